@@ -1,0 +1,1 @@
+"""Venturi measures how fast data really moves."""
