@@ -1,1 +1,12 @@
-pub fn x() {}
+//! Venturi's core: everything between the start and the stop of the clock.
+
+pub mod ceiling;
+pub mod codec;
+pub mod data;
+pub mod engine;
+pub mod error;
+pub mod http2;
+pub mod meter;
+pub mod server;
+pub mod spec;
+pub mod target;

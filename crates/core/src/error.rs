@@ -1,0 +1,76 @@
+//! What can go wrong, as the user is told it: a kind (the record's `error.kind`)
+//! and a line that says what happened, where, and what to do next.
+
+use std::fmt;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The spec asks for something impossible.
+    Usage,
+    Unreachable,
+    /// The peer does not speak what was expected of it.
+    Protocol,
+    Tls,
+    Auth,
+    /// The peer answered with an error.
+    Server,
+    /// The peer went away in mid-trial.
+    Lost,
+    Timeout,
+    Verification,
+    /// A bound on memory was reached.
+    Memory,
+    Io,
+    Cancelled,
+    Internal,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    pub kind: Kind,
+    pub message: String,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, message)
+    }
+
+    pub fn protocol(message: impl Into<String>) -> Self {
+        Self::new(Kind::Protocol, message)
+    }
+
+    pub fn cancelled() -> Self {
+        Self::new(Kind::Cancelled, "cancelled")
+    }
+
+    /// The same error with what was being done in front of it.
+    pub fn context(mut self, what: impl fmt::Display) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<arrow_schema::ArrowError> for Error {
+    fn from(error: arrow_schema::ArrowError) -> Self {
+        Self::new(Kind::Protocol, format!("Arrow: {error}"))
+    }
+}

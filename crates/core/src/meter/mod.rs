@@ -1,0 +1,3 @@
+//! Clocks, counters, histograms and samplers.
+
+pub mod clock;

@@ -1,0 +1,144 @@
+//! The trial spec: what Python asks for. Documented in `docs/format.md`.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Operation {
+    Get,
+    Put,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verify {
+    Checksum,
+    Count,
+    None,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Values {
+    Sequential,
+    Random,
+}
+
+/// Where batches come from.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(tag = "source", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Data {
+    /// `columns` columns of int64, not null.
+    Records {
+        #[serde(default = "four")]
+        columns: usize,
+        #[serde(default = "random")]
+        values: Values,
+        #[serde(default)]
+        seed: u64,
+    },
+    /// A user's file; `ipc` is the Arrow IPC file that was made of it.
+    File { path: String, ipc: String },
+    /// A get of whatever the server holds.
+    Remote,
+}
+
+fn four() -> usize {
+    4
+}
+fn random() -> Values {
+    Values::Random
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrialSpec {
+    pub trial: String,
+    pub target: String,
+    /// Options of the target; each target has its own, so they are read there.
+    #[serde(default)]
+    pub options: BTreeMap<String, serde_json::Value>,
+    pub operation: Operation,
+    pub data: Data,
+    pub rows_per_batch: usize,
+    #[serde(default)]
+    pub rows_per_stream: Option<u64>,
+    #[serde(default)]
+    pub duration_ns: Option<u64>,
+    pub streams: usize,
+    pub threads: usize,
+    /// Open loop: batches per second over all streams together.
+    #[serde(default)]
+    pub rate: Option<f64>,
+    #[serde(default = "checksum")]
+    pub verify: Verify,
+    #[serde(default)]
+    pub include_setup: bool,
+    #[serde(default)]
+    pub pin: Option<Vec<usize>>,
+    #[serde(default = "half_a_minute")]
+    pub timeout_ns: u64,
+    #[serde(default = "tenth_of_a_second")]
+    pub sample_interval_ns: u64,
+}
+
+fn checksum() -> Verify {
+    Verify::Checksum
+}
+fn half_a_minute() -> u64 {
+    30_000_000_000
+}
+fn tenth_of_a_second() -> u64 {
+    100_000_000
+}
+
+impl TrialSpec {
+    pub fn parse(json: &str) -> Result<Self> {
+        let spec: Self = serde_json::from_str(json)
+            .map_err(|error| Error::usage(format!("the trial spec: {error}")))?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    fn check(&self) -> Result<()> {
+        let wrong = |message: &str| Err(Error::usage(message));
+        if self.streams == 0 || self.streams > 65_536 {
+            return wrong("streams must be 1..65536");
+        }
+        if self.threads == 0 || self.threads > 4_096 {
+            return wrong("threads must be 1..4096");
+        }
+        if self.rows_per_batch == 0 {
+            return wrong("rows_per_batch must be at least 1");
+        }
+        match (self.rows_per_stream, self.duration_ns, &self.data) {
+            (Some(_), Some(_), _) => {
+                return wrong("give rows_per_stream (fixed work) or duration (fixed time), not both")
+            }
+            (None, None, Data::Remote) => {}
+            (None, None, _) => return wrong("give rows_per_stream or duration"),
+            (Some(0), ..) => return wrong("rows_per_stream must be at least 1"),
+            (_, Some(0), _) => return wrong("duration must be longer than nothing"),
+            _ => {}
+        }
+        if let Data::Records { columns, .. } = self.data {
+            if columns == 0 || columns > 10_000 {
+                return wrong("columns must be 1..10000");
+            }
+        }
+        if self.operation == Operation::Put && self.data == Data::Remote {
+            return wrong("a put needs data of its own: records or a file");
+        }
+        if self.rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
+            return wrong("rate must be a number of batches per second above 0");
+        }
+        if self.pin.as_ref().is_some_and(Vec::is_empty) {
+            return wrong("pin must name at least one CPU");
+        }
+        Ok(())
+    }
+}
