@@ -1,0 +1,141 @@
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Int64Array, StringArray};
+use arrow_schema::{DataType, Field, Schema};
+use proptest::prelude::*;
+
+use super::*;
+use crate::spec::{Data, Values};
+
+mod digest;
+mod payload;
+mod tables;
+
+fn numbers(range: std::ops::Range<i64>) -> RecordBatch {
+    let schema = Schema::new(vec![Field::new("n", DataType::Int64, true)]);
+    let array = Int64Array::from_iter_values(range);
+    RecordBatch::try_new(Arc::new(schema), vec![Arc::new(array)]).unwrap()
+}
+
+/// A table of `length` numbered rows, given in pieces.
+fn numbered(length: usize, pieces: usize, rows_per_batch: usize) -> Source {
+    let step = length.div_ceil(pieces);
+    let batches: Vec<RecordBatch> = (0..length)
+        .step_by(step)
+        .map(|start| numbers(start as i64..(start + step).min(length) as i64))
+        .collect();
+    Source::from_batches(batches[0].schema(), batches, rows_per_batch).unwrap()
+}
+
+fn walk(cursor: &mut Cursor) -> (Vec<i64>, Expected) {
+    let mut rows = Vec::new();
+    let mut seen = Expected::default();
+    while let Some(item) = cursor.next() {
+        assert_eq!(item.index, seen.batches);
+        assert_eq!(item.rows, item.batch().num_rows() as u64);
+        rows.extend_from_slice(item.batch().column(0).as_primitive::<Int64Type>().values());
+        seen.rows += item.rows;
+        seen.batches += 1;
+        seen.payload += item.payload;
+        seen.checksum = seen.checksum.wrapping_add(item.digest().unwrap());
+    }
+    (rows, seen)
+}
+
+proptest! {
+    #[test]
+    fn row_i_of_a_stream_is_row_i_modulo_the_table(
+        length in 1usize..60, pieces in 1usize..4, rows_per_batch in 1usize..80, rows in 0u64..500,
+    ) {
+        let source = numbered(length, pieces, rows_per_batch);
+        let mut cursor = source.cursor(Some(rows));
+        let (values, seen) = walk(&mut cursor);
+        let right: Vec<i64> = (0..rows as i64).map(|i| i % length as i64).collect();
+        prop_assert_eq!(values, right);
+        prop_assert_eq!(seen, cursor.expected().unwrap().unwrap());
+        prop_assert_eq!(seen.payload, rows * 8);
+    }
+}
+
+#[test]
+fn a_cycle_too_long_to_keep_gives_the_same_batches() {
+    // More batches than are kept ready: a row a batch.
+    let long = numbered(READY_ARRAYS + 1, 1, 1);
+    assert!(long.0.ring.is_empty());
+    let (rows, seen) = walk(&mut long.cursor(Some(5)));
+    assert_eq!(rows, [0, 1, 2, 3, 4]);
+    assert_eq!(seen, long.expected(5).unwrap());
+    assert!(long.cursor(None).next().unwrap().place.is_none());
+}
+
+#[test]
+fn a_ready_made_batch_keeps_its_place_and_memory() {
+    let source = numbered(10, 1, 4);
+    assert_eq!(source.cycle(), 5);
+    let mut cursor = source.cursor(None);
+    let places: Vec<_> = (0..7)
+        .map(|_| cursor.next().unwrap().place.unwrap())
+        .collect();
+    assert_eq!(places, [0, 1, 2, 3, 4, 0, 1]);
+    // 10 rows and the 2 that the batch at 8 needs behind them.
+    assert_eq!(source.0.table.num_rows(), 12);
+}
+
+#[test]
+fn records_are_one_batch_sent_again() {
+    let data = Data::Records {
+        columns: 4,
+        values: Values::Random,
+        seed: 1,
+    };
+    let source = Source::make(&data, 4096).unwrap();
+    assert_eq!(source.cycle(), 1);
+    let whole = source.expected(10_000_000).unwrap();
+    assert_eq!(whole.payload, 320_000_000);
+    assert_eq!(whole.batches, 2442);
+}
+
+#[test]
+fn what_cannot_be_moved_is_refused() {
+    let refused = |result: Result<Source>| result.unwrap_err().message;
+    let empty = numbers(0..0);
+    assert!(refused(Source::from_batches(empty.schema(), vec![empty], 5)).contains("no rows"));
+    assert!(refused(Source::make(&Data::Remote, 5)).contains("remote"));
+    let file = Data::File {
+        path: "/data/birds.parquet".into(),
+        ipc: "/nowhere/prepared.arrow".into(),
+    };
+    let message = refused(Source::make(&file, 5));
+    assert!(message.starts_with("/data/birds.parquet: "), "{message}");
+    let text = StringArray::from(vec!["x".repeat(1000)]);
+    let batch = RecordBatch::try_from_iter([("s", Arc::new(text) as _)]).unwrap();
+    let message = refused(Source::from_batches(batch.schema(), vec![batch], 1 << 30));
+    assert!(message.contains("rows_per_batch"), "{message}");
+}
+
+#[test]
+fn a_file_gives_its_rows() {
+    let path = std::env::temp_dir().join(format!("venturi-data-{}.arrow", std::process::id()));
+    let first = numbers(0..3);
+    let mut writer = arrow_ipc::writer::FileWriter::try_new(
+        std::fs::File::create(&path).unwrap(),
+        &first.schema(),
+    )
+    .unwrap();
+    writer.write(&first).unwrap();
+    writer.write(&numbers(3..5)).unwrap();
+    writer.finish().unwrap();
+    let data = |ipc: &std::path::Path| Data::File {
+        path: "numbers.csv".into(),
+        ipc: ipc.to_string_lossy().into_owned(),
+    };
+    let source = Source::make(&data(&path), 4).unwrap();
+    let (rows, _) = walk(&mut source.cursor(Some(8)));
+    assert_eq!(rows, [0, 1, 2, 3, 4, 0, 1, 2]);
+    std::fs::write(&path, b"ARROW1 but not really").unwrap();
+    let error = Source::make(&data(&path), 4).unwrap_err();
+    std::fs::remove_file(&path).unwrap();
+    assert!(error.message.starts_with("numbers.csv: "), "{error}");
+}
