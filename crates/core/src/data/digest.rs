@@ -91,7 +91,9 @@ fn present(array: &dyn Array) -> std::result::Result<u64, ArrowError> {
         DataType::FixedSizeList(_, size) => {
             let a = array.as_fixed_size_list();
             let start = a.value_offset_at(0);
-            column(&a.values().slice(start, a.len() * *size as usize))?
+            let values = column(&a.values().slice(start, a.len() * *size as usize))?;
+            // The level counts: [null] is not a null list.
+            mix(a.len() as u64, values)
         }
         DataType::Struct(_) => array
             .as_struct()
@@ -114,18 +116,19 @@ fn present(array: &dyn Array) -> std::result::Result<u64, ArrowError> {
     })
 }
 
-/// A bitmap from bit 0, the bits behind its end cleared.
+/// A bitmap from bit 0, the bits behind its end cleared, and its length.
 fn bits(bitmap: &BooleanBuffer) -> u64 {
     let packed = bitmap.sliced();
     let whole = bitmap.len() / 8;
-    match bitmap.len() % 8 {
+    let state = match bitmap.len() % 8 {
         0 => xxh3_64(&packed.as_slice()[..whole]),
         rest => {
             let mut packed = packed.as_slice()[..=whole].to_vec();
             packed[whole] &= (1u8 << rest) - 1;
             xxh3_64(&packed)
         }
-    }
+    };
+    mix(state, bitmap.len() as u64)
 }
 
 /// The ends of variable-width values, counted from the start of the slice.

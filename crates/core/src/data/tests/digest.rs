@@ -34,7 +34,7 @@ fn by_stream(batch: &RecordBatch) -> RecordBatch {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
 
     /// A slice of a longer table and a table made of these rows alone agree,
     /// column by column so that a failure names the type.
