@@ -29,7 +29,7 @@ def library_directory() -> Path:
 
 
 def link(build: Path, wheel: Path, name: str) -> None:
-    """`libNAME.so` for the linker and `libNAME.so.2600` (the soname, the shortest such name) for the loader."""
+    """`libNAME.so` for the linker; for the loader the soname, `libNAME.so.2600`, the shortest such name."""
     library = min(wheel.glob(f"lib{name}.so.*"), key=lambda path: len(path.name))
     for place in (build / f"lib{name}.so", build / library.name):
         place.unlink(missing_ok=True)
