@@ -1,4 +1,4 @@
-"""Compiles the two C++ peers against the Arrow C++ that lies in the pyarrow wheel.
+"""Compiles the C++ peers against the Arrow C++ that lies in the pyarrow wheel.
 
 Any environment with pyarrow and a C++20 compiler will do: `python bench/flight/build.py`.
 The wheel carries headers and versioned libraries (`libarrow.so.2600`) but not the plain
@@ -18,7 +18,11 @@ import pyarrow
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-PEERS = ("peer_server", "peer_client")
+PEERS = ("peer_server", "peer_client", "peer_tcp")
+
+
+def target_directory() -> Path:
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "bench-flight"
 
 
 def library_directory() -> Path:
@@ -38,8 +42,7 @@ def link(build: Path, wheel: Path, name: str) -> None:
 
 def build(quiet: bool = False) -> dict[str, Path]:
     """The peers' paths by name; compiles those older than their sources or pyarrow."""
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    directory = target / "bench-flight" / f"arrow-{pyarrow.__version__}"
+    directory = target_directory() / f"arrow-{pyarrow.__version__}"
     directory.mkdir(parents=True, exist_ok=True)
     wheel = library_directory()
     for name in ("arrow", "arrow_flight"):
@@ -47,7 +50,7 @@ def build(quiet: bool = False) -> dict[str, Path]:
     compiler = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         raise SystemExit("error: no C++ compiler found; install g++ or set CXX")
-    newest = max(p.stat().st_mtime for p in [*HERE.glob("peer*"), Path(__file__)])
+    newest = max(p.stat().st_mtime for p in [*HERE.glob("*.cc"), *HERE.glob("*.h"), Path(__file__)])
     peers = {}
     for name in PEERS:
         program = peers[name] = directory / name

@@ -1,5 +1,5 @@
-// What the two C++ peers share: the messages of Arrow's Flight performance protocol,
-// the batch that is sent again and again, command-line flags.
+// What the two Flight peers share: the messages of Arrow's Flight performance protocol
+// and the batch that is sent again and again.
 //
 // The messages are two proto3 structs of varints, so they are coded by hand and the
 // build needs no protoc:
@@ -8,9 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
-#include <iostream>
-#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -204,51 +201,6 @@ class Repeated : public arrow::RecordBatchReader {
  private:
   std::shared_ptr<arrow::RecordBatch> batch_;
   int64_t left_;
-};
-
-// ---- flags --------------------------------------------------------------------------
-
-// `--name value` pairs and bare `--switch`es; whatever is not in `known` is refused.
-class Flags {
- public:
-  // `known` maps a flag to its default; a switch defaults to "false".
-  Flags(int argc, char** argv, std::map<std::string, std::string> known)
-      : values_(std::move(known)) {
-    for (int i = 1; i < argc; ++i) {
-      const std::string name = argv[i];
-      auto found = name.rfind("--", 0) == 0 ? values_.find(name.substr(2)) : values_.end();
-      if (found == values_.end()) Refuse("unknown argument " + name);
-      if (found->second == "false") {
-        found->second = "true";
-      } else if (++i < argc) {
-        found->second = argv[i];
-      } else {
-        Refuse(name + " needs a value");
-      }
-    }
-  }
-
-  const std::string& Text(const std::string& name) const { return values_.at(name); }
-  bool Set(const std::string& name) const { return Text(name) == "true"; }
-
-  int64_t Count(const std::string& name, int64_t least = 1) const {
-    char* end = nullptr;
-    const int64_t value = std::strtoll(Text(name).c_str(), &end, 10);
-    if (Text(name).empty() || *end != '\0' || value < least) {
-      Refuse("--" + name + " must be a whole number of at least " + std::to_string(least));
-    }
-    return value;
-  }
-
-  [[noreturn]] void Refuse(const std::string& message) const {
-    std::cerr << "error: " << message << "\nknown:";
-    for (const auto& entry : values_) std::cerr << " --" << entry.first;
-    std::cerr << std::endl;
-    std::exit(2);
-  }
-
- private:
-  std::map<std::string, std::string> values_;
 };
 
 }  // namespace peer

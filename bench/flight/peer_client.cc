@@ -5,39 +5,19 @@
 // data come before it, unless --include-setup asks for the interval of Arrow's own tool.
 // Prints one JSON line; exits with 1 where the rows are not the expected ones.
 
-#include <sys/resource.h>
-
 #include <algorithm>
-#include <chrono>
 #include <latch>
 #include <thread>
 
 #include <arrow/flight/api.h>
 
 #include "peer.h"
+#include "tool.h"
 
 namespace flight = arrow::flight;
 using arrow::Status;
 
 namespace {
-
-int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-struct CpuTime {
-  int64_t user_ns;
-  int64_t system_ns;
-};
-
-CpuTime ProcessCpu() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto ns = [](const timeval& t) { return t.tv_sec * 1'000'000'000 + t.tv_usec * 1'000; };
-  return {ns(usage.ru_utime), ns(usage.ru_stime)};
-}
 
 // One stream: its connection, and what it has moved.
 struct Stream {
@@ -102,8 +82,8 @@ Status Run(const peer::Flags& flags) {
   ARROW_ASSIGN_OR_RAISE(auto ping, planner->DoAction(flight::Action{"ping", nullptr}));
   ARROW_RETURN_NOT_OK(ping->Next().status());
 
-  CpuTime cpu_before = ProcessCpu();
-  int64_t start_ns = Now();
+  peer::CpuTime cpu_before = peer::ProcessCpu();
+  int64_t start_ns = peer::Now();
   const auto command = flight::FlightDescriptor::Command(peer::Encode(perf));
   ARROW_ASSIGN_OR_RAISE(const auto plan, planner->GetFlightInfo(command));
   std::shared_ptr<arrow::RecordBatch> batch;
@@ -125,16 +105,16 @@ Status Run(const peer::Flags& flags) {
       go.wait();
       if (include_setup) stream.status = stream.Open(server);
       if (stream.status.ok()) stream.status = get ? stream.Get() : stream.Put();
-      stream.end_ns = Now();
+      stream.end_ns = peer::Now();
     });
   }
   if (!include_setup) {
-    cpu_before = ProcessCpu();
-    start_ns = Now();
+    cpu_before = peer::ProcessCpu();
+    start_ns = peer::Now();
   }
   go.count_down();
   for (auto& thread : threads) thread.join();
-  const CpuTime cpu_after = ProcessCpu();
+  const peer::CpuTime cpu_after = peer::ProcessCpu();
 
   Stream sum;
   for (const auto& stream : streams) {

@@ -10,6 +10,7 @@
 #include <arrow/util/config.h>
 
 #include "peer.h"
+#include "tool.h"
 
 namespace flight = arrow::flight;
 using arrow::Status;
