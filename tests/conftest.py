@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timezone
-from pathlib import Path
 
 import pytest
 
-from flight_support import ServerProcess, peer_command, serve_command
+from flight_support import Certificates, ServerProcess, peer_command, serve_command
 
 
 def require(present: object, what: str) -> None:
@@ -36,20 +34,6 @@ def core() -> object:
     else:
         require(hasattr(_core, "run_trial"), "venturi._core.run_trial")
         return _core
-
-
-@dataclass(frozen=True)
-class Certificates:
-    """PEM files: an authority, a server (localhost, 127.0.0.1), a client, and what is not trusted."""
-
-    ca: Path
-    server: Path
-    server_key: Path
-    client: Path
-    client_key: Path
-    other_ca: Path
-    expired: Path
-    expired_key: Path
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -150,6 +151,20 @@ def failed(record: dict[str, Any], *kinds: str) -> str:
     message: str = record["error"]["message"]
     assert message
     return message
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """PEM files: an authority, a server (localhost, 127.0.0.1), a client, and what is not trusted."""
+
+    ca: Path
+    server: Path
+    server_key: Path
+    client: Path
+    client_key: Path
+    other_ca: Path
+    expired: Path
+    expired_key: Path
 
 
 class ServerProcess:
