@@ -235,9 +235,9 @@ def test_tls(start_reference_server: Start, certificates: Certificates) -> None:
         assert succeeded(record)["counts"]["rows"] == 600_000
         assert record["verification"]["achieved"] == "checksum"
     other = certificates.other_ca.read_bytes()
-    with flight.connect(f"grpc+tls://{server.address}", tls_root_certs=other) as stranger:
-        with pytest.raises(flight.FlightUnavailableError):
-            list(stranger.do_action("ping"))
+    stranger = flight.connect(f"grpc+tls://{server.address}", tls_root_certs=other)
+    with stranger, pytest.raises(flight.FlightUnavailableError):
+        list(stranger.do_action("ping"))
 
 
 def test_token(start_reference_server: Start, monkeypatch: pytest.MonkeyPatch) -> None:
