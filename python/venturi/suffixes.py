@@ -18,6 +18,7 @@ __all__ = [
     "parse_duration",
     "parse_percent",
     "parse_range",
+    "spell_duration",
 ]
 
 _COUNTS = {
@@ -32,7 +33,15 @@ _COUNTS = {
     "Gi": 2**30,
     "Ti": 2**40,
 }
-_DURATIONS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+_DURATIONS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "min": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*([A-Za-zµ]*)\s*", re.IGNORECASE)
 # A range that spells out more points than this is a slip of the pen, not a sweep.
 _MOST_POINTS = 100_000
@@ -66,7 +75,7 @@ def parse_count(value: object) -> int:
     number, suffix = _split(value)
     unit = suffix[:-1] if suffix.endswith("B") else suffix
     if unit not in _COUNTS:
-        raise ValueError(f"{value!r}: unknown suffix {suffix!r}; known: k M G T (1000) and Ki Mi Gi Ti (1024)")
+        raise ValueError(f"{value!r}: no suffix {suffix!r}; use k M G T (1000) or Ki Mi Gi Ti (1024)")
     scaled = number * _COUNTS[unit]
     if abs(scaled) >= 2**63:
         raise ValueError(f"{value!r} is too large")
@@ -86,7 +95,7 @@ def parse_duration(value: object) -> int:
     number, suffix = _split(value)
     unit = suffix or "s"
     if unit not in _DURATIONS:
-        raise ValueError(f"{value!r}: unknown suffix {suffix!r}; known: {' '.join(_DURATIONS)}")
+        raise ValueError(f"{value!r}: no suffix {suffix!r}; use one of {' '.join(_DURATIONS)}")
     if abs(number) * _DURATIONS[unit] >= 2**63:
         raise ValueError(f"{value!r} is too large")
     return int(number * _DURATIONS[unit])
@@ -180,3 +189,11 @@ def format_duration(nanoseconds: float) -> str:
         if nanoseconds >= size:
             return f"{nanoseconds / size:.3g} {suffix}"
     return f"{nanoseconds:.0f} ns"
+
+
+def spell_duration(nanoseconds: int) -> str:
+    """The shortest exact spelling, for a file: "30s", "250ms"; parse_duration reads it back."""
+    for suffix in ("s", "ms", "us"):
+        if nanoseconds and nanoseconds % _DURATIONS[suffix] == 0:
+            return f"{nanoseconds // _DURATIONS[suffix]}{suffix}"
+    return f"{nanoseconds}ns"
