@@ -155,3 +155,15 @@ class Quantity:
     def __format__(self, spec: str) -> str:
         """`f"{q:MiB/s}"` prints in that unit."""
         return self.text(spec or None)
+
+
+def count(value: float | int | None) -> str:
+    """A parameter's count, short only where that loses nothing: 10000000 -> `10M`, 3900000 -> `3.9M`, 4096 -> `4,096`."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    for factor, suffix in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if abs(value) >= factor:
+            tenths = value * 10 / factor
+            if tenths == int(tenths):
+                return f"{tenths / 10:,.1f}".removesuffix(".0") + suffix
+    return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
