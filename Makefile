@@ -1,0 +1,73 @@
+# make demo    build Venturi into .venv and run the built-in scenario `quick`
+# make test    cargo test and pytest, with all that they need
+# make lint    formatting, clippy, ruff, mypy
+#
+# Everything lands in .venv/ and target/. cargo, maturin and clippy share target/release,
+# so a dependency is compiled once. Stamp files in .venv make a second call quick.
+
+SHELL := /bin/sh
+.DELETE_ON_ERROR:
+.PHONY: all demo test lint format bench-flight clean help check-tools
+
+VENV := .venv
+BIN := $(VENV)/bin
+CREATED := $(VENV)/.stamp-created
+PACKAGE := $(VENV)/.stamp-package
+EXTRAS := $(VENV)/.stamp-extras
+
+RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+
+# Whoever calls make from inside another environment means this one all the same.
+unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export CARGO_TERM_PROGRESS_WHEN := never
+
+all: $(PACKAGE)
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+demo: $(PACKAGE)
+	$(BIN)/venturi run quick
+
+test: $(EXTRAS) $(PACKAGE)
+	@tools/install-chromium
+	cargo test --release --locked --package venturi-core
+	$(BIN)/python -m pytest -q
+
+lint: $(EXTRAS)
+	cargo fmt --check
+	cargo clippy --release --locked --workspace --all-targets --quiet -- -D warnings
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(EXTRAS)
+	cargo fmt
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# BENCH="--quick" or BENCH="--record", see bench/README.md
+bench-flight: $(PACKAGE)
+	$(BIN)/python bench/flight/run.py $(BENCH)
+
+clean:
+	rm -rf $(VENV) target .pytest_cache .mypy_cache .ruff_cache .hypothesis python/venturi/*.so
+
+check-tools:
+	@tools/check-tools
+
+$(CREATED): | check-tools
+	"$$(tools/check-tools --python)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet 'maturin>=1.8,<2'
+	@touch $@
+
+# An editable install: the Python files are used where they are, only Rust is built.
+$(PACKAGE): $(CREATED) pyproject.toml $(RUST_SOURCES)
+	$(BIN)/maturin develop --release --locked --quiet
+	@touch $@
+
+# The extension is built by then; this adds what tests and linters need.
+$(EXTRAS): pyproject.toml | $(PACKAGE)
+	$(BIN)/maturin develop --release --locked --quiet --extras test,lint
+	@touch $@

@@ -1,0 +1,175 @@
+"""Venturi's Flight client and server against Arrow C++'s, interleaved in one run.
+
+A round measures every cell (operation x streams x rows per batch) once with every pairing
+of clients and servers; cells come in shuffled order, and within a cell the pairings come
+in shuffled order right after one another, so that what is compared is compared at nearly
+the same moment. See bench/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import build
+import pyarrow
+import summary
+from peers import PAIRINGS, Bench, Cell, TrialFailed
+
+HERE = Path(__file__).resolve().parent
+OPERATIONS = ["get", "put"]
+STREAMS = [1, 2, 4]
+ROWS = [1024, 4096, 32768, 131072]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--rounds", type=int, default=7, help="how often every cell is measured (default 7)")
+    add("--bytes", type=float, default=1.5e9, help="payload of a trial (default 1.5e9, 0.5-1 s)")
+    add("--seed", type=int, default=1, help="of the shuffle")
+    add("--operations", nargs="+", choices=OPERATIONS, default=OPERATIONS, metavar="OPERATION")
+    add("--streams", nargs="+", type=int, default=STREAMS, metavar="N")
+    add("--rows", nargs="+", type=int, default=ROWS, metavar="N", help="rows a batch")
+    add("--pairings", nargs="+", choices=list(PAIRINGS), metavar="PAIRING", help=" ".join(PAIRINGS))
+    add("--quick", action="store_true", help="3 rounds of 0.5 GB, 1 and 2 streams, 4096 and 32768 rows")
+    add("--record", action="store_true", help="keep the table as bench/flight/results/<date>.md")
+    add("--output", type=Path, help="the JSONL file (default target/bench-flight/<date>.jsonl)")
+    add("--from", dest="source", type=Path, help="measure nothing: the summary of an earlier JSONL file")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.bytes = min(options.rounds, 3), min(options.bytes, 0.5e9)
+        options.streams = [n for n in options.streams if n <= 2]
+        options.rows = [n for n in options.rows if n in (4096, 32768)] or options.rows[:1]
+    if options.pairings is None:
+        options.pairings = list(PAIRINGS) if has_venturi() else ["cpp/cpp", "tcp"]
+    return options
+
+
+def has_venturi() -> bool:
+    try:
+        from venturi import _core
+    except ImportError:
+        found = False
+    else:
+        found = hasattr(_core, "run_trial")
+    if not found:
+        print("note: venturi._core is not built, only C++ is measured", file=sys.stderr)
+    return found
+
+
+def order(options: argparse.Namespace) -> Iterator[tuple[int, Cell, str]]:
+    shuffle = random.Random(options.seed).shuffle
+    cells = [Cell(o, s, r) for o in options.operations for s in options.streams for r in options.rows]
+    for number in range(options.rounds):
+        shuffle(cells)
+        for cell in cells:
+            pairings = list(options.pairings)
+            shuffle(pairings)
+            for pairing in pairings:
+                yield number, cell, pairing
+
+
+def host_ticks() -> dict[str, int]:
+    """Whole-host CPU time in ticks; what was stolen or used by others spoils a measurement."""
+    with open("/proc/stat") as file:
+        values = [int(word) for word in file.readline().split()[1:9]]
+    return {"total": sum(values), "steal": values[7]}
+
+
+def environment(options: argparse.Namespace) -> dict[str, Any]:
+    described = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.split(":", 1)[1].strip() for line in described if line.startswith("model name")]
+    commit = subprocess.run(
+        ["git", "-C", str(HERE), "describe", "--always", "--dirty"], capture_output=True, text=True
+    ).stdout.strip()
+    return {
+        "kind": "environment",
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "cpu": models[0] if models else platform.machine(),
+        "cpus": os.cpu_count(),
+        "kernel": platform.release(),
+        "arrow": pyarrow.__version__,
+        "commit": commit,
+        "load_before": os.getloadavg()[0],
+        "rounds": options.rounds,
+        "bytes": int(options.bytes),
+        "seed": options.seed,
+        "pairings": options.pairings,
+    }
+
+
+def measure(options: argparse.Namespace, output: Path) -> None:
+    bench = Bench(build.build(quiet=True), options.pairings, int(options.bytes))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with open(output, "w") as file:
+
+            def keep(line: dict[str, Any]) -> None:
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+
+            keep(environment(options))
+            for name in options.pairings:  # one warm-up of each, not kept
+                for operation in options.operations:
+                    bench.trial(Cell(operation, options.streams[0], options.rows[0]), PAIRINGS[name])
+            plan = list(order(options))
+            began = time.monotonic()
+            for done, (number, cell, name) in enumerate(plan):
+                before = host_ticks()
+                line = {"kind": "trial", "round": number, "pairing": name, **vars(cell)}
+                try:
+                    line |= bench.trial(cell, PAIRINGS[name])
+                except (TrialFailed, subprocess.TimeoutExpired, ValueError, KeyError) as error:
+                    line["error"] = str(error)
+                    print(f"failed: {error}", file=sys.stderr)
+                after = host_ticks()
+                line["steal"] = (after["steal"] - before["steal"]) / max(1, after["total"] - before["total"])
+                keep(line)
+                progress(done + 1, len(plan), time.monotonic() - began)
+    finally:
+        bench.stop()
+
+
+def progress(done: int, total: int, seconds: float) -> None:
+    left = seconds / done * (total - done)
+    if sys.stderr.isatty():
+        print(f"\r{done}/{total} trials, {left:.0f} s left   ", end="", file=sys.stderr)
+        if done == total:
+            print(file=sys.stderr)
+    elif done == total or done % 100 == 0:
+        print(f"{done}/{total} trials, {left:.0f} s left", file=sys.stderr)
+
+
+def main() -> int:
+    options = arguments()
+    stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d-%H%M")
+    source = options.source
+    if source is None:
+        source = options.output or build.target_directory() / f"{stamp}.jsonl"
+        measure(options, source)
+    text, accepted = summary.markdown(source)
+    print(text)
+    if options.record:
+        results = HERE / "results"
+        results.mkdir(exist_ok=True)
+        place = results / f"{source.stem}.md"
+        place.write_text(text)
+        print(f"recorded: {place.relative_to(HERE.parent.parent)}", file=sys.stderr)
+    return 0 if accepted else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

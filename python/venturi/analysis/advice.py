@@ -1,0 +1,294 @@
+"""Warnings: each with its number, its likely cause and what to do next.
+
+A warning never changes a figure. It says how far the figure can be believed, which only the one who made the run
+can judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from venturi.analysis.cells import Cell, get, numeric, quotient, steady_throughput, throughput
+from venturi.analysis.statistics import RANGE_BELOW, range_coverage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+STEADY_DIFFERS = 0.05
+"""METHOD: warn where whole-interval and steady figure differ by over 5 %."""
+STEAL = 0.01
+OTHER_LOAD = 0.05
+"""Share of all CPUs. Below a twentieth, a benchmark on a desktop would warn each time, and nobody would read it."""
+INSTRUMENT = 0.01
+WIDE = 0.10
+SHORT_NS = 100e6
+"""A trial under 100 ms is over before the congestion window and the CPU's frequency have settled."""
+SKEW = 0.01
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One warning. `kind` is stable and meant for scripts; the three sentences are for people."""
+
+    kind: str
+    finding: str
+    cause: str
+    next: str
+
+    def __str__(self) -> str:
+        return f"{self.finding}; {self.cause}. {self.next}"
+
+
+def advise(
+    cells: Sequence[Cell],
+    records: Sequence[Mapping[str, Any]],
+    probes: Sequence[Mapping[str, Any]],
+    samples: Callable[[], pa.Table] | None = None,
+) -> list[Advice]:
+    """All warnings of a run, the gravest first. `samples` yields the counters with a column `trial`."""
+    measured = [r for r in records if not r.get("warmup")]
+    found = [
+        _failures(measured), _unverified(cells), _noise(measured, samples), _instrument(cells),
+        _over_ceiling(cells), _steady(cells), _short(cells), _skew(cells), _wide(cells), _late(measured),
+        _no_ceiling(cells, probes), _few(cells),
+    ]
+    return [advice for advice in found if advice is not None]
+
+
+def _label(cell: Cell) -> str:
+    p = cell.parameters
+    streams = p.get("streams")
+    place = f" {p['place']}" if p.get("place") not in (None, "local") else ""
+    return f"{cell.operation}{place} with {streams} stream{'' if streams == 1 else 's'}"
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = sorted(v for v in values if v is not None)
+    return (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2 if known else None
+
+
+def _cells_of(n: int, total: int) -> str:
+    return "the only cell" if n == total == 1 else f"{n} of {total} cells"
+
+
+def _failures(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
+    failed = [r for r in measured if r.get("outcome") == "failed"]
+    cut = [r for r in measured if r.get("outcome") == "interrupted"]
+    if failed:
+        kinds: dict[str, int] = {}
+        for record in failed:
+            kind = str(get(record, "error", "kind") or "unknown")
+            kinds[kind] = kinds.get(kind, 0) + 1
+        counted = ", ".join(f"{n} x {kind}" for kind, n in sorted(kinds.items(), key=lambda item: -item[1]))
+        return Advice(
+            "failed", f"{len(failed)} of {len(measured)} trials failed ({counted})",
+            "their errors are listed below, and no figure counts them", "Mend the cause, then run the scenario again",
+        )
+    if cut:
+        return Advice(
+            "interrupted", f"{len(cut)} of {len(measured)} trials were interrupted",
+            "the run was stopped before its end", "Go on with it: venturi run --resume RUN",
+        )
+    return None
+
+
+def _unverified(cells: Sequence[Cell]) -> Advice | None:
+    loose = [c for c in cells if c.good and set(c.verified) & {"none"}]
+    if loose:
+        return Advice(
+            "unverified", f"{_cells_of(len(loose), len(cells))} moved data that nobody checked",
+            "the scenario asks for verify = \"none\"", "Run again with --verify checksum before publishing",
+        )
+    weaker = [
+        r for c in cells for r in c.records
+        if get(r, "verification", "requested") == "checksum" and get(r, "verification", "achieved") != "checksum"
+    ]
+    if not weaker:
+        return None
+    how = sorted({str(get(r, "verification", "achieved")) for r in weaker})
+    note = next((n for r in weaker if (n := get(r, "verification", "note"))), "the other end offers no checksum")
+    return Advice(
+        "weaker", f"{len(weaker)} trials were verified by {' or '.join(how)} only, not by checksum",
+        str(note).rstrip("."), "Values were not compared; rows were",
+    )
+
+
+def noise(record: Mapping[str, Any], samples: Mapping[str, list[Any]]) -> tuple[float, float] | None:
+    """Shares of all CPU time of this host that others stole and that other processes used, in one trial.
+
+    The counters are sums since the start; the difference of last and first is used, so that their zero does
+    not matter. The server's CPU is taken off only where it runs on this host. None for fewer than two samples.
+    """
+
+    def grown(name: str) -> float | None:
+        known = [v for v in samples.get(name, []) if v is not None]
+        return float(known[-1] - known[0]) if len(known) > 1 else None
+
+    total, busy, own = grown("host_total_ns"), grown("host_busy_ns"), grown("client_cpu_ns")
+    if not total or busy is None or own is None:
+        return None
+    address = str(get(record, "target", "address") or "")
+    if address.startswith(("127.", "localhost", "[::1]", "unix:", "/")):
+        own += grown("server_cpu_ns") or 0.0
+    return (grown("host_steal_ns") or 0.0) / total, max(0.0, busy - own) / total
+
+
+def _noise(measured: Sequence[Mapping[str, Any]], samples: Callable[[], pa.Table] | None) -> Advice | None:
+    if samples is None:
+        return None
+    table = samples()
+    if table.num_rows == 0:
+        return None
+    by_trial: dict[str, dict[str, list[Any]]] = {}
+    names = ("host_total_ns", "host_busy_ns", "host_steal_ns", "client_cpu_ns", "server_cpu_ns")
+    present = [n for n in names if n in table.column_names]
+    columns = {n: table.column(n).to_pylist() for n in present}
+    for i, trial in enumerate(table.column("trial").to_pylist()):
+        rows = by_trial.setdefault(trial, {n: [] for n in present})
+        for name in present:
+            rows[name].append(columns[name][i])
+    shares = [n for r in measured if (n := noise(r, by_trial.get(str(r.get("trial")), {})))]
+    if not shares:
+        return None
+    steal, other = max(s for s, _ in shares), _median([o for _, o in shares]) or 0.0
+    if steal > STEAL:
+        hit = sum(s > STEAL for s, _ in shares)
+        return Advice(
+            "steal", f"up to {steal:.0%} of the CPU time was stolen ({hit} of {len(shares)} trials above 1 %)",
+            "this is a virtual machine and its host gave the time to others",
+            "Repeat at a quieter time or with more --repeats; compare medians only",
+        )
+    if other > OTHER_LOAD:
+        return Advice(
+            "load", f"other processes used {other:.0%} of this host's CPUs in the median trial",
+            "something else was running", "See who with `venturi doctor`, stop it and run again",
+        )
+    return None
+
+
+def _instrument(cells: Sequence[Cell]) -> Advice | None:
+    shares = [s for c in cells for r in c.records if (s := numeric(r, "instrument", "share")) is not None]
+    if not shares or max(shares) <= INSTRUMENT:
+        return None
+    return Advice(
+        "instrument", f"reading the clock took up to {max(shares):.1%} of a trial",
+        "batches are so small that timing each one shows", "Take larger --rows-per-batch, or read these cells as a lower bound",
+    )
+
+
+def _over_ceiling(cells: Sequence[Cell]) -> Advice | None:
+    over = [c for c in cells if c.share.known and c.share.low is not None and c.share.low > 1.0]
+    if not over:
+        return None
+    worst = max(over, key=lambda c: c.share.value or 0.0)
+    return Advice(
+        "over-ceiling", f"{_label(worst)} moved {worst.share.text()} of what raw TCP did",
+        "a limit that is passed was not the limit: it was measured while the machine was slower",
+        "Run again and trust the share only if it holds",
+    )
+
+
+def _steady(cells: Sequence[Cell]) -> Advice | None:
+    off: list[tuple[float, Cell]] = []
+    for cell in cells:
+        ratio = _median([quotient(steady_throughput(r), throughput(r)) for r in cell.records])
+        if ratio is not None and abs(ratio - 1) > STEADY_DIFFERS:
+            off.append((ratio - 1, cell))
+    if not off:
+        return None
+    most, cell = max(off, key=lambda pair: abs(pair[0]))
+    return Advice(
+        "steady",
+        f"steady and whole-interval throughput differ by over 5 % in {_cells_of(len(off), len(cells))}"
+        f" (most: {most:+.0%}, {_label(cell)})",
+        "starting or the last stream's end takes a visible part of the trial",
+        "Move more: raise --rows-per-stream; the steady figure is in `venturi report --format csv`",
+    )
+
+
+def _short(cells: Sequence[Cell]) -> Advice | None:
+    short = [c for c in cells if c.interval.known and (c.interval.value or 0.0) < SHORT_NS]
+    if not short:
+        return None
+    least = min(short, key=lambda c: c.interval.value or 0.0)
+    return Advice(
+        "short", f"trials lasted under 100 ms in {_cells_of(len(short), len(cells))} (shortest {least.interval.text()})",
+        "start-up and a single disturbance weigh heavily", "Move more: raise --rows-per-stream",
+    )
+
+
+def _skew(cells: Sequence[Cell]) -> Advice | None:
+    skews = [
+        (s, c) for c in cells for r in c.records
+        if (s := quotient(numeric(r, "times", "start_skew_ns"), numeric(r, "times", "interval_ns"))) is not None
+    ]
+    if not skews:
+        return None
+    most, cell = max(skews, key=lambda pair: pair[0])
+    if most <= SKEW:
+        return None
+    return Advice(
+        "skew", f"streams started up to {most:.1%} of the interval apart ({_label(cell)})",
+        "there are more streams than free cores", "Move more rows per stream, or use fewer streams",
+    )
+
+
+def _wide(cells: Sequence[Cell]) -> Advice | None:
+    wide = []
+    for c in cells:
+        q = c.throughput
+        if q.has_margin and q.value and q.low is not None and q.high is not None:
+            half = (q.high - q.low) / 2 / q.value
+            if half > WIDE:
+                wide.append((half, c))
+    if not wide:
+        return None
+    most, cell = max(wide, key=lambda pair: pair[0])
+    return Advice(
+        "wide", f"the margin is wider than ±10 % in {_cells_of(len(wide), len(cells))} (most: ±{most:.0%}, {_label(cell)})",
+        "repeats disagree", "Repeat more often: --repeats 15, or stop adaptively",
+    )
+
+
+def _late(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
+    late = [
+        (share, numeric(r, "schedule", "max_lag_ns") or 0.0) for r in measured
+        if (share := quotient(numeric(r, "schedule", "late"), numeric(r, "schedule", "intended"))) and share > 0.01
+    ]
+    if not late:
+        return None
+    share, lag = max(late)
+    return Advice(
+        "late", f"up to {share:.0%} of the batches were sent late (by {lag / 1e6:,.1f} ms at most)",
+        "the rate asked for is above what this setting can do", "Read response times as overload, or lower --rate",
+    )
+
+
+def _no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Advice | None:
+    without = [c for c in cells if c.throughput.known and not c.share.known]
+    if not without:
+        return None
+    cause = "no raw TCP was measured" if not probes else "no raw TCP probe had the same direction, streams and message size"
+    return Advice(
+        "no-ceiling", f"{_cells_of(len(without), len(cells))} cannot be set against raw TCP", cause,
+        "Run again without --no-ceilings to get the share",
+    )
+
+
+def _few(cells: Sequence[Cell]) -> Advice | None:
+    least = min((c.good for c in cells if c.good), default=0)
+    if not least or least >= RANGE_BELOW:
+        return None
+    if least == 1:
+        return Advice(
+            "few", "there are cells with one good trial, which have no margin", "one repeat says nothing of its spread",
+            "Repeat: --repeats 5",
+        )
+    return Advice(
+        "few",
+        f"margins are the range of the trials; for {least} of them it holds the median with "
+        f"{range_coverage(least) * 100:.4g} %",
+        "no interval of fewer than 6 repeats reaches 95 %", "For 95 %: --repeats 6 or more",
+    )

@@ -1,0 +1,312 @@
+"""From the trials of a run to its cells: medians with margins, shares of the ceiling, counts of failures.
+
+Works on the records as they are stored, and takes a missing field for "not measured": imported results and
+foreign servers fill only part of a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from venturi.analysis.ceilings import Ceiling, ceiling_for
+from venturi.analysis.statistics import Interval, median_interval, ratio_interval
+from venturi.units import Quantity
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Record = Mapping[str, Any]
+ENDS = ("client", "server")
+SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
+# Parameters in the order in which tables and labels name them; all others follow by name.
+PARAMETER_ORDER = (
+    "operation", "place", "target", "data", "columns", "values", "streams", "threads", "connections",
+    "rows_per_batch", "rows_per_stream", "bytes_per_stream", "duration_ns", "rate", "compression", "window",
+    "verify", "ack",
+)
+# Derived from others, so they never tell two cells apart; the seed only says which random rows were moved.
+NOT_DISTINGUISHING = frozenset({"row_bytes", "seed", "operation"})
+
+
+def get(record: Any, *path: str) -> Any:
+    """The value under a path of keys, None where any of them is missing."""
+    for name in path:
+        record = record.get(name) if isinstance(record, Mapping) else None
+    return record
+
+
+def numeric(record: Any, *path: str) -> float | None:
+    """The number under a path, None where there is none. `true` is no number."""
+    found = get(record, *path)
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def quotient(amount: float | None, divisor: float | None, scale: float = 1.0) -> float | None:
+    """amount / divisor x scale; None where either is missing or the divisor is not positive."""
+    return None if amount is None or divisor is None or divisor <= 0 else amount / divisor * scale
+
+
+def throughput(record: Record) -> float | None:
+    """Payload over the whole interval (B/s)."""
+    return quotient(numeric(record, "counts", "payload_bytes"), numeric(record, "times", "interval_ns"), 1e9)
+
+
+def steady_throughput(record: Record) -> float | None:
+    """Payload over the steady window (B/s); None where no window was found."""
+    moved = numeric(record, "times", "steady_payload_bytes")
+    return quotient(moved or None, numeric(record, "times", "steady_ns"), 1e9)
+
+
+def cpu_ns(record: Record, end: str) -> float | None:
+    """CPU time of one end, user and system (ns); None where it was not accounted."""
+    user, system = numeric(record, "cpu", end, "user_ns"), numeric(record, "cpu", end, "system_ns")
+    return None if user is None and system is None else (user or 0.0) + (system or 0.0)
+
+
+def percentile(record: Record, percent: float) -> float | None:
+    """A latency percentile (ns): response time for an open loop, service time for a closed one (METHOD)."""
+    for kind in ("response", "service"):
+        for at, value in get(record, "latency", kind, "percentiles") or ():
+            if abs(float(at) - percent) < 1e-9:
+                return float(value)
+    return None
+
+
+def stage_shares(record: Record, end: str) -> dict[str, float]:
+    """Each stage's share of what that end accounted for; empty where it did not."""
+    found = {k: float(v) for k, v in (get(record, "stages", end) or {}).items() if isinstance(v, int | float)}
+    total = sum(found.values())
+    return {name: value / total for name, value in found.items()} if total > 0 else {}
+
+
+def is_good(record: Record) -> bool:
+    """Whether a trial counts towards its cell: ended well, and not a warm-up."""
+    return record.get("outcome") == "ok" and not record.get("warmup")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the matrix with what its trials say. Quantities are medians over the good trials."""
+
+    name: str
+    parameters: dict[str, Any]
+    trials: int
+    """Measured trials, warm-ups not counted."""
+    good: int
+    failed: int
+    interrupted: int
+    warmups: int
+    throughput: Quantity
+    steady: Quantity
+    rows: Quantity
+    batches: Quantity
+    interval: Quantity
+    setup: Quantity
+    cpu: dict[str, Quantity]
+    """CPU seconds a second, that is cores, by end."""
+    per_cpu: dict[str, Quantity]
+    """Payload bytes per CPU-second, by end."""
+    latency: dict[float, Quantity]
+    stages: dict[str, dict[str, float]]
+    ceiling: Quantity
+    ceiling_message_bytes: float | None
+    share: Quantity
+    payload_bytes: float | None
+    verified: dict[str, int]
+    """How many good trials were verified how: {"checksum": 5}."""
+    records: list[Record] = field(repr=False, default_factory=list)
+    """The good trials themselves."""
+
+    @property
+    def operation(self) -> str:
+        return str(self.parameters.get("operation") or "?")
+
+    @property
+    def verification(self) -> str:
+        """`checksum`, or `checksum, count` where trials differ; `none` where nothing was checked."""
+        return ", ".join(sorted(self.verified)) if self.verified else "none"
+
+
+def _interval(values: Iterable[float | None]) -> Interval | None:
+    known = [v for v in values if v is not None]
+    return median_interval(known) if known else None
+
+
+def _quantity(values: Iterable[float | None], unit: str) -> Quantity:
+    found = _interval(values)
+    return found.quantity(unit) if found else Quantity(None, unit=unit)
+
+
+def summarise(records: Sequence[Record], probes: Sequence[Record] = ()) -> list[Cell]:
+    """The cells of a run in the order of their parameters. `probes` are the lines of ceilings.jsonl."""
+    by_cell: dict[str, list[Record]] = {}
+    for record in records:
+        if record.get("kind", "trial") == "trial":
+            by_cell.setdefault(str(record.get("cell", "?")), []).append(record)
+    cells = [_cell(name, trials, probes) for name, trials in by_cell.items()]
+    return sorted(cells, key=lambda cell: sort_key(cell.parameters))
+
+
+def _cell(name: str, records: list[Record], probes: Sequence[Record]) -> Cell:
+    measured = [r for r in records if not r.get("warmup")]
+    good = [r for r in measured if is_good(r)]
+    parameters = dict(get(records[0], "parameters") or {})
+    speed = _interval(map(throughput, good))
+    payload = _quantity((numeric(r, "counts", "payload_bytes") for r in good), "B").value
+    message = quotient(payload, _quantity((numeric(r, "counts", "batches") for r in good), "").value)
+    ceiling: Ceiling | None = ceiling_for(probes, parameters, message)
+    share = ratio_interval(speed, ceiling.rate).quantity("fraction") if speed and ceiling else None
+    verified: dict[str, int] = {}
+    for record in good:
+        how = get(record, "verification", "achieved") or "none"
+        verified[str(how)] = verified.get(str(how), 0) + 1
+
+    def per_second(field_name: str, unit: str) -> Quantity:
+        return _quantity(
+            (quotient(numeric(r, "counts", field_name), numeric(r, "times", "interval_ns"), 1e9) for r in good),
+            unit,
+        )
+
+    return Cell(
+        name=name,
+        parameters=parameters,
+        trials=len(measured),
+        good=len(good),
+        failed=sum(r.get("outcome") == "failed" for r in measured),
+        interrupted=sum(r.get("outcome") == "interrupted" for r in measured),
+        warmups=len(records) - len(measured),
+        throughput=speed.quantity("B/s") if speed else Quantity(None, unit="B/s"),
+        steady=_quantity(map(steady_throughput, good), "B/s"),
+        rows=per_second("rows", "rows/s"),
+        batches=per_second("batches", "batches/s"),
+        interval=_quantity((numeric(r, "times", "interval_ns") for r in good), "ns"),
+        setup=_quantity((numeric(r, "times", "setup_ns") for r in good), "ns"),
+        cpu={
+            end: _quantity((quotient(cpu_ns(r, end), numeric(r, "times", "interval_ns")) for r in good), "cores")
+            for end in ENDS
+        },
+        per_cpu={
+            end: _quantity(
+                (quotient(numeric(r, "counts", "payload_bytes"), cpu_ns(r, end), 1e9) for r in good), "B/s"
+            )
+            for end in ENDS
+        },
+        latency={
+            p: q for p in SHOWN_PERCENTILES if (q := _quantity((percentile(r, p) for r in good), "ns")).known
+        },
+        stages={end: _mean_shares([stage_shares(r, end) for r in good]) for end in ENDS},
+        ceiling=ceiling.rate.quantity("B/s") if ceiling else Quantity(None, unit="B/s"),
+        ceiling_message_bytes=ceiling.message_bytes if ceiling else None,
+        share=share or Quantity(None, unit="fraction"),
+        payload_bytes=payload,
+        verified=verified,
+        records=good,
+    )
+
+
+def _mean_shares(shares: list[dict[str, float]]) -> dict[str, float]:
+    """Means, not medians: only means of shares still add up to one, and bars are stacked of them."""
+    known = [s for s in shares if s]
+    names = dict.fromkeys(name for s in known for name in s)
+    return {name: sum(s.get(name, 0.0) for s in known) / len(known) for name in names}
+
+
+def sort_key(parameters: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Orders cells by their parameters, numbers as numbers; mixed types do not fail."""
+
+    def comparable(value: Any) -> tuple[int, float, str]:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return (0, float(value), "")
+        return (1, 0.0, "" if value is None else str(value))
+
+    return tuple((name, comparable(parameters.get(name))) for name in PARAMETER_ORDER)
+
+
+def varying(cells: Sequence[Cell]) -> list[str]:
+    """The parameters which tell these cells apart, in table order, without those that say the same again."""
+    names = [n for n in PARAMETER_ORDER if any(n in c.parameters for c in cells)]
+    names += sorted({n for c in cells for n in c.parameters} - set(names))
+    columns = {n: [repr(c.parameters.get(n)) for c in cells] for n in names if n not in NOT_DISTINGUISHING}
+    kept: list[str] = []
+    for name, column in columns.items():
+        if len(set(column)) < 2:
+            continue
+        # threads = streams in most scenarios, and a place is another word for its target: one column is enough.
+        if any(_same_partition(column, columns[other]) for other in kept):
+            continue
+        kept.append(name)
+    return kept
+
+
+def _same_partition(one: list[str], other: list[str]) -> bool:
+    pairs = set(zip(one, other, strict=True))
+    return len(pairs) == len(set(one)) == len(set(other))
+
+
+def by_operation(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """The cells grouped by operation, in their order."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.operation, []).append(cell)
+    return groups
+
+
+def best(cells: Sequence[Cell]) -> Cell | None:
+    """The cell with the highest median throughput; None where no trial was good."""
+    known = [c for c in cells if c.throughput.known]
+    return max(known, key=lambda c: c.throughput.value or 0.0, default=None)
+
+
+def table(cells: Sequence[Cell]) -> pa.Table:
+    """One row a cell, base units in the column names; `_low` and `_high` are the 95 % interval."""
+    import pyarrow as pa
+
+    names = list(dict.fromkeys(n for c in cells for n in c.parameters))
+    names.sort(key=lambda n: PARAMETER_ORDER.index(n) if n in PARAMETER_ORDER else len(PARAMETER_ORDER))
+    columns: dict[str, Any] = {"cell": pa.array([c.name for c in cells], pa.string())}
+    for name in names:
+        columns[name] = _parameter_column([c.parameters.get(name) for c in cells])
+    for name in ("trials", "good", "failed", "interrupted", "warmups"):
+        columns[name] = pa.array([getattr(c, name) for c in cells], pa.int64())
+    columns["verified"] = pa.array([c.verification for c in cells], pa.string())
+    columns["payload_bytes"] = pa.array([c.payload_bytes for c in cells], pa.float64())
+
+    def margins(name: str, quantities: list[Quantity]) -> None:
+        for suffix, part in (("", "value"), ("_low", "low"), ("_high", "high")):
+            columns[name + suffix] = pa.array([getattr(q, part) for q in quantities], pa.float64())
+
+    margins("bytes_per_second", [c.throughput for c in cells])
+    margins("steady_bytes_per_second", [c.steady for c in cells])
+    margins("rows_per_second", [c.rows for c in cells])
+    margins("batches_per_second", [c.batches for c in cells])
+    margins("interval_ns", [c.interval for c in cells])
+    margins("setup_ns", [c.setup for c in cells])
+    for end in ENDS:
+        margins(f"{end}_cores", [c.cpu[end] for c in cells])
+        margins(f"bytes_per_{end}_cpu_second", [c.per_cpu[end] for c in cells])
+    for p in SHOWN_PERCENTILES:
+        name = "latency_max_ns" if p == 100.0 else f"latency_p{p:g}_ns"
+        margins(name, [c.latency.get(p, Quantity(None, unit="ns")) for c in cells])
+    margins("ceiling_bytes_per_second", [c.ceiling for c in cells])
+    margins("share_of_ceiling", [c.share for c in cells])
+    for end in ENDS:
+        for stage in dict.fromkeys(s for c in cells for s in c.stages[end]):
+            columns[f"{end}_{stage}_share"] = pa.array([c.stages[end].get(stage) for c in cells], pa.float64())
+    return pa.table(columns)
+
+
+def _parameter_column(values: list[Any]) -> Any:
+    import pyarrow as pa
+
+    kinds = {type(v) for v in values if v is not None}
+    if not kinds:
+        return pa.array([None] * len(values), pa.string())
+    if kinds == {bool}:
+        return pa.array(values, pa.bool_())
+    if kinds == {int}:
+        return pa.array(values, pa.int64())
+    if kinds <= {int, float}:
+        return pa.array([None if v is None else float(v) for v in values], pa.float64())
+    return pa.array([None if v is None else str(v) for v in values], pa.string())

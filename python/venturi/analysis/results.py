@@ -1,0 +1,110 @@
+"""A run, read once: what every report is made from."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from venturi.analysis import cells as cells_module
+from venturi.analysis.advice import Advice, advise
+from venturi.analysis.cells import Cell, get
+from venturi.errors import StoreError
+from venturi.store import RunDirectory
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RUNS = Path("venturi-runs")
+"""Where `venturi run` puts runs unless told otherwise."""
+LAST = "last"
+
+
+def find_run(path: str | os.PathLike[str]) -> Path:
+    """The run directory meant by `path`; "last" is the newest one below ./venturi-runs.
+
+    A directory that is really called "last" wins. Raises `StoreError` where there is none.
+    """
+    found = Path(path)
+    if str(path) != LAST or found.is_dir():
+        return found
+    runs = [p for p in RUNS.iterdir() if p.is_dir() and _written(p)] if RUNS.is_dir() else []
+    if not runs:
+        raise StoreError(
+            f"there is no last run: {RUNS}/ holds none", hint="make one with `venturi run quick`, or name a directory"
+        )
+    return max(runs, key=lambda p: (_written(p), p.name))
+
+
+def _written(path: Path) -> int:
+    """When a run was last written to (ns); 0 for what is no run. Not the directory's own time, which a report
+    saved beside the data would change."""
+    times = [p.stat().st_mtime_ns for n in ("trials.jsonl", "environment.json") if (p := path / n).is_file()]
+    return max(times, default=0)
+
+
+@dataclass
+class Results:
+    """The lines of a run and what is derived from them, computed when asked for."""
+
+    directory: RunDirectory
+    records: list[dict[str, Any]] = field(repr=False)
+    probes: list[dict[str, Any]] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        return self.directory.environment
+
+    @property
+    def scenario(self) -> str:
+        """The resolved scenario, TOML text; empty where the run has none."""
+        return self.directory.scenario_text()
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        return cells_module.summarise(self.records, self.probes)
+
+    @cached_property
+    def samples(self) -> pa.Table:
+        """All 100 ms counters, with a column `trial`."""
+        return self.directory.samples()
+
+    @cached_property
+    def advice(self) -> list[Advice]:
+        return advise(self.cells, self.records, self.probes, lambda: self.samples)
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """Trials that did not end well, warm-ups too: a warm-up that fails is a finding."""
+        return [r for r in self.records if r.get("outcome") not in ("ok", None)]
+
+    @property
+    def places(self) -> list[str]:
+        return list(dict.fromkeys(str(p) for c in self.cells if (p := c.parameters.get("place")) is not None))
+
+    @cached_property
+    def peers(self) -> list[str]:
+        """What answered: software and address of each target, as the trials recorded it."""
+        seen = {}
+        for record in self.records:
+            address = get(record, "target", "address")
+            if address:
+                software = get(record, "target", "software") or "unnamed server"
+                seen[f"{software} at {address}"] = None
+        return list(seen)
+
+    @property
+    def measured(self) -> int:
+        return sum(not r.get("warmup") for r in self.records)
+
+
+def load(path: str | os.PathLike[str]) -> Results:
+    """Reads a run directory. Raises `StoreError` where there is none or its format is newer."""
+    directory = RunDirectory(find_run(path))
+    return Results(directory, directory.records(), directory.ceiling_records())

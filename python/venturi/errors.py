@@ -1,0 +1,64 @@
+"""Errors for users, and the exit codes of every command.
+
+The table of codes is documented in docs/exit-codes.md; keep both together.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["ExitCode", "ScenarioError", "StoreError", "VenturiError", "exit_code_for_kind"]
+
+
+class ExitCode(IntEnum):
+    """What a process ends with; a script can rely on these numbers."""
+
+    OK = 0
+    INTERNAL = 1
+    USAGE = 2
+    SCENARIO = 3
+    UNREACHABLE = 4
+    TRIALS_FAILED = 5
+    VERIFICATION = 6
+    STORE = 7
+    INTERRUPTED = 130
+
+
+class VenturiError(Exception):
+    """Something a user can act on: printed as one line, never as a traceback.
+
+    `message` says what and where, `hint` what to do next.
+    """
+
+    def __init__(self, message: str, exit_code: ExitCode = ExitCode.USAGE, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exit_code = exit_code
+        self.hint = hint
+
+
+class ScenarioError(VenturiError):
+    """The scenario, one of its values, or a data file it names is wrong."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message, ExitCode.SCENARIO, hint)
+
+
+class StoreError(VenturiError):
+    """The run directory cannot be read or written."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message, ExitCode.STORE, hint)
+
+
+# Kinds of a failed trial (docs/format.md) that have an exit code of their own when
+# every failed trial of a run shares them; all others are TRIALS_FAILED.
+_KINDS = {
+    "unreachable": ExitCode.UNREACHABLE,
+    "verification": ExitCode.VERIFICATION,
+}
+
+
+def exit_code_for_kind(kind: str) -> ExitCode:
+    """The exit code of a run whose trials failed with this kind of error."""
+    return _KINDS.get(kind, ExitCode.TRIALS_FAILED)

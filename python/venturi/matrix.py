@@ -1,0 +1,302 @@
+"""From a scenario's matrix to its cells: axes, zipped axes, exclusions; and scaling a scenario down."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from venturi.conditions import Condition
+from venturi.errors import ScenarioError
+from venturi.settings import LOCAL, SIZES, FileData, Run, Target, Workload, check_url, data_label
+from venturi.suffixes import format_count, parse_range, spell_duration
+from venturi.trial import Cell
+
+if TYPE_CHECKING:
+    from venturi.scenario import Layer, Scenario
+
+__all__ = ["cells", "check", "read", "scale"]
+
+_MOST_CELLS = 100_000
+_COUNTS = {
+    *("rows_per_stream", "bytes_per_stream", "streams", "threads", "rows_per_batch"),
+    *("columns", "window", "seed", "rate", "max_message_size"),
+}
+_OPTIONS = ("compression", "connections", "window", "protocol", "ack")
+Axes = dict[str, list[Any]]
+
+
+def read(
+    layers: Sequence[Layer], table: dict[str, Any], places: Mapping[str, str]
+) -> tuple[Axes, list[list[str]], list[str]]:
+    """The table [matrix]: axes with validated values, zipped groups, conditions to exclude by."""
+    from venturi import scenario
+
+    def wrong(key: str, text: str) -> ScenarioError:
+        return ScenarioError(f"{scenario._where(layers, ('matrix', key))}: {text}")
+
+    zips, exclude = table.pop("zip", []), table.pop("exclude", [])
+    axes: Axes = {}
+    known = [*Workload.model_fields, *Target.model_fields, *scenario.ADDRESS_AXES]
+    for axis, values in table.items():
+        name = "target" if axis == "url" else axis
+        if axis in Run.model_fields and axis not in known:
+            raise wrong(axis, "belongs into [run], it is the same for all cells")
+        if axis not in known or axis in ("headers", "header_env"):
+            raise wrong(axis, f"unknown key{scenario.suggest(axis, [*known, 'zip', 'exclude'])}")
+        try:
+            found = [_valid(name, value, places) for value in _spread(name, values)]
+        except ValueError as error:
+            raise wrong(axis, str(error)) from None
+        axes[name] = [value for i, value in enumerate(found) if value not in found[:i]]
+        if not found:
+            raise wrong(axis, "has no values")
+    if "target" in axes and (places or "place" in axes):
+        raise wrong("target", "addresses come from [places] already; use one of the two")
+    if places and "place" not in axes:
+        axes = {"place": list(places), **axes}
+    if not isinstance(exclude, list) or not all(isinstance(text, str) for text in exclude):
+        raise wrong("exclude", "must be a list of conditions in quotes")
+    if not isinstance(zips, list) or not all(isinstance(group, list) for group in zips):
+        raise wrong("zip", 'must be a list of lists of axes, as in [["streams", "rows_per_stream"]]')
+    return axes, _zips(zips, axes, wrong), exclude
+
+
+def _zips(zips: list[Any], axes: Axes, wrong: Any) -> list[list[str]]:
+    seen: set[str] = set()
+    for group in zips:
+        for axis in group:
+            if axis not in axes:
+                raise wrong("zip", f"no axis is called {axis!r}; axes are: {', '.join(axes) or 'none'}")
+            if axis in seen:
+                raise wrong("zip", f"{axis} is zipped twice")
+            seen.add(axis)
+        lengths = {axis: len(axes[axis]) for axis in group}
+        if len(set(lengths.values())) > 1:
+            spelled = ", ".join(f"{axis} has {length}" for axis, length in lengths.items())
+            raise wrong("zip", f"zipped axes must be of one length; {spelled} values")
+    return [list(group) for group in zips]
+
+
+def _spread(axis: str, values: Any) -> list[Any]:
+    """Lists, ranges, lists with ranges in them, or a single value."""
+    spread: list[Any] = []
+    single = axis == "pin" and isinstance(values, list) and all(isinstance(value, int) for value in values)
+    for value in values if isinstance(values, list) and not single else [values]:
+        if axis in _COUNTS and isinstance(value, str) and ".." in value:
+            spread += parse_range(value)
+        else:
+            spread.append(value)
+    return spread
+
+
+def _valid(axis: str, value: Any, places: Mapping[str, str]) -> Any:
+    from venturi import scenario
+
+    if axis == "place":
+        if value not in places:
+            raise ValueError(f"no place is called {value!r}; [places] has: {', '.join(places) or 'nothing'}")
+        return value
+    if axis == "target":
+        return check_url(value) if isinstance(value, str) else check_url(str(value))
+    model: type[Workload] | type[Target] = Workload if axis in Workload.model_fields else Target
+    return scenario.validate_value(model, axis, value)
+
+
+def check(scenario: Scenario) -> None:
+    """What can only be said of whole cells. Raises ScenarioError."""
+    sizes = [size for size in SIZES if getattr(scenario.workload, size) is not None or size in scenario.axes]
+    if len(sizes) > 1:
+        where = scenario.where("matrix" if sizes[1] in scenario.axes else "workload", sizes[1])
+        raise ScenarioError(f"{where}: {' and '.join(sizes)} exclude one another; keep one")
+    if not cells(scenario):
+        raise ScenarioError(
+            f"{scenario.where('matrix', 'exclude')}: every cell is excluded", hint="loosen a condition"
+        )
+
+
+def cells(scenario: Scenario, row_bytes: Mapping[str, float] | None = None) -> list[Cell]:
+    """All cells in the order of their axes. `row_bytes` tells the width of each file's rows,
+    by the path that the scenario names it with; without it, files have no size yet.
+    """
+    groups = [list(group) for group in scenario.zips]
+    zipped = {axis for group in groups for axis in group}
+    groups += [[axis] for axis in scenario.axes if axis not in zipped]
+    # A group stands where its first axis was written, so the order is the file's.
+    order = list(scenario.axes)
+    groups.sort(key=lambda group: min(order.index(axis) for axis in group))
+    steps = [
+        [
+            dict(zip(group, values, strict=True))
+            for values in zip(*(scenario.axes[a] for a in group), strict=True)
+        ]
+        for group in groups
+    ]
+    count = math.prod(len(step) for step in steps)
+    if count > _MOST_CELLS:
+        raise ScenarioError(f"the matrix has {count:,} cells; the most are {_MOST_CELLS:,}")
+    conditions = [_condition(scenario, text) for text in scenario.exclude]
+    found: dict[str, Cell] = {}
+    for combination in itertools.product(*steps):
+        chosen = {axis: value for part in combination for axis, value in part.items()}
+        cell = _cell(scenario, chosen, row_bytes or {})
+        if not any(_holds(scenario, condition, cell) for condition in conditions):
+            found.setdefault(cell.id, cell)
+    return list(found.values())
+
+
+def _condition(scenario: Scenario, text: str) -> Condition:
+    try:
+        return Condition(text)
+    except ValueError as error:
+        raise ScenarioError(f"{scenario.where('matrix', 'exclude')}: {error}") from None
+
+
+def _holds(scenario: Scenario, condition: Condition, cell: Cell) -> bool:
+    # A condition speaks the scenario's language, where the time is called duration.
+    names = {**cell.parameters, "duration": cell.parameters["duration_ns"]}
+    try:
+        return condition(names)
+    except ValueError as error:
+        raise ScenarioError(f"{scenario.where('matrix', 'exclude')}: {error}") from None
+
+
+def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float]) -> Cell:
+    place, url = _address(scenario, chosen)
+    workload = scenario.workload.model_copy(
+        update={axis: value for axis, value in chosen.items() if axis in Workload.model_fields}
+    )
+    target = scenario.target.model_copy(
+        update={axis: value for axis, value in chosen.items() if axis in Target.model_fields}
+    )
+    if workload.data == "remote" and workload.operation == "put":
+        where = scenario.where("matrix" if "data" in chosen else "workload", "data")
+        raise ScenarioError(f"{where}: a put needs data of its own, records or a file, not remote")
+    label = data_label(workload.data)
+    records = workload.data == "records"
+    width = 8.0 * workload.columns if records else widths.get(label)
+    rows = workload.rows_per_stream
+    if workload.bytes_per_stream is not None and width:
+        rows = max(1, math.ceil(workload.bytes_per_stream / width))
+    elif rows is None and workload.bytes_per_stream is None and workload.duration is None:
+        # As Arrow's own benchmark; whatever the server holds is as long as it is.
+        rows = None if workload.data == "remote" else 10_000_000
+    parameters = {
+        "operation": workload.operation,
+        "place": place,
+        "target": url,
+        "data": label,
+        "columns": workload.columns if records else None,
+        "values": workload.values if records else None,
+        "seed": workload.seed if records else None,
+        "row_bytes": width,
+        "rows_per_batch": workload.rows_per_batch,
+        "rows_per_stream": rows,
+        "bytes_per_stream": workload.bytes_per_stream,
+        "duration_ns": workload.duration,
+        "streams": workload.streams,
+        "threads": workload.streams if workload.threads == "streams" else workload.threads,
+        "rate": workload.rate,
+        "verify": workload.verify,
+        "include_setup": workload.include_setup,
+        "pin": workload.pin,
+        **{name: getattr(target, name) for name in _OPTIONS},
+    }
+    return Cell(parameters, target.options())
+
+
+def _address(scenario: Scenario, chosen: Mapping[str, Any]) -> tuple[str, str]:
+    if "place" in chosen:
+        return chosen["place"], scenario.places[chosen["place"]]
+    url = chosen.get("target", scenario.target.url)
+    host = urlsplit(url)
+    return ("local" if host.hostname == "local" else host.netloc.rpartition("@")[2] or url), url
+
+
+def _thin(values: Sequence[Any], factor: float) -> list[int]:
+    """Indices of the points kept: both ends and a few between; four or fewer stay as they are."""
+    keep = min(len(values), max(4, math.ceil(len(values) * math.sqrt(factor))))
+    if keep == len(values):
+        return list(range(keep))
+    return sorted({round(i * (len(values) - 1) / (keep - 1)) for i in range(keep)})
+
+
+def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
+    """The scenario with its sizes times `factor`, and what was done to it, in words.
+
+    Below 1, long axes are thinned to their ends and a few points between, and repeats are
+    reduced to 3 at the least. No stream gets less than one batch, no duration less than 200 ms.
+    """
+    notes: list[str] = []
+    workload = scenario.workload
+    batch = min([workload.rows_per_batch, *scenario.axes.get("rows_per_batch", [])])
+    widest = 8 * max([workload.columns, *scenario.axes.get("columns", [])])
+    least = {"rows_per_stream": batch, "bytes_per_stream": batch * widest, "duration": 200_000_000}
+
+    def shrink(size: str, value: int) -> int:
+        smallest: int = min(value, least[size])
+        return max(smallest, round(value * factor))
+
+    def spell(size: str, value: int) -> str:
+        return spell_duration(value) if size == "duration" else format_count(value)
+
+    axes = {axis: list(values) for axis, values in scenario.axes.items()}
+    if factor < 1:
+        axes = _thinned(scenario, axes, factor, notes)
+    zipped = {axis for group in scenario.zips for axis in group}
+    update: dict[str, Any] = {}
+    for size in SIZES:
+        if size in axes:
+            before = axes[size]
+            after = [shrink(size, value) for value in before]
+            axes[size] = after if size in zipped else list(dict.fromkeys(after))
+            ends = [spell(size, value) for value in (before[0], before[-1], after[0], after[-1])]
+            notes.append(f"{size} {ends[0]}..{ends[1]} became {ends[2]}..{ends[3]}")
+        elif (value := getattr(workload, size)) is not None:
+            update[size] = shrink(size, value)
+            notes.append(f"{size} {spell(size, value)} became {spell(size, update[size])}")
+    defaulted = not update and not any(size in axes for size in SIZES) and _has_own_data(scenario)
+    if defaulted:
+        update["rows_per_stream"] = shrink("rows_per_stream", 10_000_000)
+        notes.append(f"rows_per_stream 10M became {format_count(update['rows_per_stream'])}")
+    run = scenario.run
+    repeats = min(run.repeats, max(3, round(run.repeats * math.sqrt(factor)))) if factor < 1 else run.repeats
+    if repeats != run.repeats:
+        notes.append(f"repeats {run.repeats} became {repeats}")
+    scaled = replace(
+        scenario,
+        axes=axes,
+        workload=workload.model_copy(update=update),
+        run=run.model_copy(update={"repeats": repeats}),
+    )
+    return scaled, notes
+
+
+def _has_own_data(scenario: Scenario) -> bool:
+    sources = scenario.axes.get("data", [scenario.workload.data])
+    return any(isinstance(source, FileData) or source == "records" for source in sources)
+
+
+def _thinned(scenario: Scenario, axes: Axes, factor: float, notes: list[str]) -> Axes:
+    numeric = {axis for axis, values in axes.items() if all(isinstance(v, int | float) for v in values)}
+    groups = [list(group) for group in scenario.zips]
+    groups += [[axis] for axis in axes if not any(axis in group for group in scenario.zips)]
+    for group in groups:
+        # Only a scale of numbers has points "between"; a list of codecs has not.
+        if not all(axis in numeric for axis in group):
+            continue
+        before = len(axes[group[0]])
+        kept = _thin(axes[group[0]], factor)
+        if len(kept) < before:
+            for axis in group:
+                axes[axis] = [axes[axis][i] for i in kept]
+            notes.append(f"{' with '.join(group)}: {len(kept)} of {before} points")
+    return axes
+
+
+def is_local(url: str) -> bool:
+    """Whether this address means a reference server of our own."""
+    return url == LOCAL or urlsplit(url).hostname == "local"

@@ -1,0 +1,253 @@
+"""A deterministic executor: records by a formula, without a clock, a network or a server.
+
+For tests that compare output to the letter, and for report fixtures. Selected by the
+hidden flag `--executor model`; nothing that it prints is a measurement, and the record
+says so (`target.software` is "model").
+
+Throughput over streams is linear-then-flat, time over bytes is Hockney's a + n/b,
+with seeded noise of about 2 %. The figures themselves are made up.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from venturi import hdr
+from venturi.conditions import Condition
+from venturi.trial import TrialControl, failed_record
+
+__all__ = ["ModelControl", "ModelExecutor"]
+
+# Rates in bytes/s of one stream and of all together, start-up in ns, for get and put.
+_RATES = {"get": (1.6e9, 4.2e9, 1.5e6), "put": (1.3e9, 3.4e9, 2.0e6)}
+_REMOTE_FACTOR = 0.7
+_EPOCH_NS = 1_790_000_000_000_000_000
+_CLIENT_STAGES = {
+    "get": {"wait": 0.35, "receive": 0.45, "decode": 0.05, "verify": 0.15},
+    "put": {"generate": 0.02, "encode": 0.03, "send": 0.65, "wait": 0.15, "verify": 0.15},
+}
+_SERVER_STAGES = {
+    "get": {"wait": 0.20, "generate": 0.05, "encode": 0.05, "send": 0.70},
+    "put": {"wait": 0.30, "receive": 0.50, "decode": 0.05, "verify": 0.15},
+}
+
+
+class ModelControl:
+    """Cancels a trial that hangs on purpose; progress is always at its start."""
+
+    def __init__(self) -> None:
+        self.cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+    def progress(self) -> object:
+        return {"rows": 0, "payload_bytes": 0, "elapsed_ns": 0}
+
+
+class ModelExecutor:
+    """See the module. `fail` and `hang` are conditions over the fields of the spec.
+
+    A failing trial's error is of kind `kind`; a hanging one waits until it is cancelled.
+    """
+
+    needs_server = False
+
+    def __init__(self, fail: str | None = None, kind: str = "lost", hang: str | None = None) -> None:
+        self._fail = Condition(fail) if fail else None
+        self._kind = kind
+        self._hang = Condition(hang) if hang else None
+
+    @classmethod
+    def parse(cls, text: str) -> ModelExecutor:
+        """From the hidden flag: "model", "model:fail[=KIND]:CONDITION" or "model:hang:CONDITION"."""
+        _, _, rest = text.partition(":")
+        verb, _, condition = rest.partition(":")
+        verb, _, kind = verb.partition("=")
+        if verb == "fail":
+            return cls(fail=condition, kind=kind or "lost")
+        if verb == "hang":
+            return cls(hang=condition)
+        return cls()
+
+    def control(self) -> TrialControl:
+        return ModelControl()
+
+    def run_trial(self, spec: str, control: TrialControl) -> str:
+        fields = json.loads(spec)
+        names = {**fields, **fields["options"]}
+        hung = self._hang is not None and self._hang(names)
+        if hung:
+            assert isinstance(control, ModelControl)
+            control.cancelled.wait()
+        record = _record(fields)
+        if hung:
+            record |= {
+                "outcome": "interrupted",
+                "error": {"kind": "cancelled", "message": "cancelled while it ran", "stream": None},
+            }
+        elif self._fail is not None and self._fail(names):
+            record = _failed(fields, self._kind)
+        return json.dumps(record)
+
+    def probe_tcp(self, spec: str, control: TrialControl) -> str:
+        fields = json.loads(spec)
+        noise = random.Random(f"{fields['streams']}/{fields['message_bytes']}/{fields['direction']}")
+        rate = min(3.2e9 * fields["streams"], 5.6e9) * (1 + 0.02 * noise.uniform(-1, 1))
+        interval = fields["duration_ns"]
+        return json.dumps(
+            {"bytes": int(rate * interval / 1e9), "interval_ns": interval, "outcome": "ok", "error": None}
+        )
+
+
+def _failed(spec: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    messages = {
+        "lost": "stream 0: the server went away: connection reset by peer",
+        "unreachable": f"{spec['target']}: connection refused",
+        "verification": "rows differ: expected 1000, got 999",
+    }
+    record = failed_record(kind, messages.get(kind, f"made to fail: {kind}"))
+    if kind in ("lost", "verification"):
+        # These break in mid-trial, so what had been moved is in the record.
+        record |= {key: value for key, value in _record(spec).items() if key not in ("outcome", "error")}
+        record["error"]["stream"] = 0
+    return record
+
+
+def _row_bytes(data: Mapping[str, Any]) -> float:
+    return 8.0 * data["columns"] if data["source"] == "records" else 100.0
+
+
+def _record(spec: Mapping[str, Any]) -> dict[str, Any]:
+    noise = random.Random(spec["trial"])
+    operation, streams, batch = spec["operation"], spec["streams"], spec["rows_per_batch"]
+    row_bytes = _row_bytes(spec["data"])
+    one, most, startup = _RATES[operation]
+    remote = "local" not in spec["target"] and "127.0.0.1" not in spec["target"]
+    rate = min(one * streams, most) * (_REMOTE_FACTOR if remote else 1.0)
+    # Small batches pay for their headers: half the rate at 256 rows of 32 bytes.
+    rate *= batch * row_bytes / (batch * row_bytes + 8192)
+    rate *= 1 + 0.02 * noise.gauss(0, 1)
+    if spec["duration_ns"] is not None:
+        interval = int(spec["duration_ns"])
+        rows = max(batch, int(rate / streams / row_bytes * interval / 1e9) // batch * batch)
+    else:
+        rows = int(spec["rows_per_stream"] or 100_000)
+        interval = int(startup * (1 + 0.1 * noise.random()) + rows * row_bytes * streams / rate * 1e9)
+    batches = -(-rows // batch)
+    payload = int(rows * row_bytes)
+    ends = [int(interval * (1 - 0.02 * (streams - 1 - s) / max(streams, 1))) for s in range(streams)]
+    latency = _latency(noise, interval / batches, batches * streams)
+    client = {name: int(share * sum(ends)) for name, share in _CLIENT_STAGES[operation].items()}
+    server = {name: int(share * sum(ends)) for name, share in _SERVER_STAGES[operation].items()}
+    checksum = f"{random.Random(json.dumps([spec['data'], rows, streams])).getrandbits(64):016x}"
+    first = int(startup / 4)
+    steady = max(ends[0] - first, 1)
+    achieved = spec["verify"]
+    return {
+        "outcome": "ok",
+        "error": None,
+        "target": {
+            "address": spec["target"].split("://")[-1].split("/")[0],
+            "software": "model",
+            "reference": True,
+            "protocol": "perf" if spec["data"]["source"] == "records" else "path",
+            "pid": None,
+        },
+        "counts": {
+            "rows": rows * streams,
+            "batches": batches * streams,
+            "payload_bytes": payload * streams,
+            "wire_bytes": payload * streams + 220 * batches * streams,
+        },
+        "times": {
+            "started_unix_ns": _EPOCH_NS + noise.randrange(10**9),
+            "setup_ns": 3_000_000 + 500_000 * streams,
+            "interval_ns": interval,
+            "verify_ns": 200_000,
+            "start_skew_ns": 10_000,
+            "steady_ns": steady,
+            "steady_rows": int(rows * streams * steady / interval),
+            "steady_payload_bytes": int(payload * streams * steady / interval),
+        },
+        "verification": {
+            "requested": spec["verify"],
+            "achieved": achieved,
+            "expected_rows": rows * streams,
+            "rows": rows * streams,
+            "expected_checksum": checksum if achieved == "checksum" else None,
+            "checksum": checksum if achieved == "checksum" else None,
+            "note": None,
+        },
+        "cpu": {
+            "client": {"user_ns": int(0.35 * sum(ends)), "system_ns": int(0.45 * sum(ends))},
+            "server": {"user_ns": int(0.25 * sum(ends)), "system_ns": int(0.50 * sum(ends))},
+        },
+        "stages": {"client": client, "server": server},
+        "streams": [
+            {
+                "stream": s,
+                "thread": s % spec["threads"],
+                "rows": rows,
+                "batches": batches,
+                "payload_bytes": payload,
+                "start_ns": 10_000 * s,
+                "first_batch_ns": first + 10_000 * s,
+                "end_ns": ends[s],
+                "connect_ns": 400_000,
+                "stages": {name: int(share * ends[s]) for name, share in _CLIENT_STAGES[operation].items()},
+            }
+            for s in range(streams)
+        ],
+        "latency": {"service": latency, "response": latency if spec["rate"] else None},
+        "schedule": _schedule(spec, batches * streams),
+        "pin": spec["pin"],
+        "instrument": {
+            "clock_read_ns": 22.0,
+            "clock_reads": 6 * batches * streams,
+            "share": round(min(1.0, 22.0 * 6 * batches * streams / sum(ends)), 6),
+        },
+        "samples": _samples(spec, interval, ends, payload, rows),
+    }
+
+
+def _schedule(spec: Mapping[str, Any], batches: int) -> dict[str, Any] | None:
+    if not spec["rate"]:
+        return None
+    return {"rate": spec["rate"], "intended": batches, "late": 0, "max_lag_ns": 0}
+
+
+def _latency(noise: random.Random, mean: float, count: int) -> dict[str, object]:
+    """A log-normal round the mean; at most 1000 points carry the whole count."""
+    points = min(count, 1000)
+    counts: dict[int, int] = {}
+    for point in range(points):
+        value = max(1, int(mean * noise.lognormvariate(-0.125, 0.5)))
+        share = count // points + (point < count % points)
+        counts[value] = counts.get(value, 0) + share
+    return hdr.summary(counts)
+
+
+def _samples(
+    spec: Mapping[str, Any], interval: int, ends: list[int], payload: int, rows: int
+) -> dict[str, Any] | None:
+    step = spec["sample_interval_ns"]
+    if not step:
+        return None
+    times = [*range(step, interval, step), interval]
+    streams = [[payload * min(t, end) // end for t in times] for end in ends]
+    done = [sum(stream[i] for stream in streams) for i in range(len(times))]
+    return {
+        "t_ns": times,
+        "streams": streams,
+        "rows": [rows * len(ends) * bytes_so_far // max(done[-1], 1) for bytes_so_far in done],
+        "client_cpu_ns": [int(0.80 * t * len(ends)) for t in times],
+        "server_cpu_ns": [int(0.75 * t * len(ends)) for t in times],
+        "host_busy_ns": [int(1.6 * t * len(ends)) for t in times],
+        "host_steal_ns": [0 for _ in times],
+        "host_total_ns": [8 * t for t in times],
+    }

@@ -1,0 +1,259 @@
+"""Throughput over a parameter: streams, size, rows a batch; and the boxes per size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from venturi import reference as published
+from venturi.analysis.cells import Cell, best, by_operation, throughput, varying
+from venturi.analysis.results import Results
+from venturi.analysis.statistics import median_interval
+from venturi.report import labels, palette
+from venturi.report.figure import Figure, Panel, Series
+from venturi.units import Quantity, count
+
+MB = 1e6
+MOST_LINES = 6
+"""More lines than this in one panel cannot be told apart."""
+FOLLOWERS = {"streams": {"threads"}, "rows_per_stream": {"bytes_per_stream"}, "rows_per_batch": set[str]()}
+INTERVAL_NOTE = "Points are medians of the repeats, bars their 95 % interval (the range below 6 repeats)."
+
+
+def _mb(value: float | None) -> float | None:
+    return None if value is None else value / MB
+
+
+def _lines(cells: Sequence[Cell], axis: str, free: Sequence[str]) -> tuple[list[tuple[str, list[Cell]]], list[str]]:
+    """Cells as lines along `axis`, and the parameters over which the best had to be taken.
+
+    One line for each combination of the other varying parameters; where that makes too many, those with the most
+    values are reduced to their best cell, point by point.
+    """
+    kept = [n for n in free if n != axis and n not in FOLLOWERS.get(axis, ())]
+    dropped: list[str] = []
+
+    def grouped() -> dict[tuple[str, ...], list[Cell]]:
+        groups: dict[tuple[str, ...], list[Cell]] = {}
+        for cell in cells:
+            groups.setdefault(tuple(repr(cell.parameters.get(n)) for n in kept), []).append(cell)
+        return groups
+
+    while len(grouped()) > MOST_LINES and kept:
+        most = max(kept, key=lambda n: len({repr(c.parameters.get(n)) for c in cells}))
+        kept.remove(most)
+        dropped.append(most)
+    lines = []
+    for members in grouped().values():
+        points: dict[Any, list[Cell]] = {}
+        for cell in members:
+            if cell.throughput.known:
+                points.setdefault(cell.parameters.get(axis), []).append(cell)
+        chosen = [b for value in sorted(points, key=float) if (b := best(points[value]))]
+        if chosen:
+            lines.append((labels.label(chosen[0], kept) if kept else "median", chosen))
+    return lines, dropped
+
+
+def over_streams(results: Results, reference: str | None = None) -> Figure | None:
+    """Throughput over streams with the raw TCP ceiling; None unless at least two stream counts were run."""
+    return _over(
+        results, "streams", "throughput-streams", "streams", lambda c: float(c.parameters["streams"]),
+        log=False, reference=reference,
+    )
+
+
+def over_size(results: Results, reference: str | None = None) -> Figure | None:
+    """Throughput over the payload of one stream; None unless at least two sizes were run."""
+    return _over(
+        results, "rows_per_stream", "throughput-size", "payload per stream, MB",
+        lambda c: (c.payload_bytes or 0.0) / c.parameters["streams"] / MB, log=True, reference=reference,
+    )
+
+
+def over_batch(results: Results, reference: str | None = None) -> Figure | None:
+    """Throughput over rows a batch; None unless at least two were run."""
+    return _over(
+        results, "rows_per_batch", "throughput-batch", "rows per batch",
+        lambda c: float(c.parameters["rows_per_batch"]), log=True, reference=None,
+    )
+
+
+def _over(
+    results: Results, axis: str, name: str, x_label: str, position: Callable[[Cell], float], log: bool,
+    reference: str | None,
+) -> Figure | None:
+    panels, findings, reduced = [], [], dict[str, None]()
+    ticks: set[float] = set()
+    overlaid = False
+    colours: dict[str, str] = {}
+    for operation, every in by_operation(results.cells).items():
+        cells = [c for c in every if isinstance(c.parameters.get(axis), int | float) and c.parameters.get("streams")]
+        if len({c.parameters[axis] for c in cells if c.throughput.known}) < 2:
+            continue
+        lines, dropped = _lines(cells, axis, varying(cells))
+        reduced |= dict.fromkeys(dropped)
+        panel = Panel(operation)
+        for text, chosen in lines:
+            colour = colours.setdefault(text, palette.series_colour(len(colours)))
+            panel.series.append(Series(
+                text, [position(c) for c in chosen], [_mb(c.throughput.value) for c in chosen], colour,
+                low=[_mb(c.throughput.low) for c in chosen], high=[_mb(c.throughput.high) for c in chosen],
+                notes=[_point_note(c) for c in chosen],
+            ))
+            ticks |= {position(c) for c in chosen}
+        if axis == "streams":
+            panel.series += _ceiling_lines(cells, position)
+        for one in published.sets(reference) if reference else []:
+            extra = _reference_lines(one, operation, axis, cells)
+            overlaid = overlaid or bool(extra)
+            panel.series += extra
+        panels.append(panel)
+        top = best(cells)
+        if top is not None:
+            where = labels.phrase(axis, top.parameters[axis])
+            findings.append(f"{operation} is fastest with {where}, {Quantity(top.throughput.value, unit='B/s')}")
+    if not panels:
+        return None
+    caption = [INTERVAL_NOTE]
+    if axis == "streams":
+        caption.append("Dashed: raw TCP in the same direction over as many connections, measured in the same run.")
+    if reduced:
+        caption.append(f"Each point is the best over {', '.join(labels.head(n) for n in reduced)}.")
+    if overlaid:
+        caption.append("Dotted: published figures from the hardware named, nothing scaled.")
+    few = sorted(ticks)
+    return Figure(
+        name, _sentence(findings), " ".join(caption), x_label, "throughput (payload), MB/s", panels,
+        x_scale="log" if log else "linear", x_ticks=few if axis != "rows_per_stream" and len(few) <= 12 else None,
+    )
+
+
+def _sentence(findings: list[str]) -> str:
+    text = "; ".join(findings)
+    return text[:1].upper() + text[1:] if text else "No trial succeeded"
+
+
+def _point_note(cell: Cell) -> str:
+    share = f", {cell.share.number('%')} % of raw TCP" if cell.share.known else ""
+    names = [n for n in ("place", "data", "streams", "rows_per_batch", "rows_per_stream") if cell.parameters.get(n)]
+    return f"{cell.throughput}{share}, {cell.good} trials; {labels.label(cell, names)}"
+
+
+def _ceiling_lines(cells: Sequence[Cell], position: Callable[[Cell], float]) -> list[Series]:
+    """The ceilings of these cells, one line a message size, at most two: they lie close together."""
+    by_size: dict[float, dict[float, float]] = {}
+    for cell in cells:
+        if cell.ceiling.value is not None and cell.ceiling_message_bytes:
+            by_size.setdefault(cell.ceiling_message_bytes, {})[position(cell)] = cell.ceiling.value
+    largest = sorted(by_size, key=lambda size: (-len(by_size[size]), -size))[:2]
+    out = []
+    for size in sorted(largest):
+        points = sorted(by_size[size].items())
+        text = "raw TCP" if len(largest) == 1 else f"raw TCP, {Quantity(size, unit='B').number('kB')} kB messages"
+        out.append(Series(
+            text, [x for x, _ in points], [y / MB for _, y in points], "$ceiling", dash="dash", markers=False,
+        ))
+    return out
+
+
+def _nearest(values: set[int], wanted: float) -> int:
+    return min(values, key=lambda v: abs(math.log(v / wanted)))
+
+
+def _reference_lines(
+    one: published.ReferenceSet, operation: str, axis: str, cells: Sequence[Cell]
+) -> list[Series]:
+    """A published set on the same axes, at its size (or its streams) nearest to the run's own."""
+    if one.operation != operation or one.place is None:
+        return []
+    rows = published.load(one.name).to_pylist()
+    if axis == "streams":
+        own = sorted(float(c.parameters.get("rows_per_stream") or 0) for c in cells)
+        middle = own[len(own) // 2] if own and own[len(own) // 2] > 0 else 1e7
+        size = _nearest({r["rows_per_stream"] for r in rows}, middle)
+        groups = {f"{one.label}, {count(size)} rows/stream": [r for r in rows if r["rows_per_stream"] == size]}
+    else:
+        wanted = {c.parameters.get("streams") for c in cells}
+        chosen = sorted({r["streams"] for r in rows} & wanted)[:3]
+        groups = {
+            f"{one.label}, {labels.phrase('streams', n)}": [r for r in rows if r["streams"] == n] for n in chosen
+        }
+    out = []
+    for i, (text, members) in enumerate(groups.items()):
+        points: dict[float, list[float]] = {}
+        for row in members:
+            x = row["streams"] if axis == "streams" else row["payload_bytes"] / row["streams"] / MB
+            points.setdefault(x, []).append(row["bytes_per_second"] / MB)
+        xs = sorted(points)
+        out.append(Series(
+            text, list(xs), [median_interval(points[x]).median for x in xs],
+            "$reference" if i == 0 else f"$reference/{max(0.4, 1 - 0.3 * i):.1f}", dash="dot", markers=False,
+        ))
+    return out
+
+
+def box_per_size(results: Results, reference: str | None = None) -> Figure | None:
+    """Every trial per size: a row of panels a stream count, operations and places side by side."""
+    sides: dict[str, dict[Any, list[tuple[str, float, Any]]]] = {}
+    several = len(results.places) > 1
+    cells = [c for c in results.cells if c.throughput.known]
+    free = [n for n in varying(cells) if n not in ("streams", "threads", "place", "target")]
+    if "rows_per_stream" not in free and any(c.parameters.get("rows_per_stream") for c in cells):
+        free.insert(0, "rows_per_stream")
+    order: dict[str, Any] = {}
+    for cell in cells:
+        side = f"{cell.operation}, {cell.parameters.get('place')}" if several else cell.operation
+        only_rows = free == ["rows_per_stream"]
+        category = labels.value("rows_per_stream", cell.parameters.get("rows_per_stream")) if only_rows else (
+            labels.label(cell, free))
+        order.setdefault(category, cell.parameters.get("rows_per_stream") or 0)
+        values = sides.setdefault(side, {}).setdefault(cell.parameters.get("streams"), [])
+        values += [(category, speed / MB, r) for r in cell.records if (speed := throughput(r)) is not None]
+    if not sides:
+        return None
+    overlaid = False
+    for one in published.sets(reference) if reference else []:
+        if one.place is None or not any(c.operation == one.operation for c in cells):
+            continue
+        counts = {n for by_streams in sides.values() for n in by_streams}
+        for row in published.load(one.name).to_pylist():
+            if row["streams"] in counts:
+                category = labels.value("rows_per_stream", row["rows_per_stream"])
+                order.setdefault(category, row["rows_per_stream"])
+                entry = (category, row["bytes_per_second"] / MB, None)
+                sides.setdefault(f"{one.operation}, {one.label}", {}).setdefault(row["streams"], []).append(entry)
+                overlaid = True
+    panels = []
+    counts_in_order = sorted({n for s in sides.values() for n in s}, key=lambda n: (n is None, n or 0))
+    for streams in counts_in_order:
+        for index, (side, by_streams) in enumerate(sides.items()):
+            entries = by_streams.get(streams, [])
+            panels.append(Panel(f"{side}, {labels.phrase('streams', streams)}", [
+                Series(side, [e[0] for e in entries], [e[1] for e in entries], palette.series_colour(index), "box")
+            ]))
+    categories = sorted(order, key=lambda c: order[c])
+    trials = sum(c.good for c in cells)
+    caption = (
+        "Box: the middle half of the trials, with the median; whiskers reach the last trial within 1.5 box lengths; "
+        f"every trial is a point. {trials} trials."
+    )
+    if overlaid:
+        caption += " Published figures stand beside the run's own, from the hardware named, nothing scaled."
+    return Figure(
+        "box-size", _spread_finding(cells), caption,
+        "rows per stream" if free == ["rows_per_stream"] else "cell", "throughput (payload), MB/s", panels,
+        x_scale="category", columns=len(sides) if len(sides) > 1 else 2, categories=categories,
+    )
+
+
+def _spread_finding(cells: Sequence[Cell]) -> str:
+    half = sorted(
+        (c.throughput.high - c.throughput.low) / 2 / c.throughput.value
+        for c in cells
+        if c.throughput.value and c.throughput.low is not None and c.throughput.high is not None
+    )
+    if not half:
+        return "Throughput per size, trial by trial"
+    return f"Repeats agree within ±{half[len(half) // 2]:.1%} in half of the cells, within ±{half[-1]:.1%} in all"

@@ -1,0 +1,71 @@
+"""What a figure is: panels of series with axes, a title that says the finding, and a caption.
+
+Texts are plain and may hold anything a server or a scenario said; each renderer escapes for its own format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Mark = Literal["line", "box", "bar"]
+Scale = Literal["linear", "log", "category"]
+
+
+@dataclass
+class Series:
+    """One line, row of boxes or set of stacked bars.
+
+    `colour` is a role of the palette. For a `line`, `low` and `high` are the ends of the interval at each point.
+    For a `box`, x repeats the category for every observation. For a `bar`, y is the category and x the length.
+    """
+
+    name: str
+    x: list[Any]
+    y: list[Any]
+    colour: str
+    mark: Mark = "line"
+    low: list[float | None] | None = None
+    high: list[float | None] | None = None
+    dash: Literal["solid", "dash", "dot"] = "solid"
+    markers: bool = True
+    notes: list[str] | None = None
+    """A word for each point, shown when pointed at."""
+
+
+@dataclass
+class Panel:
+    """One set of axes."""
+
+    title: str
+    series: list[Series] = field(default_factory=list)
+
+
+@dataclass
+class Figure:
+    """A named figure. `columns` is how many panels stand side by side where there is room."""
+
+    name: str
+    title: str
+    caption: str
+    x_label: str
+    y_label: str
+    panels: list[Panel]
+    x_scale: Scale = "linear"
+    y_scale: Scale = "linear"
+    columns: int = 2
+    y_from_zero: bool = True
+    categories: list[str] | None = None
+    """The order of a category axis."""
+    x_ticks: list[Any] | None = None
+    """Where ticks stand, for axes with few distinct values."""
+    x_range: tuple[float, float] | None = None
+
+    @property
+    def names(self) -> dict[str, Series]:
+        """One series for each name, for a legend that all panels share."""
+        found: dict[str, Series] = {}
+        for panel in self.panels:
+            for series in panel.series:
+                found.setdefault(series.name, series)
+        return found

@@ -1,0 +1,39 @@
+"""The figures of a run by name, as data. Renderers: `plotly_figures`, `matplotlib_figures`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from venturi.analysis.results import Results
+from venturi.errors import VenturiError
+from venturi.report import curves, profiles
+from venturi.report.figure import Figure
+
+BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
+    "throughput-streams": curves.over_streams,
+    "box-size": curves.box_per_size,
+    "throughput-size": curves.over_size,
+    "throughput-batch": curves.over_batch,
+    "throughput-time": lambda results, _: profiles.over_time(results),
+    "stages": lambda results, _: profiles.stages(results),
+    "latency": lambda results, _: profiles.latency(results),
+}
+"""In the order of the report. Each answers None where the run holds nothing to draw."""
+
+
+def build(results: Results, reference: str | None = None) -> list[Figure]:
+    """Every figure that this run has the data for."""
+    return [f for make in BUILDERS.values() if (f := make(results, reference)) is not None]
+
+
+def one(results: Results, name: str, reference: str | None = None) -> Figure:
+    """The figure of this name. Raises `VenturiError` for an unknown name, or where there is nothing to draw."""
+    if name not in BUILDERS:
+        raise VenturiError(f"there is no figure {name!r}", hint=f"choose one of: {', '.join(BUILDERS)}")
+    figure = BUILDERS[name](results, reference)
+    if figure is None:
+        drawn = ", ".join(f.name for f in build(results, reference)) or "none"
+        raise VenturiError(
+            f"this run has no data for the figure {name!r}", hint=f"figures it has data for: {drawn}"
+        )
+    return figure

@@ -1,0 +1,57 @@
+"""Names of parameters, and of cells by the parameters that tell them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from venturi.analysis.cells import Cell
+from venturi.units import FACTORS, MISSING, Quantity, count, pick_unit
+
+HEADS = {
+    "rows_per_batch": "rows/batch",
+    "rows_per_stream": "rows/stream",
+    "bytes_per_stream": "bytes/stream",
+    "duration_ns": "duration",
+}
+"""Column heads where the parameter's own name is too long."""
+
+
+def head(name: str) -> str:
+    return HEADS.get(name, name)
+
+
+def value(name: str, found: Any) -> str:
+    """A parameter's value as in a table whose head names it."""
+    if found is None:
+        return MISSING
+    if isinstance(found, bool):
+        return "yes" if found else "no"
+    if name.endswith("_ns") and isinstance(found, int | float):
+        shown = pick_unit("ns", [found])
+        return f"{found / FACTORS[shown][1]:g} {shown}"
+    if name.startswith("bytes") and isinstance(found, int | float):
+        return Quantity(float(found), unit="B").text()
+    if isinstance(found, int | float):
+        return count(found)
+    if isinstance(found, list):
+        return ",".join(str(item) for item in found)
+    return str(found)
+
+
+def phrase(name: str, found: Any) -> str:
+    """A parameter's value as it stands alone in a legend."""
+    if name == "streams":
+        return f"{found} stream" + ("" if found == 1 else "s")
+    if name in ("rows_per_batch", "rows_per_stream", "bytes_per_stream"):
+        return f"{value(name, found)} {head(name)}"
+    if name in ("operation", "place", "data", "target"):
+        return value(name, found)
+    if name == "compression":
+        return "uncompressed" if found is None else str(found)
+    return f"{head(name)} {value(name, found)}"
+
+
+def label(cell: Cell, names: Sequence[str]) -> str:
+    """A cell by these parameters: `2 streams, 4,096 rows/batch`; its operation where nothing varies."""
+    return ", ".join(phrase(n, cell.parameters.get(n)) for n in names) or cell.operation

@@ -1,0 +1,162 @@
+"""Figures as PNG and SVG, by matplotlib, on white: what goes into a document or a slide."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from typing import Any
+
+from venturi.report.figure import Figure, Panel, Series
+from venturi.report.palette import LIGHT
+from venturi.report.plotly_figures import top
+
+DASHES = {"solid": "-", "dash": (0, (5, 3)), "dot": (0, (1, 1.6))}
+
+
+def _colour(role: str) -> tuple[str, float]:
+    """Colour and opacity of a role."""
+    name, _, opacity = role.removeprefix("$").partition("/")
+    return LIGHT.get(name, role), float(opacity or 1.0)
+
+
+def _literal(plain: Any) -> str:
+    """matplotlib reads $...$ as mathematics; names from scenarios and servers are not."""
+    return str(plain).replace("$", r"\$")
+
+
+def render(figure: Figure, kind: str) -> bytes:
+    """The file's bytes; `kind` is png or svg. The same figure gives the same bytes (no date, fixed ids)."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure as Canvas
+
+    columns = max(1, min(figure.columns, len(figure.panels)))
+    rows = -(-len(figure.panels) // columns)
+    bars = [len({y for s in p.series for y in s.y}) for p in figure.panels if any(s.mark == "bar" for s in p.series)]
+    panel_height = 1.2 + 0.34 * max(bars) if bars else 3.5
+    style = {
+        "font.family": "sans-serif", "font.size": 9, "axes.edgecolor": LIGHT["grid"], "axes.labelcolor": LIGHT["muted"],
+        "xtick.color": LIGHT["muted"], "ytick.color": LIGHT["muted"], "text.color": LIGHT["ink"],
+        "svg.hashsalt": "venturi", "svg.fonttype": "none", "axes.titlelocation": "left", "axes.titlesize": 10,
+    }
+    with rc_context(style):
+        height = rows * panel_height + 1.25
+        canvas = Canvas(figsize=(5.2 * columns if columns > 1 else 7.2, height), layout="constrained")
+        (FigureCanvasAgg if kind == "png" else FigureCanvasSVG)(canvas)
+        axes = canvas.subplots(rows, columns, squeeze=False)
+        flat = [axes[r][c] for r in range(rows) for c in range(columns)]
+        for ax, panel in zip(flat, figure.panels, strict=False):
+            _panel(ax, figure, panel)
+        for ax in flat[len(figure.panels):]:
+            ax.set_visible(False)
+        width = int(columns * 68 if columns > 1 else 92)
+        canvas.suptitle(
+            _literal("\n".join(textwrap.wrap(figure.title, width))), x=0.01, ha="left", fontsize=11.5, weight="semibold"
+        )
+        shown: dict[str, Any] = {}
+        for ax in flat[: len(figure.panels)]:
+            for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
+                shown.setdefault(name, handle)
+        if shown and not all(s.mark == "box" for p in figure.panels for s in p.series):
+            canvas.legend(
+                shown.values(), shown.keys(), loc="outside lower left", ncols=min(len(shown), 3 * columns),
+                frameon=False, fontsize=8.5,
+            )
+        caption = "\n".join(textwrap.wrap(figure.caption, int(width * 1.35)))
+        canvas.supxlabel(_literal(caption), x=0.01, ha="left", fontsize=7.5, color=LIGHT["muted"])
+        out = io.BytesIO()
+        metadata = {"Software": "venturi"} if kind == "png" else {"Creator": "venturi", "Date": None}
+        canvas.savefig(out, format=kind, dpi=150, facecolor="white", metadata=metadata)
+        return out.getvalue()
+
+
+def _panel(ax: Any, figure: Figure, panel: Panel) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    kinds = {s.mark for s in panel.series}
+    ax.set_title(_literal(panel.title))
+    ax.set_xlabel(_literal(figure.x_label))
+    ax.set_ylabel(_literal(figure.y_label))
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_axisbelow(True)
+    ax.grid(axis="x" if "bar" in kinds else "y", color=LIGHT["grid"], linewidth=0.8)
+    thousands = FuncFormatter(lambda v, _: f"{v:,g}")
+    if "bar" in kinds:
+        _bars(ax, figure, panel)
+        return
+    if figure.x_scale == "category":
+        places = {c: i for i, c in enumerate(figure.categories or [])}
+        step = max(1, -(-len(places) // 12))
+        kept = list(places)[::step]
+        ax.set_xticks([places[c] for c in kept], [_literal(c) for c in kept], rotation=35 if len(kept) > 7 else 0)
+        ax.set_xlim(-0.6, len(places) - 0.4)
+    else:
+        places = {}
+        ax.set_xscale(figure.x_scale)
+        if figure.x_ticks:
+            ax.set_xticks(figure.x_ticks, [f"{v:,g}" for v in figure.x_ticks])
+            ax.minorticks_off()
+        else:
+            ax.xaxis.set_major_formatter(thousands)
+    if figure.y_scale == "log":
+        ax.set_yscale("log")
+    elif figure.y_from_zero:
+        ax.set_ylim(0, top(figure))
+    ax.yaxis.set_major_formatter(thousands)
+    for series in panel.series:
+        if series.mark == "box":
+            _boxes(ax, series, places)
+        else:
+            _line(ax, series, places)
+
+
+def _line(ax: Any, series: Series, places: dict[str, int]) -> None:
+    colour, opacity = _colour(series.colour)
+    points = [
+        (places[x] if places else x, y, i) for i, (x, y) in enumerate(zip(series.x, series.y, strict=True)) if y is not None
+    ]
+    style = {"color": colour, "alpha": opacity, "linestyle": DASHES[series.dash], "linewidth": 1.6}
+    if series.markers:
+        style |= {"marker": "o", "markersize": 4}
+    xs, ys = [p[0] for p in points], [p[1] for p in points]
+    ax.plot(xs, ys, label=_literal(series.name), **style)
+    if series.low and series.high:
+        ends = [(x, y, series.low[i], series.high[i]) for x, y, i in points]
+        known = [(x, y, y - lo, hi - y) for x, y, lo, hi in ends if lo is not None and hi is not None]
+        if known:
+            ax.errorbar(
+                [k[0] for k in known], [k[1] for k in known], [[k[2] for k in known], [k[3] for k in known]],
+                fmt="none", ecolor=colour, elinewidth=1.1, capsize=2.5,
+            )
+
+
+def _boxes(ax: Any, series: Series, places: dict[str, int]) -> None:
+    colour, _ = _colour(series.colour)
+    groups: dict[str, list[float]] = {}
+    for x, y in zip(series.x, series.y, strict=True):
+        if y is not None:
+            groups.setdefault(x, []).append(y)
+    if not groups:
+        return
+    line = {"color": colour, "linewidth": 1.1}
+    ax.boxplot(
+        list(groups.values()), positions=[places[x] for x in groups], widths=0.6, patch_artist=True,
+        manage_ticks=False, boxprops={"facecolor": colour + "2a", "edgecolor": colour}, medianprops=line | {"linewidth": 1.6},
+        whiskerprops=line, capprops=line, flierprops={"marker": "o", "markersize": 2.5, "markeredgecolor": colour},
+    )
+
+
+def _bars(ax: Any, figure: Figure, panel: Panel) -> None:
+    rows = {name: i for i, name in enumerate(dict.fromkeys(y for s in panel.series for y in s.y))}
+    left = [0.0] * len(rows)
+    for series in panel.series:
+        colour, _ = _colour(series.colour)
+        at = [rows[y] for y in series.y]
+        ax.barh(at, series.x, left=[left[i] for i in at], height=0.66, color=colour, label=_literal(series.name))
+        for i, length in zip(at, series.x, strict=True):
+            left[i] += length
+    ax.set_yticks(list(rows.values()), [_literal(r) for r in rows])
+    ax.invert_yaxis()
+    if figure.x_range:
+        ax.set_xlim(*figure.x_range)

@@ -1,0 +1,173 @@
+"""What happened inside trials: throughput over time, where the time went, latency."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from venturi.analysis.cells import ENDS, Cell, best, by_operation, throughput, varying
+from venturi.analysis.results import Results
+from venturi.report import labels, palette
+from venturi.report.figure import Figure, Panel, Series
+from venturi.units import Quantity
+
+MOST_BARS = 16
+MOST_LINES = 6
+PERCENTILES = ((50.0, "p50"), (90.0, "p90"), (95.0, "p95"), (99.0, "p99"), (99.9, "p99.9"), (99.99, "p99.99"),
+               (100.0, "max"))
+
+
+def representative(cells: Sequence[Cell], most: int) -> list[Cell]:
+    """At most `most` cells: all, else the fastest of each operation, place and stream count, thinned evenly."""
+    known = [c for c in cells if c.throughput.known]
+    if len(known) <= most:
+        return known
+    groups: dict[tuple[Any, ...], list[Cell]] = {}
+    for cell in known:
+        groups.setdefault((cell.operation, cell.parameters.get("place"), cell.parameters.get("streams")), []).append(cell)
+    chosen = [b for members in groups.values() if (b := best(members))]
+    if len(chosen) <= most:
+        return chosen
+    step = (len(chosen) - 1) / (most - 1)
+    return [chosen[round(i * step)] for i in range(most)]
+
+
+def _choice_note(shown: int, cells: Sequence[Cell]) -> str:
+    total = sum(c.throughput.known for c in cells)
+    return "" if shown >= total else f" {shown} of {total} cells are shown: the fastest of each stream count."
+
+
+def _middle_trial(cell: Cell) -> Any:
+    """The trial whose throughput is the median (the lower of the two middle ones)."""
+    ranked = sorted(cell.records, key=lambda r: throughput(r) or 0.0)
+    return ranked[(len(ranked) - 1) // 2] if ranked else None
+
+
+def over_time(results: Results) -> Figure | None:
+    """Throughput within the median trial of each cell; None without samples."""
+    table = results.samples
+    if table.num_rows == 0 or not {"trial", "t_ns", "payload_bytes"} <= set(table.column_names):
+        return None
+    counters: dict[str, list[tuple[float, float]]] = {}
+    for trial, t, moved in zip(
+        *(table.column(n).to_pylist() for n in ("trial", "t_ns", "payload_bytes")), strict=True
+    ):
+        if t is not None and moved is not None:
+            counters.setdefault(trial, []).append((t, moved))
+    panels, shown, worst = [], 0, 0.0
+    for operation, cells in by_operation(results.cells).items():
+        panel = Panel(operation)
+        chosen = representative([c for c in cells if _sampled(c, counters)], MOST_LINES)
+        names = varying(chosen)
+        for index, cell in enumerate(chosen):
+            points = sorted(counters[str(_middle_trial(cell).get("trial"))])
+            # Counters start at zero with the clock; the first sample closes the first interval.
+            before = [(0.0, 0.0), *points[:-1]]
+            steps = [(t0, t1, (b1 - b0) / (t1 - t0) * 1e3) for (t0, b0), (t1, b1) in zip(before, points, strict=True)
+                     if t1 > t0]
+            rates = [rate for *_, rate in steps]
+            if len(rates) > 2:
+                inner = sorted(rates[:-1])
+                worst = max(worst, 1 - inner[0] / inner[len(inner) // 2] if inner[len(inner) // 2] else 0.0)
+            panel.series.append(Series(
+                labels.label(cell, names), [round((t0 + t1) / 2e9, 4) for t0, t1, _ in steps],
+                [round(rate, 1) for rate in rates], palette.series_colour(index), markers=len(steps) <= 30,
+            ))
+        if panel.series:
+            shown += len(panel.series)
+            panels.append(panel)
+    if not panels:
+        return None
+    title = (
+        f"Within a trial, throughput never falls more than {worst:.0%} below its middle" if worst
+        else "Throughput within a trial"
+    )
+    return Figure(
+        "throughput-time", title,
+        "The trial with the median throughput of each cell, from the 100 ms counters of payload, all streams together; "
+        "the last step may be shorter and hold the end of the first stream." + _choice_note(shown, results.cells),
+        "time since the start instant, s", "throughput (payload), MB/s", panels,
+    )
+
+
+def _sampled(cell: Cell, counters: dict[str, Any]) -> bool:
+    trial = _middle_trial(cell)
+    return trial is not None and len(counters.get(str(trial.get("trial")), ())) > 0
+
+
+def stages(results: Results) -> Figure | None:
+    """Where the time went by stage, at both ends; None where no trial accounted for stages."""
+    accounted = [c for c in results.cells if any(c.stages[end] for end in ENDS)]
+    chosen = representative(accounted, MOST_BARS)
+    if not chosen:
+        return None
+    names = varying(chosen)
+    rows = [", ".join(filter(None, [c.operation, labels.label(c, names) if names else ""])) for c in chosen]
+    panels = []
+    for end in ENDS:
+        if not any(c.stages[end] for c in chosen):
+            continue
+        seen = {s for c in chosen for s in c.stages[end]}
+        order = [s for s in palette.STAGES if s in seen] + sorted(seen - set(palette.STAGES))
+        panels.append(Panel(end, [
+            Series(stage, [round(100 * c.stages[end].get(stage, 0.0), 3) for c in chosen], rows,
+                   palette.stage_colour(stage), "bar")
+            for stage in order
+        ]))
+    largest = [
+        max(((share, stage, end, c) for stage, share in c.stages[end].items() if stage != "wait"), default=None,
+            key=lambda item: item[0])
+        for end in ENDS for c in chosen if c is best(chosen)
+    ]
+    work = max((item for item in largest if item), key=lambda item: item[0], default=None)
+    title = "Where the time went" if work is None else (
+        f"In the fastest cell ({labels.label(work[3], ['operation', 'streams'])}) most work is {work[1]} at the {work[2]}: "
+        f"{work[0]:.0%} of its time"
+    )
+    missing = "" if len(panels) == 2 else " The other end did not account for its stages."
+    return Figure(
+        "stages", title,
+        "Share of the time of all workers of that end, mean over the good trials; wait is blocked on the other end, "
+        "verify is the instrument's own checksum." + missing + _choice_note(len(chosen), accounted),
+        "share of accounted time, %", "", panels, x_range=(0.0, 100.0), categories=rows,
+    )
+
+
+def latency(results: Results) -> Figure | None:
+    """Latency percentiles of a batch; None where no trial recorded any."""
+    panels, shown, open_loop = [], 0, False
+    tail: tuple[float, str] | None = None
+    for operation, cells in by_operation(results.cells).items():
+        chosen = representative([c for c in cells if c.latency], MOST_LINES)
+        names = varying(chosen)
+        panel = Panel(operation)
+        for index, cell in enumerate(chosen):
+            open_loop = open_loop or cell.parameters.get("rate") is not None
+            known = [(text, cell.latency[p]) for p, text in PERCENTILES if p in cell.latency]
+            panel.series.append(Series(
+                labels.label(cell, names), [text for text, _ in known], [_ms(q.value) for _, q in known],
+                palette.series_colour(index),
+                low=[_ms(q.low) for _, q in known], high=[_ms(q.high) for _, q in known],
+                notes=[q.text() for _, q in known],
+            ))
+            p50, p99 = cell.latency.get(50.0), cell.latency.get(99.0)
+            if p50 and p99 and p50.value and p99.value and (tail is None or p99.value / p50.value > tail[0]):
+                where = labels.label(cell, ["operation", "streams"])
+                tail = p99.value / p50.value, f"p99 {Quantity(p99.value, unit='ns')} ({where})"
+        if panel.series:
+            shown += len(panel.series)
+            panels.append(panel)
+    if not panels:
+        return None
+    kind = "Response time from the intended send time (open loop)" if open_loop else "Service time (closed loop)"
+    return Figure(
+        "latency", f"The longest tail: p99 is {tail[0]:.1f} x the median batch, {tail[1]}" if tail else "Batch latency",
+        f"{kind} of a batch; each point is the median of the trials' percentile, with its interval; max is the median "
+        "of the trials' longest batch." + _choice_note(shown, results.cells),
+        "percentile of batches", "latency, ms", panels, x_scale="category", y_scale="log",
+        categories=[text for _, text in PERCENTILES if any(text in s.x for p in panels for s in p.series)],
+    )
+
+
+def _ms(ns: float | None) -> float | None:
+    return None if ns is None or ns <= 0 else ns / 1e6

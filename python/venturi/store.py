@@ -1,0 +1,344 @@
+"""The run directory: written trial by trial, safe against a crash, read back as tables.
+
+Its layout is docs/format.md. Everything derived (statistics, reports) is made from
+here and can be made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from venturi.errors import StoreError
+from venturi.trial import FORMAT_VERSION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["RunDirectory", "RunWriter"]
+
+SCENARIO, ENVIRONMENT = "scenario.toml", "environment.json"
+TRIALS, CEILINGS, SAMPLES, LOCK = "trials.jsonl", "ceilings.jsonl", "samples", ".lock"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class RunDirectory:
+    """A run on disk, for reading. A run that is still going on can be read too."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raises StoreError where there is no run, or one of a newer format."""
+        self.path = Path(path)
+        if not self.path.is_dir():
+            raise StoreError(
+                f"{self.path}: no such run directory",
+                hint="runs are kept in venturi-runs/ unless --out says otherwise",
+            )
+        if not (self.path / ENVIRONMENT).is_file() and not (self.path / TRIALS).is_file():
+            raise StoreError(
+                f"{self.path}: not a run directory ({ENVIRONMENT} and {TRIALS} are missing)",
+                hint="name the directory that `venturi run` printed",
+            )
+        # Reading the environment checks the format's version before anything else is believed.
+        self.environment: dict[str, Any] = self._read_environment()
+
+    @property
+    def name(self) -> str:
+        """The run's name, by default that of its directory."""
+        return str(self.environment.get("run") or self.path.resolve().name)
+
+    def _read_environment(self) -> dict[str, Any]:
+        path = self.path / ENVIRONMENT
+        try:
+            found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{path}: cannot be read: {error}") from None
+        if not isinstance(found, dict):
+            raise StoreError(f"{path}: not a JSON object")
+        _check_version(found, path)
+        return found
+
+    def scenario_text(self) -> str:
+        """The resolved scenario as TOML; empty where the run has none."""
+        path = self.path / SCENARIO
+        try:
+            return path.read_text(encoding="utf-8") if path.exists() else ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise StoreError(f"{path}: cannot be read: {error}") from None
+
+    def records(self) -> list[dict[str, Any]]:
+        """The lines of trials.jsonl in the order they were measured, warm-up and failed ones included.
+
+        A torn last line (a crash while it was written) is left out.
+        """
+        return _read_lines(self.path / TRIALS)[0]
+
+    def ceiling_records(self) -> list[dict[str, Any]]:
+        """The lines of ceilings.jsonl."""
+        return _read_lines(self.path / CEILINGS)[0]
+
+    def trials(self) -> pa.Table:
+        """One row a trial: parameters, counts, times, outcome; see docs/format.md."""
+        from venturi import tables
+
+        return tables.trials(self.records())
+
+    def streams(self) -> pa.Table:
+        """One row a stream of a trial."""
+        from venturi import tables
+
+        return tables.streams(self.records())
+
+    def latency(self) -> pa.Table:
+        """One row a percentile of a trial, service and response time (ns)."""
+        from venturi import tables
+
+        return tables.latency(self.records())
+
+    def stages(self) -> pa.Table:
+        """One row a stage of one end of a trial (ns, summed over its streams)."""
+        from venturi import tables
+
+        return tables.stages(self.records())
+
+    def ceilings(self) -> pa.Table:
+        """One row a probe of a physical limit."""
+        from venturi import tables
+
+        return tables.ceilings(self.ceiling_records())
+
+    def samples(self, trial: str | None = None) -> pa.Table:
+        """The 100 ms counters, of one trial or of all, with a column `trial`."""
+        from venturi import tables
+
+        return tables.samples(self.path / SAMPLES, trial)
+
+
+class RunWriter:
+    """A run directory under construction, held by a lock; use as a context manager."""
+
+    def __init__(self, path: Path, lock: int, repaired: list[str]) -> None:
+        self.path = path
+        self._lock = lock
+        # What a resume had to mend, for the user to read.
+        self.repaired = repaired
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str]) -> RunWriter:
+        """Makes a new run directory. Raises StoreError where one is there already."""
+        root = Path(path)
+        if (root / TRIALS).exists() or (root / ENVIRONMENT).exists():
+            # A run at work in there is the better explanation, so its lock is tried first.
+            os.close(_take_lock(root))
+            raise StoreError(
+                f"{root}: holds a run already",
+                hint=f"go on with it by --resume {root}, or choose another directory by --out",
+            )
+        with _explained(root):
+            (root / SAMPLES).mkdir(parents=True, exist_ok=True)
+        lock = _take_lock(root)
+        return cls(root, lock, [])
+
+    @classmethod
+    def resume(cls, path: str | os.PathLike[str]) -> RunWriter:
+        """Opens a run to go on with it; a torn last line is cut off and reported in `repaired`."""
+        directory = RunDirectory(path)
+        lock = _take_lock(directory.path)
+        try:
+            repaired = []
+            for name in (TRIALS, CEILINGS):
+                torn = _repair(directory.path / name)
+                if torn:
+                    repaired.append(f"{directory.path / name}: cut off a torn last line of {torn} bytes")
+            with _explained(directory.path):
+                (directory.path / SAMPLES).mkdir(exist_ok=True)
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(directory.path, lock, repaired)
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the lock."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def read(self) -> RunDirectory:
+        """The same directory, for reading."""
+        return RunDirectory(self.path)
+
+    def write_scenario(self, toml: str) -> None:
+        """Stores the resolved scenario."""
+        self._replace(SCENARIO, toml)
+
+    def write_environment(self, environment: Mapping[str, Any]) -> None:
+        """Stores the environment of both ends; the format's version is added."""
+        document = {"format": FORMAT_VERSION, **environment}
+        self._replace(ENVIRONMENT, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+    def append_trial(self, line: Mapping[str, Any]) -> None:
+        """Appends a trial; on disk when this returns. Its samples go into a file of their own.
+
+        Raises StoreError where the disk is full; the file is left as it was before.
+        """
+        kept = {key: value for key, value in line.items() if key != "samples"}
+        samples = line.get("samples")
+        trouble: StoreError | None = None
+        if samples:
+            try:
+                self._write_samples(str(line["trial"]), samples)
+            except StoreError as error:
+                # The line itself is far smaller and worth more, so it is tried all the same.
+                trouble = error
+        self._append(TRIALS, kept)
+        if trouble is not None:
+            raise trouble
+
+    def append_ceiling(self, line: Mapping[str, Any]) -> None:
+        """Appends a probe of a physical limit."""
+        self._append(CEILINGS, line)
+
+    def _append(self, name: str, line: Mapping[str, Any]) -> None:
+        data = (json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+        path = self.path / name
+        with _explained(path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            before = os.fstat(descriptor).st_size
+            try:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+                os.fsync(descriptor)
+            except OSError:
+                # Half a line would be a torn one; taking it back needs no space.
+                with contextlib.suppress(OSError):
+                    os.ftruncate(descriptor, before)
+                raise
+            finally:
+                os.close(descriptor)
+
+    def _write_samples(self, trial: str, samples: Mapping[str, Any]) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from venturi import tables
+
+        path = self.path / SAMPLES / f"{trial}.parquet"
+        partial = path.with_suffix(".tmp")
+        sink = pa.BufferOutputStream()
+        pq.write_table(tables.samples_of(samples), sink, compression="zstd")
+        with _explained(path):
+            try:
+                partial.write_bytes(sink.getvalue())
+                partial.replace(path)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    partial.unlink(missing_ok=True)
+                raise
+
+    def _replace(self, name: str, text: str) -> None:
+        """Writes a whole file, so that a crash leaves the old or the new one."""
+        path = self.path / name
+        partial = path.with_name(path.name + ".tmp")
+        with _explained(path):
+            try:
+                with partial.open("w", encoding="utf-8") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                partial.replace(path)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    partial.unlink(missing_ok=True)
+                raise
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Any:
+    """Turns what the operating system says into an error for users."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StoreError(
+                f"{path}: the disk is full; trials stored before are safe",
+                hint="make room, then go on with --resume",
+            ) from None
+        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _take_lock(root: Path) -> int:
+    with _explained(root):
+        descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.read(descriptor, 32).decode(errors="replace").strip()
+        os.close(descriptor)
+        by = f" (process {holder})" if holder.isdigit() else ""
+        raise StoreError(
+            f"{root}: another run is writing here{by}",
+            hint="wait for it to end, or choose another directory by --out",
+        ) from None
+    # The number is a help for the reader only; the lock itself dies with its process.
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def _check_version(document: Mapping[str, Any], path: Path) -> None:
+    version = document.get("format", FORMAT_VERSION)
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise StoreError(
+            f"{path}: written in format {version}, this Venturi reads up to {FORMAT_VERSION}",
+            hint="install a newer Venturi: pip install --upgrade venturi",
+        )
+
+
+def _read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The lines of a file, and how many bytes of a torn last one follow them."""
+    try:
+        data = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from None
+    lines: list[dict[str, Any]] = []
+    at = 0
+    while at < len(data):
+        end = data.find(b"\n", at)
+        # After a power cut a line's place may hold zeros: torn as well, if it is the last.
+        last = end < 0 or end == len(data) - 1
+        text = data[at : end if end >= 0 else len(data)]
+        line: Any = None
+        with contextlib.suppress(ValueError):
+            line = json.loads(text)
+        if not isinstance(line, dict) or end < 0:
+            if last:
+                return lines, len(data) - at
+            number = data.count(b"\n", 0, at) + 1
+            raise StoreError(f"{path}:{number}: not a JSON object; the file is damaged")
+        _check_version(line, path)
+        lines.append(line)
+        at = end + 1
+    return lines, 0
+
+
+def _repair(path: Path) -> int:
+    """Cuts off a torn last line; returns its bytes."""
+    torn = _read_lines(path)[1]
+    if torn:
+        with _explained(path), path.open("r+b") as file:
+            file.truncate(path.stat().st_size - torn)
+            os.fsync(file.fileno())
+    return torn

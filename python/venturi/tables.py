@@ -1,0 +1,265 @@
+"""The records of a run as Arrow tables: what `venturi sql` and the Python API read.
+
+Columns keep their units in their names: `_ns` nanoseconds, `_bytes` bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from venturi.errors import StoreError
+
+__all__ = ["ceilings", "latency", "samples", "samples_of", "stages", "streams", "trials"]
+
+Record = Mapping[str, Any]
+
+_I, _F, _S, _B = pa.int64(), pa.float64(), pa.string(), pa.bool_()
+_IDENTITY = {"run": _S, "trial": _S, "cell": _S, "repeat": _I, "warmup": _B, "order": _I}
+_PARAMETERS = {
+    "operation": _S,
+    "place": _S,
+    "target": _S,
+    "data": _S,
+    "columns": _I,
+    "values": _S,
+    "seed": _I,
+    "row_bytes": _F,
+    "rows_per_batch": _I,
+    "rows_per_stream": _I,
+    "bytes_per_stream": _I,
+    "duration_ns": _I,
+    "streams": _I,
+    "threads": _I,
+    "rate": _F,
+    "verify": _S,
+    "include_setup": _B,
+    "pin": pa.list_(_I),
+    "compression": _S,
+    "connections": _S,
+    "window": _I,
+    "protocol": _S,
+    "ack": _S,
+}
+_RESULT = {
+    "outcome": _S,
+    "error_kind": _S,
+    "error_message": _S,
+    "rows": _I,
+    "batches": _I,
+    "payload_bytes": _I,
+    "wire_bytes": _I,
+    "started_unix_ns": _I,
+    "setup_ns": _I,
+    "interval_ns": _I,
+    "verify_ns": _I,
+    "start_skew_ns": _I,
+    "steady_ns": _I,
+    "steady_rows": _I,
+    "steady_payload_bytes": _I,
+    "bytes_per_second": _F,
+    "steady_bytes_per_second": _F,
+    "rows_per_second": _F,
+    "verified": _S,
+    "client_user_ns": _I,
+    "client_system_ns": _I,
+    "server_user_ns": _I,
+    "server_system_ns": _I,
+    "service_p50_ns": _F,
+    "service_p99_ns": _F,
+    "service_max_ns": _F,
+    "instrument_share": _F,
+    "server_software": _S,
+}
+_STREAM = {
+    "stream": _I,
+    "thread": _I,
+    "rows": _I,
+    "batches": _I,
+    "payload_bytes": _I,
+    "start_ns": _I,
+    "first_batch_ns": _I,
+    "end_ns": _I,
+    "connect_ns": _I,
+}
+_LATENCY = {"kind": _S, "percentile": _F, "ns": _F, "count": _I, "mean_ns": _F}
+_STAGE = {"end": _S, "stage": _S, "ns": _I, "share": _F}
+_CEILING = {
+    "kind": _S,
+    "direction": _S,
+    "streams": _I,
+    "message_bytes": _I,
+    "repeat": _I,
+    "bytes": _I,
+    "interval_ns": _I,
+    "bytes_per_second": _F,
+    "outcome": _S,
+    "error": _S,
+}
+_SAMPLE = {
+    "t_ns": _I,
+    "rows": _I,
+    "payload_bytes": _I,
+    "streams": pa.list_(_I),
+    "client_cpu_ns": _I,
+    "server_cpu_ns": _I,
+    "host_busy_ns": _I,
+    "host_steal_ns": _I,
+    "host_total_ns": _I,
+}
+
+
+def _table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, pa.DataType]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=pa.schema(list(columns.items())))
+
+
+def _identity(record: Record) -> dict[str, Any]:
+    return {name: record.get(name) for name in _IDENTITY}
+
+
+def _inner(record: Record, *path: str) -> Any:
+    found: Any = record
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _per_second(amount: int | None, interval_ns: int | None) -> float | None:
+    return amount * 1e9 / interval_ns if amount is not None and interval_ns else None
+
+
+def _percentile(latency_of: Any, percent: float) -> float | None:
+    for at, value in (_inner(latency_of, "percentiles") or []) if latency_of else []:
+        if at == percent:
+            return float(value)
+    return None
+
+
+def trials(records: Sequence[Record]) -> pa.Table:
+    """One row a trial, warm-up and failed ones included."""
+
+    def row(record: Record) -> dict[str, Any]:
+        counts, times = record.get("counts") or {}, record.get("times") or {}
+        cpu = {end: _inner(record, "cpu", end) or {} for end in ("client", "server")}
+        service = _inner(record, "latency", "service")
+        parameters = record.get("parameters") or {}
+        return {
+            **_identity(record),
+            **{name: parameters.get(name) for name in _PARAMETERS},
+            **counts,
+            **times,
+            "outcome": record.get("outcome"),
+            "error_kind": _inner(record, "error", "kind"),
+            "error_message": _inner(record, "error", "message"),
+            "bytes_per_second": _per_second(counts.get("payload_bytes"), times.get("interval_ns")),
+            "steady_bytes_per_second": _per_second(times.get("steady_payload_bytes"), times.get("steady_ns")),
+            "rows_per_second": _per_second(counts.get("rows"), times.get("interval_ns")),
+            "verified": _inner(record, "verification", "achieved"),
+            **{f"{end}_{kind}": cpu[end].get(kind) for end in cpu for kind in ("user_ns", "system_ns")},
+            "service_p50_ns": _percentile(service, 50.0),
+            "service_p99_ns": _percentile(service, 99.0),
+            "service_max_ns": _inner(service, "max") if service else None,
+            "instrument_share": _inner(record, "instrument", "share"),
+            "server_software": _inner(record, "target", "software"),
+        }
+
+    return _table(map(row, records), {**_IDENTITY, **_PARAMETERS, **_RESULT})
+
+
+def streams(records: Sequence[Record]) -> pa.Table:
+    """One row a stream of a trial; times are relative to the start instant."""
+    rows = (
+        {**_identity(record), **{name: stream.get(name) for name in _STREAM}}
+        for record in records
+        for stream in record.get("streams") or []
+    )
+    return _table(rows, {**_IDENTITY, **_STREAM})
+
+
+def latency(records: Sequence[Record]) -> pa.Table:
+    """One row a percentile of a trial; `kind` is service or response."""
+    rows = (
+        {
+            **_identity(record),
+            "kind": kind,
+            "percentile": percent,
+            "ns": value,
+            "count": found.get("count"),
+            "mean_ns": found.get("mean"),
+        }
+        for record in records
+        for kind in ("service", "response")
+        if (found := _inner(record, "latency", kind))
+        for percent, value in found.get("percentiles") or []
+    )
+    return _table(rows, {**_IDENTITY, **_LATENCY})
+
+
+def stages(records: Sequence[Record]) -> pa.Table:
+    """One row a stage of one end; `share` is of that end's whole accounted time."""
+    rows = []
+    for record in records:
+        for end in ("client", "server"):
+            found = _inner(record, "stages", end) or {}
+            total = sum(found.values())
+            rows += [
+                {
+                    **_identity(record),
+                    "end": end,
+                    "stage": stage,
+                    "ns": value,
+                    "share": value / total if total else None,
+                }
+                for stage, value in found.items()
+            ]
+    return _table(rows, {**_IDENTITY, **_STAGE})
+
+
+def ceilings(records: Sequence[Record]) -> pa.Table:
+    """One row a probe."""
+
+    def row(record: Record) -> dict[str, Any]:
+        error = record.get("error")
+        return {
+            **{name: record.get(name) for name in _CEILING},
+            "bytes_per_second": _per_second(record.get("bytes"), record.get("interval_ns")),
+            "error": error.get("message") if isinstance(error, Mapping) else error,
+        }
+
+    return _table(map(row, records), _CEILING)
+
+
+def samples_of(found: Mapping[str, Any]) -> pa.Table:
+    """The samples of one record, one row an instant; `streams` holds each stream's bytes so far."""
+    times = found.get("t_ns") or []
+    by_stream = found.get("streams") or []
+
+    def column(name: str) -> list[Any]:
+        values = found.get(name) or []
+        return [values[i] if i < len(values) else None for i in range(len(times))]
+
+    at = [[stream[i] for stream in by_stream if i < len(stream)] for i in range(len(times))]
+    columns = {name: column(name) for name in _SAMPLE if name not in ("streams", "payload_bytes")}
+    columns |= {"streams": at, "payload_bytes": [sum(values) for values in at]}
+    return pa.table({name: pa.array(columns[name], kind) for name, kind in _SAMPLE.items()})
+
+
+def samples(folder: Path, trial: str | None = None) -> pa.Table:
+    """The samples of one trial, or of all; the first column is `trial`."""
+    paths = [folder / f"{trial}.parquet"] if trial else sorted(folder.glob("*.parquet"))
+    parts = []
+    for path in paths:
+        if not path.exists():
+            continue
+        try:
+            table = pq.read_table(path)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise StoreError(f"{path}: cannot be read: {error}") from None
+        parts.append(table.add_column(0, "trial", pa.array([path.stem] * table.num_rows, _S)))
+    if not parts:
+        return _table([], {"trial": _S, **_SAMPLE})
+    return pa.concat_tables(parts, promote_options="default")

@@ -1,0 +1,103 @@
+"""Fixtures of all tests.
+
+What a test needs and this machine lacks skips the test, but fails it under
+VENTURI_REQUIRE=1, as the gate sets it: there nothing may be skipped silently.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+
+import pytest
+
+from flight_support import Certificates, ServerProcess, peer_command, serve_command
+
+
+def require(present: object, what: str) -> None:
+    """Skips the test where `present` is false; fails it where nothing may be skipped."""
+    if present:
+        return
+    if os.environ.get("VENTURI_REQUIRE") == "1":
+        pytest.fail(f"{what} is missing")
+    pytest.skip(f"{what} is missing")
+
+
+@pytest.fixture(scope="session")
+def core() -> object:
+    """The compiled module."""
+    try:
+        from venturi import _core
+    except ImportError:
+        require(False, "venturi._core (make)")
+    else:
+        require(hasattr(_core, "run_trial"), "venturi._core.run_trial")
+        return _core
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    import trustme
+
+    place = tmp_path_factory.mktemp("certificates")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(place / "ca.pem"))
+    trustme.CA().cert_pem.write_to_path(str(place / "other-ca.pem"))
+    long_ago = datetime(2020, 1, 1, tzinfo=timezone.utc)
+    names = ("localhost", "127.0.0.1")
+    for name, leaf in {
+        "server": authority.issue_cert(*names),
+        "client": authority.issue_cert("client@example.org"),
+        "expired": authority.issue_cert(*names, not_before=long_ago, not_after=long_ago.replace(year=2021)),
+    }.items():
+        leaf.private_key_pem.write_to_path(str(place / f"{name}.key"))
+        for chained in leaf.cert_chain_pems:
+            chained.write_to_path(str(place / f"{name}.pem"), append=True)
+    return Certificates(
+        ca=place / "ca.pem",
+        server=place / "server.pem",
+        server_key=place / "server.key",
+        client=place / "client.pem",
+        client_key=place / "client.key",
+        other_ca=place / "other-ca.pem",
+        expired=place / "expired.pem",
+        expired_key=place / "expired.key",
+    )
+
+
+Start = Callable[..., ServerProcess]
+
+
+def _starter(command: Callable[..., list[str]]) -> Iterator[Start]:
+    running: list[ServerProcess] = []
+
+    def start(*arguments: object, **environment: str) -> ServerProcess:
+        running.append(ServerProcess(command(*map(str, arguments)), environment))
+        return running[-1]
+
+    yield start
+    for server in running:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def start_reference_server(core: object) -> Iterator[Start]:
+    """`venturi serve flight` with further arguments; keywords are environment variables."""
+    yield from _starter(serve_command)
+
+
+@pytest.fixture(scope="module")
+def reference_server(start_reference_server: Start) -> ServerProcess:
+    return start_reference_server()
+
+
+@pytest.fixture(scope="module")
+def start_pyarrow_server() -> Iterator[Start]:
+    """tests/flight_peer.py, a pyarrow server, with arguments."""
+    yield from _starter(peer_command)
+
+
+@pytest.fixture(scope="module")
+def pyarrow_server(start_pyarrow_server: Start) -> ServerProcess:
+    return start_pyarrow_server()
