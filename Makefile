@@ -2,8 +2,10 @@
 # make test    cargo test and pytest, with all that they need
 # make lint    formatting, clippy, ruff, mypy
 #
-# Everything lands in .venv/ and target/. cargo, maturin and clippy share target/release,
-# so a dependency is compiled once. Stamp files in .venv make a second call quick.
+# Everything lands in .venv/ and target/. maturin and `cargo test` share target/release, so
+# a dependency is compiled once: that needs the same profile and the same packages selected
+# (--workspace), or cargo chooses other features for the dependencies they have in common.
+# Stamp files in .venv make a second call quick.
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
@@ -32,7 +34,7 @@ demo: $(PACKAGE)
 
 test: $(EXTRAS) $(PACKAGE)
 	@tools/install-chromium
-	cargo test --release --locked --package venturi-core
+	cargo test --release --locked --workspace
 	$(BIN)/python -m pytest -q
 
 lint: $(EXTRAS)
