@@ -105,7 +105,6 @@ def cpu_table(table: Table, columns: list[str]) -> list[str]:
                 for cell, pairings in table.items()
                 if cell.operation == operation
                 for trial in pairings.get(name, {}).values()
-                if trial["server_cpu_ns"] is not None
             ]
             client = [(t["user_ns"] + t["system_ns"]) / t["bytes"] for t in trials]
             server = [t["server_cpu_ns"] / t["bytes"] for t in trials]
