@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from venturi import ceilings
-from venturi.endpoints import Endpoints, varying
+from venturi.endpoints import Endpoints
 from venturi.environment import collect
 from venturi.errors import ExitCode
-from venturi.matrix import is_local
 from venturi.scenario import Layer, Scenario, load
 from venturi.store import RunDirectory, RunWriter
 from venturi.suffixes import format_bytes, format_duration
@@ -117,6 +116,7 @@ def execute(
             # The name first: a run that is killed at once can still be resumed.
             writer.write_scenario(scenario.to_toml())
             writer.write_environment({"run": out.resolve().name, "started_unix_ns": time.time_ns()})
+        observer.begin(endpoints.cells)
         endpoints.start()
         if not resume:
             started = writer.read().environment.get("started_unix_ns")
@@ -128,20 +128,3 @@ def execute(
         sweep = Sweep(scenario.run, endpoints, executor, writer, observer, interrupts, retry_failed)
         result = sweep.run()
     return RunResult(out, result)
-
-
-def labels(found: list[Cell]) -> dict[str, str]:
-    """A short text a cell: what tells it from the others."""
-    names = [name for name in varying(found) if name != "operation"]
-    return {cell.id: _label(cell, names) for cell in found}
-
-
-def _label(cell: Cell, names: list[str]) -> str:
-    p = cell.parameters
-    parts = [str(p["operation"])]
-    for name in names:
-        value = p[name]
-        if value is not None:
-            text = Path(value).name if name == "data" and not is_local(value) else value
-            parts.append(f"{name}={text}")
-    return " ".join(parts)

@@ -41,6 +41,9 @@ _UNREACHABLE_TRIES = 2
 class Observer(Protocol):
     """Who is told how a run goes on: the terminal, or a program."""
 
+    def begin(self, cells: Sequence[Cell]) -> None:
+        """The data are ready and the cells known; nothing has been measured."""
+
     def started(self, number: int, total: int, slot: Slot) -> None:
         """Trial `number` (from 1) of `total` begins."""
 
