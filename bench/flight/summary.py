@@ -161,5 +161,5 @@ def markdown(path: Path) -> tuple[str, bool]:
         )
         lines += [f"  - {line.removeprefix(name).strip(': ')}" for line in mine]
     if failed:
-        lines += ["", f"{len(failed)} trials failed:", *(f"- {trial['error']}" for trial in failed[:10])]
+        lines += ["", f"Failed trials: {len(failed)}", *(f"- {trial['error']}" for trial in failed[:10])]
     return "\n".join(lines) + "\n", not short and not failed
