@@ -217,7 +217,9 @@ def test_statistics_by_action(client: flight.FlightClient) -> None:
 
 
 def test_tls(start_reference_server: Start, certificates: Certificates) -> None:
-    server = start_reference_server("--tls-cert", certificates.server, "--tls-key", certificates.server_key)
+    server = start_reference_server(
+        "--tls-certificate", certificates.server, "--tls-key", certificates.server_key
+    )
     trusted = certificates.ca.read_bytes()
     with flight.connect(f"grpc+tls://{server.address}", tls_root_certs=trusted) as client:
         put(client, mixed(), "mixed")
