@@ -16,14 +16,34 @@ MISSING = "–"
 
 FACTORS: dict[str, tuple[str, float]] = {
     # display unit -> (base unit, how many base units one of it is)
-    "B": ("B", 1.0), "kB": ("B", 1e3), "MB": ("B", 1e6), "GB": ("B", 1e9), "TB": ("B", 1e12),
-    "KiB": ("B", 2.0**10), "MiB": ("B", 2.0**20), "GiB": ("B", 2.0**30),
-    "B/s": ("B/s", 1.0), "kB/s": ("B/s", 1e3), "MB/s": ("B/s", 1e6), "GB/s": ("B/s", 1e9),
-    "MiB/s": ("B/s", 2.0**20), "GiB/s": ("B/s", 2.0**30),
-    "ns": ("ns", 1.0), "µs": ("ns", 1e3), "ms": ("ns", 1e6), "s": ("ns", 1e9), "min": ("ns", 60e9),
-    "rows/s": ("rows/s", 1.0), "krows/s": ("rows/s", 1e3), "Mrows/s": ("rows/s", 1e6),
-    "rows": ("rows", 1.0), "krows": ("rows", 1e3), "Mrows": ("rows", 1e6),
-    "batches/s": ("batches/s", 1.0), "kbatches/s": ("batches/s", 1e3), "Mbatches/s": ("batches/s", 1e6),
+    "B": ("B", 1.0),
+    "kB": ("B", 1e3),
+    "MB": ("B", 1e6),
+    "GB": ("B", 1e9),
+    "TB": ("B", 1e12),
+    "KiB": ("B", 2.0**10),
+    "MiB": ("B", 2.0**20),
+    "GiB": ("B", 2.0**30),
+    "B/s": ("B/s", 1.0),
+    "kB/s": ("B/s", 1e3),
+    "MB/s": ("B/s", 1e6),
+    "GB/s": ("B/s", 1e9),
+    "MiB/s": ("B/s", 2.0**20),
+    "GiB/s": ("B/s", 2.0**30),
+    "ns": ("ns", 1.0),
+    "µs": ("ns", 1e3),
+    "ms": ("ns", 1e6),
+    "s": ("ns", 1e9),
+    "min": ("ns", 60e9),
+    "rows/s": ("rows/s", 1.0),
+    "krows/s": ("rows/s", 1e3),
+    "Mrows/s": ("rows/s", 1e6),
+    "rows": ("rows", 1.0),
+    "krows": ("rows", 1e3),
+    "Mrows": ("rows", 1e6),
+    "batches/s": ("batches/s", 1.0),
+    "kbatches/s": ("batches/s", 1e3),
+    "Mbatches/s": ("batches/s", 1e6),
     "cores": ("cores", 1.0),
     "%": ("fraction", 0.01),
     "": ("", 1.0),
@@ -158,7 +178,7 @@ class Quantity:
 
 
 def count(value: float | int | None) -> str:
-    """A parameter's count, short only where that loses nothing: 10000000 -> `10M`, 3900000 -> `3.9M`, 4096 -> `4,096`."""
+    """A parameter's count, short only where that loses nothing: `10M`, `3.9M`, but `4,096`."""
     if value is None or not math.isfinite(value):
         return MISSING
     for factor, suffix in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
@@ -167,3 +187,8 @@ def count(value: float | int | None) -> str:
             if tenths == int(tenths):
                 return f"{tenths / 10:,.1f}".removesuffix(".0") + suffix
     return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
+
+
+def percent(share: float | None, places: int = 0) -> str:
+    """A fraction as `78 %`."""
+    return MISSING if share is None or not math.isfinite(share) else f"{share * 100:,.{places}f} %"

@@ -38,7 +38,9 @@ def ceiling_for(
     for probe in probes:
         if probe.get("kind", "tcp") != "tcp" or probe.get("outcome", "ok") != "ok":
             continue
-        if probe.get("direction") != parameters.get("operation") or probe.get("streams") != parameters.get("streams"):
+        if probe.get("direction") != parameters.get("operation") or probe.get("streams") != parameters.get(
+            "streams"
+        ):
             continue
         place, own = probe.get("place"), parameters.get("place")
         if place is not None and own is not None and place != own:

@@ -102,10 +102,12 @@ def median_interval(
         generator = np.random.default_rng(seed)
         # One row of the matrix is one resample; in blocks, so that thousands of latencies do not take gigabytes.
         block = max(1, min(resamples, 4_000_000 // n))
-        medians = np.concatenate([
-            np.median(data[generator.integers(0, n, size=(min(block, resamples - done), n))], axis=1)
-            for done in range(0, resamples, block)
-        ])
+        medians = np.concatenate(
+            [
+                np.median(data[generator.integers(0, n, size=(min(block, resamples - done), n))], axis=1)
+                for done in range(0, resamples, block)
+            ]
+        )
         tail = (1.0 - confidence) / 2
         boot_low, boot_high = np.quantile(medians, [tail, 1.0 - tail])
         low, high = min(low, float(boot_low)), max(high, float(boot_high))

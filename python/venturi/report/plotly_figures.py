@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 from typing import Any
 
+from venturi.report import labels
 from venturi.report.figure import Figure, Panel, Series
 from venturi.report.palette import LIGHT, resolve_all
 
@@ -19,31 +20,52 @@ MANY_BOXES = 120
 
 def text(plain: str) -> str:
     """Plotly reads a small HTML in its texts; names from scenarios and servers must not."""
-    return html.escape(str(plain), quote=False)
+    return html.escape(labels.plain(plain, 200), quote=False)
 
 
 def _traces(series: Series, figure: Figure) -> list[dict[str, Any]]:
     name = text(series.name)
     if series.mark == "box":
-        return [{
-            "type": "box", "name": name, "x": [text(x) for x in series.x], "y": series.y,
-            "boxpoints": "all" if len(series.y) <= MANY_BOXES else "outliers", "jitter": 0.35, "pointpos": 0,
-            "marker": {"color": series.colour, "size": 3.5, "opacity": 0.65},
-            "line": {"color": series.colour, "width": 1.3}, "fillcolor": f"{series.colour}/0.16",
-            "hovertemplate": "%{y:,.1f} MB/s<extra>%{x}</extra>", "showlegend": False,
-        }]
+        return [
+            {
+                "type": "box",
+                "name": name,
+                "x": [text(x) for x in series.x],
+                "y": series.y,
+                "boxpoints": "all" if len(series.y) <= MANY_BOXES else "outliers",
+                "jitter": 0.35,
+                "pointpos": 0,
+                "marker": {"color": series.colour, "size": 3.5, "opacity": 0.65},
+                "line": {"color": series.colour, "width": 1.3},
+                "fillcolor": f"{series.colour}/0.16",
+                "hovertemplate": "%{y:,.1f} MB/s<extra>%{x}</extra>",
+                "showlegend": False,
+            }
+        ]
     if series.mark == "bar":
-        return [{
-            "type": "bar", "orientation": "h", "name": name, "x": series.x, "y": [text(y) for y in series.y],
-            "marker": {"color": series.colour, "line": {"width": 0}},
-            "hovertemplate": "%{x:.1f} %<extra>" + name + "</extra>", "legendgroup": name,
-        }]
+        return [
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": name,
+                "x": series.x,
+                "y": [text(y) for y in series.y],
+                "marker": {"color": series.colour, "line": {"width": 0}},
+                "hovertemplate": "%{x:.1f} %<extra>" + name + "</extra>",
+                "legendgroup": name,
+            }
+        ]
     category = figure.x_scale == "category"
     trace: dict[str, Any] = {
-        "type": "scatter", "name": name, "x": [text(x) for x in series.x] if category else series.x, "y": series.y,
-        "mode": "lines+markers" if series.markers else "lines", "legendgroup": name,
+        "type": "scatter",
+        "name": name,
+        "x": [text(x) for x in series.x] if category else series.x,
+        "y": series.y,
+        "mode": "lines+markers" if series.markers else "lines",
+        "legendgroup": name,
         "line": {"color": series.colour, "width": 2 if series.dash == "solid" else 1.6, "dash": series.dash},
-        "marker": {"color": series.colour, "size": 6}, "connectgaps": True,
+        "marker": {"color": series.colour, "size": 6},
+        "connectgaps": True,
         "hovertemplate": "%{y:,.4~g}<extra>" + name + "</extra>",
     }
     if series.notes:
@@ -51,19 +73,32 @@ def _traces(series: Series, figure: Figure) -> list[dict[str, Any]]:
         trace["hovertemplate"] = "%{customdata}<extra>" + name + "</extra>"
     if series.low and series.high:
         up = [None if h is None or y is None else h - y for y, h in zip(series.y, series.high, strict=True)]
-        down = [None if lo is None or y is None else y - lo for y, lo in zip(series.y, series.low, strict=True)]
+        down = [
+            None if lo is None or y is None else y - lo for y, lo in zip(series.y, series.low, strict=True)
+        ]
         if any(v is not None for v in up):
             trace["error_y"] = {
-                "type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": series.colour,
-                "thickness": 1.3, "width": 4,
+                "type": "data",
+                "symmetric": False,
+                "array": up,
+                "arrayminus": down,
+                "color": series.colour,
+                "thickness": 1.3,
+                "width": 4,
             }
     return [trace]
 
 
 def _x_axis(figure: Figure) -> dict[str, Any]:
     axis: dict[str, Any] = {
-        "title": {"text": text(figure.x_label), "standoff": 8}, "gridcolor": "$grid", "linecolor": "$grid",
-        "zeroline": False, "automargin": True, "ticks": "outside", "tickcolor": "$grid", "ticklen": 4,
+        "title": {"text": text(figure.x_label), "standoff": 8},
+        "gridcolor": "$grid",
+        "linecolor": "$grid",
+        "zeroline": False,
+        "automargin": True,
+        "ticks": "outside",
+        "tickcolor": "$grid",
+        "ticklen": 4,
     }
     if figure.x_scale == "log":
         axis |= {"type": "log", "dtick": 1}
@@ -82,13 +117,20 @@ def _x_axis(figure: Figure) -> dict[str, Any]:
 
 def _y_axis(figure: Figure) -> dict[str, Any]:
     axis: dict[str, Any] = {
-        "title": {"text": text(figure.y_label), "standoff": 8}, "gridcolor": "$grid", "linecolor": "$grid",
-        "zeroline": False, "automargin": True,
+        "title": {"text": text(figure.y_label), "standoff": 8},
+        "gridcolor": "$grid",
+        "linecolor": "$grid",
+        "zeroline": False,
+        "automargin": True,
     }
     if _is_bars(figure):
         return axis | {"type": "category", "autorange": "reversed", "showgrid": False, "ticksuffix": " "}
     if figure.y_scale == "log":
-        return axis | {"type": "log", "dtick": 1 if _decades(figure) > 1.2 else "D2", "minor": {"showgrid": False}}
+        return axis | {
+            "type": "log",
+            "dtick": 1 if _decades(figure) > 1.2 else "D2",
+            "minor": {"showgrid": False},
+        }
     axis |= {"separatethousands": True, "tickformat": ",~g"}
     if figure.y_from_zero:
         axis |= {"range": [0, top(figure)], "rangemode": "tozero"}
@@ -101,7 +143,11 @@ def _is_bars(figure: Figure) -> bool:
 
 def _values(figure: Figure) -> list[float]:
     return [
-        float(v) for p in figure.panels for s in p.series for part in (s.y, s.high or []) for v in part
+        float(v)
+        for p in figure.panels
+        for s in p.series
+        for part in (s.y, s.high or [])
+        for v in part
         if isinstance(v, int | float)
     ]
 
@@ -131,11 +177,22 @@ def panel_document(figure: Figure, panel: Panel) -> dict[str, Any]:
     return {
         "data": [trace for series in panel.series for trace in _traces(series, figure)],
         "layout": {
-            "autosize": True, "height": height(figure, panel), "margin": {"l": 56, "r": 12, "t": 8, "b": 44},
-            "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"family": FONT, "size": 12, "color": "$muted"}, "showlegend": False, "barmode": "stack",
-            "bargap": 0.32, "xaxis": _x_axis(figure), "yaxis": _y_axis(figure),
-            "hoverlabel": {"bgcolor": "$paper", "bordercolor": "$grid", "font": {"color": "$ink", "family": FONT}},
+            "autosize": True,
+            "height": height(figure, panel),
+            "margin": {"l": 56, "r": 12, "t": 8, "b": 44},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "font": {"family": FONT, "size": 12, "color": "$muted"},
+            "showlegend": False,
+            "barmode": "stack",
+            "bargap": 0.32,
+            "xaxis": _x_axis(figure),
+            "yaxis": _y_axis(figure),
+            "hoverlabel": {
+                "bgcolor": "$paper",
+                "bordercolor": "$grid",
+                "font": {"color": "$ink", "family": FONT},
+            },
             "hovermode": "closest",
         },
     }
@@ -146,15 +203,21 @@ def document(figure: Figure, theme: dict[str, str] = LIGHT) -> dict[str, Any]:
     columns = max(1, min(figure.columns, len(figure.panels)))
     rows = -(-len(figure.panels) // columns)
     row_heights = [
-        max(height(figure, p) for p in figure.panels[r * columns : (r + 1) * columns]) + 46 for r in range(rows)
+        max(height(figure, p) for p in figure.panels[r * columns : (r + 1) * columns]) + 46
+        for r in range(rows)
     ]
     total = sum(row_heights)
     data: list[dict[str, Any]] = []
     layout: dict[str, Any] = {
         "title": {"text": text(figure.title), "x": 0, "xref": "paper", "font": {"size": 16, "color": "$ink"}},
-        "height": total + 110, "paper_bgcolor": "$paper", "plot_bgcolor": "$paper", "barmode": "stack",
-        "bargap": 0.32, "font": {"family": FONT, "size": 12, "color": "$muted"},
-        "legend": {"orientation": "h", "y": -60 / total, "yanchor": "top"}, "annotations": [],
+        "height": total + 110,
+        "paper_bgcolor": "$paper",
+        "plot_bgcolor": "$paper",
+        "barmode": "stack",
+        "bargap": 0.32,
+        "font": {"family": FONT, "size": 12, "color": "$muted"},
+        "legend": {"orientation": "h", "y": -60 / total, "yanchor": "top"},
+        "annotations": [],
         "margin": {"t": 70, "r": 20, "b": 40},
     }
     listed: set[str] = set()
@@ -170,10 +233,19 @@ def document(figure: Figure, theme: dict[str, str] = LIGHT) -> dict[str, Any]:
         left = column * (width + gap)
         layout[f"xaxis{suffix}"] = _x_axis(figure) | {"domain": [left, left + width], "anchor": f"y{suffix}"}
         layout[f"yaxis{suffix}"] = _y_axis(figure) | {"domain": [y_bottom, y_top], "anchor": f"x{suffix}"}
-        layout["annotations"].append({
-            "text": text(panel.title), "showarrow": False, "xref": "paper", "yref": "paper", "x": left, "y": y_top,
-            "xanchor": "left", "yanchor": "bottom", "font": {"size": 13, "color": "$ink"},
-        })
+        layout["annotations"].append(
+            {
+                "text": text(panel.title),
+                "showarrow": False,
+                "xref": "paper",
+                "yref": "paper",
+                "x": left,
+                "y": y_top,
+                "xanchor": "left",
+                "yanchor": "bottom",
+                "font": {"size": 13, "color": "$ink"},
+            }
+        )
         for series in panel.series:
             for trace in _traces(series, figure):
                 if series.mark != "box":
