@@ -1,7 +1,6 @@
 """The scenario language: what it accepts, what it means, and what it says to mistakes."""
 
 # A mistake and its text read best on one line.
-# ruff: noqa: E501
 
 from __future__ import annotations
 

@@ -124,9 +124,7 @@ def test_two_runs_in_one_directory_are_refused(run: Path) -> None:
 @pytest.mark.parametrize("name", ["environment.json", "trials.jsonl"])
 def test_a_newer_format_is_refused(run: Path, name: str) -> None:
     path = run / name
-    path.write_text(
-        path.read_text().replace('"format": 1', '"format": 2').replace('"format":1', '"format":2')
-    )
+    path.write_text(re.sub(r'"format":( ?)1', r'"format":\g<1>2', path.read_text()))
     with pytest.raises(StoreError, match="written in format 2, this Venturi reads up to 1") as caught:
         RunDirectory(run).records()
     assert caught.value.exit_code == ExitCode.STORE

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from venturi.cli import say
+from venturi.store import line_text
 from venturi.suffixes import format_duration
 from venturi.sweep import Slot
 from venturi.trial import Cell, Progress
@@ -48,8 +48,7 @@ class QuietObserver:
 
     def unstored(self, line: Mapping[str, Any]) -> None:
         say("warning", f"measured but not stored: {self.head(line)}: {outcome_text(line)}")
-        kept = {key: value for key, value in line.items() if key != "samples"}
-        print(json.dumps(kept, ensure_ascii=False), flush=True)
+        print(line_text({key: value for key, value in line.items() if key != "samples"}), flush=True)
 
     def note(self, level: str, text: str) -> None:
         if level != "info":
@@ -68,14 +67,13 @@ class PlainObserver(QuietObserver):
 
     def __init__(self) -> None:
         super().__init__()
-        self._head = ""
+        self._count = ""
 
     def started(self, number: int, total: int, slot: Slot) -> None:
-        kind = "warm-up" if slot.warmup else f"repeat {slot.repeat}"
-        self._head = f"[{number}/{total}] {self.label(slot.cell.id)} {kind}"
+        self._count = f"[{number}/{total}]"
 
     def ended(self, line: Mapping[str, Any]) -> None:
-        print(f"{self._head}: {outcome_text(line)}", file=sys.stderr, flush=True)
+        print(f"{self._count} {self.head(line)}: {outcome_text(line)}", file=sys.stderr, flush=True)
 
     def note(self, level: str, text: str) -> None:
         say(level, text)
@@ -85,8 +83,7 @@ class JsonObserver(QuietObserver):
     """One JSON object a trial on standard output, nothing else there."""
 
     def ended(self, line: Mapping[str, Any]) -> None:
-        kept = {key: value for key, value in line.items() if key != "samples"}
-        print(json.dumps(kept, ensure_ascii=False), flush=True)
+        print(line_text({key: value for key, value in line.items() if key != "samples"}), flush=True)
 
     def unstored(self, line: Mapping[str, Any]) -> None:
         self.ended(line)
