@@ -156,7 +156,8 @@ const ALIGNMENT: usize = 64;
 fn split(buffers: Vec<Buffer>) -> Result<Vec<Encoded>> {
     let broken = || Error::protocol("arrow-ipc wrote an IPC stream that does not add up");
     let mut messages = Vec::new();
-    let mut buffers = buffers.into_iter();
+    // A column without validity or values gives an empty buffer.
+    let mut buffers = buffers.into_iter().filter(|buffer| !buffer.is_empty());
     while let Some(prefix) = buffers.next() {
         let length: [u8; 4] = prefix.get(4..8).and_then(|b| b.try_into().ok()).ok_or_else(broken)?;
         let length = u32::from_le_bytes(length) as usize;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use super::stream::{Ending, Stream};
 use super::wire::Wire;
 use crate::codec::flight::{Assembler, Chunk, Expect, Message, Pool, SendQueue};
-use crate::codec::frame::{self, code, flag, kind, setting, Frame};
+use crate::codec::frame::{self, flag, kind, setting, Frame};
 use crate::codec::hpack::{self, Header};
 use crate::error::{Error, Kind, Result};
 
@@ -74,6 +74,7 @@ pub struct Connection {
     pub(super) receive_window: i64,
     pub(super) consumed: u32,
     pub(super) resets: u32,
+    pub(super) settings_acknowledged: bool,
     /// Frames ready to be written; `written` bytes of the first one are.
     out: VecDeque<Chunk>,
     out_bytes: usize,
@@ -102,6 +103,7 @@ impl Connection {
             receive_window: i64::from(config.window.max(frame::DEFAULT_WINDOW)),
             consumed: 0,
             resets: 0,
+            settings_acknowledged: false,
             out: VecDeque::new(),
             out_bytes: 0,
             written: 0,
@@ -149,7 +151,12 @@ impl Connection {
 
     pub(super) fn open(&mut self, id: u32, expect: Expect) {
         let assembler = Assembler::new(expect, self.config.max_message, self.pool.clone());
-        let stream = Stream::new(assembler, self.initial_send_window, self.config.window);
+        // Until a client has seen our settings it may use the default window (6.9.2).
+        let window = match self.settings_acknowledged || self.config.role == Role::Client {
+            true => self.config.window,
+            false => frame::DEFAULT_WINDOW,
+        };
+        let stream = Stream::new(assembler, self.initial_send_window, window);
         self.streams.insert(id, stream);
     }
 

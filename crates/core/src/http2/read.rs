@@ -261,7 +261,7 @@ impl Connection {
         if self.receive_window < 0 {
             return Err(self.fault(code::FLOW_CONTROL_ERROR, "more data than the window allows"));
         }
-        if self.consumed >= window.max(frame::DEFAULT_WINDOW) / 2 {
+        if self.consumed > 0 && self.consumed >= window.max(frame::DEFAULT_WINDOW) / 2 {
             frame::write_window_update(0, self.consumed, &mut updates);
             self.receive_window += i64::from(self.consumed);
             self.consumed = 0;
@@ -272,7 +272,7 @@ impl Connection {
             if stream.receive_window < 0 {
                 return Err(self.fault(code::FLOW_CONTROL_ERROR, "more data than the window allows"));
             }
-            if stream.consumed >= window / 2 && !frame.has(flag::END_STREAM) {
+            if stream.consumed > 0 && stream.consumed >= window / 2 && !frame.has(flag::END_STREAM) {
                 frame::write_window_update(frame.stream, stream.consumed, &mut updates);
                 stream.receive_window += i64::from(stream.consumed);
                 stream.consumed = 0;
@@ -296,7 +296,10 @@ impl Connection {
             let bytes = &self.input.buffer[from..from + have];
             // A stream that was reset meanwhile: its bytes still have to be passed over.
             let (taken, message) = match self.streams.get_mut(&data.stream) {
-                Some(stream) => stream.assembler.push(bytes)?,
+                Some(stream) => match stream.assembler.push(bytes) {
+                    Ok(taken) => taken,
+                    Err(error) => return Err(self.fault(code::CANCEL, error.message)),
+                },
                 None => (have, None),
             };
             self.input.start += taken;
@@ -423,6 +426,13 @@ impl Connection {
 
     fn settings(&mut self, frame: Frame, payload: &[u8]) -> Result<()> {
         if frame.has(flag::ACK) {
+            if !self.settings_acknowledged && self.config.role == Role::Server {
+                let difference = i64::from(self.config.window) - i64::from(frame::DEFAULT_WINDOW);
+                for stream in self.streams.values_mut() {
+                    stream.receive_window += difference;
+                }
+            }
+            self.settings_acknowledged = true;
             return Ok(());
         }
         for entry in payload.chunks_exact(6) {

@@ -11,7 +11,7 @@ use super::session::PutSession;
 use super::{drive, Flight};
 use crate::codec::ipc::schema_to_bytes;
 use crate::codec::perf::{Perf, Token, COLUMNS};
-use crate::codec::proto::{FlightDescriptor, FlightEndpoint, FlightInfo, Handshake, Ticket};
+use crate::codec::proto::{FlightDescriptor, FlightEndpoint, FlightInfo, Handshake};
 use crate::data::Source;
 use crate::error::{Error, Kind, Result};
 use crate::spec::{Data, Operation, TrialSpec, Values, Verify};
@@ -188,11 +188,11 @@ impl Flight {
         let schema = match &self.source {
             // Arrow's server ignores the field; ours reads what to make from it.
             Some(source) if !plain && self.identity.reference => {
-                let metadata = [
+                let metadata = std::collections::HashMap::from([
                     ("venturi.values".to_owned(), format!("{values:?}").to_lowercase()),
                     ("venturi.seed".to_owned(), seed.to_string()),
-                ];
-                let schema = source.schema().as_ref().clone().with_metadata(metadata.into());
+                ]);
+                let schema = source.schema().as_ref().clone().with_metadata(metadata);
                 schema_to_bytes(&schema)?
             }
             _ => vec![],
