@@ -49,7 +49,8 @@ FACTORS: dict[str, tuple[str, float]] = {
     "": ("", 1.0),
 }
 
-# The prefixes offered to a base unit, in rising order, when the caller names none. Rates of bytes stay in MB/s
+# The prefixes offered to a base unit, in rising order, when the caller names none. Rates of bytes stay in
+# MB/s
 # whatever their size: figures of one table are compared, and a column that changes its unit cannot be.
 LADDERS: dict[str, tuple[str, ...]] = {
     "B": ("B", "kB", "MB", "GB", "TB"),
@@ -63,8 +64,8 @@ LADDERS: dict[str, tuple[str, ...]] = {
     "": ("",),
 }
 
-MAX_DIGITS = 5
-"""Significant digits at most, however small the margin: no clock and no host is better than 1 in 10^5."""
+MAX_DIGITS = 4
+"""Significant digits at most, however small the margin: no host repeats itself better than 1 in 10^4."""
 DEFAULT_DIGITS = 4
 """Significant digits of a number whose margin is not known."""
 
@@ -76,9 +77,9 @@ def _exponent(x: float) -> int:
 def decimals(value: float, low: float | None = None, high: float | None = None) -> int:
     """Decimal places worth printing of `value` (same unit as `low`, `high`).
 
-    The half width of the margin is given two significant digits, as the GUM (JCGM 100:2008, 7.2.6) has it for
-    an uncertainty; without a margin the value gets `DEFAULT_DIGITS`. Negative results are clipped to 0: digits
-    before the point are never rounded away, because "2400" for 2431 reads as a measurement.
+    The half width of the margin is given two significant digits, as the GUM (JCGM 100:2008, 7.2.6) has it
+    for an uncertainty; without a margin the value gets `DEFAULT_DIGITS`. Negative results are clipped to 0:
+    digits before the point are never rounded away, because "2400" for 2431 reads as a measurement.
     """
     most = MAX_DIGITS - 1 - _exponent(value)
     if low is not None and high is not None and high > low:

@@ -1,7 +1,7 @@
 """Warnings: each with its number, its likely cause and what to do next.
 
-A warning never changes a figure. It says how far the figure can be believed, which only the one who made the run
-can judge.
+A warning never changes a figure. It says how far the figure can be believed, which only the one who made
+the run can judge.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ STEADY_DIFFERS = 0.05
 """METHOD: warn where whole-interval and steady figure differ by over 5 %."""
 STEAL = 0.01
 OTHER_LOAD = 0.05
-"""Share of all CPUs. Below a twentieth, a benchmark on a desktop would warn each time, and nobody would read it."""
+"""Share of all CPUs. Below a twentieth, a benchmark on a desktop would warn each time, and nobody would
+read it."""
 INSTRUMENT = 0.01
 WIDE = 0.10
 SHORT_NS = 100e6
@@ -142,7 +143,8 @@ def noise(record: Mapping[str, Any], samples: Mapping[str, list[Any]]) -> tuple[
     """Shares of all CPU time of this host that others stole and that other processes used, in one trial.
 
     The counters are sums since the start; the difference of last and first is used, so that their zero does
-    not matter. The server's CPU is taken off only where it runs on this host. None for fewer than two samples.
+    not matter. The server's CPU is taken off only where it runs on this host. None for fewer than two
+    samples.
     """
 
     def grown(name: str) -> float | None:

@@ -253,7 +253,8 @@ def varying(cells: Sequence[Cell]) -> list[str]:
     for name, column in columns.items():
         if len(set(column)) < 2:
             continue
-        # threads = streams in most scenarios, and a place is another word for its target: one column is enough.
+        # threads = streams in most scenarios, and a place is another word for its target: one column is
+        # enough.
         if any(_same_partition(column, columns[other]) for other in kept):
             continue
         kept.append(name)

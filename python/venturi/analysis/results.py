@@ -111,7 +111,8 @@ class Results:
 
     @property
     def default_reference(self) -> str | None:
-        """The published figures to lay over where the scenario says `reference = true`, None where it does not.
+        """The published figures to lay over where the scenario says `reference = true`, None where it does
+        not.
 
         Cartesius for runs between hosts, the laptop for all others: each was measured that way.
         """

@@ -30,8 +30,8 @@ def _lines(
 ) -> tuple[list[tuple[str, list[Cell]]], list[str]]:
     """Cells as lines along `axis`, and the parameters over which the best had to be taken.
 
-    One line for each combination of the other varying parameters; where that makes too many, those with the most
-    values are reduced to their best cell, point by point.
+    One line for each combination of the other varying parameters; where that makes too many, those with the
+    most values are reduced to their best cell, point by point.
     """
     kept = [n for n in free if n != axis and n not in FOLLOWERS.get(axis, ())]
     dropped: list[str] = []
@@ -142,9 +142,12 @@ def _over(
         if axis == "streams":
             panel.series += _ceiling_lines(cells, position)
         for one in published.sets(reference) if reference else []:
-            extra = _reference_lines(one, operation, axis, cells)
+            colour = "$reference" if one.place != "remote" else "$reference/0.6"
+            extra = _reference_lines(one, operation, axis, cells, colour)
             overlaid = overlaid or bool(extra)
             panel.series += extra
+            if axis == "streams":
+                ticks |= {float(x) for series in extra for x in series.x}
         panels.append(panel)
         findings.append(f"{operation} {_finding(max((chosen for _, chosen in lines), key=_peak), axis)}")
     if not panels:
@@ -242,7 +245,7 @@ def _nearest(values: set[int], wanted: float) -> int:
 
 
 def _reference_lines(
-    one: published.ReferenceSet, operation: str, axis: str, cells: Sequence[Cell]
+    one: published.ReferenceSet, operation: str, axis: str, cells: Sequence[Cell], colour: str
 ) -> list[Series]:
     """A published set on the same axes, at its size (or its streams) nearest to the run's own."""
     if one.operation != operation or one.place is None:
@@ -274,7 +277,7 @@ def _reference_lines(
                 text,
                 list(xs),
                 [median_interval(points[x]).median for x in xs],
-                "$reference" if i == 0 else f"$reference/{max(0.4, 1 - 0.3 * i):.1f}",
+                colour if i == 0 else f"$reference/{max(0.4, 1 - 0.3 * i):.1f}",
                 dash="dot",
                 markers=False,
             )
@@ -304,7 +307,7 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
         values += [(category, speed / MB, r) for r in cell.records if (speed := throughput(r)) is not None]
     if not sides:
         return None
-    overlaid = False
+    own, overlaid = len(sides), False
     for one in published.sets(reference) if reference else []:
         if one.place is None or not any(c.operation == one.operation for c in cells):
             continue
@@ -331,7 +334,7 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
                             side,
                             [e[0] for e in entries],
                             [e[1] for e in entries],
-                            palette.series_colour(index),
+                            palette.series_colour(index) if index < own else "$reference",
                             "box",
                         )
                     ],
@@ -350,7 +353,7 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
         _spread_finding(cells),
         caption,
         "rows per stream" if free == ["rows_per_stream"] else "cell",
-        "throughput (payload), MB/s",
+        "payload, MB/s",
         panels,
         x_scale="category",
         columns=len(sides) if len(sides) > 1 else 2,

@@ -1,7 +1,8 @@
 """A run as one HTML file: opens without a network, in light and dark, on a phone and on paper.
 
-Everything that a run says (names, labels, errors) is untrusted: a server chose part of it. Texts go through `_e`,
-figures travel as JSON in which no `<` survives, and the page's own content security policy allows no connection.
+Everything that a run says (names, labels, errors) is untrusted: a server chose part of it. Texts go through
+`_e`, figures travel as JSON in which no `<` survives, and the page's own content security policy allows no
+connection.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from venturi.analysis.cells import best, by_operation, get, varying
+from venturi.analysis.cells import Cell, best, by_operation, get, varying
 from venturi.analysis.results import Results, load
-from venturi.report import figures, labels, method, palette, plotly_figures, summary
+from venturi.report import figures, labels, method, palette, plotly_figures, profiles, summary
 from venturi.report.figure import Figure, Series
 from venturi.units import MISSING, percent
 
@@ -77,7 +78,7 @@ def page(results: Results, reference: str | None = None) -> str:
         f"<main>{_top(results)}{body}</main>"
         f"<footer>{_e(_made(results))}</footer>"
         '<noscript><p class="note">Figures need JavaScript; all tables are readable without it.</p></noscript>'
-        f'<script type="application/json" id="figures">{_json(documents)}</script>'
+        f'<script type="application/json" id="figure-documents">{_json(documents)}</script>'
         f"<script>{plotly}</script><script>{_resource('page.js')}</script></body></html>\n"
     )
 
@@ -101,7 +102,8 @@ def _resource(name: str) -> str:
 
 
 def _plotly() -> str:
-    """The one bundle that plotly's wheel ships, 4.8 MB. Read as a file: importing plotly would take a second."""
+    """The one bundle that plotly's wheel ships, 4.8 MB. Read as a file: importing plotly would take a
+    second."""
     return resources.files("plotly").joinpath("package_data/plotly.min.js").read_text(encoding="utf-8")
 
 
@@ -135,7 +137,7 @@ def _top(results: Results) -> str:
     return f'{title}<div class="heads">{cards}</div><p class="quiet facts">{_e(facts)}</p><div class="chips">{chips}</div>'
 
 
-def _card(operation: str, cells: list[Any]) -> str:
+def _card(operation: str, cells: list[Cell]) -> str:
     top = best(cells)
     if top is None or top.throughput.value is None:
         return f'<div class="card"><div class="op">{_e(operation)}</div><div class="big">–</div><div class="sub">no trial succeeded</div></div>'
@@ -161,28 +163,33 @@ def _card(operation: str, cells: list[Any]) -> str:
 def _summary(results: Results) -> str:
     out = []
     for operation, cells in by_operation(results.cells).items():
-        columns = summary.columns(cells, every=True)
-        top = best(cells)
-        head = "".join(
-            f'<th{_left(c)} scope="col">{_e(c.head)}<small>{_e(c.unit)}</small></th>' for c in columns
-        )
-        rows = []
-        for i, cell in enumerate(cells):
-            marked = ' class="top"' if cell is top and len(cells) > 1 else ""
-            rows.append(f"<tr{marked}>" + "".join(_td(c, c.cells[i]) for c in columns) + "</tr>")
-        table = (
-            f'<div class="tablebox"><table><caption>{_e(operation)}</caption><thead><tr>{head}</tr></thead><tbody>'
-            f"{''.join(rows)}</tbody></table></div>"
-        )
-        if len(rows) > MOST_OPEN_ROWS:
-            table = f"<details><summary>{_e(operation)}: all {len(rows)} cells</summary>{table}</details>"
-        out.append(table)
+        if len(cells) <= MOST_OPEN_ROWS:
+            out.append(_cell_table(operation, cells))
+            continue
+        chosen = profiles.representative(cells, MOST_OPEN_ROWS // 2)
+        out.append(_cell_table(f"{operation}: the fastest of each stream count", chosen))
+        folded = _cell_table(operation, cells)
+        out.append(f"<details><summary>{_e(operation)}: all {len(cells)} cells</summary>{folded}</details>")
     if out:
         out.append(
-            '<p class="quiet">Medians over the good trials. p50, p99 and max are latencies of a batch; raw TCP is the share of '
-            "the ceiling; CPU c+s are the cores that client and server kept busy.</p>"
+            '<p class="quiet">Medians over the good trials. p50, p99 and max are latencies of a batch; raw TCP is '
+            "the share of the ceiling; CPU c+s are the cores that client and server kept busy.</p>"
         )
     return "".join(out)
+
+
+def _cell_table(caption: str, cells: list[Cell]) -> str:
+    columns = summary.columns(cells, every=True)
+    top = best(cells)
+    head = "".join(f'<th{_left(c)} scope="col">{_e(c.head)}<small>{_e(c.unit)}</small></th>' for c in columns)
+    rows = []
+    for i, cell in enumerate(cells):
+        marked = ' class="top"' if cell is top and len(cells) > 1 else ""
+        rows.append(f"<tr{marked}>" + "".join(_td(c, c.cells[i]) for c in columns) + "</tr>")
+    return (
+        f'<div class="tablebox"><table><caption>{_e(caption)}</caption><thead><tr>{head}</tr></thead><tbody>'
+        f"{''.join(rows)}</tbody></table></div>"
+    )
 
 
 def _left(column: summary.Column) -> str:
@@ -211,7 +218,7 @@ def _figure(index: int, figure: Figure) -> str:
     columns = max(1, min(figure.columns, len(figure.panels)))
     return (
         f'<figure id="figure-{_e(figure.name)}"><h3>{_e(figure.title)}</h3>{legend}'
-        f'<div class="panels" style="--columns:{columns}">{panels}</div><figcaption>{_e(figure.caption)}</figcaption></figure>'
+        f'<div class="panels" style="--columns:{columns};--print-columns:{min(2, columns) if len(figure.panels) > 2 else 1}">{panels}</div><figcaption>{_e(figure.caption)}</figcaption></figure>'
     )
 
 
@@ -291,7 +298,8 @@ def _environment(results: Results) -> str:
 
 
 def _flat(found: Any, prefix: str = "") -> dict[str, str]:
-    """Nested settings as dotted names; lists in one line, bytes and shares readable, what is not there left out."""
+    """Nested settings as dotted names; lists in one line, bytes and shares readable, what is not there left
+    out."""
     out: dict[str, str] = {}
     if not isinstance(found, dict):
         return out

@@ -9,7 +9,7 @@ from typing import Any
 from venturi.report import labels
 from venturi.report.figure import Figure, Panel, Series
 from venturi.report.palette import LIGHT
-from venturi.report.plotly_figures import top
+from venturi.report.plotly_figures import log_ticks, top
 
 DASHES = {"solid": "-", "dash": (0, (5, 3)), "dot": (0, (1, 1.6))}
 
@@ -123,7 +123,11 @@ def _panel(ax: Any, figure: Figure, panel: Panel) -> None:
         else:
             ax.xaxis.set_major_formatter(thousands)
     if figure.y_scale == "log":
+        from matplotlib.ticker import FixedLocator
+
         ax.set_yscale("log")
+        ax.yaxis.set_major_locator(FixedLocator(log_ticks(figure)))
+        ax.yaxis.set_minor_locator(FixedLocator([]))
     elif figure.y_from_zero:
         ax.set_ylim(0, top(figure))
     ax.yaxis.set_major_formatter(thousands)

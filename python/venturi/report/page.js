@@ -2,7 +2,7 @@
 // Draws the figures and keeps their colours those of the page. Colours in the documents are roles ("$c0", "$c0/0.2");
 // the page's own custom properties give them, so that there is one palette.
 (() => {
-  const figures = JSON.parse(document.getElementById("figures").textContent);
+  const figures = JSON.parse(document.getElementById("figure-documents").textContent);
   const root = document.documentElement;
   const role = /^\$([a-z0-9]+)(?:\/([0-9.]+))?$/;
   const hidden = figures.map(() => new Set());
@@ -34,10 +34,7 @@
       const found = coloured(figures[at].panels[Number(plot.dataset.panel)], resolve);
       for (const trace of found.data) if (hidden[at].has(trace.name)) trace.visible = false;
       found.layout.width = plot.parentElement.clientWidth;
-      Plotly.react(plot, found.data, found.layout, {
-        displaylogo: false, displayModeBar: "hover", scrollZoom: false,
-        modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
-      });
+      Plotly.react(plot, found.data, found.layout, { displaylogo: false, displayModeBar: false, scrollZoom: false });
     }
     root.dataset.drawn = String(document.querySelectorAll(".plot .main-svg").length > 0);
   }
@@ -63,23 +60,22 @@
   addEventListener("beforeprint", () => {
     before = root.dataset.theme;
     root.dataset.theme = "light";
-    document.body.style.width = "718px";
+    document.body.classList.add("printing");
     for (const folded of document.querySelectorAll("details")) folded.open = true;
     draw();
   });
   addEventListener("afterprint", () => {
     if (before) root.dataset.theme = before; else delete root.dataset.theme;
-    document.body.style.width = "";
+    document.body.classList.remove("printing");
     draw();
   });
-  let timer;
-  let width = innerWidth;
-  addEventListener("resize", () => {
-    if (innerWidth === width) return; // phones resize the height while scrolling
-    width = innerWidth;
-    clearTimeout(timer);
-    timer = setTimeout(draw, 120);
-  });
+  // Width only: phones change the height while scrolling.
+  let width = 0;
+  new ResizeObserver((seen) => {
+    const now = Math.round(seen[0].contentRect.width);
+    if (now !== width && width !== 0) requestAnimationFrame(draw);
+    width = now;
+  }).observe(document.querySelector("main"));
   name();
   draw();
 })();

@@ -1,7 +1,8 @@
 """Colours by role. Figures name a role (`$c0`, `$ink`, `$c0/0.2` with an opacity); a theme gives the colour.
 
-So one figure serves light, dark and print. The hues keep apart for readers with colour-deficient sight (blue and
-orange first, lightness differing along the list), and each has a contrast of 3:1 or more against its paper.
+So one figure serves light, dark and print. The hues keep apart for readers with colour-deficient sight
+(blue and orange first, lightness differing along the list), and each has a contrast of 3:1 or more against
+its paper.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ STAGES = {
     "verify": "$c5",
     "wait": "$wait",
 }
-"""One colour a stage, in the order of the pipeline; `wait` is pale, because it is what no work was done in."""
+"""One colour a stage, in the order of the pipeline; `wait` is pale, because it is what no work was done
+in."""
 
 _ROLE = re.compile(r"^\$([a-z0-9]+)(?:/([0-9.]+))?$")
 

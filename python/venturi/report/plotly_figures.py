@@ -1,12 +1,13 @@
 """Figures as plotly documents: one a panel for the page, one whole figure for notebooks.
 
-Documents are plain dictionaries whose colours are roles of the palette; the page resolves them by its theme, so
-that light, dark and print need one document. Plotly itself is imported for `whole` only.
+Documents are plain dictionaries whose colours are roles of the palette; the page resolves them by its
+theme, so that light, dark and print need one document. Plotly itself is imported for `whole` only.
 """
 
 from __future__ import annotations
 
 import html
+import math
 from typing import Any
 
 from venturi.report import labels
@@ -15,7 +16,8 @@ from venturi.report.palette import LIGHT, resolve_all
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 MANY_BOXES = 120
-"""More observations than this in a panel are drawn as boxes with outliers only: the points would hide them."""
+"""More observations than this in a panel are drawn as boxes with outliers only: the points would hide
+them."""
 
 
 def text(plain: str) -> str:
@@ -89,7 +91,7 @@ def _traces(series: Series, figure: Figure) -> list[dict[str, Any]]:
     return [trace]
 
 
-def _x_axis(figure: Figure) -> dict[str, Any]:
+def _x_axis(figure: Figure, panel: Panel) -> dict[str, Any]:
     axis: dict[str, Any] = {
         "title": {"text": text(figure.x_label), "standoff": 8},
         "gridcolor": "$grid",
@@ -106,7 +108,7 @@ def _x_axis(figure: Figure) -> dict[str, Any]:
         axis |= {"type": "category", "showgrid": False}
         if figure.categories:
             axis |= {"categoryorder": "array", "categoryarray": [text(c) for c in figure.categories]}
-        if figure.categories and len(figure.categories) > 12:
+        if len({x for series in panel.series for x in series.x}) > 8:
             axis |= {"nticks": 10, "tickangle": -45}
     if figure.x_ticks:
         axis |= {"tickvals": figure.x_ticks, "ticktext": [f"{v:,g}" for v in figure.x_ticks]}
@@ -126,11 +128,8 @@ def _y_axis(figure: Figure) -> dict[str, Any]:
     if _is_bars(figure):
         return axis | {"type": "category", "autorange": "reversed", "showgrid": False, "ticksuffix": " "}
     if figure.y_scale == "log":
-        return axis | {
-            "type": "log",
-            "dtick": 1 if _decades(figure) > 1.2 else "D2",
-            "minor": {"showgrid": False},
-        }
+        ticks = log_ticks(figure)
+        return axis | {"type": "log", "tickvals": ticks, "ticktext": [f"{t:,g}" for t in ticks]}
     axis |= {"separatethousands": True, "tickformat": ",~g"}
     if figure.y_from_zero:
         axis |= {"range": [0, top(figure)], "rangemode": "tozero"}
@@ -152,11 +151,15 @@ def _values(figure: Figure) -> list[float]:
     ]
 
 
-def _decades(figure: Figure) -> float:
-    import math
-
+def log_ticks(figure: Figure) -> list[float]:
+    """1, 2 and 5 of each decade that the values span; only the decades themselves where that makes too
+    many."""
     known = [v for v in _values(figure) if v > 0]
-    return math.log10(max(known) / min(known)) if known else 0.0
+    if not known:
+        return [1.0]
+    decades = range(math.floor(math.log10(min(known))), math.ceil(math.log10(max(known))) + 1)
+    steps = (1, 2, 5) if len(decades) <= 4 else (1,)
+    return [float(f"{step}e{decade}") for decade in decades for step in steps]
 
 
 def top(figure: Figure) -> float:
@@ -169,7 +172,7 @@ def height(figure: Figure, panel: Panel) -> int:
     if _is_bars(figure):
         rows = len({y for s in panel.series for y in s.y})
         return 92 + 30 * rows
-    return 340
+    return 270 if len(figure.panels) > 8 else 340
 
 
 def panel_document(figure: Figure, panel: Panel) -> dict[str, Any]:
@@ -186,7 +189,7 @@ def panel_document(figure: Figure, panel: Panel) -> dict[str, Any]:
             "showlegend": False,
             "barmode": "stack",
             "bargap": 0.32,
-            "xaxis": _x_axis(figure),
+            "xaxis": _x_axis(figure, panel),
             "yaxis": _y_axis(figure),
             "hoverlabel": {
                 "bgcolor": "$paper",
@@ -231,7 +234,10 @@ def document(figure: Figure, theme: dict[str, str] = LIGHT) -> dict[str, Any]:
         above = sum(row_heights[:row])
         y_top, y_bottom = 1 - (above + 22) / total, 1 - (above + row_heights[row] - 44) / total
         left = column * (width + gap)
-        layout[f"xaxis{suffix}"] = _x_axis(figure) | {"domain": [left, left + width], "anchor": f"y{suffix}"}
+        layout[f"xaxis{suffix}"] = _x_axis(figure, panel) | {
+            "domain": [left, left + width],
+            "anchor": f"y{suffix}",
+        }
         layout[f"yaxis{suffix}"] = _y_axis(figure) | {"domain": [y_bottom, y_top], "anchor": f"x{suffix}"}
         layout["annotations"].append(
             {

@@ -25,7 +25,8 @@ PERCENTILES = (
 
 
 def representative(cells: Sequence[Cell], most: int) -> list[Cell]:
-    """At most `most` cells: all, else the fastest of each operation, place and stream count, thinned evenly."""
+    """At most `most` cells: all, else the fastest of each operation, place and stream count, thinned
+    evenly."""
     known = [c for c in cells if c.throughput.known]
     if len(known) <= most:
         return known
@@ -113,7 +114,8 @@ def over_time(results: Results) -> Figure | None:
 
 
 def _deepest_dip(record: Any, steps: list[tuple[float, float, float]], before: float | None) -> float | None:
-    """How far the slowest step of the steady window lies under its median step; the deepest over all trials."""
+    """How far the slowest step of the steady window lies under its median step; the deepest over all
+    trials."""
     streams = get(record, "streams") or []
     begin = max((numeric(s, "first_batch_ns") or 0.0 for s in streams), default=0.0)
     end = min((numeric(s, "end_ns") or 0.0 for s in streams), default=0.0)

@@ -14,7 +14,8 @@ from venturi.units import MISSING, Quantity, pick_unit
 
 @dataclass(frozen=True)
 class Column:
-    """`unit` stands under the head. Columns of a lower `rank` are the last to be left out where room is short."""
+    """`unit` stands under the head. Columns of a lower `rank` are the last to be left out where room is
+    short."""
 
     head: str
     unit: str
@@ -48,8 +49,6 @@ def columns(cells: Sequence[Cell], every: bool = False) -> list[Column]:
     if every:
         out.append(_numbers("steady", "B/s", [c.steady for c in cells], 5))
     out.append(_short_unit(_numbers("rows", "rows/s", [c.rows for c in cells], 4)))
-    if every:
-        out.append(_short_unit(_numbers("batches", "batches/s", [c.batches for c in cells], 6)))
     latencies = {p: [c.latency.get(p, Quantity(None, unit="ns")) for c in cells] for p in (50.0, 99.0, 100.0)}
     # One unit for the median and the tail, so that they compare at a glance.
     unit = pick_unit("ns", [q.value for q in latencies[50.0]])
@@ -62,7 +61,15 @@ def columns(cells: Sequence[Cell], every: bool = False) -> list[Column]:
     out.append(Column("CPU c+s" if both else "CPU client", "cores", [_cores(c, both) for c in cells], 3))
     if every:
         for end in ("client", "server"):
-            out.append(_numbers(f"per {end} CPU-s", "B/s", [c.per_cpu[end] for c in cells], 6, "MB/s"))
+            out.append(
+                _numbers(
+                    f"per {end} CPU\N{NON-BREAKING HYPHEN}s",
+                    "B/s",
+                    [c.per_cpu[end] for c in cells],
+                    6,
+                    "MB/s",
+                )
+            )
     if every or len({c.verification for c in cells}) > 1:
         out.append(Column("verified", "", [c.verification for c in cells], 2, text=True))
     out.append(Column("ok", "", [f"{c.good}/{c.trials}" for c in cells], 0))
@@ -170,7 +177,8 @@ def fit(
 
 
 def failure_rows(results: Results) -> list[tuple[str, str, str]]:
-    """Cell, trials and error of all that did not end well; a cell's trials with the same error are one row."""
+    """Cell, trials and error of all that did not end well; a cell's trials with the same error are one
+    row."""
     cells = by_operation(results.cells)
     names = {
         c.name: ", ".join(dict.fromkeys([c.operation, labels.label(c, varying(cells[c.operation]))]))

@@ -21,8 +21,8 @@ MOST_ROWS = 200
 def print_run(run_dir: str | os.PathLike[str], console: Console) -> None:
     """Prints a run directory. Raises `StoreError` where there is none.
 
-    Readable at 80 columns: figures that find no room are left out and named. Colours and rules disappear where
-    `console` is no terminal; nothing from the run is taken for markup.
+    Readable at 80 columns: figures that find no room are left out and named. Colours and rules disappear
+    where `console` is no terminal; nothing from the run is taken for markup.
     """
     print_results(load(run_dir), console)
 
