@@ -90,6 +90,7 @@ _LATENCY = {"kind": _S, "percentile": _F, "ns": _F, "count": _I, "mean_ns": _F}
 _STAGE = {"end": _S, "stage": _S, "ns": _I, "share": _F}
 _CEILING = {
     "kind": _S,
+    "place": _S,
     "direction": _S,
     "streams": _I,
     "message_bytes": _I,

@@ -62,6 +62,16 @@ class LazyGroup(TyperGroup):
             )
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            found = super().invoke(ctx)
+            sys.stdout.flush()
+            return found
+        except BrokenPipeError:
+            # The reader (head, less) has seen enough. Nothing may be left to flush to it at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -112,10 +122,6 @@ def main() -> None:
         fail(error)
     except KeyboardInterrupt:
         sys.exit(int(ExitCode.INTERRUPTED))
-    except BrokenPipeError:
-        # The reader (head, less) has seen enough. Keep the interpreter from complaining at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except Exception as error:
         if os.environ.get("VENTURI_DEBUG"):
             raise

@@ -1,0 +1,115 @@
+"""Users' files made ready for the clock."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from venturi.data import DataStore, read_table
+from venturi.errors import ScenarioError
+
+
+def table(rows: int) -> pa.Table:
+    return pa.table(
+        {
+            "n": pa.array([None if i % 5 == 0 else i for i in range(rows)], pa.int32()),
+            "s": pa.array([f"row {i}" for i in range(rows)]),
+            "d": pa.chunked_array(
+                # Two chunks with different dictionaries, as Parquet row groups have them.
+                [
+                    pa.array([f"v{i % 3}" for i in range(rows // 2)]).dictionary_encode(),
+                    pa.array([f"w{i % 4}" for i in range(rows - rows // 2)]).dictionary_encode(),
+                ]
+            ),
+            "l": pa.array([[i, i + 1] for i in range(rows)], pa.list_(pa.int64())),
+        }
+    )
+
+
+def write(found: pa.Table, path: Path) -> None:
+    if path.suffix == ".parquet":
+        pq.write_table(found, path)
+    elif path.suffix == ".arrow":
+        with pa.ipc.new_file(
+            path, found.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")
+        ) as writer:
+            writer.write_table(found.unify_dictionaries())
+    else:
+        with pa.ipc.new_stream(path, found.schema) as writer:
+            writer.write_table(found)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".arrows"])
+@pytest.mark.parametrize("rows_per_batch", [1, 7, 100, 4096])
+def test_batches_are_all_full_and_rows_come_round(tmp_path: Path, suffix: str, rows_per_batch: int) -> None:
+    found = table(100)
+    write(found, tmp_path / f"t{suffix}")
+    with DataStore() as store:
+        made = store.prepare(str(tmp_path / f"t{suffix}"), rows_per_batch)
+        with pa.ipc.open_file(made.ipc) as reader:
+            batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+            rows = reader.read_all().to_pylist()
+        assert {batch.num_rows for batch in batches} == {rows_per_batch}
+        assert len(rows) == made.rows == -(-100 // rows_per_batch) * rows_per_batch
+        assert rows == (found.to_pylist() * (len(rows) // 100 + 1))[: len(rows)]
+        # One dictionary serves all batches.
+        assert len({tuple(b.column(2).dictionary.to_pylist()) for b in batches}) == 1
+        assert made.row_bytes > 0
+        assert store.prepare(str(tmp_path / f"t{suffix}"), rows_per_batch) is made
+    assert not made.ipc.exists() and not made.ipc.parent.exists()
+
+
+def test_a_table_is_served_as_it_is(tmp_path: Path) -> None:
+    write(table(100), tmp_path / "t.parquet")
+    with DataStore() as store:
+        made = store.prepare(str(tmp_path / "t.parquet"))
+        assert (made.rows, made.name) == (100, "t")
+
+
+def test_csv_plain_and_packed(tmp_path: Path) -> None:
+    text = b"a,b\n1,x\n2,y\n"
+    (tmp_path / "t.csv").write_bytes(text)
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text))
+    (tmp_path / "t.tsv").write_bytes(text.replace(b",", b"\t"))
+    for name in ("t.csv", "t.csv.gz", "t.tsv"):
+        assert read_table(str(tmp_path / name)).to_pylist() == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
+
+
+def test_content_counts_more_than_the_name(tmp_path: Path) -> None:
+    write(table(4), tmp_path / "t.parquet")
+    (tmp_path / "t.parquet").rename(tmp_path / "t.dat")
+    assert read_table(str(tmp_path / "t.dat")).num_rows == 4
+
+
+def test_files_of_one_name_do_not_meet_on_the_server(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        write(table(4), tmp_path / folder / "t.parquet")
+    with DataStore() as store:
+        names = [store.prepare(str(tmp_path / folder / "t.parquet"), 2).name for folder in ("a", "b")]
+    assert names == ["t-2", "t-2-1"]
+
+
+def test_the_table_that_comes_with_venturi() -> None:
+    found = read_table("builtin:birdstrikes")
+    assert (found.num_rows, found.num_columns) == (10_000, 14)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a\n1\n")
+    path.chmod(0)
+    with pytest.raises(ScenarioError, match="Permission denied"):
+        read_table(str(path))
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="cannot be read: Is a directory"):
+        read_table(str(tmp_path))
