@@ -91,25 +91,67 @@ def cells(
     ]
 
 
-def make_run( path: Path, matrix: list[dict[str, Any]] | None = None, repeats: int = 5, warmup: int = 1,
-fail: str | None = None, kind: str = "lost", edit: Edit | None = None, ceilings: bool = True, samples: bool
-= True, environment: Mapping[str, Any] | None = None, ) -> Path: """A run directory at `path`. `fail` is a
-condition over the spec; `edit` changes or drops (None) each line.""" matrix = cells() if matrix is None
-else matrix executor = ModelExecutor(fail=fail, kind=kind) name = str(ENVIRONMENT["run"]) with
-RunWriter.create(path) as writer: writer.write_scenario(SCENARIO) writer.write_environment(ENVIRONMENT if
-environment is None else environment) order = 0 for repeat in range(-warmup, repeats): for p in matrix:
-cell, warm = Cell(p), repeat < 0 trial = trial_id(name, cell.id, max(repeat, 0), warm, order) data =
-{"source": "records", "columns": p["columns"], "values": p["values"], "seed": 1} spec = build_spec( cell,
-trial, p["target"], data, sample_interval_ns=20_000_000 if samples else 0 ) # The formula needs options only
-to evaluate conditions. record = json.loads(executor.run_trial(json.dumps(spec), executor.control())) line:
-dict[str, Any] | None = trial_line( record, run=name, trial=trial, cell=cell, repeat=max(repeat, 0),
-warmup=warm, order=order ) order += 1 if edit is not None and line is not None: line = edit(line) if line is
-not None: writer.append_trial(line) if ceilings: for direction in ("get", "put"): for n in
-sorted({p["streams"] for p in matrix}): for repeat in range(3): spec = { "streams": n, "message_bytes":
-131072, "direction": direction, "duration_ns": 500_000_000, } probe =
-json.loads(executor.probe_tcp(json.dumps(spec), executor.control())) writer.append_ceiling( { "format": 1,
-"kind": "tcp", "direction": direction, "streams": n, "message_bytes": 131072, "repeat": repeat, **probe, } )
-return path
+def make_run(
+    path: Path,
+    matrix: list[dict[str, Any]] | None = None,
+    repeats: int = 5,
+    warmup: int = 1,
+    fail: str | None = None,
+    kind: str = "lost",
+    edit: Edit | None = None,
+    ceilings: bool = True,
+    samples: bool = True,
+    environment: Mapping[str, Any] | None = None,
+) -> Path:
+    """A run directory. `fail` is a condition over the spec; `edit` changes or drops (None) each line."""
+    matrix = cells() if matrix is None else matrix
+    executor = ModelExecutor(fail=fail, kind=kind)
+    name = str(ENVIRONMENT["run"])
+    with RunWriter.create(path) as writer:
+        writer.write_scenario(SCENARIO)
+        writer.write_environment(ENVIRONMENT if environment is None else environment)
+        order = 0
+        for repeat in range(-warmup, repeats):
+            for p in matrix:
+                cell, warm = Cell(p), repeat < 0
+                trial = trial_id(name, cell.id, max(repeat, 0), warm, order)
+                data = {"source": "records", "columns": p["columns"], "values": p["values"], "seed": 1}
+                spec = build_spec(
+                    cell, trial, p["target"], data, sample_interval_ns=20_000_000 if samples else 0
+                )
+                # The formula needs options only to evaluate conditions.
+                record = json.loads(executor.run_trial(json.dumps(spec), executor.control()))
+                line: dict[str, Any] | None = trial_line(
+                    record, run=name, trial=trial, cell=cell, repeat=max(repeat, 0), warmup=warm, order=order
+                )
+                order += 1
+                if edit is not None and line is not None:
+                    line = edit(line)
+                if line is not None:
+                    writer.append_trial(line)
+        if ceilings:
+            for direction in ("get", "put"):
+                for n in sorted({p["streams"] for p in matrix}):
+                    for repeat in range(3):
+                        spec = {
+                            "streams": n,
+                            "message_bytes": 131072,
+                            "direction": direction,
+                            "duration_ns": 500_000_000,
+                        }
+                        probe = json.loads(executor.probe_tcp(json.dumps(spec), executor.control()))
+                        writer.append_ceiling(
+                            {
+                                "format": 1,
+                                "kind": "tcp",
+                                "direction": direction,
+                                "streams": n,
+                                "message_bytes": 131072,
+                                "repeat": repeat,
+                                **probe,
+                            }
+                        )
+    return path
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

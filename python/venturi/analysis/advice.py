@@ -246,7 +246,8 @@ def _short(cells: Sequence[Cell]) -> Advice | None:
     least = min(short, key=lambda c: c.interval.value or 0.0)
     return Advice(
         "short",
-        f"trials lasted under 100 ms in {_cells_of(len(short), len(cells))} (shortest {least.interval.text()})",
+        f"trials lasted under 100 ms in {_cells_of(len(short), len(cells))} (shortest "
+        f"{least.interval.text()})",
         "start-up and a single disturbance weigh heavily",
         "Move more: raise --rows-per-stream",
     )
@@ -286,7 +287,8 @@ def _wide(cells: Sequence[Cell]) -> Advice | None:
     most, cell = max(wide, key=lambda pair: pair[0])
     return Advice(
         "wide",
-        f"the margin is wider than ±10 % in {_cells_of(len(wide), len(cells))} (most: ±{percent(most)}, {_label(cell)})",
+        f"the margin is wider than ±10 % in {_cells_of(len(wide), len(cells))} (most: ±{percent(most)}, "
+        f"{_label(cell)})",
         "repeats disagree",
         "Repeat more often: --repeats 15, or stop adaptively",
     )
@@ -340,7 +342,8 @@ def _few(cells: Sequence[Cell]) -> Advice | None:
         )
     return Advice(
         "few",
-        f"margins are the range of the repeats; that of {least} holds the median with {range_coverage(least) * 100:.4g} % "
+        f"margins are the range of the repeats; that of {least} holds the median with "
+        f"{range_coverage(least) * 100:.4g} % "
         "probability",
         "no interval of fewer than 6 repeats reaches 95 %",
         "For 95 %: --repeats 6 or more",

@@ -343,7 +343,8 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
     categories = sorted(order, key=lambda c: order[c])
     trials = sum(c.good for c in cells)
     caption = (
-        "Box: the middle half of the trials, with the median; whiskers reach the last trial within 1.5 box lengths; "
+        "Box: the middle half of the trials, with the median; whiskers reach the last trial within 1.5 "
+        "box lengths; "
         f"every trial is a point. {trials} trials."
     )
     if overlaid:
@@ -369,4 +370,5 @@ def _spread_finding(cells: Sequence[Cell]) -> str:
     )
     if not half:
         return "Throughput per size, trial by trial"
-    return f"Repeats agree within ±{percent(half[len(half) // 2], 1)} in half of the cells, within ±{percent(half[-1], 1)} in all"
+    middle, worst = percent(half[len(half) // 2], 1), percent(half[-1], 1)
+    return f"Repeats agree within ±{middle} in half of the cells, within ±{worst} in all"

@@ -23,9 +23,12 @@ from venturi.units import MISSING, percent
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 MOST_OPEN_ROWS = 60
 """A longer table starts folded after its best rows; paper unfolds it."""
+GRAVE = ("failed", "unverified", "steal")
 TUBE = (
-    '<svg viewBox="0 0 34 16" aria-hidden="true"><path d="M1 1.5h8c5 0 5 4 8 4s3-4 8-4h8M1 14.5h8c5 0 5-4 8-4s3 4 8 4h8"'
-    ' fill="none" stroke="currentColor" stroke-width="1.8"/><path d="M4 8h25" stroke="var(--c0)" stroke-width="2"/></svg>'
+    '<svg viewBox="0 0 34 16" aria-hidden="true"><path d="M1 1.5h8c5 0 5 4 8 4s3-4 8-4h8M1 14.5h8c5 0 '
+    '5-4 8-4s3 4 8 4h8"'
+    ' fill="none" stroke="currentColor" stroke-width="1.8"/><path d="M4 8h25" stroke="var(--c0)" '
+    'stroke-width="2"/></svg>'
 )
 
 
@@ -72,12 +75,15 @@ def page(results: Results, reference: str | None = None) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><meta name="generator" content="venturi">'
-        f"<title>{_e(results.name)} · Venturi</title><style>{_variables()}{_resource('page.css')}</style></head><body>"
+        f"<title>{_e(results.name)} · "
+        f"Venturi</title><style>{_variables()}{_resource('page.css')}</style></head><body>"
         f'<header class="bar"><div><span class="mark">{TUBE}Venturi</span><nav>{nav}</nav>'
-        '<button id="theme" type="button" aria-label="switch between light and dark">Dark</button></div></header>'
+        '<button id="theme" type="button" aria-label="switch between light and '
+        'dark">Dark</button></div></header>'
         f"<main>{_top(results)}{body}</main>"
         f"<footer>{_e(_made(results))}</footer>"
-        '<noscript><p class="note">Figures need JavaScript; all tables are readable without it.</p></noscript>'
+        '<noscript><p class="note">Figures need JavaScript; all tables are readable without '
+        "it.</p></noscript>"
         f'<script type="application/json" id="figure-documents">{_json(documents)}</script>'
         f"<script>{plotly}</script><script>{_resource('page.js')}</script></body></html>\n"
     )
@@ -120,7 +126,8 @@ def _variables() -> str:
 
 def _top(results: Results) -> str:
     started = results.started
-    title = f"<h1>Run <b>{_e(results.name)}</b>{', ' + started.strftime('%-d %B %Y, %H:%M UTC') if started else ''}</h1>"
+    when = started.strftime(", %d %B %Y, %H:%M UTC") if started else ""
+    title = f"<h1>Run <b>{_e(results.name)}</b>{when}</h1>"
     cards = "".join(_card(operation, cells) for operation, cells in by_operation(results.cells).items())
     if not cards:
         cards = '<div class="card"><div class="big">No trials</div><div class="sub">This run holds none.</div></div>'
@@ -134,13 +141,19 @@ def _top(results: Results) -> str:
     if results.advice:
         n = len(results.advice)
         chips += f'<a class="chip" href="#warnings">{n} warning{"" if n == 1 else "s"}</a>'
-    return f'{title}<div class="heads">{cards}</div><p class="quiet facts">{_e(facts)}</p><div class="chips">{chips}</div>'
+    return (
+        f'{title}<div class="heads">{cards}</div><p class="quiet facts">{_e(facts)}</p>'
+        f'<div class="chips">{chips}</div>'
+    )
 
 
 def _card(operation: str, cells: list[Cell]) -> str:
     top = best(cells)
     if top is None or top.throughput.value is None:
-        return f'<div class="card"><div class="op">{_e(operation)}</div><div class="big">–</div><div class="sub">no trial succeeded</div></div>'
+        return (
+            f'<div class="card"><div class="op">{_e(operation)}</div><div class="big">–</div>'
+            '<div class="sub">no trial succeeded</div></div>'
+        )
     where = labels.label(top, varying(cells) or ["streams"])
     margin = (
         f"95 % interval {top.throughput.margin('MB/s')} MB/s"
@@ -151,11 +164,13 @@ def _card(operation: str, cells: list[Cell]) -> str:
     if top.share.value is not None:
         width = min(100.0, 100 * top.share.value)
         share = (
-            f'<div class="share"><i style="width:{width:.1f}%"></i></div><div class="sub">{percent(top.share.value)} of raw TCP'
+            f'<div class="share"><i style="width:{width:.1f}%"></i></div><div '
+            f'class="sub">{percent(top.share.value)} of raw TCP'
             f" measured in the same run ({top.ceiling.number('MB/s')} MB/s)</div>"
         )
     return (
-        f'<div class="card"><div class="op">{_e(operation)}</div><div class="big">{top.throughput.number("MB/s")}'
+        f'<div class="card"><div class="op">{_e(operation)}</div><div '
+        f'class="big">{top.throughput.number("MB/s")}'
         f'<small>MB/s</small></div><div class="sub">{_e(where)}; {margin}</div>{share}</div>'
     )
 
@@ -172,7 +187,8 @@ def _summary(results: Results) -> str:
         out.append(f"<details><summary>{_e(operation)}: all {len(cells)} cells</summary>{folded}</details>")
     if out:
         out.append(
-            '<p class="quiet">Medians over the good trials. p50, p99 and max are latencies of a batch; raw TCP is '
+            '<p class="quiet">Medians over the good trials. p50, p99 and max are latencies of a batch; '
+            "raw TCP is "
             "the share of the ceiling; CPU c+s are the cores that client and server kept busy.</p>"
         )
     return "".join(out)
@@ -216,9 +232,12 @@ def _figure(index: int, figure: Figure) -> str:
         for i, panel in enumerate(figure.panels)
     )
     columns = max(1, min(figure.columns, len(figure.panels)))
+    on_paper = min(2, columns) if len(figure.panels) > 2 else 1
     return (
         f'<figure id="figure-{_e(figure.name)}"><h3>{_e(figure.title)}</h3>{legend}'
-        f'<div class="panels" style="--columns:{columns};--print-columns:{min(2, columns) if len(figure.panels) > 2 else 1}">{panels}</div><figcaption>{_e(figure.caption)}</figcaption></figure>'
+        f'<div class="panels" '
+        f'style="--columns:{columns};--print-columns:{on_paper}">{panels}</div>'
+        f"<figcaption>{_e(figure.caption)}</figcaption></figure>"
     )
 
 
@@ -232,7 +251,8 @@ def _legend_item(index: int, name: str, series: Series) -> str:
     )
     # The script finds traces by the name as plotly has it.
     return (
-        f'<li><button type="button" aria-pressed="true" data-figure="{index}" data-name="{_e(plotly_figures.text(name))}">'
+        f'<li><button type="button" aria-pressed="true" data-figure="{index}" '
+        f'data-name="{_e(plotly_figures.text(name))}">'
         f'<svg viewBox="0 0 20 10" aria-hidden="true">{shape}</svg>{_e(name)}</button></li>'
     )
 
@@ -242,18 +262,21 @@ def _failed(results: Results) -> str:
     if not rows:
         return ""
     body = "".join(
-        f'<tr><td class="t wrap">{_e(cell)}</td><td class="t">{_e(which)}</td><td class="t wrap">{_e(error)}</td></tr>'
+        f'<tr><td class="t wrap">{_e(cell)}</td><td class="t">{_e(which)}</td><td class="t '
+        f'wrap">{_e(error)}</td></tr>'
         for cell, which, error in rows
     )
     return (
-        '<div class="tablebox"><table><thead><tr><th class="t">cell</th><th class="t">trials</th><th class="t">error</th>'
+        '<div class="tablebox"><table><thead><tr><th class="t">cell</th><th class="t">trials</th><th '
+        'class="t">error</th>'
         f"</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
 def _warnings(results: Results) -> str:
     return "".join(
-        f'<div class="note{" bad" if a.kind in ("failed", "unverified", "steal") else ""}"><b>{_e(_upper(a.finding))}</b>: '
+        f"<div "
+        f'class="note{" bad" if a.kind in GRAVE else ""}"><b>{_e(_upper(a.finding))}</b>: '
         f"{_e(a.cause)}. <span>{_e(a.next)}.</span></div>"
         for a in results.advice
     )
@@ -286,7 +309,8 @@ def _environment(results: Results) -> str:
                 f'<td class="t wrap">{_e(client)}</td><td class="t wrap">{_e(server)}</td></tr>'
             )
         out += (
-            '<div class="tablebox"><table><thead><tr><th class="t"></th><th class="t">client</th><th class="t">server</th>'
+            '<div class="tablebox"><table><thead><tr><th class="t"></th><th class="t">client</th><th '
+            'class="t">server</th>'
             f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         )
     if not ends["server"]:
@@ -346,7 +370,8 @@ def _reproduce(results: Results) -> str:
         out += f'<p class="quiet">This run was made with {_e(made)}.</p>'
     return (
         out
-        + '<p class="quiet">Its raw trials: <code>venturi sql RUN "select * from trials"</code>; its figures and tables: <code>venturi report RUN --format png|svg|csv|parquet|markdown</code>.</p>'
+        + '<p class="quiet">Its raw trials: <code>venturi sql RUN "select * from trials"</code>; its figures '
+        "and tables: <code>venturi report RUN --format png|svg|csv|parquet|markdown</code>.</p>"
     )
 
 

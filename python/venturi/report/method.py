@@ -7,7 +7,8 @@ import html
 NOTES = (
     (
         "payload",
-        "The bytes of values moved: rows x width for fixed-width columns; offsets, data and validity actually "
+        "The bytes of values moved: rows x width for fixed-width columns; offsets, data and validity "
+        "actually "
         "referenced for others. Not what the sockets carried.",
     ),
     ("MB", "10^6 bytes. MiB, where it appears, is 2^20 bytes."),
@@ -15,7 +16,8 @@ NOTES = (
     (
         "interval",
         "From one start instant, after all streams are connected and warm, to the last stream's last batch. "
-        "Planning, connecting and making the data are set-up and not in it, unless the scenario says include_setup.",
+        "Planning, connecting and making the data are set-up and not in it, unless the scenario says "
+        "include_setup.",
     ),
     (
         "steady",
@@ -25,22 +27,27 @@ NOTES = (
     (
         "median, 95 % interval",
         "Median over the good trials, warm-ups left out. From 6 repeats on a bootstrap interval, "
-        "never narrower than the order-statistic interval that covers 95 % for any distribution; below 6 the range, which "
+        "never narrower than the order-statistic interval that covers 95 % for any distribution; below 6 "
+        "the range, which "
         "covers 93.75 % (5 repeats), 87.5 % (4), 75 % (3).",
     ),
     (
         "raw TCP",
-        "Throughput of bare sockets, measured by Venturi in the same run, in the same direction, over as many "
-        "connections, with messages of the trial's size. The share's interval divides the ends of both intervals crosswise.",
+        "Throughput of bare sockets, measured by Venturi in the same run, in the same direction, over as "
+        "many "
+        "connections, with messages of the trial's size. The share's interval divides the ends of both "
+        "intervals crosswise.",
     ),
     (
         "latency",
-        "Of one batch. Closed loop: service time. With a rate: response time from the batch's intended send time; "
+        "Of one batch. Closed loop: service time. With a rate: response time from the batch's intended "
+        "send time; "
         "late sends are counted, never skipped.",
     ),
     (
         "stages",
-        "Each worker's time without gaps. wait is blocked on the other end; verify is the instrument's own checksum.",
+        "Each worker's time without gaps. wait is blocked on the other end; verify is the instrument's "
+        "own checksum.",
     ),
     (
         "verified",

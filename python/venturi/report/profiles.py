@@ -98,13 +98,15 @@ def over_time(results: Results) -> Figure | None:
         "Throughput within a trial"
         if worst is None
         else (
-            f"While all streams move, no step falls more than {percent(max(worst, 0.01))} below the middle of its trial"
+            f"While all streams move, no step falls more than {percent(max(worst, 0.01))} below the "
+            f"middle of its trial"
         )
     )
     return Figure(
         "throughput-time",
         title,
-        "The trial with the median throughput of each cell, from the 100 ms counters of payload, all streams together; "
+        "The trial with the median throughput of each cell, from the 100 ms counters of payload, all "
+        "streams together; "
         "the last step may be shorter and hold the end of the first stream."
         + _choice_note(shown, results.cells),
         "time since the start instant, s",
@@ -175,7 +177,8 @@ def stages(results: Results) -> Figure | None:
         "Where the time went"
         if work is None
         else (
-            f"In the fastest cell ({labels.label(work[3], ['operation', 'streams'])}) most work is {work[1]} at the {work[2]}: "
+            f"In the fastest cell ({labels.label(work[3], ['operation', 'streams'])}) most work is "
+            f"{work[1]} at the {work[2]}: "
             f"{percent(work[0])} of its time"
         )
     )
@@ -183,7 +186,8 @@ def stages(results: Results) -> Figure | None:
     return Figure(
         "stages",
         title,
-        "Share of the time of all workers of that end, mean over the good trials; wait is blocked on the other end, "
+        "Share of the time of all workers of that end, mean over the good trials; wait is blocked on the "
+        "other end, "
         "verify is the instrument's own checksum." + missing + _choice_note(len(chosen), accounted),
         "share of accounted time, %",
         "",
@@ -230,7 +234,8 @@ def latency(results: Results) -> Figure | None:
     return Figure(
         "latency",
         f"The longest tail: p99 is {tail[0]:.1f} x the median batch, {tail[1]}" if tail else "Batch latency",
-        f"{kind} of a batch; each point is the median of the trials' percentile, with its interval; max is the median "
+        f"{kind} of a batch; each point is the median of the trials' percentile, with its interval; max "
+        f"is the median "
         "of the trials' longest batch." + _choice_note(shown, results.cells),
         "percentile of batches",
         "latency, ms",
