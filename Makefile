@@ -2,8 +2,10 @@
 # make test    cargo test and pytest, with all that they need
 # make lint    formatting, clippy, ruff, mypy
 #
-# Everything lands in .venv/ and target/. cargo, maturin and clippy share target/release,
-# so a dependency is compiled once. Stamp files in .venv make a second call quick.
+# Everything lands in .venv/ and target/. maturin and `cargo test` share target/release, so
+# a dependency is compiled once: that needs the same profile and the same packages selected
+# (--workspace), or cargo chooses other features for the dependencies they have in common.
+# Stamp files in .venv make a second call quick.
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
@@ -20,7 +22,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml
 # Whoever calls make from inside another environment means this one all the same.
 unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-export CARGO_TERM_PROGRESS_WHEN := never
+export PIP_QUIET := 1
 
 all: $(PACKAGE)
 
@@ -32,7 +34,7 @@ demo: $(PACKAGE)
 
 test: $(EXTRAS) $(PACKAGE)
 	@tools/install-chromium
-	cargo test --release --locked --package venturi-core
+	cargo test --release --locked --workspace
 	$(BIN)/python -m pytest -q
 
 lint: $(EXTRAS)
@@ -58,16 +60,19 @@ check-tools:
 	@tools/check-tools
 
 $(CREATED): | check-tools
-	"$$(tools/check-tools --python)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet 'maturin>=1.8,<2'
+	@echo "Setting up $(VENV)/"
+	@"$$(tools/check-tools --python)" -m venv $(VENV)
+	@$(BIN)/python -m pip install 'maturin>=1.8,<2'
 	@touch $@
 
 # An editable install: the Python files are used where they are, only Rust is built.
 $(PACKAGE): $(CREATED) pyproject.toml $(RUST_SOURCES)
-	$(BIN)/maturin develop --release --locked --quiet
+	@echo "Building Venturi and installing what it needs (some minutes the first time)"
+	@$(BIN)/maturin develop --release --locked
 	@touch $@
 
 # The extension is built by then; this adds what tests and linters need.
 $(EXTRAS): pyproject.toml | $(PACKAGE)
-	$(BIN)/maturin develop --release --locked --quiet --extras test,lint
+	@echo "Installing what tests and linters need"
+	@$(BIN)/maturin develop --release --locked --quiet --extras test,lint
 	@touch $@

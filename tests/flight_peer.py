@@ -20,10 +20,9 @@ from __future__ import annotations
 
 import argparse
 import base64
-import ctypes
 import json
 import os
-import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -183,6 +182,12 @@ class Issue(flight.ServerMiddleware):
         return {"authorization": f"Bearer {TOKEN}"}
 
 
+def end_with_parent() -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os._exit(0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tls-certificate")
@@ -192,7 +197,7 @@ def main() -> None:
     parser.add_argument("--password")
     parser.add_argument("--header")
     options = parser.parse_args()
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: end with the test
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
     more: dict[str, Any] = {}
     scheme = "grpc+tcp"

@@ -173,7 +173,7 @@ class ServerProcess:
     def __init__(self, command: list[str], environment: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # held open: the reference server ends when it closes
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
+import pyarrow.parquet as pq
 import pytest
 
 from flight_support import (
@@ -145,6 +146,17 @@ def test_a_client_that_leaves_early_disturbs_nobody(reference_server: ServerProc
         assert get(staying, "staying").num_rows == 10
 
 
+def test_a_file_is_served_under_its_name(start_reference_server: Start, tmp_path: Path) -> None:
+    table = mixed(700).drop_columns(["lasts", "nothing"])
+    pq.write_table(table, tmp_path / "mixed.parquet")
+    server = start_reference_server("--data", f"from/parquet={tmp_path / 'mixed.parquet'}")
+    with flight.connect(f"grpc+tcp://{server.address}") as client:
+        found = get(client, "from", "parquet")
+        assert found.num_rows == 700
+        assert found["name"].to_pylist() == table["name"].to_pylist()
+        assert found["points"].to_pylist() == table["points"].to_pylist()
+
+
 def test_memory_is_bounded(start_reference_server: Start) -> None:
     server = start_reference_server("--memory", "1MB")
     with flight.connect(f"grpc+tcp://{server.address}") as client:
@@ -217,7 +229,9 @@ def test_statistics_by_action(client: flight.FlightClient) -> None:
 
 
 def test_tls(start_reference_server: Start, certificates: Certificates) -> None:
-    server = start_reference_server("--tls-cert", certificates.server, "--tls-key", certificates.server_key)
+    server = start_reference_server(
+        "--tls-certificate", certificates.server, "--tls-key", certificates.server_key
+    )
     trusted = certificates.ca.read_bytes()
     with flight.connect(f"grpc+tls://{server.address}", tls_root_certs=trusted) as client:
         put(client, mixed(), "mixed")
@@ -236,6 +250,24 @@ def test_tls(start_reference_server: Start, certificates: Certificates) -> None:
         assert record["verification"]["achieved"] == "checksum"
     other = certificates.other_ca.read_bytes()
     stranger = flight.connect(f"grpc+tls://{server.address}", tls_root_certs=other)
+    with stranger, pytest.raises(flight.FlightUnavailableError):
+        list(stranger.do_action("ping"))
+
+
+def test_client_certificates_are_demanded(start_reference_server: Start, certificates: Certificates) -> None:
+    server = start_reference_server(
+        "--tls-certificate", certificates.server, "--tls-key", certificates.server_key,
+        "--tls-client-ca", certificates.ca,
+    )  # fmt: skip
+    where, trusted = f"grpc+tls://{server.address}", certificates.ca.read_bytes()
+    own = {
+        "cert_chain": certificates.client.read_bytes(),
+        "private_key": certificates.client_key.read_bytes(),
+    }
+    with flight.connect(where, tls_root_certs=trusted, **own) as known:
+        put(known, records(10), "known")
+        assert get(known, "known").num_rows == 10
+    stranger = flight.connect(where, tls_root_certs=trusted)
     with stranger, pytest.raises(flight.FlightUnavailableError):
         list(stranger.do_action("ping"))
 

@@ -105,7 +105,6 @@ def cpu_table(table: Table, columns: list[str]) -> list[str]:
                 for cell, pairings in table.items()
                 if cell.operation == operation
                 for trial in pairings.get(name, {}).values()
-                if trial["server_cpu_ns"] is not None
             ]
             client = [(t["user_ns"] + t["system_ns"]) / t["bytes"] for t in trials]
             server = [t["server_cpu_ns"] / t["bytes"] for t in trials]
@@ -162,5 +161,5 @@ def markdown(path: Path) -> tuple[str, bool]:
         )
         lines += [f"  - {line.removeprefix(name).strip(': ')}" for line in mine]
     if failed:
-        lines += ["", f"{len(failed)} trials failed:", *(f"- {trial['error']}" for trial in failed[:10])]
+        lines += ["", f"Failed trials: {len(failed)}", *(f"- {trial['error']}" for trial in failed[:10])]
     return "\n".join(lines) + "\n", not short and not failed

@@ -46,10 +46,11 @@ def flight(request: dict[str, Any]) -> dict[str, Any]:
 
 def probe(request: dict[str, Any]) -> dict[str, Any]:
     spec = {
+        "target": f"flight://{request['address']}",
         "direction": request["operation"],
         "streams": request["streams"],
         "message_bytes": request["rows_per_batch"] * 32,
-        "bytes": request["rows_per_stream"] * 32 * request["streams"],
+        "duration_ns": 500_000_000,
     }
     record = json.loads(_core.probe_tcp(json.dumps(spec), _core.Control()))
     if record["outcome"] != "ok":

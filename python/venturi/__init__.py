@@ -1,1 +1,30 @@
-"""Venturi measures how fast data really moves."""
+"""Venturi measures how fast data really moves.
+
+    run = venturi.run("quick", streams=[1, 2, 4])
+    run.cells.to_pandas()
+    run.figure("throughput-streams")
+    run.report("report.html")
+
+`docs/python-api.md` has the whole of it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from venturi.errors import ScenarioError, StoreError, VenturiError
+
+if TYPE_CHECKING:
+    from venturi.api import Run, open, run
+    from venturi.units import Quantity
+
+__all__ = ["Quantity", "Run", "ScenarioError", "StoreError", "VenturiError", "open", "run"]
+
+_LAZY = {"Run": "venturi.api", "open": "venturi.api", "run": "venturi.api", "Quantity": "venturi.units"}
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when asked for, so that `venturi --help` does not pay for the tables and figures of a notebook.
+    if name in _LAZY:
+        import importlib
+
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

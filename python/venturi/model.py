@@ -247,7 +247,7 @@ def _samples(
         "rows": [rows * len(ends) * bytes_so_far // max(done[-1], 1) for bytes_so_far in done],
         "client_cpu_ns": [int(0.80 * t * len(ends)) for t in times],
         "server_cpu_ns": [int(0.75 * t * len(ends)) for t in times],
-        "host_busy_ns": [int(1.6 * t * len(ends)) for t in times],
+        "host_busy_ns": [int(1.57 * t * len(ends)) for t in times],
         "host_steal_ns": [0 for _ in times],
         "host_total_ns": [8 * t for t in times],
     }

@@ -21,7 +21,7 @@ from venturi.trial import FORMAT_VERSION
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["RunDirectory", "RunWriter"]
+__all__ = ["RunDirectory", "RunWriter", "line_text"]
 
 SCENARIO, ENVIRONMENT = "scenario.toml", "environment.json"
 TRIALS, CEILINGS, SAMPLES, LOCK = "trials.jsonl", "ceilings.jsonl", "samples", ".lock"
@@ -210,7 +210,7 @@ class RunWriter:
         self._append(CEILINGS, line)
 
     def _append(self, name: str, line: Mapping[str, Any]) -> None:
-        data = (json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+        data = (line_text(line) + "\n").encode()
         path = self.path / name
         with _explained(path):
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -262,6 +262,11 @@ class RunWriter:
                 with contextlib.suppress(OSError):
                     partial.unlink(missing_ok=True)
                 raise
+
+
+def line_text(line: Mapping[str, Any]) -> str:
+    """A line as it is stored, and as `--json` prints it."""
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
 
 
 @contextlib.contextmanager

@@ -16,20 +16,41 @@ MISSING = "–"
 
 FACTORS: dict[str, tuple[str, float]] = {
     # display unit -> (base unit, how many base units one of it is)
-    "B": ("B", 1.0), "kB": ("B", 1e3), "MB": ("B", 1e6), "GB": ("B", 1e9), "TB": ("B", 1e12),
-    "KiB": ("B", 2.0**10), "MiB": ("B", 2.0**20), "GiB": ("B", 2.0**30),
-    "B/s": ("B/s", 1.0), "kB/s": ("B/s", 1e3), "MB/s": ("B/s", 1e6), "GB/s": ("B/s", 1e9),
-    "MiB/s": ("B/s", 2.0**20), "GiB/s": ("B/s", 2.0**30),
-    "ns": ("ns", 1.0), "µs": ("ns", 1e3), "ms": ("ns", 1e6), "s": ("ns", 1e9), "min": ("ns", 60e9),
-    "rows/s": ("rows/s", 1.0), "krows/s": ("rows/s", 1e3), "Mrows/s": ("rows/s", 1e6),
-    "rows": ("rows", 1.0), "krows": ("rows", 1e3), "Mrows": ("rows", 1e6),
-    "batches/s": ("batches/s", 1.0), "kbatches/s": ("batches/s", 1e3), "Mbatches/s": ("batches/s", 1e6),
+    "B": ("B", 1.0),
+    "kB": ("B", 1e3),
+    "MB": ("B", 1e6),
+    "GB": ("B", 1e9),
+    "TB": ("B", 1e12),
+    "KiB": ("B", 2.0**10),
+    "MiB": ("B", 2.0**20),
+    "GiB": ("B", 2.0**30),
+    "B/s": ("B/s", 1.0),
+    "kB/s": ("B/s", 1e3),
+    "MB/s": ("B/s", 1e6),
+    "GB/s": ("B/s", 1e9),
+    "MiB/s": ("B/s", 2.0**20),
+    "GiB/s": ("B/s", 2.0**30),
+    "ns": ("ns", 1.0),
+    "µs": ("ns", 1e3),
+    "ms": ("ns", 1e6),
+    "s": ("ns", 1e9),
+    "min": ("ns", 60e9),
+    "rows/s": ("rows/s", 1.0),
+    "krows/s": ("rows/s", 1e3),
+    "Mrows/s": ("rows/s", 1e6),
+    "rows": ("rows", 1.0),
+    "krows": ("rows", 1e3),
+    "Mrows": ("rows", 1e6),
+    "batches/s": ("batches/s", 1.0),
+    "kbatches/s": ("batches/s", 1e3),
+    "Mbatches/s": ("batches/s", 1e6),
     "cores": ("cores", 1.0),
     "%": ("fraction", 0.01),
     "": ("", 1.0),
 }
 
-# The prefixes offered to a base unit, in rising order, when the caller names none. Rates of bytes stay in MB/s
+# The prefixes offered to a base unit, in rising order, when the caller names none. Rates of bytes stay in
+# MB/s
 # whatever their size: figures of one table are compared, and a column that changes its unit cannot be.
 LADDERS: dict[str, tuple[str, ...]] = {
     "B": ("B", "kB", "MB", "GB", "TB"),
@@ -43,8 +64,8 @@ LADDERS: dict[str, tuple[str, ...]] = {
     "": ("",),
 }
 
-MAX_DIGITS = 5
-"""Significant digits at most, however small the margin: no clock and no host is better than 1 in 10^5."""
+MAX_DIGITS = 4
+"""Significant digits at most, however small the margin: no host repeats itself better than 1 in 10^4."""
 DEFAULT_DIGITS = 4
 """Significant digits of a number whose margin is not known."""
 
@@ -56,9 +77,9 @@ def _exponent(x: float) -> int:
 def decimals(value: float, low: float | None = None, high: float | None = None) -> int:
     """Decimal places worth printing of `value` (same unit as `low`, `high`).
 
-    The half width of the margin is given two significant digits, as the GUM (JCGM 100:2008, 7.2.6) has it for
-    an uncertainty; without a margin the value gets `DEFAULT_DIGITS`. Negative results are clipped to 0: digits
-    before the point are never rounded away, because "2400" for 2431 reads as a measurement.
+    The half width of the margin is given two significant digits, as the GUM (JCGM 100:2008, 7.2.6) has it
+    for an uncertainty; without a margin the value gets `DEFAULT_DIGITS`. Negative results are clipped to 0:
+    digits before the point are never rounded away, because "2400" for 2431 reads as a measurement.
     """
     most = MAX_DIGITS - 1 - _exponent(value)
     if low is not None and high is not None and high > low:
@@ -158,7 +179,7 @@ class Quantity:
 
 
 def count(value: float | int | None) -> str:
-    """A parameter's count, short only where that loses nothing: 10000000 -> `10M`, 3900000 -> `3.9M`, 4096 -> `4,096`."""
+    """A parameter's count, short only where that loses nothing: `10M`, `3.9M`, but `4,096`."""
     if value is None or not math.isfinite(value):
         return MISSING
     for factor, suffix in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
@@ -167,3 +188,8 @@ def count(value: float | int | None) -> str:
             if tenths == int(tenths):
                 return f"{tenths / 10:,.1f}".removesuffix(".0") + suffix
     return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
+
+
+def percent(share: float | None, places: int = 0) -> str:
+    """A fraction as `78 %`."""
+    return MISSING if share is None or not math.isfinite(share) else f"{share * 100:,.{places}f} %"

@@ -1,7 +1,7 @@
 """Warnings: each with its number, its likely cause and what to do next.
 
-A warning never changes a figure. It says how far the figure can be believed, which only the one who made the run
-can judge.
+A warning never changes a figure. It says how far the figure can be believed, which only the one who made
+the run can judge.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.cells import Cell, get, numeric, quotient, steady_throughput, throughput
 from venturi.analysis.statistics import RANGE_BELOW, range_coverage
+from venturi.units import percent
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +21,8 @@ STEADY_DIFFERS = 0.05
 """METHOD: warn where whole-interval and steady figure differ by over 5 %."""
 STEAL = 0.01
 OTHER_LOAD = 0.05
-"""Share of all CPUs. Below a twentieth, a benchmark on a desktop would warn each time, and nobody would read it."""
+"""Share of all CPUs. Below a twentieth, a benchmark on a desktop would warn each time, and nobody would
+read it."""
 INSTRUMENT = 0.01
 WIDE = 0.10
 SHORT_NS = 100e6
@@ -50,9 +52,18 @@ def advise(
     """All warnings of a run, the gravest first. `samples` yields the counters with a column `trial`."""
     measured = [r for r in records if not r.get("warmup")]
     found = [
-        _failures(measured), _unverified(cells), _noise(measured, samples), _instrument(cells),
-        _over_ceiling(cells), _steady(cells), _short(cells), _skew(cells), _wide(cells), _late(measured),
-        _no_ceiling(cells, probes), _few(cells),
+        _failures(measured),
+        _unverified(cells),
+        _noise(measured, samples),
+        _instrument(cells),
+        _over_ceiling(cells),
+        _steady(cells),
+        _short(cells),
+        _skew(cells),
+        _wide(cells),
+        _late(measured),
+        _no_ceiling(cells, probes),
+        _few(cells),
     ]
     return [advice for advice in found if advice is not None]
 
@@ -83,13 +94,17 @@ def _failures(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
             kinds[kind] = kinds.get(kind, 0) + 1
         counted = ", ".join(f"{n} x {kind}" for kind, n in sorted(kinds.items(), key=lambda item: -item[1]))
         return Advice(
-            "failed", f"{len(failed)} of {len(measured)} trials failed ({counted})",
-            "their errors are listed below, and no figure counts them", "Mend the cause, then run the scenario again",
+            "failed",
+            f"{len(failed)} of {len(measured)} trials failed ({counted})",
+            "their errors are listed below, and no figure counts them",
+            "Mend the cause, then run the scenario again",
         )
     if cut:
         return Advice(
-            "interrupted", f"{len(cut)} of {len(measured)} trials were interrupted",
-            "the run was stopped before its end", "Go on with it: venturi run --resume RUN",
+            "interrupted",
+            f"{len(cut)} of {len(measured)} trials were interrupted",
+            "the run was stopped before its end",
+            "Go on with it: venturi run --resume RUN",
         )
     return None
 
@@ -98,20 +113,29 @@ def _unverified(cells: Sequence[Cell]) -> Advice | None:
     loose = [c for c in cells if c.good and set(c.verified) & {"none"}]
     if loose:
         return Advice(
-            "unverified", f"{_cells_of(len(loose), len(cells))} moved data that nobody checked",
-            "the scenario asks for verify = \"none\"", "Run again with --verify checksum before publishing",
+            "unverified",
+            f"{_cells_of(len(loose), len(cells))} moved data that nobody checked",
+            'the scenario asks for verify = "none"',
+            "Run again with --verify checksum before publishing",
         )
     weaker = [
-        r for c in cells for r in c.records
-        if get(r, "verification", "requested") == "checksum" and get(r, "verification", "achieved") != "checksum"
+        r
+        for c in cells
+        for r in c.records
+        if get(r, "verification", "requested") == "checksum"
+        and get(r, "verification", "achieved") != "checksum"
     ]
     if not weaker:
         return None
     how = sorted({str(get(r, "verification", "achieved")) for r in weaker})
-    note = next((n for r in weaker if (n := get(r, "verification", "note"))), "the other end offers no checksum")
+    note = next(
+        (n for r in weaker if (n := get(r, "verification", "note"))), "the other end offers no checksum"
+    )
     return Advice(
-        "weaker", f"{len(weaker)} trials were verified by {' or '.join(how)} only, not by checksum",
-        str(note).rstrip("."), "Values were not compared; rows were",
+        "weaker",
+        f"{len(weaker)} trials were verified by {' or '.join(how)} only, not by checksum",
+        str(note).rstrip("."),
+        "Values were not compared; rows were",
     )
 
 
@@ -119,7 +143,8 @@ def noise(record: Mapping[str, Any], samples: Mapping[str, list[Any]]) -> tuple[
     """Shares of all CPU time of this host that others stole and that other processes used, in one trial.
 
     The counters are sums since the start; the difference of last and first is used, so that their zero does
-    not matter. The server's CPU is taken off only where it runs on this host. None for fewer than two samples.
+    not matter. The server's CPU is taken off only where it runs on this host. None for fewer than two
+    samples.
     """
 
     def grown(name: str) -> float | None:
@@ -156,14 +181,17 @@ def _noise(measured: Sequence[Mapping[str, Any]], samples: Callable[[], pa.Table
     if steal > STEAL:
         hit = sum(s > STEAL for s, _ in shares)
         return Advice(
-            "steal", f"up to {steal:.0%} of the CPU time was stolen ({hit} of {len(shares)} trials above 1 %)",
+            "steal",
+            f"up to {percent(steal)} of the CPU time was stolen ({hit} of {len(shares)} trials above 1 %)",
             "this is a virtual machine and its host gave the time to others",
             "Repeat at a quieter time or with more --repeats; compare medians only",
         )
     if other > OTHER_LOAD:
         return Advice(
-            "load", f"other processes used {other:.0%} of this host's CPUs in the median trial",
-            "something else was running", "See who with `venturi doctor`, stop it and run again",
+            "load",
+            f"other processes used {percent(other)} of this host's CPUs in the median trial",
+            "something else was running",
+            "See who with `venturi doctor`, stop it and run again",
         )
     return None
 
@@ -173,8 +201,10 @@ def _instrument(cells: Sequence[Cell]) -> Advice | None:
     if not shares or max(shares) <= INSTRUMENT:
         return None
     return Advice(
-        "instrument", f"reading the clock took up to {max(shares):.1%} of a trial",
-        "batches are so small that timing each one shows", "Take larger --rows-per-batch, or read these cells as a lower bound",
+        "instrument",
+        f"reading the clock took up to {percent(max(shares), 1)} of a trial",
+        "batches are so small that timing each one shows",
+        "Take larger --rows-per-batch, or read these cells as a lower bound",
     )
 
 
@@ -184,7 +214,8 @@ def _over_ceiling(cells: Sequence[Cell]) -> Advice | None:
         return None
     worst = max(over, key=lambda c: c.share.value or 0.0)
     return Advice(
-        "over-ceiling", f"{_label(worst)} moved {worst.share.text()} of what raw TCP did",
+        "over-ceiling",
+        f"{_label(worst)} moved {worst.share.text()} of what raw TCP did",
         "a limit that is passed was not the limit: it was measured while the machine was slower",
         "Run again and trust the share only if it holds",
     )
@@ -214,15 +245,20 @@ def _short(cells: Sequence[Cell]) -> Advice | None:
         return None
     least = min(short, key=lambda c: c.interval.value or 0.0)
     return Advice(
-        "short", f"trials lasted under 100 ms in {_cells_of(len(short), len(cells))} (shortest {least.interval.text()})",
-        "start-up and a single disturbance weigh heavily", "Move more: raise --rows-per-stream",
+        "short",
+        f"trials lasted under 100 ms in {_cells_of(len(short), len(cells))} (shortest {least.interval.text()})",
+        "start-up and a single disturbance weigh heavily",
+        "Move more: raise --rows-per-stream",
     )
 
 
 def _skew(cells: Sequence[Cell]) -> Advice | None:
     skews = [
-        (s, c) for c in cells for r in c.records
-        if (s := quotient(numeric(r, "times", "start_skew_ns"), numeric(r, "times", "interval_ns"))) is not None
+        (s, c)
+        for c in cells
+        for r in c.records
+        if (s := quotient(numeric(r, "times", "start_skew_ns"), numeric(r, "times", "interval_ns")))
+        is not None
     ]
     if not skews:
         return None
@@ -230,8 +266,10 @@ def _skew(cells: Sequence[Cell]) -> Advice | None:
     if most <= SKEW:
         return None
     return Advice(
-        "skew", f"streams started up to {most:.1%} of the interval apart ({_label(cell)})",
-        "there are more streams than free cores", "Move more rows per stream, or use fewer streams",
+        "skew",
+        f"streams started up to {percent(most, 1)} of the interval apart ({_label(cell)})",
+        "there are more streams than free cores",
+        "Move more rows per stream, or use fewer streams",
     )
 
 
@@ -247,22 +285,28 @@ def _wide(cells: Sequence[Cell]) -> Advice | None:
         return None
     most, cell = max(wide, key=lambda pair: pair[0])
     return Advice(
-        "wide", f"the margin is wider than ±10 % in {_cells_of(len(wide), len(cells))} (most: ±{most:.0%}, {_label(cell)})",
-        "repeats disagree", "Repeat more often: --repeats 15, or stop adaptively",
+        "wide",
+        f"the margin is wider than ±10 % in {_cells_of(len(wide), len(cells))} (most: ±{percent(most)}, {_label(cell)})",
+        "repeats disagree",
+        "Repeat more often: --repeats 15, or stop adaptively",
     )
 
 
 def _late(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
     late = [
-        (share, numeric(r, "schedule", "max_lag_ns") or 0.0) for r in measured
-        if (share := quotient(numeric(r, "schedule", "late"), numeric(r, "schedule", "intended"))) and share > 0.01
+        (share, numeric(r, "schedule", "max_lag_ns") or 0.0)
+        for r in measured
+        if (share := quotient(numeric(r, "schedule", "late"), numeric(r, "schedule", "intended")))
+        and share > 0.01
     ]
     if not late:
         return None
     share, lag = max(late)
     return Advice(
-        "late", f"up to {share:.0%} of the batches were sent late (by {lag / 1e6:,.1f} ms at most)",
-        "the rate asked for is above what this setting can do", "Read response times as overload, or lower --rate",
+        "late",
+        f"up to {percent(share)} of the batches were sent late (by {lag / 1e6:,.1f} ms at most)",
+        "the rate asked for is above what this setting can do",
+        "Read response times as overload, or lower --rate",
     )
 
 
@@ -270,10 +314,16 @@ def _no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> A
     without = [c for c in cells if c.throughput.known and not c.share.known]
     if not without:
         return None
-    cause = "no raw TCP was measured" if not probes else "no raw TCP probe had the same direction, streams and message size"
+    cause = (
+        "no raw TCP was measured"
+        if not probes
+        else "no raw TCP probe had the same direction, streams and message size"
+    )
     return Advice(
-        "no-ceiling", f"{_cells_of(len(without), len(cells))} cannot be set against raw TCP", cause,
-        "Run again without --no-ceilings to get the share",
+        "no-ceiling",
+        f"{_cells_of(len(without), len(cells))} cannot be set against raw TCP",
+        cause,
+        "Run again with --ceilings; a foreign server on another host cannot be probed",
     )
 
 
@@ -283,12 +333,15 @@ def _few(cells: Sequence[Cell]) -> Advice | None:
         return None
     if least == 1:
         return Advice(
-            "few", "there are cells with one good trial, which have no margin", "one repeat says nothing of its spread",
+            "few",
+            "there are cells with one good trial, which have no margin",
+            "one repeat says nothing of its spread",
             "Repeat: --repeats 5",
         )
     return Advice(
         "few",
-        f"margins are the range of the trials; for {least} of them it holds the median with "
-        f"{range_coverage(least) * 100:.4g} %",
-        "no interval of fewer than 6 repeats reaches 95 %", "For 95 %: --repeats 6 or more",
+        f"margins are the range of the repeats; that of {least} holds the median with {range_coverage(least) * 100:.4g} % "
+        "probability",
+        "no interval of fewer than 6 repeats reaches 95 %",
+        "For 95 %: --repeats 6 or more",
     )

@@ -10,8 +10,8 @@ from typing import Any
 from venturi.analysis.statistics import Interval, median_interval
 
 NEAR = math.log(2.0)
-"""A probe counts for messages up to twice as large or small as its own: raw TCP differs little within that, and
-a last short batch or a string column moves a trial's mean message size a little off the probe's."""
+"""A probe counts for messages up to twice as large or small as its own: raw TCP differs little within that,
+and a last short batch or a string column moves a trial's mean message size a little off the probe's."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,12 @@ class Ceiling:
 def ceiling_for(
     probes: Sequence[Mapping[str, Any]], parameters: Mapping[str, Any], message_bytes: float | None
 ) -> Ceiling | None:
-    """Raw TCP in the same direction, over as many connections, with the nearest message size within a factor 2.
+    """Raw TCP in the same direction, over as many connections, with the nearest message size within a
+    factor 2.
 
-    `message_bytes` is the trial's payload bytes per batch. Where either side names a place, it must be the same
-    one: a loopback probe is no ceiling of a remote target. None where no probe qualifies; a share of a limit
-    that was measured under other conditions would mislead.
+    `message_bytes` is the trial's payload bytes per batch. Where either side names a place, it must be the
+    same one: a loopback probe is no ceiling of a remote target. None where no probe qualifies; a share of a
+    limit that was measured under other conditions would mislead.
     """
     if message_bytes is None or message_bytes <= 0:
         return None
@@ -38,7 +39,9 @@ def ceiling_for(
     for probe in probes:
         if probe.get("kind", "tcp") != "tcp" or probe.get("outcome", "ok") != "ok":
             continue
-        if probe.get("direction") != parameters.get("operation") or probe.get("streams") != parameters.get("streams"):
+        if probe.get("direction") != parameters.get("operation") or probe.get("streams") != parameters.get(
+            "streams"
+        ):
             continue
         place, own = probe.get("place"), parameters.get("place")
         if place is not None and own is not None and place != own:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.ceilings import Ceiling, ceiling_for
 from venturi.analysis.statistics import Interval, median_interval, ratio_interval
-from venturi.units import Quantity
+from venturi.units import MISSING, Quantity
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,9 +22,24 @@ ENDS = ("client", "server")
 SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
 # Parameters in the order in which tables and labels name them; all others follow by name.
 PARAMETER_ORDER = (
-    "operation", "place", "target", "data", "columns", "values", "streams", "threads", "connections",
-    "rows_per_batch", "rows_per_stream", "bytes_per_stream", "duration_ns", "rate", "compression", "window",
-    "verify", "ack",
+    "operation",
+    "place",
+    "target",
+    "data",
+    "columns",
+    "values",
+    "streams",
+    "threads",
+    "connections",
+    "rows_per_batch",
+    "rows_per_stream",
+    "bytes_per_stream",
+    "duration_ns",
+    "rate",
+    "compression",
+    "window",
+    "verify",
+    "ack",
 )
 # Derived from others, so they never tell two cells apart; the seed only says which random rows were moved.
 NOT_DISTINGUISHING = frozenset({"row_bytes", "seed", "operation"})
@@ -125,8 +140,8 @@ class Cell:
 
     @property
     def verification(self) -> str:
-        """`checksum`, or `checksum, count` where trials differ; `none` where nothing was checked."""
-        return ", ".join(sorted(self.verified)) if self.verified else "none"
+        """`checksum`, or `checksum, count` where trials differ; `none` where it was asked not to check."""
+        return ", ".join(sorted(self.verified)) if self.verified else MISSING
 
 
 def _interval(values: Iterable[float | None]) -> Interval | None:
@@ -160,12 +175,15 @@ def _cell(name: str, records: list[Record], probes: Sequence[Record]) -> Cell:
     share = ratio_interval(speed, ceiling.rate).quantity("fraction") if speed and ceiling else None
     verified: dict[str, int] = {}
     for record in good:
-        how = get(record, "verification", "achieved") or "none"
+        how = get(record, "verification", "achieved") or "not recorded"
         verified[str(how)] = verified.get(str(how), 0) + 1
 
     def per_second(field_name: str, unit: str) -> Quantity:
         return _quantity(
-            (quotient(numeric(r, "counts", field_name), numeric(r, "times", "interval_ns"), 1e9) for r in good),
+            (
+                quotient(numeric(r, "counts", field_name), numeric(r, "times", "interval_ns"), 1e9)
+                for r in good
+            ),
             unit,
         )
 
@@ -184,7 +202,9 @@ def _cell(name: str, records: list[Record], probes: Sequence[Record]) -> Cell:
         interval=_quantity((numeric(r, "times", "interval_ns") for r in good), "ns"),
         setup=_quantity((numeric(r, "times", "setup_ns") for r in good), "ns"),
         cpu={
-            end: _quantity((quotient(cpu_ns(r, end), numeric(r, "times", "interval_ns")) for r in good), "cores")
+            end: _quantity(
+                (quotient(cpu_ns(r, end), numeric(r, "times", "interval_ns")) for r in good), "cores"
+            )
             for end in ENDS
         },
         per_cpu={
@@ -233,7 +253,8 @@ def varying(cells: Sequence[Cell]) -> list[str]:
     for name, column in columns.items():
         if len(set(column)) < 2:
             continue
-        # threads = streams in most scenarios, and a place is another word for its target: one column is enough.
+        # threads = streams in most scenarios, and a place is another word for its target: one column is
+        # enough.
         if any(_same_partition(column, columns[other]) for other in kept):
             continue
         kept.append(name)
@@ -293,7 +314,9 @@ def table(cells: Sequence[Cell]) -> pa.Table:
     margins("share_of_ceiling", [c.share for c in cells])
     for end in ENDS:
         for stage in dict.fromkeys(s for c in cells for s in c.stages[end]):
-            columns[f"{end}_{stage}_share"] = pa.array([c.stages[end].get(stage) for c in cells], pa.float64())
+            columns[f"{end}_{stage}_share"] = pa.array(
+                [c.stages[end].get(stage) for c in cells], pa.float64()
+            )
     return pa.table(columns)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,8 @@ def find_run(path: str | os.PathLike[str]) -> Path:
     runs = [p for p in RUNS.iterdir() if p.is_dir() and _written(p)] if RUNS.is_dir() else []
     if not runs:
         raise StoreError(
-            f"there is no last run: {RUNS}/ holds none", hint="make one with `venturi run quick`, or name a directory"
+            f"there is no last run: {RUNS}/ holds none",
+            hint="make one with `venturi run quick`, or name a directory",
         )
     return max(runs, key=lambda p: (_written(p), p.name))
 
@@ -91,13 +93,35 @@ class Results:
     @cached_property
     def peers(self) -> list[str]:
         """What answered: software and address of each target, as the trials recorded it."""
-        seen = {}
+        seen: dict[str, None] = {}
         for record in self.records:
             address = get(record, "target", "address")
             if address:
                 software = get(record, "target", "software") or "unnamed server"
                 seen[f"{software} at {address}"] = None
         return list(seen)
+
+    @property
+    def started(self) -> datetime | None:
+        """When the run began (UTC), None where nobody wrote it down."""
+        at = self.environment.get("started_unix_ns")
+        if not isinstance(at, int) or at <= 0:
+            return None
+        return datetime.fromtimestamp(at / 1e9, tz=timezone.utc)
+
+    @property
+    def default_reference(self) -> str | None:
+        """The published figures to lay over where the scenario says `reference = true`, None where it does
+        not.
+
+        Cartesius for runs between hosts, the laptop for all others: each was measured that way.
+        """
+        if not any(
+            line.split("#")[0].replace(" ", "").strip() == "reference=true"
+            for line in self.scenario.splitlines()
+        ):
+            return None
+        return "cartesius" if len(self.places) > 1 or "remote" in self.name else "macbook"
 
     @property
     def measured(self) -> int:

@@ -1,7 +1,7 @@
 """Median and interval of a handful of repeats.
 
-A cell has few repeats (5 by default), their spread is skewed (a disturbance only ever makes a trial slower) and
-they share a machine; so the figure is the median, and its interval leans on no distribution.
+A cell has few repeats (5 by default), their spread is skewed (a disturbance only ever makes a trial slower)
+and they share a machine; so the figure is the median, and its interval leans on no distribution.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from venturi.units import Quantity
 
 RESAMPLES = 4000
-"""Bootstrap resamples. The 2.5 % point of 4000 resamples has a Monte Carlo error of 0.25 % in probability, far
-below what the number of repeats itself leaves open."""
+"""Bootstrap resamples. The 2.5 % point of 4000 resamples has a Monte Carlo error of 0.25 % in probability,
+far below what the number of repeats itself leaves open."""
 SEED = 20191104
 """Every interval is drawn with a fixed seed, so that a report made twice is the same report."""
 RANGE_BELOW = 6
@@ -25,9 +25,9 @@ RANGE_BELOW = 6
 class Interval:
     """Median of `n` values with an interval, in the unit of the values.
 
-    `coverage` is the guaranteed probability that the interval holds the true median, given independent repeats
-    from one continuous distribution. It is the figure to distrust: repeats in a row on one machine are less
-    independent than that, which is why cells are shuffled.
+    `coverage` is the guaranteed probability that the interval holds the true median, given independent
+    repeats from one continuous distribution. It is the figure to distrust: repeats in a row on one machine
+    are less independent than that, which is why cells are shuffled.
     """
 
     median: float
@@ -61,8 +61,9 @@ def range_coverage(n: int) -> float:
 def order_statistic_rank(n: int, confidence: float) -> tuple[int, float]:
     """The largest k so that [x(k), x(n+1-k)] covers the median with at least `confidence`, and its coverage.
 
-    Coverage = 1 - 2 P(Bin(n, 1/2) <= k - 1); Thompson (1936), Annals of Mathematical Statistics 7(3); Conover,
-    Practical Nonparametric Statistics, 3.2. k = 1, the range, where even that falls short of `confidence`.
+    Coverage = 1 - 2 P(Bin(n, 1/2) <= k - 1); Thompson (1936), Annals of Mathematical Statistics 7(3);
+    Conover, Practical Nonparametric Statistics, 3.2. k = 1, the range, where even that falls short of
+    `confidence`.
     """
     rank, coverage, below = 1, range_coverage(n), 2.0**-n
     for k in range(2, n // 2 + 1):
@@ -84,8 +85,8 @@ def median_interval(
       the order-statistic interval where that one is wider. The bare percentile bootstrap of a median is too
       narrow just where repeats are few (n = 7: [x(2), x(6)], which covers 87.5 % and says 95 %).
 
-    Values that are NaN are refused with `ValueError`, and so is an empty list: a cell without a good trial has
-    no median, and the caller must say so.
+    Values that are NaN are refused with `ValueError`, and so is an empty list: a cell without a good trial
+    has no median, and the caller must say so.
     """
     import numpy as np
 
@@ -100,12 +101,15 @@ def median_interval(
     low, high = float(data[rank - 1]), float(data[n - rank])
     if n >= RANGE_BELOW:
         generator = np.random.default_rng(seed)
-        # One row of the matrix is one resample; in blocks, so that thousands of latencies do not take gigabytes.
+        # One row of the matrix is one resample; in blocks, so that thousands of latencies do not take
+        # gigabytes.
         block = max(1, min(resamples, 4_000_000 // n))
-        medians = np.concatenate([
-            np.median(data[generator.integers(0, n, size=(min(block, resamples - done), n))], axis=1)
-            for done in range(0, resamples, block)
-        ])
+        medians = np.concatenate(
+            [
+                np.median(data[generator.integers(0, n, size=(min(block, resamples - done), n))], axis=1)
+                for done in range(0, resamples, block)
+            ]
+        )
         tail = (1.0 - confidence) / 2
         boot_low, boot_high = np.quantile(medians, [tail, 1.0 - tail])
         low, high = min(low, float(boot_low)), max(high, float(boot_high))

@@ -36,24 +36,44 @@ SETS = {
     s.name: s
     for s in (
         ReferenceSet(
-            "macbook-get", "MacBook Pro 2018", "2.3 GHz quad-core Intel Core i5, 16 GB LPDDR3-2133, macOS 10.15.1",
-            "Arrow Flight DoGet, Arrow C++, one host, one repeat", "get", "local",
+            "macbook-get",
+            "MacBook Pro 2018",
+            "2.3 GHz quad-core Intel Core i5, 16 GB LPDDR3-2133, macOS 10.15.1",
+            "Arrow Flight DoGet, Arrow C++, one host, one repeat",
+            "get",
+            "local",
         ),
         ReferenceSet(
-            "macbook-put", "MacBook Pro 2018", "2.3 GHz quad-core Intel Core i5, 16 GB LPDDR3-2133, macOS 10.15.1",
-            "Arrow Flight DoPut, Arrow C++, one host, one repeat", "put", "local",
+            "macbook-put",
+            "MacBook Pro 2018",
+            "2.3 GHz quad-core Intel Core i5, 16 GB LPDDR3-2133, macOS 10.15.1",
+            "Arrow Flight DoPut, Arrow C++, one host, one repeat",
+            "put",
+            "local",
         ),
         ReferenceSet(
-            "cartesius-localhost", "Cartesius node", "one bullx node of the Dutch national supercomputer Cartesius",
-            "Arrow Flight DoGet, Arrow C++, one node, ten repeats", "get", "local",
+            "cartesius-localhost",
+            "Cartesius node",
+            "one bullx node of the Dutch national supercomputer Cartesius",
+            "Arrow Flight DoGet, Arrow C++, one node, ten repeats",
+            "get",
+            "local",
         ),
         ReferenceSet(
-            "cartesius-remote", "Cartesius, two nodes", "two bullx nodes of Cartesius, InfiniBand 4 x FDR (56 Gbit/s)",
-            "Arrow Flight DoGet, Arrow C++, between two nodes, ten repeats", "get", "remote",
+            "cartesius-remote",
+            "Cartesius, two nodes",
+            "two bullx nodes of Cartesius, InfiniBand 4 x FDR (56 Gbit/s)",
+            "Arrow Flight DoGet, Arrow C++, between two nodes, ten repeats",
+            "get",
+            "remote",
         ),
         ReferenceSet(
-            "chspark", "CHSpark", "not published",
-            "ClickHouse's Arrow-over-TCP interface, partitions x decoders x encoders, one repeat", "get", None,
+            "chspark",
+            "CHSpark",
+            "not published",
+            "ClickHouse's Arrow-over-TCP interface, partitions x decoders x encoders, one repeat",
+            "get",
+            None,
         ),
     )
 }
@@ -95,11 +115,15 @@ def load(name: str) -> pa.Table:
             continue
         # Gets and puts alike move every stream's rows once.
         payload = numbers["streams"] * numbers["rows_per_stream"] * RECORD_BYTES
-        rows.append({
-            "reference": name, "operation": line["operation"], "place": one.place,
-            **{k: numbers[k] for k in ("streams", "threads", "rows_per_stream", "rows_per_batch")},
-            "payload_bytes": payload,
-            "interval_ns": round(float(line["seconds"]) * 1e9),
-            "bytes_per_second": float(line["mebibytes_per_second"]) * 2**20,
-        })
+        rows.append(
+            {
+                "reference": name,
+                "operation": line["operation"],
+                "place": one.place,
+                **{k: numbers[k] for k in ("streams", "threads", "rows_per_stream", "rows_per_batch")},
+                "payload_bytes": payload,
+                "interval_ns": round(float(line["seconds"]) * 1e9),
+                "bytes_per_second": float(line["mebibytes_per_second"]) * 2**20,
+            }
+        )
     return pa.Table.from_pylist(rows)

@@ -12,7 +12,7 @@ from venturi.analysis.results import Results
 from venturi.analysis.statistics import median_interval
 from venturi.report import labels, palette
 from venturi.report.figure import Figure, Panel, Series
-from venturi.units import Quantity, count
+from venturi.units import Quantity, count, percent
 
 MB = 1e6
 MOST_LINES = 6
@@ -25,11 +25,13 @@ def _mb(value: float | None) -> float | None:
     return None if value is None else value / MB
 
 
-def _lines(cells: Sequence[Cell], axis: str, free: Sequence[str]) -> tuple[list[tuple[str, list[Cell]]], list[str]]:
+def _lines(
+    cells: Sequence[Cell], axis: str, free: Sequence[str]
+) -> tuple[list[tuple[str, list[Cell]]], list[str]]:
     """Cells as lines along `axis`, and the parameters over which the best had to be taken.
 
-    One line for each combination of the other varying parameters; where that makes too many, those with the most
-    values are reduced to their best cell, point by point.
+    One line for each combination of the other varying parameters; where that makes too many, those with the
+    most values are reduced to their best cell, point by point.
     """
     kept = [n for n in free if n != axis and n not in FOLLOWERS.get(axis, ())]
     dropped: list[str] = []
@@ -59,29 +61,49 @@ def _lines(cells: Sequence[Cell], axis: str, free: Sequence[str]) -> tuple[list[
 def over_streams(results: Results, reference: str | None = None) -> Figure | None:
     """Throughput over streams with the raw TCP ceiling; None unless at least two stream counts were run."""
     return _over(
-        results, "streams", "throughput-streams", "streams", lambda c: float(c.parameters["streams"]),
-        log=False, reference=reference,
+        results,
+        "streams",
+        "throughput-streams",
+        "streams",
+        lambda c: float(c.parameters["streams"]),
+        log=False,
+        reference=reference,
     )
 
 
 def over_size(results: Results, reference: str | None = None) -> Figure | None:
     """Throughput over the payload of one stream; None unless at least two sizes were run."""
     return _over(
-        results, "rows_per_stream", "throughput-size", "payload per stream, MB",
-        lambda c: (c.payload_bytes or 0.0) / c.parameters["streams"] / MB, log=True, reference=reference,
+        results,
+        "rows_per_stream",
+        "throughput-size",
+        "payload per stream, MB",
+        lambda c: (c.payload_bytes or 0.0) / c.parameters["streams"] / MB,
+        log=True,
+        reference=reference,
     )
 
 
 def over_batch(results: Results, reference: str | None = None) -> Figure | None:
     """Throughput over rows a batch; None unless at least two were run."""
     return _over(
-        results, "rows_per_batch", "throughput-batch", "rows per batch",
-        lambda c: float(c.parameters["rows_per_batch"]), log=True, reference=None,
+        results,
+        "rows_per_batch",
+        "throughput-batch",
+        "rows per batch",
+        lambda c: float(c.parameters["rows_per_batch"]),
+        log=True,
+        reference=None,
     )
 
 
 def _over(
-    results: Results, axis: str, name: str, x_label: str, position: Callable[[Cell], float], log: bool,
+    results: Results,
+    axis: str,
+    name: str,
+    x_label: str,
+    position: Callable[[Cell], float],
+    log: bool,
     reference: str | None,
 ) -> Figure | None:
     panels, findings, reduced = [], [], dict[str, None]()
@@ -89,45 +111,92 @@ def _over(
     overlaid = False
     colours: dict[str, str] = {}
     for operation, every in by_operation(results.cells).items():
-        cells = [c for c in every if isinstance(c.parameters.get(axis), int | float) and c.parameters.get("streams")]
+        cells = [
+            c
+            for c in every
+            if isinstance(c.parameters.get(axis), int | float) and c.parameters.get("streams")
+        ]
         if len({c.parameters[axis] for c in cells if c.throughput.known}) < 2:
             continue
         lines, dropped = _lines(cells, axis, varying(cells))
+        # A parameter that only follows another (rows, where the data differs) leaves lines of one point.
+        lines = [line for line in lines if len(line[1]) > 1]
+        if not lines:
+            continue
         reduced |= dict.fromkeys(dropped)
         panel = Panel(operation)
         for text, chosen in lines:
             colour = colours.setdefault(text, palette.series_colour(len(colours)))
-            panel.series.append(Series(
-                text, [position(c) for c in chosen], [_mb(c.throughput.value) for c in chosen], colour,
-                low=[_mb(c.throughput.low) for c in chosen], high=[_mb(c.throughput.high) for c in chosen],
-                notes=[_point_note(c) for c in chosen],
-            ))
+            panel.series.append(
+                Series(
+                    text,
+                    [position(c) for c in chosen],
+                    [_mb(c.throughput.value) for c in chosen],
+                    colour,
+                    low=[_mb(c.throughput.low) for c in chosen],
+                    high=[_mb(c.throughput.high) for c in chosen],
+                    notes=[_point_note(c) for c in chosen],
+                )
+            )
             ticks |= {position(c) for c in chosen}
         if axis == "streams":
             panel.series += _ceiling_lines(cells, position)
         for one in published.sets(reference) if reference else []:
-            extra = _reference_lines(one, operation, axis, cells)
+            colour = "$reference" if one.place != "remote" else "$reference/0.6"
+            extra = _reference_lines(one, operation, axis, cells, colour)
             overlaid = overlaid or bool(extra)
             panel.series += extra
+            if axis == "streams":
+                ticks |= {float(x) for series in extra for x in series.x}
         panels.append(panel)
-        top = best(cells)
-        if top is not None:
-            where = labels.phrase(axis, top.parameters[axis])
-            findings.append(f"{operation} is fastest with {where}, {Quantity(top.throughput.value, unit='B/s')}")
+        findings.append(f"{operation} {_finding(max((chosen for _, chosen in lines), key=_peak), axis)}")
     if not panels:
         return None
     caption = [INTERVAL_NOTE]
     if axis == "streams":
-        caption.append("Dashed: raw TCP in the same direction over as many connections, measured in the same run.")
+        caption.append(
+            "Dashed: raw TCP in the same direction over as many connections, measured in the same run."
+        )
     if reduced:
         caption.append(f"Each point is the best over {', '.join(labels.head(n) for n in reduced)}.")
     if overlaid:
         caption.append("Dotted: published figures from the hardware named, nothing scaled.")
     few = sorted(ticks)
     return Figure(
-        name, _sentence(findings), " ".join(caption), x_label, "throughput (payload), MB/s", panels,
-        x_scale="log" if log else "linear", x_ticks=few if axis != "rows_per_stream" and len(few) <= 12 else None,
+        name,
+        _sentence(findings),
+        " ".join(caption),
+        x_label,
+        "throughput (payload), MB/s",
+        panels,
+        x_scale="log" if log else "linear",
+        x_ticks=few if axis != "rows_per_stream" and len(few) <= 12 else None,
     )
+
+
+def _peak(line: Sequence[Cell]) -> float:
+    return max((c.throughput.value or 0.0 for c in line), default=0.0)
+
+
+def _finding(line: Sequence[Cell], axis: str) -> str:
+    """What a curve does, said no more surely than its margins allow."""
+    top = best(line) or line[-1]
+    speed = Quantity(top.throughput.value, unit="B/s").text()
+    # A point is as good as the best one where their intervals meet; without intervals, within 5 %.
+    floor = top.throughput.low if top.throughput.low is not None else 0.95 * (top.throughput.value or 0.0)
+    level = [
+        (c.throughput.high if c.throughput.high is not None else c.throughput.value or 0.0) >= floor
+        for c in line
+    ]
+    first = level.index(True)
+    where = labels.phrase(axis, line[first].parameters[axis])
+    if first == len(line) - 1:
+        return f"still rises at {where}: {speed}"
+    if first == 0 and all(level):
+        return f"is level from {where} on: {speed} at best"
+    if all(level[first:]):
+        return f"is at its best from {where} on: {speed}"
+    return f"is fastest with {labels.phrase(axis, top.parameters[axis])}: {speed}"
 
 
 def _sentence(findings: list[str]) -> str:
@@ -137,7 +206,9 @@ def _sentence(findings: list[str]) -> str:
 
 def _point_note(cell: Cell) -> str:
     share = f", {cell.share.number('%')} % of raw TCP" if cell.share.known else ""
-    names = [n for n in ("place", "data", "streams", "rows_per_batch", "rows_per_stream") if cell.parameters.get(n)]
+    names = [
+        n for n in ("place", "data", "streams", "rows_per_batch", "rows_per_stream") if cell.parameters.get(n)
+    ]
     return f"{cell.throughput}{share}, {cell.good} trials; {labels.label(cell, names)}"
 
 
@@ -151,10 +222,21 @@ def _ceiling_lines(cells: Sequence[Cell], position: Callable[[Cell], float]) -> 
     out = []
     for size in sorted(largest):
         points = sorted(by_size[size].items())
-        text = "raw TCP" if len(largest) == 1 else f"raw TCP, {Quantity(size, unit='B').number('kB')} kB messages"
-        out.append(Series(
-            text, [x for x, _ in points], [y / MB for _, y in points], "$ceiling", dash="dash", markers=False,
-        ))
+        text = (
+            "raw TCP"
+            if len(largest) == 1
+            else f"raw TCP, {Quantity(size, unit='B').number('kB')} kB messages"
+        )
+        out.append(
+            Series(
+                text,
+                [x for x, _ in points],
+                [y / MB for _, y in points],
+                "$ceiling",
+                dash="dash",
+                markers=False,
+            )
+        )
     return out
 
 
@@ -163,7 +245,7 @@ def _nearest(values: set[int], wanted: float) -> int:
 
 
 def _reference_lines(
-    one: published.ReferenceSet, operation: str, axis: str, cells: Sequence[Cell]
+    one: published.ReferenceSet, operation: str, axis: str, cells: Sequence[Cell], colour: str
 ) -> list[Series]:
     """A published set on the same axes, at its size (or its streams) nearest to the run's own."""
     if one.operation != operation or one.place is None:
@@ -173,12 +255,15 @@ def _reference_lines(
         own = sorted(float(c.parameters.get("rows_per_stream") or 0) for c in cells)
         middle = own[len(own) // 2] if own and own[len(own) // 2] > 0 else 1e7
         size = _nearest({r["rows_per_stream"] for r in rows}, middle)
-        groups = {f"{one.label}, {count(size)} rows/stream": [r for r in rows if r["rows_per_stream"] == size]}
+        groups = {
+            f"{one.label}, {count(size)} rows/stream": [r for r in rows if r["rows_per_stream"] == size]
+        }
     else:
         wanted = {c.parameters.get("streams") for c in cells}
         chosen = sorted({r["streams"] for r in rows} & wanted)[:3]
         groups = {
-            f"{one.label}, {labels.phrase('streams', n)}": [r for r in rows if r["streams"] == n] for n in chosen
+            f"{one.label}, {labels.phrase('streams', n)}": [r for r in rows if r["streams"] == n]
+            for n in chosen
         }
     out = []
     for i, (text, members) in enumerate(groups.items()):
@@ -187,10 +272,16 @@ def _reference_lines(
             x = row["streams"] if axis == "streams" else row["payload_bytes"] / row["streams"] / MB
             points.setdefault(x, []).append(row["bytes_per_second"] / MB)
         xs = sorted(points)
-        out.append(Series(
-            text, list(xs), [median_interval(points[x]).median for x in xs],
-            "$reference" if i == 0 else f"$reference/{max(0.4, 1 - 0.3 * i):.1f}", dash="dot", markers=False,
-        ))
+        out.append(
+            Series(
+                text,
+                list(xs),
+                [median_interval(points[x]).median for x in xs],
+                colour if i == 0 else f"$reference/{max(0.4, 1 - 0.3 * i):.1f}",
+                dash="dot",
+                markers=False,
+            )
+        )
     return out
 
 
@@ -206,14 +297,17 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
     for cell in cells:
         side = f"{cell.operation}, {cell.parameters.get('place')}" if several else cell.operation
         only_rows = free == ["rows_per_stream"]
-        category = labels.value("rows_per_stream", cell.parameters.get("rows_per_stream")) if only_rows else (
-            labels.label(cell, free))
+        category = (
+            labels.value("rows_per_stream", cell.parameters.get("rows_per_stream"))
+            if only_rows
+            else (labels.label(cell, free))
+        )
         order.setdefault(category, cell.parameters.get("rows_per_stream") or 0)
         values = sides.setdefault(side, {}).setdefault(cell.parameters.get("streams"), [])
         values += [(category, speed / MB, r) for r in cell.records if (speed := throughput(r)) is not None]
     if not sides:
         return None
-    overlaid = False
+    own, overlaid = len(sides), False
     for one in published.sets(reference) if reference else []:
         if one.place is None or not any(c.operation == one.operation for c in cells):
             continue
@@ -223,16 +317,29 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
                 category = labels.value("rows_per_stream", row["rows_per_stream"])
                 order.setdefault(category, row["rows_per_stream"])
                 entry = (category, row["bytes_per_second"] / MB, None)
-                sides.setdefault(f"{one.operation}, {one.label}", {}).setdefault(row["streams"], []).append(entry)
+                sides.setdefault(f"{one.operation}, {one.label}", {}).setdefault(row["streams"], []).append(
+                    entry
+                )
                 overlaid = True
     panels = []
     counts_in_order = sorted({n for s in sides.values() for n in s}, key=lambda n: (n is None, n or 0))
     for streams in counts_in_order:
         for index, (side, by_streams) in enumerate(sides.items()):
             entries = by_streams.get(streams, [])
-            panels.append(Panel(f"{side}, {labels.phrase('streams', streams)}", [
-                Series(side, [e[0] for e in entries], [e[1] for e in entries], palette.series_colour(index), "box")
-            ]))
+            panels.append(
+                Panel(
+                    f"{side}, {labels.phrase('streams', streams)}",
+                    [
+                        Series(
+                            side,
+                            [e[0] for e in entries],
+                            [e[1] for e in entries],
+                            palette.series_colour(index) if index < own else "$reference",
+                            "box",
+                        )
+                    ],
+                )
+            )
     categories = sorted(order, key=lambda c: order[c])
     trials = sum(c.good for c in cells)
     caption = (
@@ -242,9 +349,15 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
     if overlaid:
         caption += " Published figures stand beside the run's own, from the hardware named, nothing scaled."
     return Figure(
-        "box-size", _spread_finding(cells), caption,
-        "rows per stream" if free == ["rows_per_stream"] else "cell", "throughput (payload), MB/s", panels,
-        x_scale="category", columns=len(sides) if len(sides) > 1 else 2, categories=categories,
+        "box-size",
+        _spread_finding(cells),
+        caption,
+        "rows per stream" if free == ["rows_per_stream"] else "cell",
+        "payload, MB/s",
+        panels,
+        x_scale="category",
+        columns=len(sides) if len(sides) > 1 else 2,
+        categories=categories,
     )
 
 
@@ -256,4 +369,4 @@ def _spread_finding(cells: Sequence[Cell]) -> str:
     )
     if not half:
         return "Throughput per size, trial by trial"
-    return f"Repeats agree within ±{half[len(half) // 2]:.1%} in half of the cells, within ±{half[-1]:.1%} in all"
+    return f"Repeats agree within ±{percent(half[len(half) // 2], 1)} in half of the cells, within ±{percent(half[-1], 1)} in all"

@@ -16,8 +16,9 @@ Scale = Literal["linear", "log", "category"]
 class Series:
     """One line, row of boxes or set of stacked bars.
 
-    `colour` is a role of the palette. For a `line`, `low` and `high` are the ends of the interval at each point.
-    For a `box`, x repeats the category for every observation. For a `bar`, y is the category and x the length.
+    `colour` is a role of the palette. For a `line`, `low` and `high` are the ends of the interval at each
+    point. For a `box`, x repeats the category for every observation. For a `bar`, y is the category and x
+    the length.
     """
 
     name: str

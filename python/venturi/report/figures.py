@@ -27,7 +27,8 @@ def build(results: Results, reference: str | None = None) -> list[Figure]:
 
 
 def one(results: Results, name: str, reference: str | None = None) -> Figure:
-    """The figure of this name. Raises `VenturiError` for an unknown name, or where there is nothing to draw."""
+    """The figure of this name. Raises `VenturiError` for an unknown name, or where there is nothing to
+    draw."""
     if name not in BUILDERS:
         raise VenturiError(f"there is no figure {name!r}", hint=f"choose one of: {', '.join(BUILDERS)}")
     figure = BUILDERS[name](results, reference)

@@ -17,6 +17,14 @@ HEADS = {
 """Column heads where the parameter's own name is too long."""
 
 
+def plain(text: Any, longest: int | None = None) -> str:
+    """A text from elsewhere, fit to be shown: no control characters (terminals obey them), not endless."""
+    shown = "".join(
+        c if c.isprintable() else " " if c in "\n\t\r" else "\N{REPLACEMENT CHARACTER}" for c in str(text)
+    )
+    return shown if longest is None or len(shown) <= longest else shown[: longest - 1] + "…"
+
+
 def head(name: str) -> str:
     return HEADS.get(name, name)
 
@@ -35,8 +43,8 @@ def value(name: str, found: Any) -> str:
     if isinstance(found, int | float):
         return count(found)
     if isinstance(found, list):
-        return ",".join(str(item) for item in found)
-    return str(found)
+        return plain(",".join(str(item) for item in found), 60)
+    return plain(found, 60)
 
 
 def phrase(name: str, found: Any) -> str:
@@ -48,7 +56,7 @@ def phrase(name: str, found: Any) -> str:
     if name in ("operation", "place", "data", "target"):
         return value(name, found)
     if name == "compression":
-        return "uncompressed" if found is None else str(found)
+        return "uncompressed" if found is None else plain(found)
     return f"{head(name)} {value(name, found)}"
 
 

@@ -6,9 +6,10 @@ import io
 import textwrap
 from typing import Any
 
+from venturi.report import labels
 from venturi.report.figure import Figure, Panel, Series
 from venturi.report.palette import LIGHT
-from venturi.report.plotly_figures import top
+from venturi.report.plotly_figures import log_ticks, top
 
 DASHES = {"solid": "-", "dash": (0, (5, 3)), "dot": (0, (1, 1.6))}
 
@@ -21,7 +22,7 @@ def _colour(role: str) -> tuple[str, float]:
 
 def _literal(plain: Any) -> str:
     """matplotlib reads $...$ as mathematics; names from scenarios and servers are not."""
-    return str(plain).replace("$", r"\$")
+    return labels.plain(plain).replace("$", r"\$")
 
 
 def render(figure: Figure, kind: str) -> bytes:
@@ -33,12 +34,24 @@ def render(figure: Figure, kind: str) -> bytes:
 
     columns = max(1, min(figure.columns, len(figure.panels)))
     rows = -(-len(figure.panels) // columns)
-    bars = [len({y for s in p.series for y in s.y}) for p in figure.panels if any(s.mark == "bar" for s in p.series)]
+    bars = [
+        len({y for s in p.series for y in s.y})
+        for p in figure.panels
+        if any(s.mark == "bar" for s in p.series)
+    ]
     panel_height = 1.2 + 0.34 * max(bars) if bars else 3.5
-    style = {
-        "font.family": "sans-serif", "font.size": 9, "axes.edgecolor": LIGHT["grid"], "axes.labelcolor": LIGHT["muted"],
-        "xtick.color": LIGHT["muted"], "ytick.color": LIGHT["muted"], "text.color": LIGHT["ink"],
-        "svg.hashsalt": "venturi", "svg.fonttype": "none", "axes.titlelocation": "left", "axes.titlesize": 10,
+    style: Any = {
+        "font.family": "sans-serif",
+        "font.size": 9,
+        "axes.edgecolor": LIGHT["grid"],
+        "axes.labelcolor": LIGHT["muted"],
+        "xtick.color": LIGHT["muted"],
+        "ytick.color": LIGHT["muted"],
+        "text.color": LIGHT["ink"],
+        "svg.hashsalt": "venturi",
+        "svg.fonttype": "none",
+        "axes.titlelocation": "left",
+        "axes.titlesize": 10,
     }
     with rc_context(style):
         height = rows * panel_height + 1.25
@@ -48,11 +61,15 @@ def render(figure: Figure, kind: str) -> bytes:
         flat = [axes[r][c] for r in range(rows) for c in range(columns)]
         for ax, panel in zip(flat, figure.panels, strict=False):
             _panel(ax, figure, panel)
-        for ax in flat[len(figure.panels):]:
+        for ax in flat[len(figure.panels) :]:
             ax.set_visible(False)
         width = int(columns * 68 if columns > 1 else 92)
         canvas.suptitle(
-            _literal("\n".join(textwrap.wrap(figure.title, width))), x=0.01, ha="left", fontsize=11.5, weight="semibold"
+            _literal("\n".join(textwrap.wrap(figure.title, width))),
+            x=0.01,
+            ha="left",
+            fontsize=11.5,
+            weight="bold",
         )
         shown: dict[str, Any] = {}
         for ax in flat[: len(figure.panels)]:
@@ -60,8 +77,12 @@ def render(figure: Figure, kind: str) -> bytes:
                 shown.setdefault(name, handle)
         if shown and not all(s.mark == "box" for p in figure.panels for s in p.series):
             canvas.legend(
-                shown.values(), shown.keys(), loc="outside lower left", ncols=min(len(shown), 3 * columns),
-                frameon=False, fontsize=8.5,
+                shown.values(),
+                shown.keys(),
+                loc="outside lower left",
+                ncols=min(len(shown), 3 * columns),
+                frameon=False,
+                fontsize=8.5,
             )
         caption = "\n".join(textwrap.wrap(figure.caption, int(width * 1.35)))
         canvas.supxlabel(_literal(caption), x=0.01, ha="left", fontsize=7.5, color=LIGHT["muted"])
@@ -89,7 +110,9 @@ def _panel(ax: Any, figure: Figure, panel: Panel) -> None:
         places = {c: i for i, c in enumerate(figure.categories or [])}
         step = max(1, -(-len(places) // 12))
         kept = list(places)[::step]
-        ax.set_xticks([places[c] for c in kept], [_literal(c) for c in kept], rotation=35 if len(kept) > 7 else 0)
+        ax.set_xticks(
+            [places[c] for c in kept], [_literal(c) for c in kept], rotation=35 if len(kept) > 7 else 0
+        )
         ax.set_xlim(-0.6, len(places) - 0.4)
     else:
         places = {}
@@ -100,7 +123,11 @@ def _panel(ax: Any, figure: Figure, panel: Panel) -> None:
         else:
             ax.xaxis.set_major_formatter(thousands)
     if figure.y_scale == "log":
+        from matplotlib.ticker import FixedLocator
+
         ax.set_yscale("log")
+        ax.yaxis.set_major_locator(FixedLocator(log_ticks(figure)))
+        ax.yaxis.set_minor_locator(FixedLocator([]))
     elif figure.y_from_zero:
         ax.set_ylim(0, top(figure))
     ax.yaxis.set_major_formatter(thousands)
@@ -114,7 +141,9 @@ def _panel(ax: Any, figure: Figure, panel: Panel) -> None:
 def _line(ax: Any, series: Series, places: dict[str, int]) -> None:
     colour, opacity = _colour(series.colour)
     points = [
-        (places[x] if places else x, y, i) for i, (x, y) in enumerate(zip(series.x, series.y, strict=True)) if y is not None
+        (places[x] if places else x, y, i)
+        for i, (x, y) in enumerate(zip(series.x, series.y, strict=True))
+        if y is not None
     ]
     style = {"color": colour, "alpha": opacity, "linestyle": DASHES[series.dash], "linewidth": 1.6}
     if series.markers:
@@ -126,8 +155,13 @@ def _line(ax: Any, series: Series, places: dict[str, int]) -> None:
         known = [(x, y, y - lo, hi - y) for x, y, lo, hi in ends if lo is not None and hi is not None]
         if known:
             ax.errorbar(
-                [k[0] for k in known], [k[1] for k in known], [[k[2] for k in known], [k[3] for k in known]],
-                fmt="none", ecolor=colour, elinewidth=1.1, capsize=2.5,
+                [k[0] for k in known],
+                [k[1] for k in known],
+                [[k[2] for k in known], [k[3] for k in known]],
+                fmt="none",
+                ecolor=colour,
+                elinewidth=1.1,
+                capsize=2.5,
             )
 
 
@@ -141,9 +175,16 @@ def _boxes(ax: Any, series: Series, places: dict[str, int]) -> None:
         return
     line = {"color": colour, "linewidth": 1.1}
     ax.boxplot(
-        list(groups.values()), positions=[places[x] for x in groups], widths=0.6, patch_artist=True,
-        manage_ticks=False, boxprops={"facecolor": colour + "2a", "edgecolor": colour}, medianprops=line | {"linewidth": 1.6},
-        whiskerprops=line, capprops=line, flierprops={"marker": "o", "markersize": 2.5, "markeredgecolor": colour},
+        list(groups.values()),
+        positions=[places[x] for x in groups],
+        widths=0.6,
+        patch_artist=True,
+        manage_ticks=False,
+        boxprops={"facecolor": colour + "2a", "edgecolor": colour},
+        medianprops=line | {"linewidth": 1.6},
+        whiskerprops=line,
+        capprops=line,
+        flierprops={"marker": "o", "markersize": 2.5, "markeredgecolor": colour},
     )
 
 
@@ -153,7 +194,9 @@ def _bars(ax: Any, figure: Figure, panel: Panel) -> None:
     for series in panel.series:
         colour, _ = _colour(series.colour)
         at = [rows[y] for y in series.y]
-        ax.barh(at, series.x, left=[left[i] for i in at], height=0.66, color=colour, label=_literal(series.name))
+        ax.barh(
+            at, series.x, left=[left[i] for i in at], height=0.66, color=colour, label=_literal(series.name)
+        )
         for i, length in zip(at, series.x, strict=True):
             left[i] += length
     ax.set_yticks(list(rows.values()), [_literal(r) for r in rows])

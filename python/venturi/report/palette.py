@@ -1,7 +1,8 @@
 """Colours by role. Figures name a role (`$c0`, `$ink`, `$c0/0.2` with an opacity); a theme gives the colour.
 
-So one figure serves light, dark and print. The hues keep apart for readers with colour-deficient sight (blue and
-orange first, lightness differing along the list), and each has a contrast of 3:1 or more against its paper.
+So one figure serves light, dark and print. The hues keep apart for readers with colour-deficient sight
+(blue and orange first, lightness differing along the list), and each has a contrast of 3:1 or more against
+its paper.
 """
 
 from __future__ import annotations
@@ -10,23 +11,54 @@ import re
 from typing import Any
 
 LIGHT = {
-    "ink": "#1c2733", "muted": "#5b6773", "grid": "#e4e8ec", "paper": "#ffffff", "ceiling": "#7a838d",
-    "reference": "#a0713a", "wait": "#d3d8de", "other": "#9aa3ad",
-    "c0": "#1f6fb4", "c1": "#d2591f", "c2": "#21856a", "c3": "#8450ab",
-    "c4": "#a67c00", "c5": "#bd3f78", "c6": "#2b8aa3", "c7": "#66707b",
+    "ink": "#1c2733",
+    "muted": "#5b6773",
+    "grid": "#e4e8ec",
+    "paper": "#ffffff",
+    "ceiling": "#7a838d",
+    "reference": "#a0713a",
+    "wait": "#d3d8de",
+    "other": "#9aa3ad",
+    "c0": "#1f6fb4",
+    "c1": "#d2591f",
+    "c2": "#21856a",
+    "c3": "#8450ab",
+    "c4": "#a67c00",
+    "c5": "#bd3f78",
+    "c6": "#2b8aa3",
+    "c7": "#66707b",
 }
 DARK = {
-    "ink": "#e3e8ed", "muted": "#97a2ad", "grid": "#2b343d", "paper": "#161c22", "ceiling": "#8f99a3",
-    "reference": "#d3a56c", "wait": "#3c4650", "other": "#6b7580",
-    "c0": "#63abee", "c1": "#f0905b", "c2": "#58c79f", "c3": "#bb92e5",
-    "c4": "#dcb54a", "c5": "#ec82b0", "c6": "#69c8de", "c7": "#a3acb7",
+    "ink": "#e3e8ed",
+    "muted": "#97a2ad",
+    "grid": "#2b343d",
+    "paper": "#161c22",
+    "ceiling": "#8f99a3",
+    "reference": "#d3a56c",
+    "wait": "#3c4650",
+    "other": "#6b7580",
+    "c0": "#63abee",
+    "c1": "#f0905b",
+    "c2": "#58c79f",
+    "c3": "#bb92e5",
+    "c4": "#dcb54a",
+    "c5": "#ec82b0",
+    "c6": "#69c8de",
+    "c7": "#a3acb7",
 }
 SERIES = tuple(f"$c{i}" for i in range(8))
 STAGES = {
-    "generate": "$c4", "encode": "$c3", "send": "$c0", "receive": "$c2", "decode": "$c6", "apply": "$c1",
-    "verify": "$c5", "wait": "$wait",
+    "generate": "$c4",
+    "encode": "$c3",
+    "send": "$c0",
+    "receive": "$c2",
+    "decode": "$c6",
+    "apply": "$c1",
+    "verify": "$c5",
+    "wait": "$wait",
 }
-"""One colour a stage, in the order of the pipeline; `wait` is pale, because it is what no work was done in."""
+"""One colour a stage, in the order of the pipeline; `wait` is pale, because it is what no work was done
+in."""
 
 _ROLE = re.compile(r"^\$([a-z0-9]+)(?:/([0-9.]+))?$")
 

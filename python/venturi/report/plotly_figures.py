@@ -1,49 +1,73 @@
 """Figures as plotly documents: one a panel for the page, one whole figure for notebooks.
 
-Documents are plain dictionaries whose colours are roles of the palette; the page resolves them by its theme, so
-that light, dark and print need one document. Plotly itself is imported for `whole` only.
+Documents are plain dictionaries whose colours are roles of the palette; the page resolves them by its
+theme, so that light, dark and print need one document. Plotly itself is imported for `whole` only.
 """
 
 from __future__ import annotations
 
 import html
+import math
 from typing import Any
 
+from venturi.report import labels
 from venturi.report.figure import Figure, Panel, Series
 from venturi.report.palette import LIGHT, resolve_all
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 MANY_BOXES = 120
-"""More observations than this in a panel are drawn as boxes with outliers only: the points would hide them."""
+"""More observations than this in a panel are drawn as boxes with outliers only: the points would hide
+them."""
 
 
 def text(plain: str) -> str:
     """Plotly reads a small HTML in its texts; names from scenarios and servers must not."""
-    return html.escape(str(plain), quote=False)
+    return html.escape(labels.plain(plain, 200), quote=False)
 
 
 def _traces(series: Series, figure: Figure) -> list[dict[str, Any]]:
     name = text(series.name)
     if series.mark == "box":
-        return [{
-            "type": "box", "name": name, "x": [text(x) for x in series.x], "y": series.y,
-            "boxpoints": "all" if len(series.y) <= MANY_BOXES else "outliers", "jitter": 0.35, "pointpos": 0,
-            "marker": {"color": series.colour, "size": 3.5, "opacity": 0.65},
-            "line": {"color": series.colour, "width": 1.3}, "fillcolor": f"{series.colour}/0.16",
-            "hovertemplate": "%{y:,.1f} MB/s<extra>%{x}</extra>", "showlegend": False,
-        }]
+        return [
+            {
+                "type": "box",
+                "name": name,
+                "x": [text(x) for x in series.x],
+                "y": series.y,
+                "boxpoints": "all" if len(series.y) <= MANY_BOXES else "outliers",
+                "jitter": 0.35,
+                "pointpos": 0,
+                "marker": {"color": series.colour, "size": 3.5, "opacity": 0.65},
+                "line": {"color": series.colour, "width": 1.3},
+                "fillcolor": f"{series.colour}/0.16",
+                "hovertemplate": "%{y:,.1f} MB/s<extra>%{x}</extra>",
+                "showlegend": False,
+            }
+        ]
     if series.mark == "bar":
-        return [{
-            "type": "bar", "orientation": "h", "name": name, "x": series.x, "y": [text(y) for y in series.y],
-            "marker": {"color": series.colour, "line": {"width": 0}},
-            "hovertemplate": "%{x:.1f} %<extra>" + name + "</extra>", "legendgroup": name,
-        }]
+        return [
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": name,
+                "x": series.x,
+                "y": [text(y) for y in series.y],
+                "marker": {"color": series.colour, "line": {"width": 0}},
+                "hovertemplate": "%{x:.1f} %<extra>" + name + "</extra>",
+                "legendgroup": name,
+            }
+        ]
     category = figure.x_scale == "category"
     trace: dict[str, Any] = {
-        "type": "scatter", "name": name, "x": [text(x) for x in series.x] if category else series.x, "y": series.y,
-        "mode": "lines+markers" if series.markers else "lines", "legendgroup": name,
+        "type": "scatter",
+        "name": name,
+        "x": [text(x) for x in series.x] if category else series.x,
+        "y": series.y,
+        "mode": "lines+markers" if series.markers else "lines",
+        "legendgroup": name,
         "line": {"color": series.colour, "width": 2 if series.dash == "solid" else 1.6, "dash": series.dash},
-        "marker": {"color": series.colour, "size": 6}, "connectgaps": True,
+        "marker": {"color": series.colour, "size": 6},
+        "connectgaps": True,
         "hovertemplate": "%{y:,.4~g}<extra>" + name + "</extra>",
     }
     if series.notes:
@@ -51,19 +75,32 @@ def _traces(series: Series, figure: Figure) -> list[dict[str, Any]]:
         trace["hovertemplate"] = "%{customdata}<extra>" + name + "</extra>"
     if series.low and series.high:
         up = [None if h is None or y is None else h - y for y, h in zip(series.y, series.high, strict=True)]
-        down = [None if lo is None or y is None else y - lo for y, lo in zip(series.y, series.low, strict=True)]
+        down = [
+            None if lo is None or y is None else y - lo for y, lo in zip(series.y, series.low, strict=True)
+        ]
         if any(v is not None for v in up):
             trace["error_y"] = {
-                "type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": series.colour,
-                "thickness": 1.3, "width": 4,
+                "type": "data",
+                "symmetric": False,
+                "array": up,
+                "arrayminus": down,
+                "color": series.colour,
+                "thickness": 1.3,
+                "width": 4,
             }
     return [trace]
 
 
-def _x_axis(figure: Figure) -> dict[str, Any]:
+def _x_axis(figure: Figure, panel: Panel) -> dict[str, Any]:
     axis: dict[str, Any] = {
-        "title": {"text": text(figure.x_label), "standoff": 8}, "gridcolor": "$grid", "linecolor": "$grid",
-        "zeroline": False, "automargin": True, "ticks": "outside", "tickcolor": "$grid", "ticklen": 4,
+        "title": {"text": text(figure.x_label), "standoff": 8},
+        "gridcolor": "$grid",
+        "linecolor": "$grid",
+        "zeroline": False,
+        "automargin": True,
+        "ticks": "outside",
+        "tickcolor": "$grid",
+        "ticklen": 4,
     }
     if figure.x_scale == "log":
         axis |= {"type": "log", "dtick": 1}
@@ -71,7 +108,7 @@ def _x_axis(figure: Figure) -> dict[str, Any]:
         axis |= {"type": "category", "showgrid": False}
         if figure.categories:
             axis |= {"categoryorder": "array", "categoryarray": [text(c) for c in figure.categories]}
-        if figure.categories and len(figure.categories) > 12:
+        if len({x for series in panel.series for x in series.x}) > 8:
             axis |= {"nticks": 10, "tickangle": -45}
     if figure.x_ticks:
         axis |= {"tickvals": figure.x_ticks, "ticktext": [f"{v:,g}" for v in figure.x_ticks]}
@@ -82,13 +119,17 @@ def _x_axis(figure: Figure) -> dict[str, Any]:
 
 def _y_axis(figure: Figure) -> dict[str, Any]:
     axis: dict[str, Any] = {
-        "title": {"text": text(figure.y_label), "standoff": 8}, "gridcolor": "$grid", "linecolor": "$grid",
-        "zeroline": False, "automargin": True,
+        "title": {"text": text(figure.y_label), "standoff": 8},
+        "gridcolor": "$grid",
+        "linecolor": "$grid",
+        "zeroline": False,
+        "automargin": True,
     }
     if _is_bars(figure):
         return axis | {"type": "category", "autorange": "reversed", "showgrid": False, "ticksuffix": " "}
     if figure.y_scale == "log":
-        return axis | {"type": "log", "dtick": 1 if _decades(figure) > 1.2 else "D2", "minor": {"showgrid": False}}
+        ticks = log_ticks(figure)
+        return axis | {"type": "log", "tickvals": ticks, "ticktext": [f"{t:,g}" for t in ticks]}
     axis |= {"separatethousands": True, "tickformat": ",~g"}
     if figure.y_from_zero:
         axis |= {"range": [0, top(figure)], "rangemode": "tozero"}
@@ -101,16 +142,24 @@ def _is_bars(figure: Figure) -> bool:
 
 def _values(figure: Figure) -> list[float]:
     return [
-        float(v) for p in figure.panels for s in p.series for part in (s.y, s.high or []) for v in part
+        float(v)
+        for p in figure.panels
+        for s in p.series
+        for part in (s.y, s.high or [])
+        for v in part
         if isinstance(v, int | float)
     ]
 
 
-def _decades(figure: Figure) -> float:
-    import math
-
+def log_ticks(figure: Figure) -> list[float]:
+    """1, 2 and 5 of each decade that the values span; only the decades themselves where that makes too
+    many."""
     known = [v for v in _values(figure) if v > 0]
-    return math.log10(max(known) / min(known)) if known else 0.0
+    if not known:
+        return [1.0]
+    decades = range(math.floor(math.log10(min(known))), math.ceil(math.log10(max(known))) + 1)
+    steps = (1, 2, 5) if len(decades) <= 4 else (1,)
+    return [float(f"{step}e{decade}") for decade in decades for step in steps]
 
 
 def top(figure: Figure) -> float:
@@ -123,7 +172,7 @@ def height(figure: Figure, panel: Panel) -> int:
     if _is_bars(figure):
         rows = len({y for s in panel.series for y in s.y})
         return 92 + 30 * rows
-    return 340
+    return 270 if len(figure.panels) > 8 else 340
 
 
 def panel_document(figure: Figure, panel: Panel) -> dict[str, Any]:
@@ -131,11 +180,22 @@ def panel_document(figure: Figure, panel: Panel) -> dict[str, Any]:
     return {
         "data": [trace for series in panel.series for trace in _traces(series, figure)],
         "layout": {
-            "autosize": True, "height": height(figure, panel), "margin": {"l": 56, "r": 12, "t": 8, "b": 44},
-            "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"family": FONT, "size": 12, "color": "$muted"}, "showlegend": False, "barmode": "stack",
-            "bargap": 0.32, "xaxis": _x_axis(figure), "yaxis": _y_axis(figure),
-            "hoverlabel": {"bgcolor": "$paper", "bordercolor": "$grid", "font": {"color": "$ink", "family": FONT}},
+            "autosize": True,
+            "height": height(figure, panel),
+            "margin": {"l": 56, "r": 12, "t": 8, "b": 44},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "font": {"family": FONT, "size": 12, "color": "$muted"},
+            "showlegend": False,
+            "barmode": "stack",
+            "bargap": 0.32,
+            "xaxis": _x_axis(figure, panel),
+            "yaxis": _y_axis(figure),
+            "hoverlabel": {
+                "bgcolor": "$paper",
+                "bordercolor": "$grid",
+                "font": {"color": "$ink", "family": FONT},
+            },
             "hovermode": "closest",
         },
     }
@@ -146,15 +206,21 @@ def document(figure: Figure, theme: dict[str, str] = LIGHT) -> dict[str, Any]:
     columns = max(1, min(figure.columns, len(figure.panels)))
     rows = -(-len(figure.panels) // columns)
     row_heights = [
-        max(height(figure, p) for p in figure.panels[r * columns : (r + 1) * columns]) + 46 for r in range(rows)
+        max(height(figure, p) for p in figure.panels[r * columns : (r + 1) * columns]) + 46
+        for r in range(rows)
     ]
     total = sum(row_heights)
     data: list[dict[str, Any]] = []
     layout: dict[str, Any] = {
         "title": {"text": text(figure.title), "x": 0, "xref": "paper", "font": {"size": 16, "color": "$ink"}},
-        "height": total + 110, "paper_bgcolor": "$paper", "plot_bgcolor": "$paper", "barmode": "stack",
-        "bargap": 0.32, "font": {"family": FONT, "size": 12, "color": "$muted"},
-        "legend": {"orientation": "h", "y": -60 / total, "yanchor": "top"}, "annotations": [],
+        "height": total + 110,
+        "paper_bgcolor": "$paper",
+        "plot_bgcolor": "$paper",
+        "barmode": "stack",
+        "bargap": 0.32,
+        "font": {"family": FONT, "size": 12, "color": "$muted"},
+        "legend": {"orientation": "h", "y": -60 / total, "yanchor": "top"},
+        "annotations": [],
         "margin": {"t": 70, "r": 20, "b": 40},
     }
     listed: set[str] = set()
@@ -168,12 +234,24 @@ def document(figure: Figure, theme: dict[str, str] = LIGHT) -> dict[str, Any]:
         above = sum(row_heights[:row])
         y_top, y_bottom = 1 - (above + 22) / total, 1 - (above + row_heights[row] - 44) / total
         left = column * (width + gap)
-        layout[f"xaxis{suffix}"] = _x_axis(figure) | {"domain": [left, left + width], "anchor": f"y{suffix}"}
+        layout[f"xaxis{suffix}"] = _x_axis(figure, panel) | {
+            "domain": [left, left + width],
+            "anchor": f"y{suffix}",
+        }
         layout[f"yaxis{suffix}"] = _y_axis(figure) | {"domain": [y_bottom, y_top], "anchor": f"x{suffix}"}
-        layout["annotations"].append({
-            "text": text(panel.title), "showarrow": False, "xref": "paper", "yref": "paper", "x": left, "y": y_top,
-            "xanchor": "left", "yanchor": "bottom", "font": {"size": 13, "color": "$ink"},
-        })
+        layout["annotations"].append(
+            {
+                "text": text(panel.title),
+                "showarrow": False,
+                "xref": "paper",
+                "yref": "paper",
+                "x": left,
+                "y": y_top,
+                "xanchor": "left",
+                "yanchor": "bottom",
+                "font": {"size": 13, "color": "$ink"},
+            }
+        )
         for series in panel.series:
             for trace in _traces(series, figure):
                 if series.mark != "box":

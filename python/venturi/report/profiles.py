@@ -5,26 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from venturi.analysis.cells import ENDS, Cell, best, by_operation, throughput, varying
+from venturi.analysis.cells import ENDS, Cell, best, by_operation, get, numeric, throughput, varying
 from venturi.analysis.results import Results
 from venturi.report import labels, palette
 from venturi.report.figure import Figure, Panel, Series
-from venturi.units import Quantity
+from venturi.units import Quantity, percent
 
 MOST_BARS = 16
 MOST_LINES = 6
-PERCENTILES = ((50.0, "p50"), (90.0, "p90"), (95.0, "p95"), (99.0, "p99"), (99.9, "p99.9"), (99.99, "p99.99"),
-               (100.0, "max"))
+PERCENTILES = (
+    (50.0, "p50"),
+    (90.0, "p90"),
+    (95.0, "p95"),
+    (99.0, "p99"),
+    (99.9, "p99.9"),
+    (99.99, "p99.99"),
+    (100.0, "max"),
+)
 
 
 def representative(cells: Sequence[Cell], most: int) -> list[Cell]:
-    """At most `most` cells: all, else the fastest of each operation, place and stream count, thinned evenly."""
+    """At most `most` cells: all, else the fastest of each operation, place and stream count, thinned
+    evenly."""
     known = [c for c in cells if c.throughput.known]
     if len(known) <= most:
         return known
     groups: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in known:
-        groups.setdefault((cell.operation, cell.parameters.get("place"), cell.parameters.get("streams")), []).append(cell)
+        groups.setdefault(
+            (cell.operation, cell.parameters.get("place"), cell.parameters.get("streams")), []
+        ).append(cell)
     chosen = [b for members in groups.values() if (b := best(members))]
     if len(chosen) <= most:
         return chosen
@@ -54,7 +64,7 @@ def over_time(results: Results) -> Figure | None:
     ):
         if t is not None and moved is not None:
             counters.setdefault(trial, []).append((t, moved))
-    panels, shown, worst = [], 0, 0.0
+    panels, shown, worst = [], 0, None
     for operation, cells in by_operation(results.cells).items():
         panel = Panel(operation)
         chosen = representative([c for c in cells if _sampled(c, counters)], MOST_LINES)
@@ -63,31 +73,57 @@ def over_time(results: Results) -> Figure | None:
             points = sorted(counters[str(_middle_trial(cell).get("trial"))])
             # Counters start at zero with the clock; the first sample closes the first interval.
             before = [(0.0, 0.0), *points[:-1]]
-            steps = [(t0, t1, (b1 - b0) / (t1 - t0) * 1e3) for (t0, b0), (t1, b1) in zip(before, points, strict=True)
-                     if t1 > t0]
+            steps = [
+                (t0, t1, (b1 - b0) / (t1 - t0) * 1e3)
+                for (t0, b0), (t1, b1) in zip(before, points, strict=True)
+                if t1 > t0
+            ]
             rates = [rate for *_, rate in steps]
-            if len(rates) > 2:
-                inner = sorted(rates[:-1])
-                worst = max(worst, 1 - inner[0] / inner[len(inner) // 2] if inner[len(inner) // 2] else 0.0)
-            panel.series.append(Series(
-                labels.label(cell, names), [round((t0 + t1) / 2e9, 4) for t0, t1, _ in steps],
-                [round(rate, 1) for rate in rates], palette.series_colour(index), markers=len(steps) <= 30,
-            ))
+            worst = _deepest_dip(_middle_trial(cell), steps, worst)
+            panel.series.append(
+                Series(
+                    labels.label(cell, names),
+                    [round((t0 + t1) / 2e9, 4) for t0, t1, _ in steps],
+                    [round(rate, 1) for rate in rates],
+                    palette.series_colour(index),
+                    markers=len(steps) <= 30,
+                )
+            )
         if panel.series:
             shown += len(panel.series)
             panels.append(panel)
     if not panels:
         return None
     title = (
-        f"Within a trial, throughput never falls more than {worst:.0%} below its middle" if worst
-        else "Throughput within a trial"
+        "Throughput within a trial"
+        if worst is None
+        else (
+            f"While all streams move, no step falls more than {percent(max(worst, 0.01))} below the middle of its trial"
+        )
     )
     return Figure(
-        "throughput-time", title,
+        "throughput-time",
+        title,
         "The trial with the median throughput of each cell, from the 100 ms counters of payload, all streams together; "
-        "the last step may be shorter and hold the end of the first stream." + _choice_note(shown, results.cells),
-        "time since the start instant, s", "throughput (payload), MB/s", panels,
+        "the last step may be shorter and hold the end of the first stream."
+        + _choice_note(shown, results.cells),
+        "time since the start instant, s",
+        "throughput (payload), MB/s",
+        panels,
     )
+
+
+def _deepest_dip(record: Any, steps: list[tuple[float, float, float]], before: float | None) -> float | None:
+    """How far the slowest step of the steady window lies under its median step; the deepest over all
+    trials."""
+    streams = get(record, "streams") or []
+    begin = max((numeric(s, "first_batch_ns") or 0.0 for s in streams), default=0.0)
+    end = min((numeric(s, "end_ns") or 0.0 for s in streams), default=0.0)
+    inside = sorted(rate for t0, t1, rate in steps if t0 >= begin and t1 <= end)
+    if len(inside) < 3 or inside[len(inside) // 2] <= 0:
+        return before
+    dip = 1 - inside[0] / inside[len(inside) // 2]
+    return dip if before is None else max(before, dip)
 
 
 def _sampled(cell: Cell, counters: dict[str, Any]) -> bool:
@@ -109,27 +145,51 @@ def stages(results: Results) -> Figure | None:
             continue
         seen = {s for c in chosen for s in c.stages[end]}
         order = [s for s in palette.STAGES if s in seen] + sorted(seen - set(palette.STAGES))
-        panels.append(Panel(end, [
-            Series(stage, [round(100 * c.stages[end].get(stage, 0.0), 3) for c in chosen], rows,
-                   palette.stage_colour(stage), "bar")
-            for stage in order
-        ]))
+        panels.append(
+            Panel(
+                end,
+                [
+                    Series(
+                        stage,
+                        [round(100 * c.stages[end].get(stage, 0.0), 3) for c in chosen],
+                        rows,
+                        palette.stage_colour(stage),
+                        "bar",
+                    )
+                    for stage in order
+                ],
+            )
+        )
     largest = [
-        max(((share, stage, end, c) for stage, share in c.stages[end].items() if stage != "wait"), default=None,
-            key=lambda item: item[0])
-        for end in ENDS for c in chosen if c is best(chosen)
+        max(
+            ((share, stage, end, c) for stage, share in c.stages[end].items() if stage != "wait"),
+            default=None,
+            key=lambda item: item[0],
+        )
+        for end in ENDS
+        for c in chosen
+        if c is best(chosen)
     ]
     work = max((item for item in largest if item), key=lambda item: item[0], default=None)
-    title = "Where the time went" if work is None else (
-        f"In the fastest cell ({labels.label(work[3], ['operation', 'streams'])}) most work is {work[1]} at the {work[2]}: "
-        f"{work[0]:.0%} of its time"
+    title = (
+        "Where the time went"
+        if work is None
+        else (
+            f"In the fastest cell ({labels.label(work[3], ['operation', 'streams'])}) most work is {work[1]} at the {work[2]}: "
+            f"{percent(work[0])} of its time"
+        )
     )
     missing = "" if len(panels) == 2 else " The other end did not account for its stages."
     return Figure(
-        "stages", title,
+        "stages",
+        title,
         "Share of the time of all workers of that end, mean over the good trials; wait is blocked on the other end, "
         "verify is the instrument's own checksum." + missing + _choice_note(len(chosen), accounted),
-        "share of accounted time, %", "", panels, x_range=(0.0, 100.0), categories=rows,
+        "share of accounted time, %",
+        "",
+        panels,
+        x_range=(0.0, 100.0),
+        categories=rows,
     )
 
 
@@ -144,12 +204,17 @@ def latency(results: Results) -> Figure | None:
         for index, cell in enumerate(chosen):
             open_loop = open_loop or cell.parameters.get("rate") is not None
             known = [(text, cell.latency[p]) for p, text in PERCENTILES if p in cell.latency]
-            panel.series.append(Series(
-                labels.label(cell, names), [text for text, _ in known], [_ms(q.value) for _, q in known],
-                palette.series_colour(index),
-                low=[_ms(q.low) for _, q in known], high=[_ms(q.high) for _, q in known],
-                notes=[q.text() for _, q in known],
-            ))
+            panel.series.append(
+                Series(
+                    labels.label(cell, names),
+                    [text for text, _ in known],
+                    [_ms(q.value) for _, q in known],
+                    palette.series_colour(index),
+                    low=[_ms(q.low) for _, q in known],
+                    high=[_ms(q.high) for _, q in known],
+                    notes=[q.text() for _, q in known],
+                )
+            )
             p50, p99 = cell.latency.get(50.0), cell.latency.get(99.0)
             if p50 and p99 and p50.value and p99.value and (tail is None or p99.value / p50.value > tail[0]):
                 where = labels.label(cell, ["operation", "streams"])
@@ -159,12 +224,19 @@ def latency(results: Results) -> Figure | None:
             panels.append(panel)
     if not panels:
         return None
-    kind = "Response time from the intended send time (open loop)" if open_loop else "Service time (closed loop)"
+    kind = (
+        "Response time from the intended send time (open loop)" if open_loop else "Service time (closed loop)"
+    )
     return Figure(
-        "latency", f"The longest tail: p99 is {tail[0]:.1f} x the median batch, {tail[1]}" if tail else "Batch latency",
+        "latency",
+        f"The longest tail: p99 is {tail[0]:.1f} x the median batch, {tail[1]}" if tail else "Batch latency",
         f"{kind} of a batch; each point is the median of the trials' percentile, with its interval; max is the median "
         "of the trials' longest batch." + _choice_note(shown, results.cells),
-        "percentile of batches", "latency, ms", panels, x_scale="category", y_scale="log",
+        "percentile of batches",
+        "latency, ms",
+        panels,
+        x_scale="category",
+        y_scale="log",
         categories=[text for _, text in PERCENTILES if any(text in s.x for p in panels for s in p.series)],
     )
 

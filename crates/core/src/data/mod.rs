@@ -160,6 +160,11 @@ impl Source {
         self.0.rows_per_batch
     }
 
+    /// Rows of the table that the sequence goes round.
+    pub fn rows(&self) -> u64 {
+        self.0.length as u64
+    }
+
     /// How many batches there are before the sequence repeats.
     pub fn cycle(&self) -> u64 {
         self.0.cycle

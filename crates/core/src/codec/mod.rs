@@ -1,0 +1,11 @@
+//! Batches <-> bytes. No sockets, no clocks; one file a format.
+
+pub mod flight;
+pub mod frame;
+pub mod hpack;
+pub mod ipc;
+pub mod perf;
+pub mod proto;
+
+#[cfg(test)]
+mod ipc_tests;

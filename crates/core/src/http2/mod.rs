@@ -1,0 +1,17 @@
+//! One HTTP/2 connection (RFC 9113) that moves Arrow bodies without copying them.
+//!
+//! Standard on the wire, so that every gRPC peer works with it. It differs from a general
+//! library in where bytes go: a received body is read from the socket into its final
+//! place (`codec::flight::Assembler::direct`), and what is sent is gathered from Arrow's
+//! own buffers, many frames to a system call. Owned by one task on one thread: no locks.
+
+mod connection;
+mod read;
+mod stream;
+mod wire;
+
+pub use connection::{Config, Connection, Event, Role};
+pub use wire::Wire;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! Two of our connections face to face, and raw bytes against one of them.
+
+use std::future::poll_fn;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{Config, Connection, Event, Role, Wire};
+use crate::codec::flight::{queue_message, Expect, Message};
+use crate::codec::frame;
+use crate::error::{Kind, Result};
+
+async fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap());
+    let (client, server) = tokio::join!(client, listener.accept());
+    (client.unwrap(), server.unwrap().0)
+}
+
+fn block_on<T>(future: impl std::future::Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(std::time::Duration::from_secs(20), future).await.unwrap() })
+}
+
+fn headers(path: &str) -> Vec<(String, Vec<u8>)> {
+    vec![(":method".into(), b"POST".to_vec()), (":path".into(), path.as_bytes().to_vec())]
+}
+
+async fn next(connection: &mut Connection) -> Result<Event> {
+    poll_fn(|cx| connection.poll_event(cx)).await
+}
+
+/// Echoes every message of every request, and ends each with trailers.
+async fn echo(socket: TcpStream, config: Config) -> Result<()> {
+    let mut connection = Connection::new(Wire::Tcp(socket), config);
+    loop {
+        match next(&mut connection).await? {
+            Event::Headers { stream, .. } => connection.send_headers(stream, &[(":status".into(), b"200".to_vec())]),
+            Event::Message { stream, message: Message::Other(bytes) } => {
+                if let Some(queue) = connection.send_queue(stream) {
+                    queue_message(&bytes, queue);
+                }
+            }
+            Event::End { stream } => connection.end_with(stream, &[("grpc-status".into(), b"0".to_vec())]),
+            _ => {}
+        }
+    }
+}
+
+fn exchange(window: u32, sizes: &[usize], streams: usize) {
+    block_on(async {
+        let (client, server) = pair().await;
+        let server_config = Config { window, ..Config::new(Role::Server) };
+        let echoing = echo(server, server_config);
+        let client = async {
+            let config = Config { window, ..Config::new(Role::Client) };
+            let mut connection = Connection::new(Wire::Tcp(client), config);
+            let ids: Vec<u32> = (0..streams).map(|_| connection.request(&headers("/echo"), Expect::Other)).collect();
+            for &id in &ids {
+                for (k, &size) in sizes.iter().enumerate() {
+                    queue_message(&vec![k as u8; size], connection.send_queue(id).unwrap());
+                }
+                connection.end(id);
+            }
+            let mut received = vec![0; streams];
+            let mut trailers = 0;
+            while trailers < streams {
+                match next(&mut connection).await.unwrap() {
+                    Event::Message { stream, message: Message::Other(bytes) } => {
+                        let at = ids.iter().position(|id| *id == stream).unwrap();
+                        let k: usize = received[at];
+                        assert_eq!(bytes, vec![k as u8; sizes[k]]);
+                        received[at] += 1;
+                    }
+                    Event::Headers { end: true, headers, .. } => {
+                        assert_eq!(headers[0].name, "grpc-status");
+                        trailers += 1;
+                    }
+                    _ => {}
+                }
+            }
+            assert_eq!(received, vec![sizes.len(); streams]);
+        };
+        tokio::select! { _ = echoing => panic!("the server ended"), () = client => {} }
+    });
+}
+
+#[test]
+fn messages_of_all_sizes_both_ways() {
+    exchange(frame::MAX_WINDOW, &[0, 1, 5, 16_384, 100_000, 3_000_000], 1);
+}
+
+#[test]
+fn small_windows_only_slow_down() {
+    exchange(100, &[0, 1, 99, 100, 101, 5_000], 1);
+    exchange(frame::DEFAULT_WINDOW, &[70_000, 200_000], 3);
+}
+
+#[test]
+fn many_streams_share_a_connection() {
+    exchange(1 << 20, &[10_000; 5], 20);
+}
+
+/// Sends raw bytes to a server and returns how it ended and what it answered.
+fn raw(bytes: &[u8]) -> (crate::error::Error, Vec<u8>) {
+    block_on(async {
+        let (mut client, server) = pair().await;
+        client.write_all(bytes).await.unwrap();
+        client.shutdown().await.unwrap();
+        let error = echo(server, Config::new(Role::Server)).await.unwrap_err();
+        let mut answer = Vec::new();
+        let _ = client.read_to_end(&mut answer).await;
+        (error, answer)
+    })
+}
+
+#[test]
+fn an_http_1_client_is_told() {
+    let (error, answer) = raw(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(error.kind, Kind::Protocol);
+    assert!(error.message.contains("not an HTTP/2 client"), "{error}");
+    assert!(answer.windows(3).any(|w| w == b"not"));
+}
+
+#[test]
+fn a_frame_over_the_limit_is_refused() {
+    let mut bytes = frame::PREFACE.to_vec();
+    frame::write(frame::kind::HEADERS, 4, 1, &vec![0; 70_000], &mut bytes);
+    assert_eq!(raw(&bytes).0.kind, Kind::Protocol);
+}
+
+#[test]
+fn an_endless_header_block_is_refused() {
+    let mut bytes = frame::PREFACE.to_vec();
+    frame::write(frame::kind::HEADERS, 0, 1, &[0; 1000], &mut bytes);
+    for _ in 0..200 {
+        frame::write(frame::kind::CONTINUATION, 0, 1, &[0; 1000], &mut bytes);
+    }
+    let (error, _) = raw(&bytes);
+    assert!(error.message.contains("over the limit"), "{error}");
+}
+
+#[test]
+fn a_connection_that_ends_in_a_frame_is_lost() {
+    let mut bytes = frame::PREFACE.to_vec();
+    bytes.extend_from_slice(&[0, 0, 8, 6]);
+    let (error, _) = raw(&bytes);
+    assert_eq!(error.kind, Kind::Lost);
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(60))]
+
+    /// Whatever frames come, the server ends the connection or goes on; it never panics or hangs.
+    #[test]
+    fn garbage_frames(frames in proptest::collection::vec((0u8..12, 0u8..64, 0u32..6, proptest::collection::vec(proptest::prelude::any::<u8>(), 0..60)), 0..12)) {
+        let mut bytes = frame::PREFACE.to_vec();
+        for (kind, flags, stream, payload) in &frames {
+            frame::write(*kind, *flags, *stream, payload, &mut bytes);
+        }
+        raw(&bytes);
+    }
+}

@@ -1,0 +1,163 @@
+//! What the server did for each trial: asked for by the client once the trial is over.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::meter::clock::StageTotals;
+
+/// The server's side of one trial.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Account {
+    /// Streams that the trial opened.
+    pub streams: u64,
+    /// Rows sent (get) or received (put).
+    pub rows: u64,
+    pub batches: u64,
+    pub payload_bytes: u64,
+    /// Wrapping sum of the batches' digests, hexadecimal.
+    pub checksum: String,
+    /// Nanoseconds by stage, summed over the connections.
+    pub stages: BTreeMap<String, u64>,
+    /// CPU of the threads that served the trial's streams.
+    pub user_ns: u64,
+    pub system_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counted {
+    pub rows: u64,
+    pub batches: u64,
+    pub payload: u64,
+    pub checksum: u64,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    counted: Counted,
+    streams: u64,
+    open: u64,
+    stages: StageTotals,
+    user_ns: u64,
+    system_ns: u64,
+    stop: Arc<AtomicBool>,
+}
+
+/// Trials kept; a client that never asks must not fill the memory.
+const KEPT: usize = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct Accounts(Mutex<Vec<(String, Entry)>>);
+
+impl Accounts {
+    fn with<T>(&self, trial: &str, act: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        let mut entries = self.0.lock().ok()?;
+        let at = entries.iter().position(|(id, _)| id == trial);
+        let at = at.unwrap_or_else(|| {
+            if entries.len() >= KEPT {
+                entries.remove(0);
+            }
+            entries.push((trial.to_owned(), Entry::default()));
+            entries.len() - 1
+        });
+        Some(act(&mut entries[at].1))
+    }
+
+    /// A stream of the trial begins; the flag says when it shall end early.
+    pub fn begin(&self, trial: &str) -> Arc<AtomicBool> {
+        self.with(trial, |entry| {
+            entry.streams += 1;
+            entry.open += 1;
+            entry.stop.clone()
+        })
+        .unwrap_or_default()
+    }
+
+    pub fn end(&self, trial: &str, counted: Counted, stages: StageTotals, cpu: (u64, u64)) {
+        self.with(trial, |entry| {
+            entry.open = entry.open.saturating_sub(1);
+            entry.counted.rows += counted.rows;
+            entry.counted.batches += counted.batches;
+            entry.counted.payload += counted.payload;
+            entry.counted.checksum = entry.counted.checksum.wrapping_add(counted.checksum);
+            entry.stages.add(&stages);
+            entry.user_ns += cpu.0;
+            entry.system_ns += cpu.1;
+        });
+    }
+
+    pub fn stop(&self, trial: &str) {
+        self.with(trial, |entry| entry.stop.store(true, Ordering::Relaxed));
+    }
+
+    /// The account, once all of the trial's streams have ended here as well.
+    pub async fn settle(&self, trial: &str) -> Account {
+        for _ in 0..5000 {
+            if self.with(trial, |entry| entry.open) == Some(0) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        self.with(trial, |entry| Account {
+            streams: entry.streams,
+            rows: entry.counted.rows,
+            batches: entry.counted.batches,
+            payload_bytes: entry.counted.payload,
+            checksum: format!("{:016x}", entry.counted.checksum),
+            stages: entry
+                .stages
+                .to_map()
+                .into_iter()
+                .map(|(name, ns)| (name.to_owned(), ns))
+                .collect(),
+            user_ns: entry.user_ns,
+            system_ns: entry.system_ns,
+        })
+        .unwrap_or_default()
+    }
+}
+
+/// CPU time of the calling thread: (user, system) in nanoseconds, where known.
+pub(super) fn thread_cpu() -> (u64, u64) {
+    #[cfg(target_os = "linux")]
+    {
+        // SAFETY: getrusage fills the struct that it is given.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+            usage
+        };
+        let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+        (ns(usage.ru_utime), ns(usage.ru_stime))
+    }
+    #[cfg(not(target_os = "linux"))]
+    (0, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_and_forgets_the_oldest() {
+        let accounts = Accounts::default();
+        for stream in 0..3u64 {
+            accounts.begin("t");
+            let counted = Counted { rows: 10, batches: 1, payload: 320, checksum: u64::MAX - stream };
+            accounts.end("t", counted, StageTotals::default(), (1, 2));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let account = runtime.block_on(accounts.settle("t"));
+        assert_eq!((account.rows, account.streams, account.user_ns), (30, 3, 3));
+        let sum = (0..3u64).fold(0u64, |sum, k| sum.wrapping_add(u64::MAX - k));
+        assert_eq!(account.checksum, format!("{sum:016x}"));
+        for k in 0..KEPT {
+            accounts.begin(&k.to_string());
+        }
+        assert_eq!(accounts.0.lock().unwrap().len(), KEPT);
+        assert!(!accounts.0.lock().unwrap().iter().any(|(id, _)| id == "t"));
+    }
+}

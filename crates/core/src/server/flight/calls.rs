@@ -1,0 +1,332 @@
+//! The small calls: what a request means, and what is answered. No sockets here.
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use prost::Message;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::store::Table;
+use super::State;
+use crate::codec::ipc::{schema_from_bytes, schema_to_bytes, Compression};
+use crate::codec::perf::{Perf, Token, COLUMNS};
+use crate::codec::proto::{
+    descriptor_type, Action, ActionType, Bytes, FlightDescriptor, FlightEndpoint, FlightInfo, Location, Ticket,
+};
+use crate::data::{Cursor, Source};
+use crate::error::{Error, Kind, Result};
+use crate::spec::{Data, Values};
+
+/// A gRPC status that is not OK.
+#[derive(Debug)]
+pub(super) struct Status {
+    pub code: u32,
+    pub message: String,
+}
+
+pub(super) mod status {
+    pub const INVALID_ARGUMENT: u32 = 3;
+    pub const NOT_FOUND: u32 = 5;
+    pub const RESOURCE_EXHAUSTED: u32 = 8;
+    pub const UNIMPLEMENTED: u32 = 12;
+    pub const INTERNAL: u32 = 13;
+    pub const UNAUTHENTICATED: u32 = 16;
+}
+
+impl Status {
+    pub fn new(code: u32, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        let code = match error.kind {
+            Kind::Memory => status::RESOURCE_EXHAUSTED,
+            Kind::Internal => status::INTERNAL,
+            Kind::Usage if error.message.starts_with("there is no table") => status::NOT_FOUND,
+            _ => status::INVALID_ARGUMENT,
+        };
+        Self::new(code, error.message)
+    }
+}
+
+type Answer = std::result::Result<Vec<Vec<u8>>, Status>;
+
+/// What a call needs to know of its connection.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    /// Where the client reached this server: the location that it can reach.
+    pub authority: String,
+    pub tls: bool,
+}
+
+const ACTIONS: [(&str, &str); 8] = [
+    ("ping", "answers ok"),
+    ("statistics", "counts since the start, as JSON"),
+    ("drop", "forgets the table of this path (segments joined by /)"),
+    ("venturi.hello", "who this is, as JSON"),
+    ("venturi.account", "what the server did for the trial of this id, as JSON"),
+    ("venturi.stop", "ends the gets of the trial of this id"),
+    ("venturi.tcp", "starts the raw TCP probe; answers its port"),
+    ("venturi.drop", "as drop, and a table that is gone already is no error"),
+];
+
+/// A table as a trial wants it: its rows over and over.
+#[derive(Debug, Clone, Deserialize, serde::Serialize)]
+struct TableCommand {
+    table: String,
+    /// Absent: the table's own rows, once.
+    rows_per_stream: Option<u64>,
+    rows_per_batch: Option<usize>,
+    #[serde(default = "one")]
+    streams: usize,
+    #[serde(default)]
+    compression: String,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// What a DoGet sends.
+pub(super) enum Reading {
+    /// A source's rows, over and over.
+    Source(Cursor, Compression),
+    /// A table exactly as it was put, batch by batch.
+    Table(Table),
+}
+
+fn decode<T: Message + Default>(request: &[u8]) -> std::result::Result<T, Status> {
+    T::decode(request).map_err(|error| Status::new(status::INVALID_ARGUMENT, format!("not the message of this call: {error}")))
+}
+
+impl State {
+    pub(super) async fn call(self: &Arc<Self>, method: &str, request: &[u8], caller: &Caller) -> Answer {
+        match method {
+            "GetFlightInfo" => Ok(vec![self.flight_info(&decode(request)?, caller)?.encode_to_vec()]),
+            "GetSchema" => {
+                let info = self.flight_info(&decode(request)?, caller)?;
+                Ok(vec![Bytes { bytes: info.schema }.encode_to_vec()])
+            }
+            "ListFlights" => self
+                .store
+                .tables()
+                .into_iter()
+                .map(|(path, table)| Ok(table_info(&path, &table, caller)?.encode_to_vec()))
+                .collect(),
+            "ListActions" => Ok(ACTIONS
+                .iter()
+                .map(|(name, description)| {
+                    ActionType { r#type: (*name).into(), description: (*description).into() }.encode_to_vec()
+                })
+                .collect()),
+            "DoAction" => self.action(&decode(request)?).await,
+            other => Err(Status::new(status::UNIMPLEMENTED, format!("this server does not offer {other}"))),
+        }
+    }
+
+    async fn action(self: &Arc<Self>, action: &Action) -> Answer {
+        let text = String::from_utf8_lossy(&action.body).into_owned();
+        let body = match action.r#type.as_str() {
+            "ping" => b"ok".to_vec(),
+            "statistics" => self.statistics().to_string().into_bytes(),
+            "drop" => {
+                self.store.drop_table(&text)?;
+                vec![]
+            }
+            "venturi.drop" => {
+                let _ = self.store.drop_table(&text);
+                vec![]
+            }
+            "venturi.hello" => json!({
+                "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
+                "pid": std::process::id(),
+                "boot": super::boot_id(),
+            })
+            .to_string()
+            .into_bytes(),
+            "venturi.account" => {
+                let account = self.accounts.settle(&text).await;
+                serde_json::to_vec(&account).map_err(|error| Status::new(status::INTERNAL, error.to_string()))?
+            }
+            "venturi.stop" => {
+                self.accounts.stop(&text);
+                vec![]
+            }
+            "venturi.tcp" => self.tcp_port()?.to_string().into_bytes(),
+            other => {
+                return Err(Status::new(status::UNIMPLEMENTED, format!("there is no action {other:?}; ListActions names them")))
+            }
+        };
+        Ok(vec![Bytes { bytes: body }.encode_to_vec()])
+    }
+
+    pub(super) fn statistics(&self) -> serde_json::Value {
+        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let totals = &self.totals;
+        json!({
+            "uptime_ns": self.started.elapsed().as_nanos() as u64,
+            "connections": count(&totals.connections),
+            "gets": count(&totals.gets),
+            "puts": count(&totals.puts),
+            "rows_sent": count(&totals.rows_sent),
+            "rows_received": count(&totals.rows_received),
+            "payload_bytes_sent": count(&totals.bytes_sent),
+            "payload_bytes_received": count(&totals.bytes_received),
+            "tables": self.store.tables().len(),
+            "memory_used_bytes": self.store.used(),
+            "memory_limit_bytes": self.store.limit(),
+        })
+    }
+
+    fn flight_info(&self, descriptor: &FlightDescriptor, caller: &Caller) -> std::result::Result<FlightInfo, Status> {
+        if descriptor.r#type == descriptor_type::PATH {
+            let path = descriptor.path.join("/");
+            return Ok(table_info(&path, &self.store.table(&path)?, caller)?);
+        }
+        if descriptor.cmd.starts_with(b"{") {
+            return self.table_command_info(descriptor, caller);
+        }
+        let perf = Perf::decode(&descriptor.cmd[..])
+            .map_err(|_| Status::new(status::INVALID_ARGUMENT, "the command is neither Arrow's Perf message nor Venturi's JSON"))?;
+        let streams = i64::from(perf.stream_count);
+        let rows = perf.records_per_stream;
+        if !(1..=65_536).contains(&streams) || rows < 1 || perf.records_per_batch < 1 || rows.checked_mul(streams).is_none() {
+            return Err(Status::new(
+                status::INVALID_ARGUMENT,
+                format!("Perf asks for {streams} streams of {rows} records, {} a batch", perf.records_per_batch),
+            ));
+        }
+        let schema = self.perf_source(&perf)?.schema();
+        let endpoint = (0..streams)
+            .map(|stream| {
+                let token = Token { definition: Some(perf.clone()), start: stream * rows, end: (stream + 1) * rows };
+                endpoint(token.encode_to_vec(), caller)
+            })
+            .collect();
+        Ok(FlightInfo {
+            schema: schema_to_bytes(&schema)?,
+            flight_descriptor: Some(descriptor.clone()),
+            endpoint,
+            total_records: streams * rows,
+            total_bytes: -1,
+            ordered: false,
+        })
+    }
+
+    fn table_command_info(&self, descriptor: &FlightDescriptor, caller: &Caller) -> std::result::Result<FlightInfo, Status> {
+        let command = parse_table_command(&descriptor.cmd)?;
+        if !(1..=65_536).contains(&command.streams) {
+            return Err(Status::new(status::INVALID_ARGUMENT, "streams must be 1..65536"));
+        }
+        let table = self.store.table(&command.table)?;
+        // Made now, so that no stream waits for it.
+        self.table_source(&command)?;
+        let ticket = serde_json::to_vec(&command).map_err(|error| Status::new(status::INTERNAL, error.to_string()))?;
+        let rows = command.rows_per_stream.unwrap_or(table.rows).saturating_mul(command.streams as u64);
+        Ok(FlightInfo {
+            schema: schema_to_bytes(&table.schema)?,
+            flight_descriptor: Some(descriptor.clone()),
+            endpoint: (0..command.streams).map(|_| endpoint(ticket.clone(), caller)).collect(),
+            total_records: i64::try_from(rows).unwrap_or(-1),
+            total_bytes: -1,
+            ordered: false,
+        })
+    }
+
+    /// What a ticket of ours stands for.
+    pub(super) fn reading(&self, ticket: &[u8]) -> std::result::Result<Reading, Status> {
+        if ticket.starts_with(b"{") {
+            let command = parse_table_command(ticket)?;
+            if command.rows_per_stream.is_none() && command.rows_per_batch.is_none() {
+                return Ok(Reading::Table(self.store.table(&command.table)?));
+            }
+            let (source, rows) = self.table_source(&command)?;
+            let compression = match command.compression.as_str() {
+                "lz4" => Compression::Lz4,
+                "zstd" => Compression::Zstd,
+                _ => Compression::None,
+            };
+            return Ok(Reading::Source(source.cursor(Some(rows)), compression));
+        }
+        let unknown = || Status::new(status::INVALID_ARGUMENT, "not a ticket of this server");
+        let token = Token::decode(ticket).map_err(|_| unknown())?;
+        let perf = token.definition.ok_or_else(unknown)?;
+        let rows = u64::try_from(token.end.saturating_sub(token.start)).map_err(|_| unknown())?;
+        if rows == 0 || perf.records_per_batch < 1 {
+            return Err(unknown());
+        }
+        let source = self.perf_source(&perf)?;
+        Ok(Reading::Source(source.cursor(Some(rows)), Compression::None))
+    }
+
+    fn perf_source(&self, perf: &Perf) -> Result<Source> {
+        let rows_per_batch = perf.records_per_batch.max(1) as usize;
+        let data = match perf.schema.is_empty() {
+            true => Data::Records { columns: COLUMNS, values: Values::Random, seed: 0 },
+            false => {
+                let schema = schema_from_bytes(&perf.schema)?;
+                let metadata = |key: &str| schema.metadata().get(key).map(String::as_str);
+                Data::Records {
+                    columns: schema.fields().len().clamp(1, 10_000),
+                    values: match metadata("venturi.values") {
+                        Some("sequential") => Values::Sequential,
+                        _ => Values::Random,
+                    },
+                    seed: metadata("venturi.seed").and_then(|seed| seed.parse().ok()).unwrap_or(0),
+                }
+            }
+        };
+        self.batch_fits(rows_per_batch, 8 * COLUMNS)?;
+        self.store.source(&format!("\n{data:?} {rows_per_batch}"), || Source::make(&data, rows_per_batch))
+    }
+
+    /// A batch is made in memory; a client must not ask for one that is too large.
+    fn batch_fits(&self, rows: usize, row_bytes: usize) -> Result<()> {
+        if (rows as u64).saturating_mul(row_bytes as u64) > self.store.limit() {
+            return Err(Error::new(
+                Kind::Memory,
+                format!("a batch of {rows} rows does not fit into the server's memory of {} bytes (--memory)", self.store.limit()),
+            ));
+        }
+        Ok(())
+    }
+
+    fn table_source(&self, command: &TableCommand) -> Result<(Source, u64)> {
+        let table = self.store.table(&command.table)?;
+        let rows_per_batch = command.rows_per_batch.unwrap_or(4096).max(1);
+        let row_bytes = table.bytes.checked_div(table.rows).unwrap_or(1).max(1);
+        self.batch_fits(rows_per_batch, row_bytes as usize)?;
+        let key = format!("{}\n{rows_per_batch}", command.table);
+        let source = self.store.source(&key, || {
+            Source::from_batches(table.schema.clone(), table.batches.to_vec(), rows_per_batch)
+        })?;
+        Ok((source, command.rows_per_stream.unwrap_or(table.rows)))
+    }
+}
+
+fn parse_table_command(json: &[u8]) -> Result<TableCommand> {
+    serde_json::from_slice(json).map_err(|error| Error::usage(format!("Venturi's JSON command: {error}")))
+}
+
+fn endpoint(ticket: Vec<u8>, caller: &Caller) -> FlightEndpoint {
+    let scheme = if caller.tls { "grpc+tls" } else { "grpc+tcp" };
+    FlightEndpoint {
+        ticket: Some(Ticket { ticket }),
+        location: vec![Location { uri: format!("{scheme}://{}", caller.authority) }],
+    }
+}
+
+fn table_info(path: &str, table: &Table, caller: &Caller) -> Result<FlightInfo> {
+    let ticket = json!({ "table": path }).to_string().into_bytes();
+    Ok(FlightInfo {
+        schema: schema_to_bytes(&table.schema)?,
+        flight_descriptor: Some(FlightDescriptor::path(path.split('/').map(str::to_owned).collect())),
+        endpoint: vec![endpoint(ticket, caller)],
+        total_records: table.rows as i64,
+        total_bytes: table.bytes as i64,
+        ordered: false,
+    })
+}

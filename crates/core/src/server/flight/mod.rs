@@ -1,0 +1,378 @@
+//! `venturi serve flight`: the reference server. `docs/targets/flight.md`.
+//!
+//! A thread a connection: bulk flows keep a core busy each, so the kernel's scheduler
+//! serves them best, and a thread's CPU time is a stream's CPU time.
+
+pub mod account;
+mod calls;
+mod store;
+mod worker;
+
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::{TlsAcceptor, TlsStream};
+
+use crate::ceiling::tcp::Peer;
+use crate::data::{file, payload_bytes};
+use crate::error::{Error, Kind, Result};
+use crate::http2::{Config, Connection, Role, Wire};
+use crate::target::flight::{provider, read_certificates, read_key, secret};
+use account::Accounts;
+use store::{Store, Table};
+use worker::Worker;
+
+/// How long a stopping server lets its streams finish.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long a new connection may take until it has said what it wants.
+const HELLO: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerSpec {
+    #[serde(default)]
+    pub server: Option<String>,
+    pub host: String,
+    pub port: u16,
+    /// Bound of all tables together, in bytes.
+    pub memory_bytes: u64,
+    #[serde(default = "thousand")]
+    pub max_connections: usize,
+    #[serde(default = "largest_message")]
+    pub max_message_size: usize,
+    #[serde(default)]
+    pub tls_certificate: Option<String>,
+    #[serde(default)]
+    pub tls_key: Option<String>,
+    /// Clients must show a certificate of this CA.
+    #[serde(default)]
+    pub tls_client_ca: Option<String>,
+    /// The environment variable that holds the token.
+    #[serde(default)]
+    pub token_env: Option<String>,
+    /// Files to serve as tables.
+    #[serde(default)]
+    pub tables: Vec<TableSpec>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableSpec {
+    pub name: String,
+    /// An Arrow IPC file.
+    pub ipc: String,
+}
+
+fn thousand() -> usize {
+    1024
+}
+fn largest_message() -> usize {
+    256 << 20
+}
+
+#[derive(Debug)]
+pub(crate) struct Token(String);
+
+impl Token {
+    /// `Bearer token`, or `Basic` with the token as the password.
+    fn admits(&self, authorization: Option<&str>) -> bool {
+        use base64::Engine;
+        let Some(authorization) = authorization else { return false };
+        if let Some(bearer) = authorization.strip_prefix("Bearer ") {
+            return self.equals(bearer.as_bytes());
+        }
+        let basic = authorization.strip_prefix("Basic ").unwrap_or_default();
+        match base64::engine::general_purpose::STANDARD.decode(basic) {
+            Ok(pair) => match pair.iter().position(|byte| *byte == b':') {
+                Some(colon) => self.equals(&pair[colon + 1..]),
+                None => false,
+            },
+            Err(_) => false,
+        }
+    }
+
+    /// Takes the same time wherever the difference is.
+    fn equals(&self, given: &[u8]) -> bool {
+        let expected = self.0.as_bytes();
+        let mut difference = u8::from(given.len() != expected.len());
+        for (k, byte) in given.iter().enumerate() {
+            difference |= byte ^ expected[k % expected.len()];
+        }
+        difference == 0
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    connections: AtomicU64,
+    gets: AtomicU64,
+    puts: AtomicU64,
+    rows_sent: AtomicU64,
+    rows_received: AtomicU64,
+    bytes_sent: AtomicU64,
+    bytes_received: AtomicU64,
+}
+
+/// What all connections share.
+pub(crate) struct State {
+    started: Instant,
+    store: Store,
+    accounts: Accounts,
+    totals: Totals,
+    token: Option<Token>,
+    /// The raw TCP probe's other end, once it was asked for.
+    tcp: Mutex<Option<Peer>>,
+    ip: IpAddr,
+    max_message: usize,
+    open: AtomicUsize,
+}
+
+impl State {
+    fn bearer(&self) -> Option<String> {
+        self.token.as_ref().map(|token| format!("Bearer {}", token.0))
+    }
+
+    fn tcp_port(&self) -> Result<u16> {
+        let broken = |error: &dyn std::fmt::Display| Error::new(Kind::Internal, format!("the TCP probe: {error}"));
+        let mut tcp = self.tcp.lock().map_err(|error| broken(&error))?;
+        if tcp.is_none() {
+            *tcp = Some(Peer::start(self.ip).map_err(|error| broken(&error))?);
+        }
+        tcp.as_ref().map(|peer| peer.addr.port()).ok_or_else(|| broken(&"it did not start"))
+    }
+}
+
+/// A running server; stops when dropped.
+pub struct Server {
+    address: SocketAddr,
+    state: Arc<State>,
+    stop: watch::Sender<bool>,
+    accepting: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Server {
+    /// Binds and starts to serve.
+    pub fn start(spec: &str) -> Result<Self> {
+        let spec: ServerSpec = serde_json::from_str(spec)
+            .map_err(|error| Error::usage(format!("the server's spec: {error}")))?;
+        let acceptor = tls_acceptor(&spec)?;
+        let token = spec.token_env.as_deref().map(secret).transpose()?;
+        if token.as_deref() == Some("") {
+            return Err(Error::usage("the token is empty"));
+        }
+        let store = Store::new(spec.memory_bytes);
+        for table in &spec.tables {
+            load(&store, table)?;
+        }
+        let place = format!("{}:{}", spec.host, spec.port);
+        let io = |error: std::io::Error| {
+            let advice = match error.kind() {
+                std::io::ErrorKind::AddrInUse => "; something else listens there: choose another --port (0: any free one)",
+                _ => "",
+            };
+            Error::new(Kind::Io, format!("cannot listen on {place}: {error}{advice}"))
+        };
+        let listener = std::net::TcpListener::bind((spec.host.as_str(), spec.port)).map_err(io)?;
+        listener.set_nonblocking(true).map_err(io)?;
+        let address = listener.local_addr().map_err(io)?;
+        let state = Arc::new(State {
+            started: Instant::now(),
+            store,
+            accounts: Accounts::default(),
+            totals: Totals::default(),
+            token: token.map(Token),
+            tcp: Mutex::new(None),
+            ip: address.ip(),
+            max_message: spec.max_message_size,
+            open: AtomicUsize::new(0),
+        });
+        let (stop, stopped) = watch::channel(false);
+        let shared = state.clone();
+        let accepting = std::thread::Builder::new()
+            .name("accept".into())
+            .spawn(move || accept(listener, shared, acceptor, spec.max_connections, stopped))
+            .map_err(io)?;
+        Ok(Self { address, state, stop, accepting: Mutex::new(Some(accepting)) })
+    }
+
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Waits until the server has stopped, but no longer than this. True: it has.
+    pub fn wait(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        loop {
+            let running = self
+                .accepting
+                .lock()
+                .is_ok_and(|handle| handle.as_ref().is_some_and(|handle| !handle.is_finished()));
+            if !running {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            std::thread::sleep(left.min(Duration::from_millis(20)));
+        }
+    }
+
+    /// Takes no more connections, lets open streams finish for two seconds, and ends.
+    pub fn stop(&self) {
+        let _ = self.stop.send(true);
+        if let Some(handle) = self.accepting.lock().ok().and_then(|mut handle| handle.take()) {
+            let _ = handle.join();
+        }
+        let until = Instant::now() + GRACE + Duration::from_millis(500);
+        while self.state.open.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Counts since the start, as JSON.
+    pub fn statistics(&self) -> String {
+        self.state.statistics().to_string()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn load(store: &Store, spec: &TableSpec) -> Result<()> {
+    let (schema, batches) = file::read(&spec.name, &spec.ipc)?;
+    let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
+    let bytes = batches.iter().map(payload_bytes).sum();
+    store.reserve(bytes)?;
+    let table = Table { schema, batches: Arc::new(batches), rows, bytes, trial: None };
+    store.keep(spec.name.clone(), table)
+}
+
+fn tls_acceptor(spec: &ServerSpec) -> Result<Option<TlsAcceptor>> {
+    let (certificate, key) = match (&spec.tls_certificate, &spec.tls_key) {
+        (Some(certificate), Some(key)) => (certificate, key),
+        (None, None) if spec.tls_client_ca.is_none() => return Ok(None),
+        _ => return Err(Error::usage("TLS needs both a certificate and its key")),
+    };
+    let wrong = |error: &dyn std::fmt::Display| Error::usage(format!("TLS: {error}"));
+    let builder = rustls::ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| wrong(&error))?;
+    let builder = match &spec.tls_client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = rustls::RootCertStore::empty();
+            for certificate in read_certificates(path)? {
+                roots.add(certificate).map_err(|error| wrong(&error))?;
+            }
+            let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+                .build()
+                .map_err(|error| wrong(&error))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(read_certificates(certificate)?, read_key(key)?)
+        .map_err(|error| wrong(&error))?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(Some(TlsAcceptor::from(Arc::new(config))))
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+fn accept(
+    listener: std::net::TcpListener,
+    state: Arc<State>,
+    acceptor: Option<TlsAcceptor>,
+    max_connections: usize,
+    stopped: watch::Receiver<bool>,
+) {
+    let Ok(runtime) = runtime() else { return };
+    runtime.block_on(async move {
+        let Ok(listener) = TcpListener::from_std(listener) else { return };
+        let mut stop = stopped.clone();
+        loop {
+            let socket = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = stop.changed() => return,
+            };
+            match socket {
+                Ok((socket, _)) => {
+                    if state.open.load(Ordering::Relaxed) >= max_connections {
+                        continue; // dropped: the client is told by the closed connection
+                    }
+                    start_connection(socket, state.clone(), acceptor.clone(), stopped.clone());
+                }
+                // Out of file descriptors, for one: it may pass.
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    });
+}
+
+fn start_connection(socket: TcpStream, state: Arc<State>, acceptor: Option<TlsAcceptor>, stopped: watch::Receiver<bool>) {
+    let Ok(socket) = socket.into_std() else { return };
+    state.open.fetch_add(1, Ordering::Relaxed);
+    state.totals.connections.fetch_add(1, Ordering::Relaxed);
+    let counted = state.clone();
+    let thread = std::thread::Builder::new()
+        .name("connection".into())
+        .stack_size(1 << 20)
+        .spawn(move || {
+            if let Ok(runtime) = runtime() {
+                runtime.block_on(serve(socket, state.clone(), acceptor, stopped));
+            }
+            state.open.fetch_sub(1, Ordering::Relaxed);
+        });
+    if thread.is_err() {
+        counted.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn serve(socket: std::net::TcpStream, state: Arc<State>, acceptor: Option<TlsAcceptor>, mut stopped: watch::Receiver<bool>) {
+    let Ok(socket) = TcpStream::from_std(socket) else { return };
+    let _ = socket.set_nodelay(true);
+    let tls = acceptor.is_some();
+    let wire = match acceptor {
+        None => Wire::Tcp(socket),
+        Some(acceptor) => match tokio::time::timeout(HELLO, acceptor.accept(socket)).await {
+            Ok(Ok(session)) => Wire::Tls(Box::new(TlsStream::Server(session))),
+            _ => return,
+        },
+    };
+    let config = Config { max_message: state.max_message, ..Config::new(Role::Server) };
+    let mut worker = Worker::new(Connection::new(wire, config), state, tls);
+    let outcome = tokio::select! {
+        outcome = poll_fn(|cx| worker.poll(cx)) => outcome,
+        _ = stopped.changed() => Ok(()),
+    };
+    if outcome.is_ok() {
+        let finishing = poll_fn(|cx| match worker.poll(cx) {
+            std::task::Poll::Pending if worker.is_idle() => std::task::Poll::Ready(Ok(())),
+            other => other,
+        });
+        let _ = tokio::time::timeout(GRACE, finishing).await;
+        worker.say_goodbye();
+        let last = poll_fn(|cx| worker.poll(cx));
+        let _ = tokio::time::timeout(Duration::from_millis(20), last).await;
+    }
+    worker.close();
+}
+
+/// Tells machines apart, so that a process number is not mistaken for one of another.
+pub(crate) fn boot_id() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned())
+}

@@ -1,0 +1,359 @@
+//! gRPC calls over one HTTP/2 connection, which several streams of a thread may share.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use prost::Message as _;
+
+use crate::codec::flight::{queue_message, Expect, Message, SendQueue};
+use crate::codec::frame::code;
+use crate::codec::hpack::Header;
+use crate::codec::proto::{Action, Bytes};
+use crate::error::{Error, Kind, Result};
+use crate::http2::{Connection, Event};
+
+/// Messages that wait for one stream of a shared connection before the others stop reading.
+const INBOX: usize = 16;
+
+#[derive(Clone)]
+pub struct Link(Rc<RefCell<Shared>>);
+
+struct Shared {
+    connection: Connection,
+    authority: String,
+    scheme: &'static str,
+    headers: Vec<(String, Vec<u8>)>,
+    inboxes: BTreeMap<u32, Inbox>,
+    failed: Option<Error>,
+}
+
+#[derive(Default)]
+struct Inbox {
+    events: VecDeque<Event>,
+    waker: Option<Waker>,
+}
+
+impl Link {
+    pub fn new(connection: Connection, authority: String, tls: bool, headers: Vec<(String, Vec<u8>)>) -> Self {
+        Self(Rc::new(RefCell::new(Shared {
+            connection,
+            authority,
+            scheme: if tls { "https" } else { "http" },
+            headers,
+            inboxes: BTreeMap::new(),
+            failed: None,
+        })))
+    }
+
+    /// Adds a header to all later calls.
+    pub fn add_header(&self, name: &str, value: Vec<u8>) {
+        self.0.borrow_mut().headers.push((name.to_owned(), value));
+    }
+
+    /// Begins a call of one of Flight's methods.
+    pub fn call(&self, method: &str, extra: &[(String, Vec<u8>)], response: Expect) -> u32 {
+        let mut shared = self.0.borrow_mut();
+        let mut headers = vec![
+            (":method".to_owned(), b"POST".to_vec()),
+            (":scheme".to_owned(), shared.scheme.as_bytes().to_vec()),
+            (":path".to_owned(), format!("/arrow.flight.protocol.FlightService/{method}").into_bytes()),
+            (":authority".to_owned(), shared.authority.clone().into_bytes()),
+            ("te".to_owned(), b"trailers".to_vec()),
+            ("content-type".to_owned(), b"application/grpc".to_vec()),
+            ("user-agent".to_owned(), concat!("venturi/", env!("CARGO_PKG_VERSION")).as_bytes().to_vec()),
+        ];
+        headers.extend_from_slice(&shared.headers);
+        headers.extend_from_slice(extra);
+        let stream = shared.connection.request(&headers, response);
+        shared.inboxes.insert(stream, Inbox::default());
+        stream
+    }
+
+    /// Queues onto a call; an error when the server has ended it.
+    pub fn queue<T>(&self, stream: u32, put: impl FnOnce(&mut SendQueue) -> Result<T>) -> Result<T> {
+        match self.0.borrow_mut().connection.send_queue(stream) {
+            Some(queue) => put(queue),
+            None => Err(Error::new(Kind::Lost, "the server ended the stream before all was sent")),
+        }
+    }
+
+    pub fn end(&self, stream: u32) {
+        self.0.borrow_mut().connection.end(stream);
+    }
+
+    pub fn unsent(&self, stream: u32) -> usize {
+        self.0.borrow().connection.unsent(stream)
+    }
+
+    pub fn wire_bytes(&self) -> u64 {
+        self.0.borrow().connection.wire_bytes()
+    }
+
+    /// Gives a call up.
+    pub fn cancel(&self, stream: u32) {
+        let mut shared = self.0.borrow_mut();
+        shared.connection.reset(stream, code::CANCEL);
+        shared.forget(stream);
+    }
+
+    /// Writes what is queued as far as it goes, without reading.
+    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.0.borrow_mut().connection.poll_flush(cx)
+    }
+
+    /// The next event of one call. Whoever polls reads for all calls of the connection.
+    pub fn poll_event(&self, stream: u32, cx: &mut Context<'_>) -> Poll<Result<Event>> {
+        let shared = &mut *self.0.borrow_mut();
+        loop {
+            if let Some(event) = shared.inboxes.get_mut(&stream).and_then(|inbox| inbox.events.pop_front()) {
+                if shared.inboxes.len() > 1 {
+                    shared.pass_on(stream);
+                }
+                return Poll::Ready(Ok(event));
+            }
+            if let Some(error) = &shared.failed {
+                return Poll::Ready(Err(error.clone()));
+            }
+            let full = shared.inboxes.values().any(|inbox| inbox.events.len() >= INBOX);
+            let polled = if full { Poll::Pending } else { shared.connection.poll_event(cx) };
+            match polled {
+                Poll::Ready(Ok(event)) => shared.deliver(event),
+                Poll::Ready(Err(error)) => {
+                    shared.failed = Some(error);
+                    shared.wake_all();
+                }
+                Poll::Pending => {
+                    if full {
+                        shared.wake_all();
+                    }
+                    shared.inboxes.entry(stream).or_default().waker = Some(cx.waker().clone());
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    /// One request, all its responses.
+    pub async fn unary(&self, method: &str, extra: &[(String, Vec<u8>)], request: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.exchange(method, extra, request).await.map(|(messages, _)| messages)
+    }
+
+    /// The same, with the headers and trailers of the response.
+    pub async fn exchange(
+        &self,
+        method: &str,
+        extra: &[(String, Vec<u8>)],
+        request: &[u8],
+    ) -> Result<(Vec<Vec<u8>>, Vec<Header>)> {
+        let stream = self.call(method, extra, Expect::Other);
+        self.queue(stream, |queue| {
+            queue_message(request, queue);
+            Ok(())
+        })?;
+        self.end(stream);
+        let mut reply = Reply::default();
+        let mut messages = Vec::new();
+        let mut all = Vec::new();
+        let outcome = loop {
+            match poll_fn(|cx| self.poll_event(stream, cx)).await {
+                Err(error) => break Err(error),
+                Ok(Event::Message { message: Message::Other(bytes), .. }) => messages.push(bytes),
+                Ok(event) => {
+                    if let Event::Headers { headers, .. } = &event {
+                        all.extend_from_slice(headers);
+                    }
+                    match reply.event(event) {
+                        Ok(false) => {}
+                        Ok(true) => break Ok(()),
+                        Err(error) => break Err(error),
+                    }
+                }
+            }
+        };
+        self.forget(stream);
+        outcome.map(|()| (messages, all))
+    }
+
+    /// An action's first result.
+    pub async fn action(&self, name: &str, body: &[u8]) -> Result<Vec<u8>> {
+        let action = Action {
+            r#type: name.to_owned(),
+            body: body.to_vec(),
+        };
+        let results = self.unary("DoAction", &[], &action.encode_to_vec()).await?;
+        let Some(first) = results.first() else { return Ok(vec![]) };
+        Bytes::decode(&first[..])
+            .map(|result| result.bytes)
+            .map_err(|error| Error::protocol(format!("action {name}: {error}")))
+    }
+
+    pub fn forget(&self, stream: u32) {
+        self.0.borrow_mut().forget(stream);
+    }
+}
+
+impl Shared {
+    fn deliver(&mut self, event: Event) {
+        let stream = match &event {
+            Event::Headers { stream, .. }
+            | Event::Message { stream, .. }
+            | Event::End { stream }
+            | Event::Reset { stream, .. } => *stream,
+        };
+        // Of a call that was given up nobody wants to know.
+        if let Some(inbox) = self.inboxes.get_mut(&stream) {
+            inbox.events.push_back(event);
+            if let Some(waker) = inbox.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// The socket wakes who polled last; when that one leaves, another has to listen.
+    fn pass_on(&mut self, from: u32) {
+        let after = self.inboxes.range_mut(from + 1..);
+        if let Some(waker) = after.map(|(_, inbox)| inbox).find_map(|inbox| inbox.waker.take()) {
+            waker.wake();
+            return;
+        }
+        let before = self.inboxes.range_mut(..from);
+        if let Some(waker) = before.map(|(_, inbox)| inbox).find_map(|inbox| inbox.waker.take()) {
+            waker.wake();
+        }
+    }
+
+    fn wake_all(&mut self) {
+        for inbox in self.inboxes.values_mut() {
+            if let Some(waker) = inbox.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    fn forget(&mut self, stream: u32) {
+        self.inboxes.remove(&stream);
+        self.wake_all();
+    }
+}
+
+/// Follows one call's response to its status.
+#[derive(Debug, Default)]
+pub struct Reply {
+    begun: bool,
+    status: Option<std::result::Result<(), Error>>,
+}
+
+impl Reply {
+    /// Takes any event but a message. True: the call is over, and well.
+    pub fn event(&mut self, event: Event) -> Result<bool> {
+        match event {
+            Event::Headers { headers, end, .. } => {
+                if !self.begun {
+                    self.begun = true;
+                    check_http(&headers)?;
+                }
+                if let Some(status) = grpc_status(&headers) {
+                    self.status = Some(status);
+                }
+                if end {
+                    return self.over();
+                }
+                Ok(false)
+            }
+            Event::End { .. } => self.over(),
+            Event::Reset { code, .. } => match self.status.take() {
+                // gRPC servers reset a stream whose request they did not read to its end.
+                Some(status) => status.map(|()| true),
+                None => Err(Error::new(
+                    Kind::Server,
+                    format!("the server reset the stream: {}", code::name(code)),
+                )),
+            },
+            Event::Message { .. } => Ok(false),
+        }
+    }
+
+    fn over(&mut self) -> Result<bool> {
+        match self.status.take() {
+            Some(status) => status.map(|()| true),
+            None => Err(Error::protocol("the server ended the stream without a gRPC status")),
+        }
+    }
+}
+
+fn find<'a>(headers: &'a [Header], name: &str) -> Option<&'a str> {
+    headers
+        .iter()
+        .find(|header| header.name == name)
+        .map(|header| header.value.as_str())
+}
+
+fn check_http(headers: &[Header]) -> Result<()> {
+    let status = find(headers, ":status").unwrap_or("none");
+    let content = find(headers, "content-type").unwrap_or("none");
+    if status == "200" && content.starts_with("application/grpc") {
+        return Ok(());
+    }
+    // Some servers answer a refused call with a bare grpc-status.
+    if find(headers, "grpc-status").is_some() {
+        return Ok(());
+    }
+    Err(Error::protocol(format!(
+        "not a gRPC server: HTTP status {status}, content type {content}"
+    )))
+}
+
+/// The status in trailers (gRPC over HTTP/2, "Responses").
+fn grpc_status(headers: &[Header]) -> Option<std::result::Result<(), Error>> {
+    const NAMES: [&str; 17] = [
+        "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND",
+        "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+        "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS",
+        "UNAUTHENTICATED",
+    ];
+    let number: usize = find(headers, "grpc-status")?.parse().unwrap_or(2);
+    if number == 0 {
+        return Some(Ok(()));
+    }
+    let name = NAMES.get(number).unwrap_or(&"UNKNOWN");
+    let message = percent_decode(find(headers, "grpc-message").unwrap_or(""));
+    let kind = match number {
+        7 | 16 => Kind::Auth,
+        _ => Kind::Server,
+    };
+    let advice = match number {
+        16 => "; give the token's environment variable as token_env, or user and password_env",
+        _ => "",
+    };
+    let separator = if message.is_empty() { "" } else { ": " };
+    Some(Err(Error::new(
+        kind,
+        format!("the server answered {name}{separator}{message}{advice}"),
+    )))
+}
+
+fn percent_decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = (bytes[at] == b'%')
+            .then(|| text.get(at + 1..at + 3))
+            .flatten()
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        out.push(code.unwrap_or(bytes[at]));
+        at += if code.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// True where the server does not know the method or action.
+pub fn is_unknown(error: &Error) -> bool {
+    error.kind == Kind::Server
+        && ["UNIMPLEMENTED", "INVALID_ARGUMENT", "NOT_FOUND", "UNKNOWN", "INTERNAL"]
+            .iter()
+            .any(|name| error.message.contains(name))
+}

@@ -1,0 +1,313 @@
+//! `flight://`: Arrow Flight, gets and puts. `docs/targets/flight.md`.
+//!
+//! Three kinds of server: Arrow's perf server (and any that speaks its protocol), any
+//! Flight server (by path, command or ticket), and Venturi's reference server, which
+//! speaks both and also accounts for its side of a trial.
+
+mod call;
+mod dial;
+mod options;
+mod plan;
+mod session;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::codec::ipc::Encoder;
+use crate::data::Source;
+use crate::error::{Error, Kind, Result};
+use crate::meter::clock::{Stage, StageClock, StageTotals};
+use crate::server::flight::account::Account;
+use crate::spec::{Data, Operation, TrialSpec, Verify};
+use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
+
+pub use call::Link;
+pub(crate) use dial::{provider, read_certificates, read_key};
+pub use options::{secret, Address, Options};
+use options::{Connections, Subject};
+use plan::Plan;
+use session::{GetSession, PutSession};
+
+/// Headers that a reference server understands; all others ignore them.
+pub const TRIAL_HEADER: &str = "venturi-trial";
+pub const VERIFY_HEADER: &str = "venturi-verify";
+
+pub struct Flight {
+    spec: Arc<TrialSpec>,
+    address: Address,
+    subject: Subject,
+    options: Options,
+    headers: Vec<(String, Vec<u8>)>,
+    /// What a put sends, or a reference server is given to serve.
+    source: Option<Source>,
+    plan: Option<Plan>,
+    identity: Identity,
+    account: Mutex<Option<Account>>,
+}
+
+impl Flight {
+    pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
+        let (address, subject) = options::parse_url(&spec.target)?;
+        let options = Options::parse(&spec.options)?;
+        let headers = options.headers()?;
+        plan::check(&spec, &subject, &options)?;
+        Ok(Self {
+            spec,
+            address,
+            subject,
+            options,
+            headers,
+            source: None,
+            plan: None,
+            identity: Identity::default(),
+            account: Mutex::new(None),
+        })
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.spec.timeout_ns)
+    }
+
+    async fn link(&self, address: &Address) -> Result<Link> {
+        let connection = dial::dial(address, &self.options, self.timeout()).await?;
+        let headers = self.headers.clone();
+        Ok(Link::new(connection, address.authority(), address.tls, headers))
+    }
+
+    /// Bounds a call outside of the clock.
+    async fn within<T>(&self, what: &str, call: impl std::future::Future<Output = Result<T>>) -> Result<T> {
+        match tokio::time::timeout(self.timeout(), call).await {
+            Ok(result) => result.map_err(|error| first_contact(error.context(what))),
+            Err(_) => Err(Error::new(
+                Kind::Timeout,
+                format!(
+                    "{}: {what}: no answer within {} s; is it a gRPC server, and does it want TLS (flight+tls://)?",
+                    self.address.authority(),
+                    self.timeout().as_secs_f64()
+                ),
+            )),
+        }
+    }
+
+    fn planned(&self) -> Result<&Plan> {
+        self.plan
+            .as_ref()
+            .ok_or_else(|| Error::new(Kind::Internal, "a stream was opened before the plan was made"))
+    }
+
+    fn trial_headers(&self) -> Vec<(String, Vec<u8>)> {
+        let verify: &[u8] = match self.spec.verify {
+            Verify::Checksum => b"checksum",
+            Verify::Count => b"count",
+            Verify::None => b"none",
+        };
+        vec![
+            (TRIAL_HEADER.to_owned(), self.spec.trial.clone().into_bytes()),
+            (VERIFY_HEADER.to_owned(), verify.to_vec()),
+        ]
+    }
+
+    /// Can the two ends' checksums be compared?
+    fn has_checksum(&self) -> bool {
+        self.spec.verify == Verify::Checksum && self.identity.reference
+    }
+
+    /// A schema may be beyond Flight, and a batch beyond a gRPC message: said before any
+    /// connection is made.
+    fn encoder(&self, source: &Source) -> Result<Encoder> {
+        Encoder::new(&source.schema(), self.options.compression())
+    }
+
+    async fn open_stream(&self, stream: usize, links: &mut BTreeMap<Address, Link>) -> Result<Box<dyn Session>> {
+        let plan = self.planned()?;
+        let shared = self.options.connections == Connections::Shared;
+        if !shared {
+            links.clear();
+        }
+        let headers = self.trial_headers();
+        match self.spec.operation {
+            Operation::Get => {
+                let mut pieces = std::collections::VecDeque::new();
+                for piece in &plan.pieces[stream] {
+                    if !links.contains_key(&piece.address) {
+                        links.insert(piece.address.clone(), self.link(&piece.address).await?);
+                    }
+                    pieces.push_back((links[&piece.address].clone(), piece.ticket.clone()));
+                }
+                if let (Some(ticket), Some((link, _))) = (&plan.warm_up, pieces.front()) {
+                    let pieces = [(link.clone(), ticket.clone())].into();
+                    let warm_up = GetSession::new(pieces, vec![], false, None);
+                    self.within("warming up", drive(Box::new(warm_up), usize::MAX)).await?;
+                }
+                let stop = self.identity.reference.then(|| self.spec.trial.clone());
+                Ok(Box::new(GetSession::new(pieces, headers, self.has_checksum(), stop)))
+            }
+            Operation::Put => {
+                let source = self
+                    .source
+                    .as_ref()
+                    .ok_or_else(|| Error::new(Kind::Internal, "a put without data"))?;
+                if !links.contains_key(&self.address) {
+                    links.insert(self.address.clone(), self.link(&self.address).await?);
+                }
+                let link = links[&self.address].clone();
+                let ack = self.options.ack;
+                if plan.discards {
+                    let encoder = self.encoder(source)?;
+                    let warm_up = PutSession::new(link.clone(), vec![], vec![], encoder, source.cursor(Some(self.spec.rows_per_batch as u64)), false, ack);
+                    self.within("warming up", drive(Box::new(warm_up), usize::MAX)).await?;
+                }
+                let cursor = source.cursor(self.spec.rows_per_stream);
+                Ok(Box::new(PutSession::new(
+                    link,
+                    headers,
+                    plan.descriptor(stream),
+                    self.encoder(source)?,
+                    cursor,
+                    self.has_checksum(),
+                    ack,
+                )))
+            }
+        }
+    }
+
+    /// A reference server's account of this trial; asked for once.
+    async fn account(&self) -> Result<Option<Account>> {
+        if !self.identity.reference {
+            return Ok(None);
+        }
+        if let Some(account) = self.account.lock().ok().and_then(|kept| kept.clone()) {
+            return Ok(Some(account));
+        }
+        let link = self.link(&self.address).await?;
+        let asking = link.action("venturi.account", self.spec.trial.as_bytes());
+        let bytes = self.within("asking the server for its account of the trial", asking).await?;
+        let account: Account = serde_json::from_slice(&bytes)
+            .map_err(|error| Error::protocol(format!("the server's account of the trial: {error}")))?;
+        if let Ok(mut kept) = self.account.lock() {
+            *kept = Some(account.clone());
+        }
+        Ok(Some(account))
+    }
+}
+
+/// The first exchange with a server that is something else fails in odd ways.
+fn first_contact(mut error: Error) -> Error {
+    if error.kind == Kind::Lost {
+        error.kind = Kind::Protocol;
+        error.message.push_str(": is it a gRPC server, and does it want TLS (flight+tls://)?");
+    }
+    error
+}
+
+/// Runs a session outside of the clock: a warm-up, an upload.
+async fn drive(mut session: Box<dyn Session>, batches: usize) -> Result<Tally> {
+    let mut clock = StageClock::start();
+    for _ in 0..batches {
+        if std::future::poll_fn(|cx| session.poll_batch(cx, &mut clock)).await?.is_none() {
+            break;
+        }
+    }
+    std::future::poll_fn(|cx| session.poll_finish(cx, &mut clock)).await?;
+    Ok(session.tally())
+}
+
+impl Target for Flight {
+    fn plan<'a>(&'a mut self) -> LocalFuture<'a, Result<Identity>> {
+        Box::pin(async move {
+            if !matches!(self.spec.data, Data::Remote) {
+                let source = Source::make(&self.spec.data, self.spec.rows_per_batch)?;
+                self.encoder(&source)?;
+                self.source = Some(source);
+            }
+            let link = self.link(&self.address).await?;
+            self.authenticate(&link).await?;
+            self.identity = self.within("first contact", self.identify(&link)).await?;
+            let plan = self.within("planning", self.make_plan(&link)).await?;
+            self.identity.protocol = plan.protocol.to_owned();
+            self.plan = Some(plan);
+            Ok(self.identity.clone())
+        })
+    }
+
+    fn planned_rows(&self) -> Option<u64> {
+        self.plan.as_ref()?.rows
+    }
+
+    fn groups(&self, streams: usize) -> Vec<Vec<usize>> {
+        match self.options.connections {
+            Connections::PerStream => (0..streams).map(|stream| vec![stream]).collect(),
+            Connections::Shared => vec![(0..streams).collect()],
+        }
+    }
+
+    fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
+        Box::pin(async move {
+            let mut links = BTreeMap::new();
+            let mut sessions = Vec::with_capacity(group.len());
+            for &stream in group {
+                let session = self.open_stream(stream, &mut links).await;
+                sessions.push(session.map_err(|error| error.context(format!("stream {stream}")))?);
+            }
+            Ok(sessions)
+        })
+    }
+
+    fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
+        Box::pin(self.compare(tallies))
+    }
+
+    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
+        Box::pin(async move {
+            let Some(account) = self.account().await? else { return Ok(None) };
+            let mut stages = StageTotals::default();
+            for stage in Stage::ALL {
+                stages.0[stage as usize] = account.stages.get(stage.name()).copied().unwrap_or(0);
+            }
+            Ok(Some(ServerReport {
+                stages,
+                user_ns: account.user_ns,
+                system_ns: account.system_ns,
+            }))
+        })
+    }
+
+    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let Some(table) = self.plan.as_ref().and_then(|plan| plan.uploaded.as_ref()) else {
+                return Ok(());
+            };
+            let link = self.link(&self.address).await?;
+            let dropping = link.action("venturi.drop", table.as_bytes());
+            self.within("removing the trial's table", dropping).await?;
+            Ok(())
+        })
+    }
+}
+
+/// Where a reference server's raw TCP probe listens; it starts on demand.
+pub async fn tcp_port(url: &str, options: &BTreeMap<String, Value>) -> Result<SocketAddr> {
+    let (address, _) = options::parse_url(url)?;
+    let options = Options::parse(options)?;
+    let timeout = Duration::from_secs(10);
+    let asking = async {
+        let connection = dial::dial(&address, &options, timeout).await?;
+        let link = Link::new(connection, address.authority(), address.tls, options.headers()?);
+        let bytes = link.action("venturi.tcp", b"").await?;
+        let port: u16 = String::from_utf8_lossy(&bytes)
+            .parse()
+            .map_err(|_| Error::protocol("the server's answer to venturi.tcp is not a port"))?;
+        tokio::net::lookup_host((address.host.as_str(), port))
+            .await
+            .ok()
+            .and_then(|mut all| all.next())
+            .ok_or_else(|| Error::new(Kind::Unreachable, format!("{} has no address", address.host)))
+    };
+    tokio::time::timeout(timeout, asking)
+        .await
+        .unwrap_or_else(|_| Err(Error::new(Kind::Timeout, format!("{}: no answer to venturi.tcp", address.authority()))))
+}

@@ -1,0 +1,335 @@
+//! `flight://host:port/path?command=…` and the options of a trial spec.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::codec::frame;
+use crate::codec::ipc::Compression;
+use crate::error::{Error, Result};
+
+/// Arrow's own perf server listens here.
+const DEFAULT_PORT: u16 = 31337;
+
+/// Where a server is and how it is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address {
+    pub host: String,
+    pub port: u16,
+    pub tls: bool,
+}
+
+impl Address {
+    /// As it stands in a URL and in `:authority`.
+    pub fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// Reads `scheme://host[:port]`: Venturi's own schemes and those of Flight locations.
+    fn parse(url: &str) -> Option<(Self, &str)> {
+        let (scheme, rest) = url.split_once("://")?;
+        let tls = match scheme {
+            "flight" | "grpc" | "grpc+tcp" => false,
+            "flight+tls" | "grpc+tls" => true,
+            _ => return None,
+        };
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (place, rest) = rest.split_at(end);
+        let (host, port) = match place.strip_prefix('[') {
+            Some(v6) => {
+                let (host, after) = v6.split_once(']')?;
+                (host, after.strip_prefix(':'))
+            }
+            None => match place.rsplit_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (place, None),
+            },
+        };
+        let port = match port {
+            Some(port) => port.parse().ok().filter(|port| *port > 0)?,
+            None => DEFAULT_PORT,
+        };
+        if host.is_empty() {
+            return None;
+        }
+        let host = host.to_owned();
+        Some((Self { host, port, tls }, rest))
+    }
+
+    /// A Flight location; `None`: the server that was asked (no scheme for another one).
+    pub fn of_location(uri: &str) -> Result<Option<Self>> {
+        if uri.is_empty() || uri.starts_with("arrow-flight-reuse-connection:") {
+            return Ok(None);
+        }
+        match Self::parse(uri) {
+            Some((address, _)) => Ok(Some(address)),
+            None => Err(Error::protocol(format!(
+                "the server offers its data at {uri:?}, which Venturi cannot reach; known: grpc://, grpc+tcp://, grpc+tls://"
+            ))),
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// Nothing in the URL: Arrow's perf protocol.
+    Nothing,
+    Path(Vec<String>),
+    Command(Vec<u8>),
+    Ticket(Vec<u8>),
+}
+
+pub fn parse_url(url: &str) -> Result<(Address, Subject)> {
+    let wrong = |what: &str| {
+        Error::usage(format!(
+            "target {url:?}: {what}; write flight://host:port, flight://host:port/table or flight://host:port?command=text"
+        ))
+    };
+    let (address, rest) = Address::parse(url).ok_or_else(|| wrong("not a Flight URL"))?;
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let path = path
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .map(|segment| unescape(segment).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(|| wrong("a % without two hexadecimal digits"))?;
+    let subject = match query.split_once('=') {
+        None if query.is_empty() && path.is_empty() => Subject::Nothing,
+        None if query.is_empty() => Subject::Path(path),
+        Some((key @ ("command" | "ticket"), value)) if path.is_empty() => {
+            let bytes = match value.strip_prefix("base64:") {
+                Some(text) => base64_decode(text).ok_or_else(|| wrong("not base64"))?,
+                None => unescape(value).ok_or_else(|| wrong("a % without two hexadecimal digits"))?,
+            };
+            match key {
+                "command" => Subject::Command(bytes),
+                _ => Subject::Ticket(bytes),
+            }
+        }
+        _ => return Err(wrong("only ?command= or ?ticket= may follow, without a path")),
+    };
+    Ok((address, subject))
+}
+
+fn base64_decode(text: &str) -> Option<Vec<u8>> {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.decode(text).ok()
+}
+
+fn unescape(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        if first == b'%' {
+            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &rest[2..];
+        } else {
+            bytes.push(first);
+        }
+    }
+    Some(bytes)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProtocolChoice {
+    Auto,
+    Perf,
+    Path,
+    Command,
+    Ticket,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Connections {
+    PerStream,
+    Shared,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ack {
+    Stream,
+    Batch,
+}
+
+/// The options as the spec gives them; see `docs/targets/flight.md`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    pub tls_ca: Option<String>,
+    pub tls_certificate: Option<String>,
+    pub tls_key: Option<String>,
+    pub tls_server_name: Option<String>,
+    pub tls_insecure: bool,
+    pub token_env: Option<String>,
+    pub user: Option<String>,
+    pub password_env: Option<String>,
+    pub headers: BTreeMap<String, String>,
+    pub header_env: BTreeMap<String, String>,
+    pub compression: Option<CompressionChoice>,
+    pub window: Option<u32>,
+    pub max_message_size: usize,
+    pub connections: Connections,
+    pub protocol: ProtocolChoice,
+    pub ack: Ack,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CompressionChoice {
+    None,
+    Lz4,
+    Zstd,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            tls_ca: None,
+            tls_certificate: None,
+            tls_key: None,
+            tls_server_name: None,
+            tls_insecure: false,
+            token_env: None,
+            user: None,
+            password_env: None,
+            headers: BTreeMap::new(),
+            header_env: BTreeMap::new(),
+            compression: None,
+            window: None,
+            max_message_size: 64 << 20,
+            connections: Connections::PerStream,
+            protocol: ProtocolChoice::Auto,
+            ack: Ack::Stream,
+        }
+    }
+}
+
+impl Options {
+    pub fn parse(options: &BTreeMap<String, Value>) -> Result<Self> {
+        // null means: the default.
+        let given: serde_json::Map<_, _> = options
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        let parsed: Self = serde_json::from_value(Value::Object(given))
+            .map_err(|error| Error::usage(format!("options of flight://: {error}")))?;
+        if parsed.window.is_some_and(|window| window == 0 || window > frame::MAX_WINDOW) {
+            return Err(Error::usage("window must be 1..2147483647 bytes"));
+        }
+        if parsed.max_message_size == 0 || parsed.max_message_size > u32::MAX as usize {
+            return Err(Error::usage("max_message_size must be 1..4294967295 bytes"));
+        }
+        if parsed.tls_certificate.is_some() != parsed.tls_key.is_some() {
+            return Err(Error::usage(
+                "a client certificate needs both tls_certificate and tls_key",
+            ));
+        }
+        if parsed.password_env.is_some() && parsed.user.is_none() {
+            return Err(Error::usage("password_env needs user"));
+        }
+        Ok(parsed)
+    }
+
+    pub fn window(&self) -> u32 {
+        self.window.unwrap_or(frame::MAX_WINDOW)
+    }
+
+    pub fn compression(&self) -> Compression {
+        match self.compression {
+            None | Some(CompressionChoice::None) => Compression::None,
+            Some(CompressionChoice::Lz4) => Compression::Lz4,
+            Some(CompressionChoice::Zstd) => Compression::Zstd,
+        }
+    }
+
+    /// The extra headers, with the secrets read from where they live.
+    pub fn headers(&self) -> Result<Vec<(String, Vec<u8>)>> {
+        let mut headers: Vec<_> = self
+            .headers
+            .iter()
+            .map(|(name, value)| (name.to_lowercase(), value.clone().into_bytes()))
+            .collect();
+        for (name, variable) in &self.header_env {
+            headers.push((name.to_lowercase(), secret(variable)?.into_bytes()));
+        }
+        if let Some(variable) = &self.token_env {
+            let value = format!("Bearer {}", secret(variable)?);
+            headers.push(("authorization".into(), value.into_bytes()));
+        }
+        Ok(headers)
+    }
+
+    /// `Basic …` for user and password.
+    pub fn basic(&self) -> Result<Option<Vec<u8>>> {
+        use base64::Engine;
+        let Some(user) = &self.user else { return Ok(None) };
+        let password = match &self.password_env {
+            Some(variable) => secret(variable)?,
+            None => String::new(),
+        };
+        let text = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+        Ok(Some(format!("Basic {text}").into_bytes()))
+    }
+}
+
+/// Secrets travel as names of environment variables.
+pub fn secret(variable: &str) -> Result<String> {
+    std::env::var(variable).map_err(|_| {
+        Error::usage(format!(
+            "the environment variable {variable}, which should hold a secret, is not set"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        let (address, subject) = parse_url("flight://localhost").unwrap();
+        assert_eq!(address.authority(), "localhost:31337");
+        assert_eq!(subject, Subject::Nothing);
+        let (address, subject) = parse_url("flight+tls://[::1]:9/a%20b/c").unwrap();
+        assert!(address.tls);
+        assert_eq!(address.authority(), "[::1]:9");
+        assert_eq!(subject, Subject::Path(vec!["a b".into(), "c".into()]));
+        let (_, subject) = parse_url("flight://h:1?command=select%201").unwrap();
+        assert_eq!(subject, Subject::Command(b"select 1".to_vec()));
+        let (_, subject) = parse_url("flight://h:1/?ticket=base64:AAE=").unwrap();
+        assert_eq!(subject, Subject::Ticket(vec![0, 1]));
+        for wrong in ["flight://", "http://h", "flight://h:0", "flight://h:99999", "flight://h?x=1", "flight://h/p?command=x", "flight://h/%zz"] {
+            assert!(parse_url(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn locations() {
+        assert_eq!(Address::of_location("arrow-flight-reuse-connection://?").unwrap(), None);
+        let there = Address::of_location("grpc+tcp://10.0.0.1:5000").unwrap().unwrap();
+        assert_eq!(there.authority(), "10.0.0.1:5000");
+        assert!(Address::of_location("s3://bucket").is_err());
+    }
+
+    #[test]
+    fn options_are_strict() {
+        let one = |key: &str, value: Value| Options::parse(&BTreeMap::from([(key.to_owned(), value)]));
+        assert!(one("tls_ca", Value::Null).is_ok());
+        assert!(one("windw", 1.into()).unwrap_err().message.contains("windw"));
+        assert!(one("window", 0.into()).is_err());
+        assert!(one("tls_key", "k.pem".into()).is_err());
+        assert_eq!(one("connections", "shared".into()).unwrap().connections, Connections::Shared);
+    }
+}

@@ -1,0 +1,138 @@
+//! The client side of each system under test: one file a system, one small trait.
+//!
+//! A target knows nothing of threads, pacing or repeats; a session knows one
+//! stream and marks its stages on the clock that it is given.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::meter::clock::{StageClock, StageTotals};
+use crate::spec::{TrialSpec, Verify};
+
+pub mod empty;
+pub mod flight;
+
+/// A future that stays on the thread that made it.
+pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// What one step moved: one batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moved {
+    pub rows: u64,
+    /// Payload bytes (METHOD: the bytes of values), not wire bytes.
+    pub bytes: u64,
+}
+
+/// One stream: a flow with its own connection (unless shared), opened before the clock starts.
+///
+/// Driven by polls, so that N streams run on T threads without an allocation a batch.
+/// The session marks its stages on `clock`; on `Pending` it has marked everything
+/// up to its return, and the next poll's first mark is `Wait`.
+pub trait Session {
+    /// Moves the next batch: decoded (get) or handed over (put). `None`: the stream has no more.
+    /// A put stops when the engine stops asking; then `poll_finish` follows.
+    fn poll_batch(
+        &mut self,
+        cx: &mut Context<'_>,
+        clock: &mut StageClock,
+    ) -> Poll<Result<Option<Moved>>>;
+
+    /// Ends the stream: a put waits until all that was sent is acknowledged; a get that
+    /// was stopped early (fixed time, cancel) drops the rest.
+    fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>>;
+
+    /// What this end counted (after `poll_finish`, or when it failed).
+    fn tally(&self) -> Tally;
+}
+
+/// What one end of a stream counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub rows: u64,
+    /// Sum of the batches' xxh3 digests (wrapping): order does not matter. 0 where not asked for.
+    pub checksum: u64,
+    /// Bytes that the sockets carried, both ways, where known.
+    pub wire_bytes: u64,
+}
+
+/// What the two ends' counts say about each other.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verification {
+    pub requested: Verify,
+    /// "checksum" | "count" | "acknowledged" | "none"
+    pub achieved: &'static str,
+    pub expected_rows: Option<u64>,
+    pub rows: u64,
+    pub expected_checksum: Option<String>,
+    pub checksum: Option<String>,
+    /// Why less was achieved than was asked for.
+    pub note: Option<String>,
+    /// What does not agree; the trial has failed.
+    #[serde(skip)]
+    pub mismatch: Option<String>,
+}
+
+/// Who was measured.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Identity {
+    pub address: String,
+    pub software: Option<String>,
+    /// A reference server of ours, which accounts for its stages.
+    pub reference: bool,
+    pub protocol: String,
+    pub pid: Option<u32>,
+}
+
+/// What a reference server hands over after the trial.
+#[derive(Debug, Clone, Default)]
+pub struct ServerReport {
+    pub stages: StageTotals,
+    pub user_ns: u64,
+    pub system_ns: u64,
+}
+
+/// The client side of a system. Shared by all threads of a trial; every method
+/// runs on a current-thread tokio runtime of the calling thread.
+pub trait Target: Send + Sync {
+    /// Endpoints, tables, tickets; asks the server who it is. Not timed. Called once, first.
+    fn plan<'a>(&'a mut self) -> LocalFuture<'a, Result<Identity>>;
+
+    /// How many rows the plan will move in all, where known before.
+    fn planned_rows(&self) -> Option<u64>;
+
+    /// Groups of streams that must run on one thread (they share a connection).
+    /// Default: every stream by itself.
+    fn groups(&self, streams: usize) -> Vec<Vec<usize>> {
+        (0..streams).map(|stream| vec![stream]).collect()
+    }
+
+    /// Connects one group of streams and warms it up; returns a session a stream, in order.
+    fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>>;
+
+    /// Compares what arrived with what was sent. `tallies` in the order of streams.
+    fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>>;
+
+    /// The server's own account of the trial, where it gives one.
+    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>>;
+
+    /// Removes what the trial left on the server.
+    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>>;
+}
+
+/// The registry: which target a URL's scheme names.
+pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
+    let scheme = spec.target.split("://").next().unwrap_or_default();
+    match scheme {
+        "flight" | "flight+tls" => Ok(Box::new(flight::Flight::new(spec)?)),
+        "empty" => Ok(Box::new(empty::Empty::new(spec))),
+        other => Err(Error::usage(format!(
+            "target {:?}: no target is called {other:?}; known: flight://, flight+tls://, empty://",
+            spec.target
+        ))),
+    }
+}

@@ -1,0 +1,196 @@
+"""The public Python API: `venturi.run(...)`, `venturi.open(path)`, and the `Run` that both answer.
+
+A `Run` is a view of a run directory. Nothing in it is kept that the directory does not hold.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from venturi.errors import VenturiError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from venturi.analysis.advice import Advice
+    from venturi.analysis.results import Results
+
+TABLES = ("trials", "cells", "samples", "ceilings", "streams", "stages", "latency")
+
+
+class Run:
+    """A finished or running run. Tables are `pyarrow.Table`s in base units (bytes, nanoseconds)."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raises `StoreError` where there is no run, or one of a newer format."""
+        from venturi.analysis.results import find_run
+        from venturi.store import RunDirectory
+
+        self.path = RunDirectory(find_run(path)).path
+
+    @cached_property
+    def results(self) -> Results:
+        """Records, cells and warnings as Python objects; read once. `reload` reads again."""
+        from venturi.analysis.results import load
+
+        return load(self.path)
+
+    def reload(self) -> Run:
+        """The same directory read again, for a run that is still going on."""
+        return Run(self.path)
+
+    @property
+    def name(self) -> str:
+        return self.results.name
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Both ends: software, hardware, kernel settings."""
+        return self.results.environment
+
+    @property
+    def scenario(self) -> str:
+        """The resolved scenario as TOML."""
+        return self.results.scenario
+
+    @property
+    def warnings(self) -> list[Advice]:
+        """What to know before believing the figures."""
+        return self.results.advice
+
+    def table(self, name: str) -> pa.Table:
+        """One of the tables by name. Raises `VenturiError` for an unknown one."""
+        if name not in TABLES:
+            raise VenturiError(f"there is no table {name!r}", hint=f"choose one of: {', '.join(TABLES)}")
+        from venturi.report import csv
+
+        return csv.table(self.results, name)
+
+    @property
+    def trials(self) -> pa.Table:
+        """One row a trial, failed ones and warm-ups included."""
+        return self.table("trials")
+
+    @property
+    def cells(self) -> pa.Table:
+        """One row a cell: medians over its good trials, with `_low` and `_high` of the 95 % interval."""
+        return self.table("cells")
+
+    @property
+    def samples(self) -> pa.Table:
+        """The 100 ms counters of all trials."""
+        return self.table("samples")
+
+    @property
+    def ceilings(self) -> pa.Table:
+        """One row a probe of a physical limit."""
+        return self.table("ceilings")
+
+    def to_pandas(self, table: str = "cells") -> Any:
+        """A table as a pandas `DataFrame`; needs pandas."""
+        try:
+            return self.table(table).to_pandas()
+        except ImportError:
+            raise VenturiError("to_pandas needs pandas", hint="pip install pandas") from None
+
+    @property
+    def figures(self) -> list[str]:
+        """Names of the figures that this run has the data for."""
+        from venturi.report import figures
+
+        return [figure.name for figure in figures.build(self.results)]
+
+    def figure(self, name: str, reference: str | None = None) -> Any:
+        """A figure as `plotly.graph_objects.Figure`. `reference` lays published figures over it."""
+        from venturi.report import figures, plotly_figures
+
+        return plotly_figures.whole(figures.one(self.results, name, reference))
+
+    def report(self, path: str | os.PathLike[str] | None = None, reference: str | None = None) -> Path:
+        """Writes the HTML report, by default `report.html` in the run directory, and returns its path."""
+        from venturi.report import html
+
+        return html.write(self.path, path or self.path / "report.html", reference)
+
+    def __repr__(self) -> str:
+        from venturi.report import summary
+
+        return f"<venturi.Run {self.name}: {'; '.join(summary.headline(self.results))}>"
+
+    def _repr_html_(self) -> str:
+        from venturi.report import notebook
+
+        return notebook.fragment(self.results)
+
+
+def open(path: str | os.PathLike[str] = "last") -> Run:
+    """Opens a run directory; "last" is the newest below ./venturi-runs. Raises `StoreError`."""
+    return Run(path)
+
+
+def run(
+    scenario: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    executor: Any = None,
+    **settings: Any,
+) -> Run:
+    """Measures a scenario and answers the finished run.
+
+    `scenario`: the name of a built-in one, a TOML file, a mapping with the same tables as the file, or None
+    for keywords alone. Keywords are keys of `[workload]`, `[target]` or `[run]`; they win over the
+    scenario. A list is an axis of the matrix: `venturi.run("quick", streams=[1, 2], repeats=3)`.
+    `target="flight://..."` is the target's URL. `out` is the run directory (default
+    `venturi-runs/TIME-NAME`). `executor` is for tests.
+
+    Raises `ScenarioError` and `StoreError` (both `VenturiError`). A failed trial raises nothing: it is a
+    row of `Run.trials`, and a warning.
+    """
+    from venturi import runner
+    from venturi.cli.progress import QuietObserver
+    from venturi.scenario import Layer, file_layer, load
+    from venturi.trial import CoreExecutor
+
+    layers = []
+    if isinstance(scenario, Mapping):
+        layers.append(Layer("scenario", scenario))
+    elif scenario is not None:
+        layers.append(file_layer(os.fspath(scenario)))
+    tree = _tree(settings)
+    if not layers:
+        tree.setdefault("name", "api")
+    layers.append(Layer("keyword", tree))
+    found = load(layers)
+    path = Path(out) if out is not None else runner.default_out(found)
+    runner.execute(found, path, executor if executor is not None else CoreExecutor(), QuietObserver())
+    return Run(path)
+
+
+def _tree(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords as the tables of a scenario; lists are axes of the matrix."""
+    from venturi.scenario import TABLES
+
+    tree: dict[str, Any] = {}
+    known = {key: table for table, model in TABLES.items() for key in model.model_fields}
+    for key, value in settings.items():
+        if key in ("name", "description", "reference", "places", "matrix"):
+            tree[key] = value
+        elif key in ("target", "url"):
+            tree.setdefault("target", {})["url"] = value
+        elif key not in known:
+            import difflib
+
+            close = difflib.get_close_matches(key, known, n=1)
+            raise VenturiError(
+                f"venturi.run() has no setting {key!r}",
+                hint=f"did you mean {close[0]}?" if close else f"settings are: {', '.join(sorted(known))}",
+            )
+        elif isinstance(value, list | tuple | range) and key != "pin":
+            tree.setdefault("matrix", {})[key] = list(value)
+        else:
+            tree.setdefault(known[key], {})[key] = value
+    return tree

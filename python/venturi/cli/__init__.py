@@ -1,0 +1,128 @@
+"""The command line: one module a subcommand, imported only when it is asked for.
+
+Each module has an `app` (a Typer) of its own. Start-up stays fast because no module
+imports pyarrow, numpy or plotly at its top.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import importlib.util
+import os
+import sys
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from venturi.errors import ExitCode, VenturiError
+
+__all__ = ["app", "fail", "main", "say"]
+
+# In the order of the help text. The name is the module's.
+COMMANDS = ("run", "show", "report", "sql", "scenarios", "serve", "doctor")
+
+EPILOG = """\b
+Exit codes:
+  0  all went well
+  1  a fault of Venturi's own
+  2  wrong use of the command line
+  3  the scenario or a data file is wrong
+  4  the target cannot be reached
+  5  some trials failed
+  6  verification failed: what arrived is not what was sent
+  7  the run directory cannot be used: disk full, locked, newer format
+  130  interrupted
+"""
+
+
+class LazyGroup(TyperGroup):
+    """Finds subcommands as modules of this package."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for name in COMMANDS if importlib.util.find_spec(f"venturi.cli.{name}")]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"venturi.cli.{cmd_name}")
+        command = typer.main.get_command(module.app)
+        command.name = cmd_name
+        return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0] if args else ""
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            close = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
+            raise VenturiError(
+                f"no command is called {name!r}",
+                hint=f"did you mean: venturi {close[0]}" if close else "venturi --help lists the commands",
+            )
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from venturi.environment import version
+
+        typer.echo(f"venturi {version('venturi') or '(not installed, run from its sources)'}")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and end."
+    ),
+) -> None:
+    """Measures how fast data really moves, finds the narrowest place, and says which setting opens it."""
+
+
+def say(level: str, text: str) -> None:
+    """A line for the user on standard error: info, warning, error or hint."""
+    print(f"{level}: {text}", file=sys.stderr, flush=True)
+
+
+def fail(error: VenturiError) -> NoReturn:
+    """Prints an error and ends with its exit code."""
+    with contextlib.suppress(OSError):
+        say("error", error.message)
+        if error.hint:
+            say("hint", error.hint)
+    sys.exit(int(error.exit_code))
+
+
+def main() -> None:
+    """The entry point."""
+    try:
+        app(prog_name="venturi")
+    except VenturiError as error:
+        fail(error)
+    except KeyboardInterrupt:
+        sys.exit(int(ExitCode.INTERRUPTED))
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough. Keep the interpreter from complaining at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        if os.environ.get("VENTURI_DEBUG"):
+            raise
+        fail(
+            VenturiError(
+                f"a fault of Venturi's own: {type(error).__name__}: {error}",
+                ExitCode.INTERNAL,
+                hint="set VENTURI_DEBUG=1 to see where, and please report it",
+            )
+        )

@@ -1,0 +1,175 @@
+"""The flags of scenario settings, and their translation into the topmost layer of a scenario.
+
+Values are passed on as they were typed and read by the same code as a file's, so that
+"10M", "1..8" and "1,2,4" mean the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from venturi import toml_text
+from venturi.errors import VenturiError
+
+__all__ = ["layer_tree"]
+
+
+def _option(flag: str, help_text: str, panel: str = "Workload") -> Any:
+    return typer.Option(flag, help=help_text, rich_help_panel=panel, show_default=False)
+
+
+Text = str | None
+_SEVERAL = "One value, or several: 1,2,4 or a range 1..8."
+
+# [workload]
+Operation = Annotated[Text, _option("--operation", "get or put; get,put for both.")]
+Data = Annotated[
+    list[str] | None,
+    _option("--data", "records, remote, builtin:birdstrikes, or a Parquet, Arrow or CSV file. Repeatable."),
+]
+Columns = Annotated[Text, _option("--columns", "Columns of int64 in a record; 4 is 32 bytes.")]
+Values = Annotated[Text, _option("--values", "Values of records: random or sequential.")]
+Seed = Annotated[Text, _option("--seed", "Seed of the records' random values.")]
+RowsPerBatch = Annotated[Text, _option("--rows-per-batch", f"Rows in a batch. {_SEVERAL}")]
+RowsPerStream = Annotated[Text, _option("--rows-per-stream", "Rows a stream moves, as 10M; or a range.")]
+BytesPerStream = Annotated[Text, _option("--bytes-per-stream", "Payload bytes a stream moves, as 1G.")]
+Duration = Annotated[Text, _option("--duration", "Time a trial lasts, as 5s, in place of an amount.")]
+Streams = Annotated[Text, _option("--streams", f"Concurrent flows. {_SEVERAL}")]
+Threads = Annotated[Text, _option("--threads", "Client threads; streams = as many as streams.")]
+Rate = Annotated[Text, _option("--rate", "Open loop: batches/s over all streams; none = as fast as it goes.")]
+Verify = Annotated[Text, _option("--verify", "checksum, count or none.")]
+IncludeSetup = Annotated[
+    bool | None,
+    _option("--include-setup/--no-include-setup", "Count planning and connecting as part of the interval."),
+]
+Pin = Annotated[Text, _option("--pin", "CPUs for the client's threads: 0,2-3, or node0.")]
+# [target]
+Target = Annotated[Text, _option("--target", "URL, as flight://host:31337; flight://local starts a server.")]
+Place = Annotated[
+    list[str] | None,
+    _option("--place", "LABEL=URL: an address beside others, as remote=flight://host:31337. Repeatable."),
+]
+Compression = Annotated[Text, _option("--compression", "Of what is put: lz4, zstd or none.")]
+Connections = Annotated[Text, _option("--connections", "per-stream or shared.")]
+Window = Annotated[Text, _option("--window", "HTTP/2 flow-control window in bytes, as 4Mi; none = no limit.")]
+MaxMessageSize = Annotated[Text, _option("--max-message-size", "Largest message accepted, in bytes.")]
+Protocol = Annotated[Text, _option("--protocol", "auto, perf, path, command or ticket.")]
+Ack = Annotated[Text, _option("--ack", "When a put batch counts as acknowledged: stream or batch.")]
+TlsCa = Annotated[Text, _option("--tls-ca", "File of the certificate authority, for flight+tls://.")]
+TlsCertificate = Annotated[Text, _option("--tls-certificate", "File of the client's own certificate.")]
+TlsKey = Annotated[Text, _option("--tls-key", "File of the client's own key.")]
+TlsServerName = Annotated[Text, _option("--tls-server-name", "Name to expect in the server's certificate.")]
+TlsInsecure = Annotated[
+    bool | None,
+    _option("--tls-insecure/--no-tls-insecure", "Do not check the server's certificate."),
+]
+TokenEnv = Annotated[Text, _option("--token-env", "Environment variable that holds the bearer token.")]
+User = Annotated[Text, _option("--user", "User name for basic authentication.")]
+PasswordEnv = Annotated[Text, _option("--password-env", "Environment variable that holds its password.")]
+Header = Annotated[list[str] | None, _option("--header", "NAME=VALUE sent with every call. Repeatable.")]
+HeaderEnv = Annotated[
+    list[str] | None,
+    _option("--header-env", "NAME=VARIABLE: a header whose value is in an environment variable. Repeatable."),
+]
+# [run]
+Repeats = Annotated[Text, _option("--repeats", "Measured trials of each cell.")]
+Warmup = Annotated[Text, _option("--warmup", "Trials of each cell before those that count.")]
+Shuffle = Annotated[bool | None, _option("--shuffle/--no-shuffle", "Run the cells in a shuffled order.")]
+ShuffleSeed = Annotated[Text, _option("--shuffle-seed", "Seed of that order.")]
+Adaptive = Annotated[
+    Text,
+    _option("--adaptive", "Go on until each median's 95 % interval is narrower, as 2%; off = never."),
+]
+MaxRepeats = Annotated[Text, _option("--max-repeats", "Where the adaptive stop stops at the latest.")]
+OnFailure = Annotated[Text, _option("--on-failure", "After a failed trial: continue or stop.")]
+Timeout = Annotated[Text, _option("--timeout", "For connecting, and for a stream without progress, as 30s.")]
+SampleInterval = Annotated[
+    Text, _option("--sample-interval", "Of the counters over time, as 100ms; 0 = none.")
+]
+Ceilings = Annotated[
+    bool | None, _option("--ceilings/--no-ceilings", "Measure raw TCP as well, to compare with.")
+]
+Set = Annotated[
+    list[str] | None,
+    _option(
+        "--set", "TABLE.KEY=VALUE: any setting by its name in a file, as matrix.streams=1..8. Repeatable."
+    ),
+]
+
+# Flags whose value may hold commas that do not separate values.
+_WHOLE = ("pin", "url")
+_PAIRS = {"header": "headers", "header_env": "header_env"}
+
+
+def layer_tree(
+    workload: Mapping[str, Any],
+    target: Mapping[str, Any],
+    run: Mapping[str, Any],
+    places: Sequence[str],
+    settings: Sequence[str],
+) -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:
+    """The tree of a scenario layer, and how each key was spelled on the command line."""
+    tree: dict[str, Any] = {}
+    spelled: dict[tuple[str, ...], str] = {}
+    for table, values in (("workload", workload), ("target", target)):
+        for key, value in values.items():
+            if value is None or value == []:
+                continue
+            flag = "--" + {"url": "target"}.get(key, key).replace("_", "-")
+            if key in _PAIRS:
+                pairs = dict(_pair(flag, text) for text in value)
+                tree.setdefault("target", {})[_PAIRS[key]] = pairs
+                spelled["target", _PAIRS[key]] = flag
+                continue
+            several = _several(key, value)
+            axis = "target" if key == "url" else key
+            place = ("matrix", axis) if several is not None else (table, key)
+            tree.setdefault(place[0], {})[place[1]] = value if several is None else several
+            spelled[place] = flag
+    for key, value in run.items():
+        if value is not None:
+            tree.setdefault("run", {})[key] = value
+            spelled["run", key] = "--" + ("shuffle-seed" if key == "seed" else key.replace("_", "-"))
+    for text in places:
+        label, url = _pair("--place", text)
+        tree.setdefault("places", {})[label] = url
+        spelled["places", label] = f"--place {label}"
+    for text in settings:
+        _set(tree, spelled, text)
+    return tree, spelled
+
+
+def _several(key: str, value: Any) -> Any:
+    """The values of an axis where a flag holds more than one; None where it holds one."""
+    if isinstance(value, list):
+        return value if len(value) > 1 else None
+    if not isinstance(value, str) or key in _WHOLE:
+        return None
+    if "," in value:
+        return [part.strip() for part in value.split(",")]
+    return [value] if ".." in value and "/" not in value else None
+
+
+def _pair(flag: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise VenturiError(f"{flag} {text}: must be written NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def _set(tree: dict[str, Any], spelled: dict[tuple[str, ...], str], text: str) -> None:
+    name, value_text = _pair("--set", text)
+    path = tuple(part.strip() for part in name.split("."))
+    if len(path) == 1 and path[0] not in ("name", "description", "reference"):
+        raise VenturiError(f"--set {text}: name the table too, as workload.{path[0]} or matrix.{path[0]}")
+    found = tree
+    for part in path[:-1]:
+        inner = found.setdefault(part, {})
+        if not isinstance(inner, dict):
+            raise VenturiError(f"--set {text}: {part} is not a table")
+        found = inner
+    found[path[-1]] = toml_text.parse_value(value_text)
+    spelled[path] = f"--set {name}"

@@ -1,0 +1,154 @@
+"""How a run is told on the terminal: a live line, plain lines, JSON lines, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from venturi.cli import say
+from venturi.store import line_text
+from venturi.suffixes import format_duration
+from venturi.sweep import Slot
+from venturi.trial import Cell, Progress
+
+__all__ = ["JsonObserver", "LiveObserver", "PlainObserver", "QuietObserver"]
+
+
+def outcome_text(line: Mapping[str, Any]) -> str:
+    """How a trial ended, in a few words: "2431 MB/s" or "failed: lost: ..."."""
+    if line["outcome"] == "ok":
+        interval = line["times"]["interval_ns"]
+        return f"{line['counts']['payload_bytes'] * 1e3 / max(interval, 1):.0f} MB/s"
+    error = line.get("error") or {}
+    return f"{line['outcome']}: {error.get('kind')}: {error.get('message')}"
+
+
+class QuietObserver:
+    """Warnings and errors only, and the reasons of failed trials."""
+
+    def __init__(self) -> None:
+        self.labels: Mapping[str, str] = {}
+
+    def begin(self, cells: Sequence[Cell]) -> None:
+        from venturi.endpoints import labels
+
+        self.labels = labels(cells)
+
+    def started(self, number: int, total: int, slot: Slot) -> None:
+        pass
+
+    def progress(self, progress: Progress) -> None:
+        pass
+
+    def ended(self, line: Mapping[str, Any]) -> None:
+        if line["outcome"] != "ok":
+            say("warning", f"{self.head(line)}: {outcome_text(line)}")
+
+    def unstored(self, line: Mapping[str, Any]) -> None:
+        say("warning", f"measured but not stored: {self.head(line)}: {outcome_text(line)}")
+        print(line_text({key: value for key, value in line.items() if key != "samples"}), flush=True)
+
+    def note(self, level: str, text: str) -> None:
+        if level != "info":
+            say(level, text)
+
+    def head(self, line: Mapping[str, Any]) -> str:
+        """Which trial a line is of."""
+        return f"{self.label(line['cell'])} {'warm-up' if line['warmup'] else 'repeat'} {line['repeat']}"
+
+    def label(self, cell: str) -> str:
+        return self.labels.get(cell, cell)
+
+
+class PlainObserver(QuietObserver):
+    """A line a trial on standard error, for logs and pipes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count = ""
+
+    def started(self, number: int, total: int, slot: Slot) -> None:
+        self._count = f"[{number}/{total}]"
+
+    def ended(self, line: Mapping[str, Any]) -> None:
+        print(f"{self._count} {self.head(line)}: {outcome_text(line)}", file=sys.stderr, flush=True)
+
+    def note(self, level: str, text: str) -> None:
+        say(level, text)
+
+
+class JsonObserver(QuietObserver):
+    """One JSON object a trial on standard output, nothing else there."""
+
+    def ended(self, line: Mapping[str, Any]) -> None:
+        print(line_text({key: value for key, value in line.items() if key != "samples"}), flush=True)
+
+    def unstored(self, line: Mapping[str, Any]) -> None:
+        self.ended(line)
+
+
+class LiveObserver(QuietObserver):
+    """One line that is drawn again in place: cell i of n, MB/s now, a bar, time left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        self._bar = Bar(
+            TextColumn("{task.fields[count]}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[rate]:>10}"),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("[dim]{task.description}"),
+            console=Console(stderr=True),
+            transient=True,
+            # Drawn by our own 10 Hz poll: a thread that draws would run inside the timed interval.
+            auto_refresh=False,
+        )
+        self._task = self._bar.add_task("", total=None, count="", rate="", left="")
+        self._began = time.monotonic()
+        self._number = self._total = 0
+        self._expected = 0
+        self._last = (0, 0.0)
+        self._bar.start()
+
+    def close(self) -> None:
+        """Takes the line away."""
+        self._bar.stop()
+
+    def started(self, number: int, total: int, slot: Slot) -> None:
+        self._number, self._total = number, total
+        self._expected = slot.cell.payload_bytes or 0
+        self._last = (0, time.monotonic())
+        kind = " warm-up" if slot.warmup else ""
+        self._draw(0.0, description=f"{self.label(slot.cell.id)}{kind}", count=f"{number} of {total}")
+
+    def progress(self, progress: Progress) -> None:
+        moved, now = progress.payload_bytes, time.monotonic()
+        passed = now - self._last[1]
+        rate = f"{max(0, moved - self._last[0]) / max(passed, 1e-9) / 1e6:.0f} MB/s"
+        self._last = (moved, now)
+        share = min(moved / self._expected, 1.0) if self._expected else 0.0
+        self._draw(share, rate=rate)
+
+    def ended(self, line: Mapping[str, Any]) -> None:
+        if line["outcome"] != "ok":
+            self._above(f"warning: {self.head(line)}: {outcome_text(line)}")
+        self._draw(1.0)
+
+    def note(self, level: str, text: str) -> None:
+        self._above(f"{level}: {text}")
+
+    def _above(self, text: str) -> None:
+        self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _draw(self, share: float, **fields: Any) -> None:
+        done = self._number - 1 + share
+        spent = time.monotonic() - self._began
+        left = f"{format_duration(spent / done * (self._total - done) * 1e9)} left" if done >= 1 else ""
+        self._bar.update(self._task, total=self._total or None, completed=done, left=left, **fields)
+        self._bar.refresh()

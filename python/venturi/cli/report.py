@@ -1,0 +1,166 @@
+"""`venturi report`: a run as a file."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from venturi.errors import StoreError, VenturiError
+
+if TYPE_CHECKING:
+    from venturi.analysis.results import Results
+
+app = typer.Typer(rich_markup_mode=None)
+
+EPILOG = """\b
+Examples:
+  venturi report last
+  venturi report RUN -o flight.html --reference macbook
+  venturi report RUN --format svg --figure throughput-streams
+  venturi report RUN --format perf_stats -o perf_stats.csv
+Figures: throughput-streams, box-size, throughput-size, throughput-batch,
+throughput-time, stages, latency.
+References: macbook, cartesius, or one of their sets as macbook-get.
+"""
+
+
+class Format(str, enum.Enum):
+    """Kinds of files."""
+
+    html = "html"
+    png = "png"
+    svg = "svg"
+    markdown = "markdown"
+    csv = "csv"
+    parquet = "parquet"
+    perf_stats = "perf_stats"
+
+
+@app.command(epilog=EPILOG)
+def report(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run directory, or last: the newest below venturi-runs.")
+    ] = "last",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="File to write; a directory for several figures or tables. [default: in the run directory]",
+            show_default=False,
+        ),
+    ] = None,
+    format: Annotated[
+        Format,
+        typer.Option(
+            "--format",
+            help="html: one page; png, svg: figures; csv, parquet: tables; perf_stats: lines as "
+            "Arrow Flight's benchmark scripts read them.",
+        ),
+    ] = Format.html,
+    figure: Annotated[
+        str | None,
+        typer.Option("--figure", help="With png and svg: this figure only.", show_default=False),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            "--reference",
+            help="Published figures to lay over, with their hardware named.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Write a run as an HTML page, figures, Markdown or tables; prints the files written."""
+    from venturi import reference as published
+    from venturi.analysis import results
+
+    if figure is not None and format not in (Format.png, Format.svg):
+        raise VenturiError(
+            f"--figure does not go with --format {format.value}", hint="use --format png or svg"
+        )
+    if reference is not None and format not in (Format.html, Format.png, Format.svg):
+        raise VenturiError(
+            f"--reference does not go with --format {format.value}", hint="use html, png or svg"
+        )
+    if reference is not None:
+        published.sets(reference)
+    found = results.load(run)
+    try:
+        for path in _write(found, out, format, figure, reference):
+            print(path)
+    except OSError as error:
+        raise StoreError(f"{error.filename or out}: cannot be written: {error.strerror or error}") from None
+
+
+def _write(
+    found: Results, out: Path | None, format: Format, figure: str | None, reference: str | None
+) -> list[Path]:
+    home = found.directory.path
+    if format is Format.html:
+        from venturi.report import html
+
+        return [html.write(home, out or home / "report.html", reference)]
+    if format in (Format.png, Format.svg):
+        return _figures(found, out, format.value, figure, reference)
+    if format in (Format.csv, Format.parquet):
+        return _tables(found, out, format.value)
+    if format is Format.markdown:
+        from venturi.report import markdown
+
+        path, content = out or home / "report.md", markdown.text(found)
+    else:
+        from venturi.report import perf_stats
+
+        path, content = out or home / "perf_stats.csv", perf_stats.text(found)
+    path.write_text(content, encoding="utf-8")
+    return [path]
+
+
+def _figures(
+    found: Results, out: Path | None, kind: str, name: str | None, reference: str | None
+) -> list[Path]:
+    """One figure into a file, or all into a directory."""
+    from venturi.report import figures, matplotlib_figures
+
+    home = found.directory.path
+    chosen_reference = reference or found.default_reference
+    if name is not None:
+        drawn = [figures.one(found, name, chosen_reference)]
+        paths = [out or home / "figures" / f"{name}.{kind}"]
+        if out is not None and out.is_dir():
+            paths = [out / f"{name}.{kind}"]
+    else:
+        drawn = figures.build(found, chosen_reference)
+        if not drawn:
+            raise VenturiError(f"{home}: no trial succeeded, so there is nothing to draw")
+        folder = out or home / "figures"
+        if folder.suffix in (".png", ".svg"):
+            raise VenturiError(
+                f"{folder}: one file, but the run has {len(drawn)} figures",
+                hint=f"name one by --figure ({', '.join(f.name for f in drawn)}), or a directory by --out",
+            )
+        paths = [folder / f"{f.name}.{kind}" for f in drawn]
+    for path, one in zip(paths, drawn, strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(matplotlib_figures.render(one, kind))
+    return paths
+
+
+def _tables(found: Results, out: Path | None, kind: str) -> list[Path]:
+    """All tables into a directory; with a file name, the cells into that file."""
+    from venturi.report import csv
+
+    if out is None or out.suffix != f".{kind}":
+        return csv.write(found, out or found.directory.path / "tables", kind)
+    cells = csv.table(found, "cells")
+    if kind == "csv":
+        out.write_text(csv.text(cells), encoding="utf-8")
+    else:
+        import pyarrow.parquet as pq
+
+        pq.write_table(cells, out)
+    return [out]

@@ -1,0 +1,328 @@
+"""`venturi run`: measures a scenario."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from venturi.cli import flags as f
+from venturi.cli import say
+from venturi.errors import ExitCode, StoreError, VenturiError
+
+if TYPE_CHECKING:
+    from venturi.cli.progress import QuietObserver
+    from venturi.runner import RunResult
+    from venturi.scenario import Scenario
+    from venturi.trial import Executor
+
+app = typer.Typer(rich_markup_mode=None)
+
+EXAMPLES = """\b
+Examples:
+  venturi run quick
+  venturi run quick --streams 1,2,4,8 --duration 5s
+  venturi run --target flight://host:31337 --operation get --streams 1..8
+  venturi run my.toml --scale 0.01 --dry-run
+  venturi run --resume venturi-runs/20261121-084500-quick
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def run(
+    scenario: Annotated[
+        str | None,
+        typer.Argument(help="A scenario file, or one built in (venturi scenarios).", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Run directory to make. [default: venturi-runs/TIME-NAME]", show_default=False
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="Go on with this run directory.", show_default=False)
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="With --resume: run failed trials again.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be run: cells, bytes, time. Measure nothing.")
+    ] = False,
+    scale: Annotated[
+        float | None,
+        typer.Option(
+            "--scale", help="Shrink sizes by this factor, and thin long axes, as 0.01.", show_default=False
+        ),
+    ] = None,
+    reference: Annotated[
+        bool | None,
+        typer.Option(
+            "--reference/--no-reference",
+            help="Show published figures beside the results.",
+            show_default=False,
+        ),
+    ] = None,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Write the HTML report when the run ends.")
+    ] = True,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a trial on standard output, nothing else.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress; warnings and results only.")
+    ] = False,
+    target: f.Target = None,
+    place: f.Place = None,
+    operation: f.Operation = None,
+    data: f.Data = None,
+    columns: f.Columns = None,
+    values: f.Values = None,
+    seed: f.Seed = None,
+    rows_per_batch: f.RowsPerBatch = None,
+    rows_per_stream: f.RowsPerStream = None,
+    bytes_per_stream: f.BytesPerStream = None,
+    duration: f.Duration = None,
+    streams: f.Streams = None,
+    threads: f.Threads = None,
+    rate: f.Rate = None,
+    verify: f.Verify = None,
+    include_setup: f.IncludeSetup = None,
+    pin: f.Pin = None,
+    compression: f.Compression = None,
+    connections: f.Connections = None,
+    window: f.Window = None,
+    max_message_size: f.MaxMessageSize = None,
+    protocol: f.Protocol = None,
+    ack: f.Ack = None,
+    tls_ca: f.TlsCa = None,
+    tls_certificate: f.TlsCertificate = None,
+    tls_key: f.TlsKey = None,
+    tls_server_name: f.TlsServerName = None,
+    tls_insecure: f.TlsInsecure = None,
+    token_env: f.TokenEnv = None,
+    user: f.User = None,
+    password_env: f.PasswordEnv = None,
+    header: f.Header = None,
+    header_env: f.HeaderEnv = None,
+    repeats: f.Repeats = None,
+    warmup: f.Warmup = None,
+    shuffle: f.Shuffle = None,
+    shuffle_seed: f.ShuffleSeed = None,
+    adaptive: f.Adaptive = None,
+    max_repeats: f.MaxRepeats = None,
+    on_failure: f.OnFailure = None,
+    timeout: f.Timeout = None,
+    sample_interval: f.SampleInterval = None,
+    ceilings: f.Ceilings = None,
+    settings: f.Set = None,
+    executor: Annotated[
+        str, typer.Option("--executor", hidden=True, help="core, or model for tests.")
+    ] = "core",
+) -> None:
+    """Measure a scenario: a built-in one, a TOML file, or what the flags alone describe."""
+    given = dict(locals())
+    if resume is not None:
+        made, found, notes = _resumed(given, resume)
+    else:
+        if retry_failed:
+            raise VenturiError("--retry-failed goes with --resume")
+        made, found, notes = None, _scenario(given), []
+        if scale is not None:
+            found, notes = _scaled(found, scale)
+    if not (as_json or quiet):
+        for text in notes:
+            say("info", text)
+    if dry_run:
+        _print_plan(found)
+        return
+    _measure(found, made, given)
+
+
+def _scenario(given: dict[str, Any]) -> Scenario:
+    from venturi.scenario import TABLES, Layer, file_layer, load
+
+    names = {table: list(model.model_fields) for table, model in TABLES.items()}
+    workload = {key: given[key] for key in names["workload"]}
+    target = {key: given.get(key) for key in names["target"] if key != "headers"}
+    target |= {"url": given["target"], "header": given["header"]}
+    run_table = {key: given.get(key) for key in names["run"]} | {"seed": given["shuffle_seed"]}
+    if workload["data"] is not None and len(workload["data"]) == 1:
+        workload["data"] = workload["data"][0]
+    tree, spelled = f.layer_tree(workload, target, run_table, given["place"] or [], given["settings"] or [])
+    if given["reference"] is not None:
+        tree["reference"] = given["reference"]
+    layers = [file_layer(given["scenario"])] if given["scenario"] else []
+    if not layers:
+        tree.setdefault("name", "flags")
+        if not set(tree) - {"name", "reference"}:
+            raise VenturiError(
+                "nothing to run: name a scenario or describe one by flags", hint="venturi run quick"
+            )
+    return load([*layers, Layer("", tree, flags=spelled)])
+
+
+def _scaled(found: Scenario, factor: float) -> tuple[Scenario, list[str]]:
+    from venturi import matrix
+
+    if not factor > 0:
+        raise VenturiError(f"--scale {factor:g}: must be above 0")
+    scaled, done = matrix.scale(found, factor)
+    before, after = len(matrix.cells(found)), len(matrix.cells(scaled))
+    head = f"scaled by {factor:g}: {after} of {before} cells"
+    return scaled, ["; ".join([head, *done])]
+
+
+def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[str]]:
+    from venturi.runner import scenario_of
+    from venturi.store import RunDirectory
+
+    ours = (
+        "ctx",
+        "resume",
+        "retry_failed",
+        "dry_run",
+        "report",
+        "as_json",
+        "quiet",
+        "executor",
+        "on_failure",
+    )
+    extra = [name for name, value in given.items() if name not in ours and value not in (None, [])]
+    if extra:
+        flag = "a scenario" if extra[0] == "scenario" else "--" + extra[0].replace("_", "-")
+        raise VenturiError(
+            f"{flag} does not go with --resume: a resumed run keeps the scenario it was begun with",
+            hint="start another run for another scenario",
+        )
+    found = scenario_of(RunDirectory(path))
+    if given["on_failure"]:
+        from venturi.scenario import validate_value
+        from venturi.settings import Run
+
+        try:
+            choice = validate_value(Run, "on_failure", given["on_failure"])
+        except ValueError as error:
+            raise VenturiError(f"--on-failure: {error}", ExitCode.SCENARIO) from None
+        found = replace(found, run=found.run.model_copy(update={"on_failure": choice}))
+    return path, found, []
+
+
+def _print_plan(found: Scenario) -> None:
+    """What a run would do, on standard output."""
+    from venturi.endpoints import Endpoints, labels
+    from venturi.runner import estimate
+
+    # Files are read, so that their faults show now and their sizes are true; no server is started.
+    with Endpoints(found, False, say) as endpoints:
+        plan = estimate(found, endpoints.cells)
+        texts = labels(plan.cells)
+        for cell in plan.cells:
+            print(f"{cell.id}  {texts[cell.id]}")
+        for line in plan.lines():
+            print(line)
+
+
+def _executor(text: str) -> Executor:
+    if text == "core":
+        from venturi.trial import CoreExecutor
+
+        return CoreExecutor()
+    if text.partition(":")[0] == "model":
+        from venturi.model import ModelExecutor
+
+        return ModelExecutor.parse(text)
+    raise VenturiError(f"--executor {text}: no such executor")
+
+
+def _observer(given: dict[str, Any]) -> QuietObserver:
+    from venturi.cli import progress
+
+    if given["as_json"]:
+        return progress.JsonObserver()
+    if given["quiet"]:
+        return progress.QuietObserver()
+    return progress.LiveObserver() if sys.stderr.isatty() else progress.PlainObserver()
+
+
+def _measure(found: Scenario, made: Path | None, given: dict[str, Any]) -> None:
+    from venturi import runner
+
+    engine = _executor(given["executor"])
+    observer = _observer(given)
+    out = made or given["out"] or runner.default_out(found)
+    try:
+        ended = runner.execute(found, out, engine, observer, made is not None, given["retry_failed"])
+    except StoreError:
+        _close(observer)
+        # What was stored before is still worth reading; where nothing was, the error says enough.
+        if not given["as_json"] and _has_trials(out):
+            _print_results(out)
+        raise
+    finally:
+        _close(observer)
+    if not given["as_json"]:
+        _print_results(out)
+        if given["report"]:
+            _write_report(out)
+    _conclude(ended)
+
+
+def _has_trials(out: Path) -> bool:
+    from venturi.store import RunDirectory
+
+    try:
+        return bool(RunDirectory(out).records())
+    except StoreError:
+        return False
+
+
+def _close(observer: QuietObserver) -> None:
+    from venturi.cli.progress import LiveObserver
+
+    if isinstance(observer, LiveObserver):
+        observer.close()
+
+
+def _print_results(out: Path) -> None:
+    import importlib.util
+
+    if importlib.util.find_spec("venturi.report.terminal") is None:
+        print(f"run: {out}")
+        return
+    from rich.console import Console
+
+    from venturi.report import terminal
+
+    terminal.print_run(out, Console())
+
+
+def _write_report(out: Path) -> None:
+    import importlib.util
+
+    if importlib.util.find_spec("venturi.report.html") is None:
+        return
+    from venturi.report import html
+
+    path = out / "report.html"
+    try:
+        html.write(out, path)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from None
+    print(f"report: {path}")
+
+
+def _conclude(ended: RunResult) -> None:
+    result = ended.result
+    if result.interrupted:
+        say("warning", f"interrupted; go on with: venturi run --resume {ended.path}")
+    elif result.failed:
+        kinds = ", ".join(sorted(result.kinds))
+        say(
+            "error",
+            f"{result.failed} of {result.trials} trials failed ({kinds}); their reasons are in the report",
+        )
+    raise typer.Exit(int(ended.exit_code))

@@ -1,0 +1,53 @@
+"""`venturi scenarios`: lists and shows what is built in."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    rich_markup_mode=None, invoke_without_command=True, help="List the built-in scenarios, or show one."
+)
+
+
+@app.callback()
+def listed(ctx: typer.Context) -> None:
+    """List the built-in scenarios, or show one."""
+    if ctx.invoked_subcommand is None:
+        _print_list()
+
+
+@app.command("list")
+def list_() -> None:
+    """List the built-in scenarios with what they are for."""
+    _print_list()
+
+
+@app.command()
+def show(
+    name: Annotated[
+        str, typer.Argument(help="Name of a built-in scenario.", autocompletion=lambda: _names())
+    ],
+) -> None:
+    """Print a built-in scenario, to copy and change it."""
+    from venturi.scenario import builtin_text
+
+    print(builtin_text(name), end="")
+
+
+def _names() -> list[str]:
+    from venturi.scenario import builtin_names
+
+    return builtin_names()
+
+
+def _print_list() -> None:
+    from venturi import toml_text
+    from venturi.scenario import builtin_names, builtin_text
+
+    names = builtin_names()
+    width = max(map(len, names))
+    for name in names:
+        tree = toml_text.parse(builtin_text(name), name)
+        print(f"{name:<{width}}  {tree.get('description', '')}")

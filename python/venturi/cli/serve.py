@@ -1,0 +1,183 @@
+"""`venturi serve`: a reference server, the other end of a measurement."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from venturi.cli import say
+from venturi.errors import ExitCode, VenturiError
+
+app = typer.Typer(
+    rich_markup_mode=None, no_args_is_help=True, help="Serve as the other end of a measurement."
+)
+
+
+@app.callback()
+def serve() -> None:
+    """Serve as the other end of a measurement."""
+
+
+@app.command()
+def flight(
+    host: Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 31337,
+    memory: Annotated[
+        str, typer.Option("--memory", help="Most bytes that tables put here may take.")
+    ] = "4GiB",
+    threads: Annotated[
+        int | None,
+        typer.Option("--threads", min=1, help="Threads. [default: one a CPU]", show_default=False),
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option("--tls-certificate", help="Certificate file (PEM).", show_default=False)
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", help="Key file of the certificate (PEM).", show_default=False)
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-client-ca", help="Demand client certificates of this CA (PEM).", show_default=False
+        ),
+    ] = None,
+    token_env: Annotated[
+        str | None,
+        typer.Option("--token-env", help="Variable with the bearer token to demand.", show_default=False),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data", help="NAME=FILE: a table to serve under /NAME. Repeatable.", show_default=False
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Say where it listens in one line of JSON on standard output.")
+    ] = False,
+    exit_with_parent: Annotated[
+        bool, typer.Option("--exit-with-parent", help="End when standard input closes.")
+    ] = False,
+) -> None:
+    """Serve Arrow Flight: Arrow's perf protocol, and tables under a path."""
+    from venturi.data import DataStore
+    from venturi.suffixes import parse_count
+    from venturi.trial import load_core
+
+    try:
+        memory_bytes = parse_count(memory)
+    except ValueError as error:
+        raise VenturiError(f"--memory: {error}") from None
+    if (tls_certificate is None) != (tls_key is None):
+        raise VenturiError("--tls-certificate and --tls-key go together")
+    if tls_client_ca is not None and tls_certificate is None:
+        raise VenturiError("--tls-client-ca needs --tls-certificate and --tls-key")
+    if token_env is not None and not os.environ.get(token_env):
+        raise VenturiError(f"--token-env {token_env}: the variable is not set")
+    for path in (tls_certificate, tls_key, tls_client_ca):
+        if path is not None and not path.is_file():
+            raise VenturiError(f"{path}: no such file")
+    _warn_if_open(host, tls_certificate is not None, token_env is not None)
+    core = load_core()
+    with DataStore() as store:
+        tables = [_table(store, text) for text in data or []]
+        store.forget_tables()
+        spec = {
+            "host": host,
+            "port": port,
+            "memory_bytes": memory_bytes,
+            "threads": threads,
+            "tls_certificate": _path(tls_certificate),
+            "tls_key": _path(tls_key),
+            "tls_client_ca": _path(tls_client_ca),
+            "token_env": token_env,
+            "data": tables,
+        }
+        server = _start(core, spec, f"{host}:{port}")
+        _announce(server, as_json, tls_certificate is not None)
+        _wait(server, exit_with_parent)
+    if not as_json:
+        _print_statistics(server)
+
+
+def _path(path: Path | None) -> str | None:
+    return str(path) if path is not None else None
+
+
+def _table(store: Any, text: str) -> dict[str, str]:
+    name, equals, label = text.partition("=")
+    if not equals or not name or not label:
+        raise VenturiError(f"--data {text}: must be written NAME=FILE")
+    return {"name": name.strip("/"), "ipc": str(store.prepare(label).ipc)}
+
+
+def _warn_if_open(host: str, tls: bool, token: bool) -> None:
+    if host in ("localhost", "::1") or host.startswith("127.") or (tls and token):
+        return
+    missing = " and ".join(n for n, there in (("TLS", tls), ("a token", token)) if not there)
+    say(
+        "warning", f"{host} is reachable by other hosts, without {missing}: anybody there can use this server"
+    )
+    say("hint", "give --tls-certificate, --tls-key and --token-env, unless the network is yours alone")
+
+
+def _start(core: Any, spec: dict[str, Any], where: str) -> Any:
+    try:
+        return core.serve(json.dumps(spec))
+    except VenturiError:
+        raise
+    except Exception as error:  # the core's errors are one line each, made for users
+        raise VenturiError(
+            f"cannot serve on {where}: {error}",
+            ExitCode.UNREACHABLE,
+            hint="another server may listen there already; --port 0 takes a free port",
+        ) from None
+
+
+def _announce(server: Any, as_json: bool, tls: bool) -> None:
+    address = server.address
+    if as_json:
+        from venturi.environment import collect
+
+        hello = {"address": address, "pid": os.getpid(), "environment": collect()["client"]}
+        print(json.dumps(hello), flush=True)
+        return
+    scheme = "flight+tls" if tls else "flight"
+    print(f"serving {scheme}://{address}  (Ctrl-C stops)", flush=True)
+
+
+def _wait(server: Any, exit_with_parent: bool) -> None:
+    """Until a signal, the end of standard input, or of the server itself; then stops gracefully."""
+    ending = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ending.set())
+    if exit_with_parent:
+        threading.Thread(target=_until_closed, args=(ending,), daemon=True).start()
+    while not ending.is_set() and not server.wait(0.2):
+        pass
+    server.stop()
+
+
+def _until_closed(ending: threading.Event) -> None:
+    # Raw reads: a buffered reader would hold its lock when the interpreter ends.
+    while True:
+        try:
+            if not os.read(sys.stdin.fileno(), 4096):
+                break
+        except OSError:
+            break
+    ending.set()
+
+
+def _print_statistics(server: Any) -> None:
+    found = server.statistics()
+    found = json.loads(found) if isinstance(found, str) else found
+    if isinstance(found, dict):
+        shown = ", ".join(f"{k} {v}" for k, v in found.items() if isinstance(v, int | float | str))
+        say("info", f"stopped; {shown}" if shown else "stopped")

@@ -1,0 +1,117 @@
+"""`venturi sql`: DuckDB over one or many runs."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from venturi.errors import ExitCode, VenturiError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+app = typer.Typer(rich_markup_mode=None)
+
+VIEWS = ("trials", "streams", "latency", "stages", "samples", "ceilings")
+
+EPILOG = """\b
+Tables: trials, streams, latency, stages, samples, ceilings; their columns are in
+docs/format.md, or: venturi sql RUN "describe trials"
+Example:
+  venturi sql RUN "select operation, streams, median(bytes_per_second) / 1e6 as mb_s
+                   from trials where outcome = 'ok' and not warmup
+                   group by all order by all"
+"""
+
+
+class Format(str, enum.Enum):
+    """How rows are printed."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+
+
+@app.command(epilog=EPILOG)
+def sql(
+    words: Annotated[
+        list[str], typer.Argument(metavar="RUN... QUERY", help="Run directories, and last the query.")
+    ],
+    format: Annotated[
+        Format, typer.Option("--format", help="table for people, csv, or json: one array of objects.")
+    ] = Format.table,
+) -> None:
+    """Query the trials of one or many runs by SQL."""
+    *runs, query = words
+    if not runs:
+        raise VenturiError(
+            "name a run directory and then a query", hint='venturi sql RUN "select * from trials"'
+        )
+    _print(_answer([Path(run) for run in runs], query), format)
+
+
+def _answer(runs: list[Path], query: str) -> pa.Table:
+    import duckdb
+    import pyarrow as pa
+
+    from venturi.store import RunDirectory
+
+    directories = [RunDirectory(path) for path in runs]
+    with duckdb.connect() as connection:
+        for view in VIEWS:
+            parts = []
+            for directory in directories:
+                part = getattr(directory, view)()
+                if "run" not in part.column_names:
+                    part = part.add_column(0, "run", pa.array([directory.name] * part.num_rows, pa.string()))
+                parts.append(part)
+            connection.register(view, pa.concat_tables(parts))
+        # Only the run's tables: a query copied from somewhere must not read or write other files.
+        connection.execute("set enable_external_access = false")
+        try:
+            found = connection.sql(query)
+        except duckdb.Error as error:
+            reason = " ".join(str(error).split())
+            raise VenturiError(f"the query fails: {reason}", ExitCode.USAGE) from None
+        if found is None:
+            raise VenturiError("the query returns no rows; begin it with select")
+        try:
+            return found.to_arrow_table()
+        except duckdb.Error as error:
+            raise VenturiError(f"the query fails: {' '.join(str(error).split())}", ExitCode.USAGE) from None
+
+
+def _print(table: pa.Table, format: Format) -> None:
+    if format is Format.csv:
+        import csv
+
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(table.column_names)
+        writer.writerows([row[name] for name in table.column_names] for row in table.to_pylist())
+        return
+    if format is Format.json:
+        print(json.dumps(table.to_pylist(), default=str, ensure_ascii=False))
+        return
+    rows = [[_text(row[name]) for name in table.column_names] for row in table.to_pylist()]
+    widths = [max(map(len, column)) for column in zip(table.column_names, *rows, strict=True)]
+    numeric = [_is_number(field.type) for field in table.schema]
+    for row in [table.column_names, ["-" * width for width in widths], *rows]:
+        cells = zip(row, widths, numeric, strict=True)
+        print("  ".join(f"{c:>{w}}" if right else f"{c:<{w}}" for c, w, right in cells).rstrip())
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

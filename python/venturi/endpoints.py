@@ -1,0 +1,163 @@
+"""Where a cell's trials go: its data made ready, the reference server started, its address filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from venturi.data import DataStore
+from venturi.matrix import cells, is_local
+from venturi.scenario import Scenario
+from venturi.servers import ReferenceServer
+from venturi.trial import Cell
+
+__all__ = ["Endpoints", "is_loopback", "labels"]
+
+Note = Callable[[str, str], None]
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the address is this machine's own."""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+class Endpoints:
+    """Data and servers of one run; use as a context manager, which stops and removes them.
+
+    `note(level, text)` takes lines for the user.
+    """
+
+    def __init__(self, scenario: Scenario, needs_server: bool, note: Note) -> None:
+        self._scenario = scenario
+        self._needs_server = needs_server
+        self._note = note
+        self._store = DataStore()
+        self._server: ReferenceServer | None = None
+        self.cells: list[Cell] = []
+
+    def __enter__(self) -> Endpoints:
+        try:
+            self._prepare()
+        except BaseException:
+            self._store.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+        self._store.__exit__()
+
+    def _prepare(self) -> None:
+        """Reads the files, so that cells know the width of their rows."""
+        widths: dict[str, float] = {}
+        for cell in cells(self._scenario):
+            if _is_file(cell):
+                label = cell.parameters["data"]
+                prepared = self._store.prepare(label, cell.parameters["rows_per_batch"])
+                widths.setdefault(label, round(prepared.row_bytes, 3))
+        self._store.forget_tables()
+        self.cells = cells(self._scenario, widths)
+
+    def start(self) -> None:
+        """Starts the reference server where a cell goes to `local`. Raises VenturiError where it cannot."""
+        if self._needs_server and any(is_local(cell.parameters["target"]) for cell in self.cells):
+            self._start()
+
+    def _start(self) -> None:
+        files = {}
+        for cell in self.cells:
+            if _is_file(cell) and is_local(cell.parameters["target"]):
+                item = self._store.prepare(cell.parameters["data"], cell.parameters["rows_per_batch"])
+                files[item.name] = item
+        self._server = ReferenceServer(files.values()).start()
+
+    def ensure(self) -> None:
+        """Starts the reference server again where it has died."""
+        if self._server is not None and not self._server.running:
+            said = self._server.complaint()
+            self._note("warning", f"the reference server died{': ' + said if said else ''}; starting another")
+            self._server.stop()
+            self._server = None
+            self._start()
+
+    @property
+    def server_environment(self) -> dict[str, Any] | None:
+        """What the other end reports of itself; None where it is not ours."""
+        found = self._server.hello.get("environment") if self._server is not None else None
+        return found if isinstance(found, dict) else None
+
+    @property
+    def local_address(self) -> str | None:
+        """URL of the run's own reference server, where there is one."""
+        return f"flight://{self._server.address}" if self._server is not None else None
+
+    def url(self, cell: Cell) -> str:
+        """The address for a trial of this cell."""
+        url = str(cell.parameters["target"])
+        if not is_local(url):
+            return url
+        address = self._server.address if self._server is not None else "local"
+        parts = urlsplit(url)._replace(netloc=address)
+        if _is_file(cell) and not parts.path.strip("/"):
+            # A table has a path on the server: the loaded one to get it, a fresh one to put it.
+            name = self._store.prepare(cell.parameters["data"], cell.parameters["rows_per_batch"]).name
+            parts = parts._replace(
+                path=f"/{name}" if cell.parameters["operation"] == "get" else f"/put-{name}"
+            )
+        return parts.geturl()
+
+    def data(self, cell: Cell) -> dict[str, Any]:
+        """The spec's `data` for this cell."""
+        p = cell.parameters
+        if p["data"] == "records":
+            return {"source": "records", "columns": p["columns"], "values": p["values"], "seed": p["seed"]}
+        if p["data"] == "remote":
+            return {"source": "remote"}
+        item = self._store.prepare(p["data"], p["rows_per_batch"])
+        return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
+
+
+def _is_file(cell: Cell) -> bool:
+    return cell.parameters["data"] not in ("records", "remote")
+
+
+def varying(found: Sequence[Cell]) -> list[str]:
+    """The parameters that tell these cells apart, in their order."""
+    derived = {"row_bytes", "target", "bytes_per_stream"}
+    names = [name for name in (found[0].parameters if found else {}) if name not in derived]
+    several = [name for name in names if len({repr(cell.parameters[name]) for cell in found}) > 1]
+    if "threads" in several and all(c.parameters["threads"] == c.parameters["streams"] for c in found):
+        several.remove("threads")
+    if "rows_per_stream" in several and all(c.parameters["bytes_per_stream"] for c in found):
+        # The rows follow from the bytes, which are what was asked for.
+        amounts = {c.parameters["bytes_per_stream"] for c in found}
+        several[several.index("rows_per_stream")] = "bytes_per_stream"
+        if len(amounts) == 1:
+            several.remove("bytes_per_stream")
+    records = {name for name in ("columns", "values", "seed") if name in several}
+    if records and len({repr([c.parameters[n] for n in sorted(records)]) for c in found}) <= 2:
+        # These are null for files, so they vary with the data and say nothing of their own.
+        several = [name for name in several if name not in records]
+    return several
+
+
+def labels(found: Sequence[Cell]) -> dict[str, str]:
+    """A short text a cell: what tells it from the others."""
+    names = [name for name in varying(found) if name != "operation"]
+    return {cell.id: _label(cell, names) for cell in found}
+
+
+def _label(cell: Cell, names: list[str]) -> str:
+    p = cell.parameters
+    parts = [str(p["operation"])]
+    for name in names:
+        value = p[name]
+        if value is not None:
+            text = Path(value).name if name == "data" else value
+            parts.append(f"{name}={text}")
+    return " ".join(parts)

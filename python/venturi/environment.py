@@ -1,0 +1,195 @@
+"""What a machine is and how it is set, as far as it shapes a measurement.
+
+Every reading that a platform does not offer is None ("not available"), never an error.
+Nothing secret is read: no environment variables, no command lines of other processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+__all__ = ["collect", "cpu_times", "describe_host"]
+
+_SYSCTLS = (
+    *("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.core.rmem_max", "net.core.wmem_max"),
+    *("net.ipv4.tcp_congestion_control", "net.core.default_qdisc", "net.ipv4.tcp_slow_start_after_idle"),
+    *("net.core.somaxconn", "vm.swappiness", "vm.overcommit_memory"),
+)
+
+
+def read(path: str) -> str | None:
+    """The text of a small file of the kernel's, None where there is none."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _number(text: str | None) -> int | None:
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+def chosen(text: str | None) -> str | None:
+    """The word in brackets of "always [madvise] never"."""
+    return text.split("[")[1].split("]")[0] if text and "[" in text and "]" in text else text
+
+
+def _cpu_model() -> str | None:
+    for line in (read("/proc/cpuinfo") or "").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Model", "Hardware"):
+            return value.strip()
+    return _command("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor() or None
+
+
+def _command(*words: str) -> str | None:
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=2, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def _cores() -> dict[str, Any]:
+    pairs: set[tuple[str | None, str | None]] = set()
+    for path in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology"):
+        pairs.add((read(str(path / "physical_package_id")), read(str(path / "core_id"))))
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    return {"logical": os.cpu_count(), "physical": len(pairs) or None, "usable": usable}
+
+
+def _numa() -> list[dict[str, Any]] | None:
+    nodes = sorted(Path("/sys/devices/system/node").glob("node[0-9]*"))
+    return [{"node": path.name, "cpus": read(str(path / "cpulist"))} for path in nodes] or None
+
+
+def _frequency() -> dict[str, Any] | None:
+    base = "/sys/devices/system/cpu/cpu0/cpufreq/"
+    names = ("scaling_cur_freq", "scaling_min_freq", "scaling_max_freq")
+    found = {name.split("_")[1] + "_khz": _number(read(base + name)) for name in names}
+    return found if any(value is not None for value in found.values()) else None
+
+
+def cpu_times() -> dict[str, int] | None:
+    """Ticks of all CPUs since boot by kind: user, nice, system, idle, iowait, irq, softirq, steal."""
+    line = (read("/proc/stat") or "").partition("\n")[0].split()
+    if line[:1] != ["cpu"]:
+        return None
+    names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+    return dict(zip(names, map(int, line[1:9]), strict=False))
+
+
+def _steal() -> float | None:
+    times = cpu_times()
+    return times["steal"] / max(sum(times.values()), 1) if times and "steal" in times else None
+
+
+def memory() -> dict[str, int | None]:
+    """Bytes of memory and swap: total, available, swap_total, swap_free."""
+    found: dict[str, int] = {}
+    for line in (read("/proc/meminfo") or "").splitlines():
+        name, _, rest = line.partition(":")
+        if rest.strip().endswith("kB"):
+            found[name] = int(rest.split()[0]) * 1024
+    total = found.get("MemTotal")
+    if total is None:
+        with contextlib.suppress(ValueError, OSError, AttributeError):
+            total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "total": total,
+        "available": found.get("MemAvailable"),
+        "swap_total": found.get("SwapTotal"),
+        "swap_free": found.get("SwapFree"),
+    }
+
+
+def virtualised() -> str | None:
+    """The hypervisor's or container's name as far as it shows, "no" where the CPU says so."""
+    flags = next((x for x in (read("/proc/cpuinfo") or "").splitlines() if x.startswith("flags")), None)
+    vendor = read("/sys/class/dmi/id/sys_vendor")
+    if flags is None:
+        return vendor
+    if " hypervisor" not in flags:
+        return "no"
+    return read("/sys/hypervisor/type") or vendor or "yes"
+
+
+def open_files() -> int | None:
+    """The soft limit of open files, `ulimit -n`."""
+    try:
+        import resource
+
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    except (ImportError, OSError):
+        return None
+
+
+def version(package: str) -> str | None:
+    """The installed version of a Python package."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The commit of this checkout, where Venturi runs from one."""
+    root = Path(__file__).parents[2]
+    return (
+        _command("git", "-C", str(root), "rev-parse", "--short=12", "HEAD")
+        if (root / ".git").exists()
+        else None
+    )
+
+
+def describe_host() -> dict[str, Any]:
+    """This host: hardware, kernel and its settings."""
+    load = None
+    with contextlib.suppress(OSError, AttributeError):
+        load = [round(value, 2) for value in os.getloadavg()]
+    return {
+        "host": platform.node(),
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "cpu": _cpu_model(),
+        "cores": _cores(),
+        "numa": _numa(),
+        "governor": read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "frequency": _frequency(),
+        "virtualised": virtualised(),
+        "memory": memory(),
+        "page_size": os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else None,
+        "transparent_huge_pages": chosen(read("/sys/kernel/mm/transparent_hugepage/enabled")),
+        "clock_source": read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "loadavg": load,
+        "steal_share_since_boot": _steal(),
+        "open_files": open_files(),
+        "sysctls": {name: read("/proc/sys/" + name.replace(".", "/")) for name in _SYSCTLS},
+    }
+
+
+def collect(server: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Both ends: the client is this process; `server` is what the other end reports, None where it cannot."""
+    software = {
+        "venturi": version("venturi"),
+        "python": platform.python_version(),
+        "pyarrow": version("pyarrow"),
+        "implementation": sys.implementation.name,
+        "commit": _commit(),
+    }
+    return {
+        "client": {"software": software, **describe_host()},
+        "server": dict(server) if server is not None else None,
+    }

@@ -1,0 +1,359 @@
+"""A run as one HTML file: opens without a network, in light and dark, on a phone and on paper.
+
+Everything that a run says (names, labels, errors) is untrusted: a server chose part of it. Texts go through
+`_e`, figures travel as JSON in which no `<` survives, and the page's own content security policy allows no
+connection.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from venturi.analysis.cells import Cell, best, by_operation, get, varying
+from venturi.analysis.results import Results, load
+from venturi.report import figures, labels, method, palette, plotly_figures, profiles, summary
+from venturi.report.figure import Figure, Series
+from venturi.units import MISSING, percent
+
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+MOST_OPEN_ROWS = 60
+"""A longer table starts folded after its best rows; paper unfolds it."""
+TUBE = (
+    '<svg viewBox="0 0 34 16" aria-hidden="true"><path d="M1 1.5h8c5 0 5 4 8 4s3-4 8-4h8M1 14.5h8c5 0 5-4 8-4s3 4 8 4h8"'
+    ' fill="none" stroke="currentColor" stroke-width="1.8"/><path d="M4 8h25" stroke="var(--c0)" stroke-width="2"/></svg>'
+)
+
+
+def write(
+    run_dir: str | os.PathLike[str], path: str | os.PathLike[str], reference: str | None = None
+) -> Path:
+    """Writes the report of a run to `path` and returns it.
+
+    Raises `StoreError` where there is no run, `VenturiError` for an unknown reference, `OSError` where `path`
+    cannot be written. The file is replaced as a whole, never left half written.
+    """
+    out = Path(path)
+    partial = out.with_name(out.name + ".tmp")
+    try:
+        partial.write_text(page(load(run_dir), reference), encoding="utf-8")
+        partial.replace(out)
+    finally:
+        partial.unlink(missing_ok=True)
+    return out
+
+
+def page(results: Results, reference: str | None = None) -> str:
+    """The whole file."""
+    drawn = figures.build(results, reference or results.default_reference)
+    sections = [
+        ("summary", "Summary", _summary(results)),
+        ("figures", "Figures", "".join(_figure(i, f) for i, f in enumerate(drawn))),
+        ("failed", "Failed trials", _failed(results)),
+        ("warnings", "Warnings", _warnings(results)),
+        ("environment", "Environment", _environment(results)),
+        ("scenario", "Scenario", f"<pre>{_e(results.scenario)}</pre>" if results.scenario else ""),
+        ("method", "Method", method.as_html()),
+        ("reproduce", "Reproduce", _reproduce(results)),
+    ]
+    kept = [(key, title, body) for key, title, body in sections if body]
+    nav = "".join(f'<a href="#{key}">{title}</a>' for key, title, _ in kept)
+    body = "".join(f'<section id="{key}"><h2>{title}</h2>{text}</section>' for key, title, text in kept)
+    documents = [
+        {"name": f.name, "panels": [plotly_figures.panel_document(f, p) for p in f.panels]} for f in drawn
+    ]
+    plotly = _plotly() if drawn else "var Plotly = {react() {}};"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><meta name="generator" content="venturi">'
+        f"<title>{_e(results.name)} · Venturi</title><style>{_variables()}{_resource('page.css')}</style></head><body>"
+        f'<header class="bar"><div><span class="mark">{TUBE}Venturi</span><nav>{nav}</nav>'
+        '<button id="theme" type="button" aria-label="switch between light and dark">Dark</button></div></header>'
+        f"<main>{_top(results)}{body}</main>"
+        f"<footer>{_e(_made(results))}</footer>"
+        '<noscript><p class="note">Figures need JavaScript; all tables are readable without it.</p></noscript>'
+        f'<script type="application/json" id="figure-documents">{_json(documents)}</script>'
+        f"<script>{plotly}</script><script>{_resource('page.js')}</script></body></html>\n"
+    )
+
+
+def _e(text: Any) -> str:
+    return html.escape(labels.plain(text) if "\n" not in str(text) else _lines(str(text)), quote=True)
+
+
+def _lines(text: str) -> str:
+    return "\n".join(labels.plain(line) for line in text.splitlines())
+
+
+def _json(document: Any) -> str:
+    """JSON fit for a script element: no `<`, and no line separators that JavaScript once tripped over."""
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=str)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _resource(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _plotly() -> str:
+    """The one bundle that plotly's wheel ships, 4.8 MB. Read as a file: importing plotly would take a
+    second."""
+    return resources.files("plotly").joinpath("package_data/plotly.min.js").read_text(encoding="utf-8")
+
+
+def _variables() -> str:
+    def block(theme: dict[str, str], ground: str, scheme: str) -> str:
+        return "".join(f"--{k}:{v};" for k, v in theme.items()) + f"--ground:{ground};color-scheme:{scheme};"
+
+    light, dark = block(palette.LIGHT, "#f6f7f9", "light"), block(palette.DARK, "#0e1216", "dark")
+    return (
+        f":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+        f":root[data-theme=light]{{{light}}}:root[data-theme=dark]{{{dark}}}@media print{{:root{{{light}}}}}"
+    )
+
+
+def _top(results: Results) -> str:
+    started = results.started
+    title = f"<h1>Run <b>{_e(results.name)}</b>{', ' + started.strftime('%-d %B %Y, %H:%M UTC') if started else ''}</h1>"
+    cards = "".join(_card(operation, cells) for operation, cells in by_operation(results.cells).items())
+    if not cards:
+        cards = '<div class="card"><div class="big">No trials</div><div class="sub">This run holds none.</div></div>'
+    facts = "; ".join(
+        f for f in (summary.counts(results), summary.common(results), summary.verified(results)) if f
+    )
+    chips = ""
+    failed = sum(c.failed for c in results.cells)
+    if failed:
+        chips += f'<a class="chip bad" href="#failed">{failed} failed</a>'
+    if results.advice:
+        n = len(results.advice)
+        chips += f'<a class="chip" href="#warnings">{n} warning{"" if n == 1 else "s"}</a>'
+    return f'{title}<div class="heads">{cards}</div><p class="quiet facts">{_e(facts)}</p><div class="chips">{chips}</div>'
+
+
+def _card(operation: str, cells: list[Cell]) -> str:
+    top = best(cells)
+    if top is None or top.throughput.value is None:
+        return f'<div class="card"><div class="op">{_e(operation)}</div><div class="big">–</div><div class="sub">no trial succeeded</div></div>'
+    where = labels.label(top, varying(cells) or ["streams"])
+    margin = (
+        f"95 % interval {top.throughput.margin('MB/s')} MB/s"
+        if top.throughput.has_margin
+        else "one trial, no margin"
+    )
+    share = ""
+    if top.share.value is not None:
+        width = min(100.0, 100 * top.share.value)
+        share = (
+            f'<div class="share"><i style="width:{width:.1f}%"></i></div><div class="sub">{percent(top.share.value)} of raw TCP'
+            f" measured in the same run ({top.ceiling.number('MB/s')} MB/s)</div>"
+        )
+    return (
+        f'<div class="card"><div class="op">{_e(operation)}</div><div class="big">{top.throughput.number("MB/s")}'
+        f'<small>MB/s</small></div><div class="sub">{_e(where)}; {margin}</div>{share}</div>'
+    )
+
+
+def _summary(results: Results) -> str:
+    out = []
+    for operation, cells in by_operation(results.cells).items():
+        if len(cells) <= MOST_OPEN_ROWS:
+            out.append(_cell_table(operation, cells))
+            continue
+        chosen = profiles.representative(cells, MOST_OPEN_ROWS // 2)
+        out.append(_cell_table(f"{operation}: the fastest of each stream count", chosen))
+        folded = _cell_table(operation, cells)
+        out.append(f"<details><summary>{_e(operation)}: all {len(cells)} cells</summary>{folded}</details>")
+    if out:
+        out.append(
+            '<p class="quiet">Medians over the good trials. p50, p99 and max are latencies of a batch; raw TCP is '
+            "the share of the ceiling; CPU c+s are the cores that client and server kept busy.</p>"
+        )
+    return "".join(out)
+
+
+def _cell_table(caption: str, cells: list[Cell]) -> str:
+    columns = summary.columns(cells, every=True)
+    top = best(cells)
+    head = "".join(f'<th{_left(c)} scope="col">{_e(c.head)}<small>{_e(c.unit)}</small></th>' for c in columns)
+    rows = []
+    for i, cell in enumerate(cells):
+        marked = ' class="top"' if cell is top and len(cells) > 1 else ""
+        rows.append(f"<tr{marked}>" + "".join(_td(c, c.cells[i]) for c in columns) + "</tr>")
+    return (
+        f'<div class="tablebox"><table><caption>{_e(caption)}</caption><thead><tr>{head}</tr></thead><tbody>'
+        f"{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _left(column: summary.Column) -> str:
+    return ' class="t"' if column.text else ""
+
+
+def _td(column: summary.Column, cell: str) -> str:
+    kind = "t" if column.text else "main" if column.head == "median" else ""
+    if column.head == "fail" and cell != "0":
+        kind = "bad"
+    return f'<td class="{kind}">{_e(cell)}</td>' if kind else f"<td>{_e(cell)}</td>"
+
+
+def _figure(index: int, figure: Figure) -> str:
+    kinds = {s.mark for p in figure.panels for s in p.series}
+    legend = ""
+    if kinds != {"box"} and len(figure.names) > 1:
+        items = "".join(_legend_item(index, name, series) for name, series in figure.names.items())
+        legend = f'<ul class="legend">{items}</ul>'
+    panels = "".join(
+        f'<div class="panel"><h4>{_e(panel.title)}</h4><div class="plot" role="img" data-figure="{index}" '
+        f'data-panel="{i}" style="min-height:{plotly_figures.height(figure, panel)}px" '
+        f'aria-label="{_e(figure.title)}; {_e(panel.title)}"></div></div>'
+        for i, panel in enumerate(figure.panels)
+    )
+    columns = max(1, min(figure.columns, len(figure.panels)))
+    return (
+        f'<figure id="figure-{_e(figure.name)}"><h3>{_e(figure.title)}</h3>{legend}'
+        f'<div class="panels" style="--columns:{columns};--print-columns:{min(2, columns) if len(figure.panels) > 2 else 1}">{panels}</div><figcaption>{_e(figure.caption)}</figcaption></figure>'
+    )
+
+
+def _legend_item(index: int, name: str, series: Series) -> str:
+    role, _, opacity = series.colour.removeprefix("$").partition("/")
+    dash = {"dash": ' stroke-dasharray="5 3"', "dot": ' stroke-dasharray="1.5 2.5"'}.get(series.dash, "")
+    shape = (
+        f'<rect width="14" height="10" x="3" rx="2" fill="var(--{role})"/>'
+        if series.mark == "bar"
+        else f'<path d="M0 5h20" stroke="var(--{role})" stroke-width="2.4"{dash} opacity="{opacity or 1}"/>'
+    )
+    # The script finds traces by the name as plotly has it.
+    return (
+        f'<li><button type="button" aria-pressed="true" data-figure="{index}" data-name="{_e(plotly_figures.text(name))}">'
+        f'<svg viewBox="0 0 20 10" aria-hidden="true">{shape}</svg>{_e(name)}</button></li>'
+    )
+
+
+def _failed(results: Results) -> str:
+    rows = summary.failure_rows(results)
+    if not rows:
+        return ""
+    body = "".join(
+        f'<tr><td class="t wrap">{_e(cell)}</td><td class="t">{_e(which)}</td><td class="t wrap">{_e(error)}</td></tr>'
+        for cell, which, error in rows
+    )
+    return (
+        '<div class="tablebox"><table><thead><tr><th class="t">cell</th><th class="t">trials</th><th class="t">error</th>'
+        f"</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _warnings(results: Results) -> str:
+    return "".join(
+        f'<div class="note{" bad" if a.kind in ("failed", "unverified", "steal") else ""}"><b>{_e(_upper(a.finding))}</b>: '
+        f"{_e(a.cause)}. <span>{_e(a.next)}.</span></div>"
+        for a in results.advice
+    )
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _environment(results: Results) -> str:
+    environment = results.environment
+    ends = {end: _flat(environment.get(end)) for end in ("client", "server")}
+    rest = _flat(
+        {
+            k: v
+            for k, v in environment.items()
+            if k not in ("client", "server", "format", "run", "started_unix_ns")
+        }
+    )
+    out = ""
+    if any(ends.values()):
+        rows = []
+        for key in dict.fromkeys([*ends["client"], *ends["server"]]):
+            client, server = (ends[end].get(key, MISSING) for end in ("client", "server"))
+            if client == server == MISSING:
+                continue
+            differs = ends["server"] and client != server
+            rows.append(
+                f'<tr class="{"differs" if differs else "same"}"><td class="t">{_e(key)}</td>'
+                f'<td class="t wrap">{_e(client)}</td><td class="t wrap">{_e(server)}</td></tr>'
+            )
+        out += (
+            '<div class="tablebox"><table><thead><tr><th class="t"></th><th class="t">client</th><th class="t">server</th>'
+            f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        )
+    if not ends["server"]:
+        said = "; ".join(results.peers) or "nothing answered"
+        out += f'<p class="quiet">The server did not describe its host. What the trials met: {_e(said)}.</p>'
+    if rest:
+        out += f"<dl>{''.join(f'<dt>{_e(k)}</dt><dd>{_e(v)}</dd>' for k, v in rest.items())}</dl>"
+    return out
+
+
+def _flat(found: Any, prefix: str = "") -> dict[str, str]:
+    """Nested settings as dotted names; lists in one line, bytes and shares readable, what is not there left
+    out."""
+    out: dict[str, str] = {}
+    if not isinstance(found, dict):
+        return out
+    for key, item in found.items():
+        name = f"{prefix}{key}"
+        if isinstance(item, dict):
+            out |= _flat(item, name + ".")
+        elif isinstance(item, list):
+            out[name] = "; ".join(
+                ", ".join(f"{k} {v}" for k, v in x.items()) if isinstance(x, dict) else str(x) for x in item
+            )
+        elif item is not None:
+            out[name] = _readable(name, item)
+    return out
+
+
+def _readable(name: str, item: Any) -> str:
+    if isinstance(item, bool):
+        return "yes" if item else "no"
+    if isinstance(item, int) and name.startswith("memory."):
+        return f"{item / 2**30:,.1f} GiB"
+    if isinstance(item, float) and "share" in name:
+        return percent(item, 2)
+    if isinstance(item, int) and name.endswith("_khz"):
+        return f"{item / 1e6:,.2f} GHz"
+    return f"{item:,}" if isinstance(item, int) and abs(item) >= 10_000 else str(item)
+
+
+def _reproduce(results: Results) -> str:
+    out = (
+        "<p>Save the scenario above as <code>scenario.toml</code>, or take the file of the run directory:</p>"
+    )
+    if not results.scenario:
+        out = "<p>This run holds no scenario, so it cannot be repeated from here.</p>"
+        return out
+    command = f"venturi run {results.directory.path.name}/scenario.toml"
+    software = get(results.environment, "client", "software", "venturi")
+    commit = get(results.environment, "client", "software", "commit")
+    out += f"<pre>{_e(command)}</pre>"
+    made = ", ".join(
+        filter(None, [f"Venturi {software}" if software else "", f"commit {commit}" if commit else ""])
+    )
+    if made:
+        out += f'<p class="quiet">This run was made with {_e(made)}.</p>'
+    return (
+        out
+        + '<p class="quiet">Its raw trials: <code>venturi sql RUN "select * from trials"</code>; its figures and tables: <code>venturi report RUN --format png|svg|csv|parquet|markdown</code>.</p>'
+    )
+
+
+def _made(results: Results) -> str:
+    met = "; ".join(results.peers[:3])
+    return (
+        f"Venturi, run {results.name}"
+        + (f", measured against {met}" if met else "")
+        + ". This file is complete: it loads nothing."
+    )

@@ -1,0 +1,36 @@
+"""The derived results of a run as one JSON document, for scripts: `venturi show RUN --format json`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from venturi.analysis import cells
+from venturi.analysis.results import Results
+
+
+def document(results: Results) -> dict[str, Any]:
+    """Cells as in the CSV, failed trials, warnings. Base units; what was not measured is null."""
+    rows = cells.table(results.cells).to_pylist()
+    return {
+        "run": results.name,
+        "cells": [{k: _json(v) for k, v in row.items()} for row in rows],
+        "failed": [
+            {
+                "trial": r.get("trial"),
+                "cell": r.get("cell"),
+                "repeat": r.get("repeat"),
+                "warmup": bool(r.get("warmup")),
+                "outcome": r.get("outcome"),
+                "error": r.get("error"),
+            }
+            for r in results.failures
+        ],
+        "warnings": [asdict(advice) for advice in results.advice],
+    }
+
+
+def _json(value: Any) -> Any:
+    # JSON has no infinity and no NaN, and a reader in another language stumbles over Python's spelling.
+    return None if isinstance(value, float) and not math.isfinite(value) else value

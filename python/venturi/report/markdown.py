@@ -1,0 +1,52 @@
+"""A run as Markdown: for an issue, a pull request, a wiki."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from venturi.analysis.cells import by_operation
+from venturi.analysis.results import Results
+from venturi.report import labels, method, summary
+
+
+def text(results: Results) -> str:
+    """Headline, tables, failed trials, warnings and definitions."""
+    out = [
+        f"# Venturi: {escape(results.name)}",
+        "",
+        *(f"- **{escape(h)}**" for h in summary.headline(results)),
+        "",
+    ]
+    facts = [summary.counts(results), summary.common(results), summary.verified(results)]
+    out += [escape("; ".join(f for f in facts if f)) + ".", ""]
+    for operation, cells in by_operation(results.cells).items():
+        columns = summary.columns(cells, every=True)
+        out += [f"## {escape(operation)}", ""]
+        out += table(
+            [f"{c.head}, {c.unit}" if c.unit else c.head for c in columns],
+            [[c.cells[i] for c in columns] for i in range(len(cells))],
+            [c.text for c in columns],
+        )
+    failures = summary.failure_rows(results)
+    if failures:
+        rows = [list(row) for row in failures]
+        out += ["## Failed trials", "", *table(["cell", "trials", "error"], rows, [True] * 3)]
+    if results.advice:
+        out += ["## Warnings", "", *(f"- {escape(str(advice))}." for advice in results.advice), ""]
+    out += ["## Method", "", method.as_markdown(), ""]
+    return "\n".join(out)
+
+
+def table(heads: list[str], rows: list[list[str]], left: list[bool]) -> list[str]:
+    """A pipe table, followed by an empty line."""
+    rule = ["---" if to_left else "---:" for to_left in left]
+    lines = [[escape(h) for h in heads], rule, *([escape(c) for c in row] for row in rows)]
+    return ["| " + " | ".join(line) + " |" for line in lines] + [""]
+
+
+def escape(found: Any) -> str:
+    """A text in which Markdown and the HTML within it find nothing to obey."""
+    shown = labels.plain(found)
+    for sign in "\\`*_[]|#":
+        shown = shown.replace(sign, "\\" + sign)
+    return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

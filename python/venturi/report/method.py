@@ -1,0 +1,59 @@
+"""The definitions that stand in every report. In full: docs/method.md."""
+
+from __future__ import annotations
+
+import html
+
+NOTES = (
+    (
+        "payload",
+        "The bytes of values moved: rows x width for fixed-width columns; offsets, data and validity actually "
+        "referenced for others. Not what the sockets carried.",
+    ),
+    ("MB", "10^6 bytes. MiB, where it appears, is 2^20 bytes."),
+    ("throughput", "Acknowledged (put) or decoded (get) payload over the interval."),
+    (
+        "interval",
+        "From one start instant, after all streams are connected and warm, to the last stream's last batch. "
+        "Planning, connecting and making the data are set-up and not in it, unless the scenario says include_setup.",
+    ),
+    (
+        "steady",
+        "The same over the window in which every stream is moving: from the last stream's first batch to the "
+        "first stream's end.",
+    ),
+    (
+        "median, 95 % interval",
+        "Median over the good trials, warm-ups left out. From 6 repeats on a bootstrap interval, "
+        "never narrower than the order-statistic interval that covers 95 % for any distribution; below 6 the range, which "
+        "covers 93.75 % (5 repeats), 87.5 % (4), 75 % (3).",
+    ),
+    (
+        "raw TCP",
+        "Throughput of bare sockets, measured by Venturi in the same run, in the same direction, over as many "
+        "connections, with messages of the trial's size. The share's interval divides the ends of both intervals crosswise.",
+    ),
+    (
+        "latency",
+        "Of one batch. Closed loop: service time. With a rate: response time from the batch's intended send time; "
+        "late sends are counted, never skipped.",
+    ),
+    (
+        "stages",
+        "Each worker's time without gaps. wait is blocked on the other end; verify is the instrument's own checksum.",
+    ),
+    (
+        "verified",
+        "checksum: an order-independent 64-bit sum over all values agreed at both ends. count: rows agreed. "
+        "acknowledged: the server confirmed. A mismatch makes the trial a failure.",
+    ),
+    ("CPU", "User and system time of the process of that end over the interval, in cores."),
+)
+
+
+def as_html() -> str:
+    return "<dl>" + "".join(f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in NOTES) + "</dl>"
+
+
+def as_markdown() -> str:
+    return "\n".join(f"- **{key}**: {text}" for key, text in NOTES)

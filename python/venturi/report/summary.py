@@ -1,0 +1,208 @@
+"""The summary of a run as rows of text: one form for terminal, page and Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from venturi.analysis.cells import Cell, best, by_operation, varying
+from venturi.analysis.results import Results
+from venturi.report import labels
+from venturi.units import MISSING, Quantity, pick_unit
+
+
+@dataclass(frozen=True)
+class Column:
+    """`unit` stands under the head. Columns of a lower `rank` are the last to be left out where room is
+    short."""
+
+    head: str
+    unit: str
+    cells: list[str]
+    rank: int = 0
+    text: bool = False
+    """Text is set to the left, numbers to the right."""
+
+
+def _numbers(
+    head: str, base: str, quantities: Sequence[Quantity], rank: int, unit: str | None = None
+) -> Column:
+    shown = unit if unit is not None else pick_unit(base, [q.value for q in quantities])
+    return Column(head, shown, [q.number(shown) for q in quantities], rank)
+
+
+def columns(cells: Sequence[Cell], every: bool = False) -> list[Column]:
+    """The columns for cells of one operation. `every` adds the figures that only a wide page has room for."""
+    out = [
+        Column(
+            labels.head(n),
+            "",
+            [labels.value(n, c.parameters.get(n)) for c in cells],
+            0,
+            text=any(isinstance(c.parameters.get(n), str) for c in cells),
+        )
+        for n in varying(cells)
+    ]
+    out.append(_numbers("median", "B/s", [c.throughput for c in cells], 0))
+    out.append(Column("95 %", "MB/s", [c.throughput.margin("MB/s") for c in cells], 0))
+    if every:
+        out.append(_numbers("steady", "B/s", [c.steady for c in cells], 5))
+    out.append(_short_unit(_numbers("rows", "rows/s", [c.rows for c in cells], 4)))
+    latencies = {p: [c.latency.get(p, Quantity(None, unit="ns")) for c in cells] for p in (50.0, 99.0, 100.0)}
+    # One unit for the median and the tail, so that they compare at a glance.
+    unit = pick_unit("ns", [q.value for q in latencies[50.0]])
+    out.append(_numbers("p50", "ns", latencies[50.0], 3, unit))
+    out.append(_numbers("p99", "ns", latencies[99.0], 2, unit))
+    if every:
+        out.append(_numbers("max", "ns", latencies[100.0], 6, unit))
+    out.append(Column("raw TCP", "%", [_percent(c.share) for c in cells], 1))
+    both = any(c.cpu["server"].known for c in cells)
+    out.append(Column("CPU c+s" if both else "CPU client", "cores", [_cores(c, both) for c in cells], 3))
+    if every:
+        for end in ("client", "server"):
+            out.append(
+                _numbers(
+                    f"per {end} CPU\N{NON-BREAKING HYPHEN}s",
+                    "B/s",
+                    [c.per_cpu[end] for c in cells],
+                    6,
+                    "MB/s",
+                )
+            )
+    if every or len({c.verification for c in cells}) > 1:
+        out.append(Column("verified", "", [c.verification for c in cells], 2, text=True))
+    out.append(Column("ok", "", [f"{c.good}/{c.trials}" for c in cells], 0))
+    out.append(Column("fail", "", [str(c.failed) for c in cells], 0))
+    # A figure that no trial has, such as the CPU of a foreign server, would be a column of dashes.
+    return [c for c in out if c.rank == 0 or any(cell != MISSING for cell in c.cells)]
+
+
+def _percent(share: Quantity) -> str:
+    return MISSING if share.value is None else f"{share.value * 100:.0f}"
+
+
+def _cores(cell: Cell, both: bool) -> str:
+    """Cores of client and server, `1.2+1.1`."""
+    quantities = [cell.cpu["client"], cell.cpu["server"]] if both else [cell.cpu["client"]]
+    parts = [f"{q.value:.1f}" if q.value is not None else MISSING for q in quantities]
+    return "+".join(parts) if set(parts) != {MISSING} else MISSING
+
+
+def _short_unit(column: Column) -> Column:
+    """`Mrows/s` under the head "rows" says it twice: `M/s`."""
+    return replace(column, unit=column.unit.replace(column.head, ""))
+
+
+def headline(results: Results) -> list[str]:
+    """One line an operation: `get: best 2,431 MB/s [2,390..2,470] with 2 streams, 78 % of raw TCP`."""
+    out = []
+    for operation, cells in by_operation(results.cells).items():
+        top = best(cells)
+        operation = labels.plain(operation)
+        if top is None:
+            out.append(f"{operation}: no trial succeeded")
+            continue
+        names = varying(cells) or (["streams"] if top.parameters.get("streams") else [])
+        where = labels.label(top, names)
+        text = f"{operation}: {'best ' if len(cells) > 1 else ''}{top.throughput}" + (
+            f" with {where}" if names else ""
+        )
+        if top.share.known:
+            text += f", {_percent(top.share)} % of raw TCP"
+        out.append(text)
+    return out or ["no trial was measured"]
+
+
+def counts(results: Results) -> str:
+    """`6 cells, 30 trials, 5 failed`: what the figures stand on."""
+    cells = results.cells
+    parts = [_plural(len(cells), "cell"), _plural(sum(c.trials for c in cells), "trial")]
+    for word, number in (
+        ("failed", sum(c.failed for c in cells)),
+        ("interrupted", sum(c.interrupted for c in cells)),
+    ):
+        if number:
+            parts.append(f"{number} {word}")
+    return ", ".join(parts)
+
+
+def _plural(n: int, word: str) -> str:
+    return f"{n:,} {word}" + ("" if n == 1 else "s")
+
+
+def verified(results: Results) -> str:
+    """How the data of the good trials were checked, in one sentence; empty without a good trial."""
+    how: dict[str, int] = {}
+    for cell in results.cells:
+        for name, n in cell.verified.items():
+            how[name] = how.get(name, 0) + n
+    if not how:
+        return ""
+    if len(how) == 1:
+        return f"verified: {next(iter(how))}, every trial"
+    return "verified: " + ", ".join(f"{name} {_plural(n, 'trial')}" for name, n in sorted(how.items()))
+
+
+def common(results: Results) -> str:
+    """The parameters that all cells share and that a reader must know: data, rows a batch, target."""
+    cells = results.cells
+    if not cells:
+        return ""
+    differing = {n for members in by_operation(cells).values() for n in varying(members)}
+    names = ("target", "data", "rows_per_batch", "rows_per_stream", "duration_ns", "rate", "compression")
+    shared = []
+    for name in names:
+        values = {repr(c.parameters.get(name)) for c in cells}
+        found = cells[0].parameters.get(name)
+        if len(values) == 1 and found is not None and name not in differing:
+            shared.append(labels.phrase(name, found))
+    return ", ".join(shared)
+
+
+def fit(
+    offered: list[Column], room: int, width: Callable[[Column], int]
+) -> tuple[list[Column], list[Column]]:
+    """As many columns as `room` characters hold, and those left out, dropping the highest rank first."""
+    kept = list(offered)
+    left_out: list[Column] = []
+    while kept and sum(width(c) for c in kept) > room:
+        candidates = [c for c in kept if c.rank > 0]
+        if not candidates:
+            break
+        worst = max(candidates, key=lambda c: c.rank)
+        kept.remove(worst)
+        left_out.append(worst)
+    return kept, left_out
+
+
+def failure_rows(results: Results) -> list[tuple[str, str, str]]:
+    """Cell, trials and error of all that did not end well; a cell's trials with the same error are one
+    row."""
+    cells = by_operation(results.cells)
+    names = {
+        c.name: ", ".join(dict.fromkeys([c.operation, labels.label(c, varying(cells[c.operation]))]))
+        for c in results.cells
+    }
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for record in results.failures:
+        cell = str(record.get("cell", "?"))
+        raw = record.get("error")
+        error = raw if isinstance(raw, dict) else {"message": raw or record.get("outcome")}
+        message = labels.plain(error.get("message") or "no message")
+        stream = error.get("stream")
+        said = stream is None or message.startswith(f"stream {stream}")
+        text = (f"{labels.plain(error['kind'])}: " if error.get("kind") else "") + message
+        text += "" if said else f" (stream {stream})"
+        warm, repeat = record.get("warmup"), record.get("repeat", "?")
+        groups.setdefault((labels.plain(names.get(cell, cell)), text), []).append(None if warm else repeat)
+    return [(cell, _repeats(which), error) for (cell, error), which in groups.items()]
+
+
+def _repeats(which: list[Any]) -> str:
+    """`warm-up, repeats 0 1 4`."""
+    numbers = [str(r) for r in which if r is not None]
+    parts = ["warm-up"] if None in which else []
+    if numbers:
+        parts.append(f"repeat{'' if len(numbers) == 1 else 's'} {' '.join(numbers)}")
+    return ", ".join(parts)

@@ -1,0 +1,108 @@
+"""A run on the terminal: headline, a table an operation, failed trials, warnings."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from venturi.analysis.cells import by_operation
+from venturi.analysis.results import Results, load
+from venturi.report import summary
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+GAP = 2
+"""Spaces between columns."""
+MOST_FAILURES = 20
+MOST_ROWS = 200
+
+
+def print_run(run_dir: str | os.PathLike[str], console: Console) -> None:
+    """Prints a run directory. Raises `StoreError` where there is none.
+
+    Readable at 80 columns: figures that find no room are left out and named. Colours and rules disappear
+    where `console` is no terminal; nothing from the run is taken for markup.
+    """
+    print_results(load(run_dir), console)
+
+
+def print_results(results: Results, console: Console) -> None:
+    """Prints a run that was read already."""
+    from rich.text import Text
+
+    def say(text: str, style: str = "") -> None:
+        for line in _wrap(text, console.width):
+            console.print(Text(line, style=style))
+
+    for line in summary.headline(results):
+        say(line, "bold")
+    facts = [summary.counts(results), summary.common(results), summary.verified(results)]
+    say("; ".join(f for f in facts if f), "dim")
+    for operation, cells in by_operation(results.cells).items():
+        shown = cells[:MOST_ROWS]
+        offered = summary.columns(shown)
+        kept, left_out = summary.fit(offered, console.width + GAP, lambda c: _width(c) + GAP)
+        console.print()
+        say(operation, "bold cyan")
+        console.print(_table(kept))
+        if left_out:
+            heads = ", ".join(c.head for c in left_out)
+            say(f"no room here for: {heads}; venturi show --format markdown has all", "dim")
+        if len(cells) > len(shown):
+            say(f"{len(cells) - len(shown)} more cells; venturi show --format csv has all", "dim")
+    failures = summary.failure_rows(results)
+    if failures:
+        console.print()
+        say("failed trials", "bold red")
+        for cell, trials, error in failures[:MOST_FAILURES]:
+            say(f"  {cell}, {trials}")
+            for line in _wrap(error, console.width - 4):
+                say("    " + line, "red")
+        if len(failures) > MOST_FAILURES:
+            say(f"  {len(failures) - MOST_FAILURES} more; venturi show --format json has all", "dim")
+    if results.advice:
+        console.print()
+        say("warnings", "bold yellow")
+        for advice in results.advice:
+            for i, line in enumerate(_wrap(str(advice), console.width - 4)):
+                say(("  - " if i == 0 else "    ") + line)
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    import textwrap
+
+    indent = text[: len(text) - len(text.lstrip())]
+    # A number and its percent sign stay on one line.
+    glued = text.replace(" %", "\N{NO-BREAK SPACE}%")
+    wrapped = textwrap.wrap(glued, max(width, 20), subsequent_indent=indent, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in wrapped] or [""]
+
+
+def _width(column: summary.Column) -> int:
+    return max(map(len, [column.head, column.unit, *column.cells]))
+
+
+def _table(columns: list[summary.Column]) -> RenderableType:
+    """Heads with units under them, a rule, the rows."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_edge=False)
+    for column in columns:
+        head = Text(column.head + "\n", style="bold")
+        head.append(column.unit, style="dim")
+        table.add_column(
+            head, justify="left" if column.text else "right", no_wrap=True, min_width=_width(column)
+        )
+    for cells in zip(*(c.cells for c in columns), strict=True):
+        table.add_row(
+            *(
+                Text(
+                    cell,
+                    style="bold" if c.head == "median" else "red" if c.head == "fail" and cell != "0" else "",
+                )
+                for c, cell in zip(columns, cells, strict=True)
+            )
+        )
+    return table

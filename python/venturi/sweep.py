@@ -1,0 +1,300 @@
+"""The order in which trials are run: repeats interleaved, cells shuffled, warm-up first.
+
+Interleaving matters more than anything else here: a machine that grows slower during a
+run must not make the last cell of a sweep look bad.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, Protocol
+
+from venturi.endpoints import Endpoints
+from venturi.errors import ExitCode, StoreError, VenturiError
+from venturi.settings import Run
+from venturi.store import RunWriter
+from venturi.trial import (
+    Cell,
+    Executor,
+    Progress,
+    TrialControl,
+    build_spec,
+    failed_record,
+    run_with_progress,
+    trial_id,
+    trial_line,
+)
+
+__all__ = ["Interrupts", "Observer", "Result", "Slot", "Sweep", "exit_code"]
+
+# An address that never answered is given up after this many trials; a sweep of 800 cells
+# against a host that is switched off would take hours to say so.
+_UNREACHABLE_TRIES = 2
+
+
+class Observer(Protocol):
+    """Who is told how a run goes on: the terminal, or a program."""
+
+    def begin(self, cells: Sequence[Cell]) -> None:
+        """The data are ready and the cells known; nothing has been measured."""
+
+    def started(self, number: int, total: int, slot: Slot) -> None:
+        """Trial `number` (from 1) of `total` begins."""
+
+    def progress(self, progress: Progress) -> None:
+        """Ten times a second while it runs."""
+
+    def ended(self, line: Mapping[str, Any]) -> None:
+        """It has ended and is on disk."""
+
+    def unstored(self, line: Mapping[str, Any]) -> None:
+        """It has ended and could not be stored."""
+
+    def note(self, level: str, text: str) -> None:
+        """A line for the user: info, warning or error."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One trial to be run: a repeat (from 0) of a cell."""
+
+    cell: Cell
+    repeat: int
+    warmup: bool
+
+
+@dataclass
+class Result:
+    """How a sweep ended."""
+
+    trials: int = 0
+    failed: int = 0
+    interrupted: bool = False
+    kinds: set[str] = field(default_factory=set)
+
+
+def exit_code(result: Result) -> ExitCode:
+    """The process's exit code after a sweep; docs/exit-codes.md."""
+    if result.interrupted:
+        return ExitCode.INTERRUPTED
+    if not result.failed:
+        return ExitCode.OK
+    if "verification" in result.kinds:
+        return ExitCode.VERIFICATION
+    # Only where nothing else went wrong and nothing went well: some answered trials mean the host is there.
+    if result.kinds == {"unreachable"} and result.failed == result.trials:
+        return ExitCode.UNREACHABLE
+    return ExitCode.TRIALS_FAILED
+
+
+class Interrupts:
+    """Ctrl-C and SIGTERM: the first cancels what runs and ends the sweep, the second ends the process."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._control: TrialControl | None = None
+        self._before: dict[int, Any] = {}
+
+    def guard(self, control: TrialControl | None) -> bool:
+        """Tells what runs now (None: nothing); answers whether to go on."""
+        self._control = control
+        return not self.asked
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            # Nothing is lost: every trial that ended is on disk, and the server ends with this process.
+            os._exit(ExitCode.INTERRUPTED)
+        self.asked = True
+        if self._control is not None:
+            self._control.cancel()
+
+    def __enter__(self) -> Interrupts:
+        # Only the main thread may take signals; in a notebook's worker thread they stay as they are.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+
+class Sweep:
+    """Runs the trials of a scenario that are not on disk yet."""
+
+    def __init__(
+        self,
+        run: Run,
+        endpoints: Endpoints,
+        executor: Executor,
+        writer: RunWriter,
+        observer: Observer,
+        interrupts: Interrupts,
+        retry_failed: bool = False,
+    ) -> None:
+        self._run = run
+        self._endpoints = endpoints
+        self._executor = executor
+        self._writer = writer
+        self._observer = observer
+        self._interrupts = interrupts
+        directory = writer.read()
+        self._name = directory.name
+        lines = directory.records()
+        self._order = len(lines)
+        redo = {"interrupted", "failed"} if retry_failed else {"interrupted"}
+        self._done = {
+            (line["cell"], line["repeat"], line["warmup"]) for line in lines if line["outcome"] not in redo
+        }
+        self._rates: dict[str, list[float]] = {}
+        for line in lines:
+            self._learn(line)
+        self._given_up: set[str] = set()
+        self._silent: dict[str, int] = {}
+
+    def slots(self) -> Iterator[list[Slot]]:
+        """Round after round, each all cells in a fresh order; without what is on disk already."""
+        found = self._endpoints.cells
+        rounds = [(repeat, True) for repeat in range(self._run.warmup)]
+        rounds += [(repeat, False) for repeat in range(self._run.repeats)]
+        for repeat, warmup in rounds:
+            yield self._round(found, repeat, warmup)
+        if self._run.adaptive is not None:
+            for repeat in range(self._run.repeats, self._run.max_repeats):
+                unsettled = [cell for cell in found if not self._settled(cell)]
+                if not unsettled:
+                    return
+                yield self._round(unsettled, repeat, False)
+
+    def _round(self, found: Sequence[Cell], repeat: int, warmup: bool) -> list[Slot]:
+        order = list(found)
+        if self._run.shuffle:
+            # A seed of its own per round, so that a resumed run goes on in the order it would have had.
+            random.Random(f"{self._run.seed}/{repeat}/{warmup}").shuffle(order)
+        slots = [Slot(cell, repeat, warmup) for cell in order]
+        return [slot for slot in slots if (slot.cell.id, slot.repeat, slot.warmup) not in self._done]
+
+    def planned(self) -> int:
+        """Trials still to run, without those an adaptive stop may add."""
+        once = [
+            *(self._round(self._endpoints.cells, r, True) for r in range(self._run.warmup)),
+            *(self._round(self._endpoints.cells, r, False) for r in range(self._run.repeats)),
+        ]
+        return sum(len(slots) for slots in once)
+
+    def run(self) -> Result:
+        """Runs until the end, a stop, or an interruption. Raises StoreError where trials cannot be kept."""
+        result = Result()
+        total = self.planned()
+        for number_round, slots in enumerate(self.slots()):
+            if number_round >= self._run.warmup + self._run.repeats:
+                total += len(slots)
+            for slot in slots:
+                if self._interrupts.asked:
+                    result.interrupted = True
+                    return result
+                if slot.cell.parameters["target"] in self._given_up:
+                    total -= 1
+                    continue
+                self._observer.started(result.trials + 1, total, slot)
+                line = self._one(slot)
+                result.trials += 1
+                if line["outcome"] == "interrupted" or self._interrupts.asked:
+                    result.interrupted = True
+                    return result
+                if line["outcome"] == "failed":
+                    result.failed += 1
+                    result.kinds.add(line["error"]["kind"])
+                    if self._run.on_failure == "stop":
+                        self._observer.note(
+                            "error", "stopped at the first failure, as --on-failure stop asks"
+                        )
+                        return result
+                self._notice_silence(slot, line)
+        return result
+
+    def _one(self, slot: Slot) -> dict[str, Any]:
+        trial = trial_id(self._name, slot.cell.id, slot.repeat, slot.warmup, self._order)
+        record = self._execute(slot, trial)
+        line = trial_line(
+            record,
+            run=self._name,
+            trial=trial,
+            cell=slot.cell,
+            repeat=slot.repeat,
+            warmup=slot.warmup,
+            order=self._order,
+        )
+        self._order += 1
+        try:
+            self._writer.append_trial(line)
+        except StoreError:
+            self._observer.unstored(line)
+            raise
+        self._learn(line)
+        self._observer.ended(line)
+        return line
+
+    def _execute(self, slot: Slot, trial: str) -> dict[str, Any]:
+        control = self._executor.control()
+        try:
+            self._endpoints.ensure()
+            spec = build_spec(
+                slot.cell,
+                trial,
+                self._endpoints.url(slot.cell),
+                self._endpoints.data(slot.cell),
+                timeout_ns=self._run.timeout,
+                sample_interval_ns=self._run.sample_interval,
+            )
+            if not self._interrupts.guard(control):
+                control.cancel()
+            return run_with_progress(self._executor.run_trial, spec, control, self._observer.progress)
+        except VenturiError as error:
+            kind = "unreachable" if error.exit_code == ExitCode.UNREACHABLE else "internal"
+            return failed_record(kind, error.message)
+        except Exception as error:  # a failure is a row: the sweep goes on, and the reason is kept
+            return failed_record("internal", f"{type(error).__name__}: {error}")
+        finally:
+            self._interrupts.guard(None)
+
+    def _learn(self, line: Mapping[str, Any]) -> None:
+        if line["outcome"] == "ok" and not line["warmup"] and line["times"]["interval_ns"]:
+            rate = line["counts"]["payload_bytes"] * 1e9 / line["times"]["interval_ns"]
+            self._rates.setdefault(line["cell"], []).append(rate)
+
+    def _settled(self, cell: Cell) -> bool:
+        """Whether the 95 % interval of the median is narrower than asked for."""
+        from venturi.analysis.statistics import median_interval
+
+        rates = self._rates.get(cell.id, [])
+        if not rates:
+            # It has failed every time; more repeats would settle nothing.
+            return True
+        interval = median_interval(rates)
+        assert self._run.adaptive is not None
+        narrow = (interval.high - interval.low) * 100 < self._run.adaptive * interval.median
+        return narrow and interval.coverage >= 0.95
+
+    def _notice_silence(self, slot: Slot, line: Mapping[str, Any]) -> None:
+        target = str(slot.cell.parameters["target"])
+        if line["outcome"] != "failed" or line["error"]["kind"] != "unreachable":
+            # It has answered once, so a later silence is a failure of that trial only.
+            self._silent[target] = -(10**9)
+            return
+        self._silent[target] = self._silent.get(target, 0) + 1
+        if self._silent[target] >= _UNREACHABLE_TRIES:
+            self._given_up.add(target)
+            self._observer.note(
+                "error",
+                f"{target} never answered ({line['error']['message']}); its other trials are left out",
+            )
+            self._observer.note("hint", "start a server there: venturi serve flight --host 0.0.0.0")

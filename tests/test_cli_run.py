@@ -1,0 +1,319 @@
+"""The command line as text, with the deterministic executor; kill -9, Ctrl-C and resume."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from run_support import SMALL, command, environment, model, venturi
+
+PLAIN = """\
+[1/12] put streams=2 warm-up 0: 2249 MB/s
+[2/12] get streams=2 warm-up 0: 2834 MB/s
+[3/12] get streams=1 warm-up 0: 1438 MB/s
+[4/12] put streams=1 warm-up 0: 1124 MB/s
+[5/12] get streams=1 repeat 0: 1452 MB/s
+[6/12] put streams=1 repeat 0: 1117 MB/s
+[7/12] get streams=2 repeat 0: 2779 MB/s
+[8/12] put streams=2 repeat 0: 2240 MB/s
+[9/12] get streams=1 repeat 1: 1413 MB/s
+[10/12] put streams=1 repeat 1: 1181 MB/s
+[11/12] put streams=2 repeat 1: 2237 MB/s
+[12/12] get streams=2 repeat 1: 2768 MB/s
+"""
+
+
+def test_plain_progress_is_a_line_a_trial(tmp_path: Path) -> None:
+    done = model("--out", tmp_path / "r", *SMALL)
+    assert (done.returncode, done.stderr) == (0, PLAIN)
+
+
+def test_json_is_one_object_a_trial_and_nothing_else(tmp_path: Path) -> None:
+    done = model("--out", tmp_path / "r", *SMALL, "--json")
+    assert done.returncode == 0 and done.stderr == ""
+    printed = [json.loads(line) for line in done.stdout.splitlines()]
+    stored = [json.loads(line) for line in (tmp_path / "r" / "trials.jsonl").read_text().splitlines()]
+    assert printed == stored and len(printed) == 12
+
+
+def test_quiet_prints_results_only(tmp_path: Path) -> None:
+    done = model("--out", tmp_path / "r", *SMALL, "--quiet")
+    assert done.returncode == 0 and done.stderr == "" and "get" in done.stdout
+
+
+def test_the_run_directory_is_named_after_time_and_scenario(tmp_path: Path) -> None:
+    assert model("quick", *SMALL, "--quiet", cwd=tmp_path).returncode == 0
+    (made,) = (tmp_path / "venturi-runs").iterdir()
+    assert re.fullmatch(r"\d{8}-\d{6}-quick", made.name)
+    assert {path.name for path in made.iterdir()} >= {
+        "scenario.toml", "environment.json", "trials.jsonl", "ceilings.jsonl", "samples",
+    }  # fmt: skip
+
+
+DRY_RUN = """\
+get-1x4096-f2ab6bfb  get streams=1
+get-2x4096-fb813a60  get streams=2
+put-1x4096-c0dddc2c  put streams=1
+put-2x4096-3dd968b2  put streams=2
+cells: 4, trials with warm-up: 12
+payload to move: 576 MB
+time: about 5.2 s, assuming 1.5 GB/s and 0.1 s set-up a trial, and the ceilings' probes
+"""
+
+
+def test_a_dry_run_says_what_would_be_run(tmp_path: Path) -> None:
+    done = venturi("run", *SMALL, "--dry-run", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == DRY_RUN
+    assert not list(tmp_path.iterdir())
+
+
+def test_scaling_is_announced(tmp_path: Path) -> None:
+    done = venturi("run", "flight-local", "--scale", "0.01", "--dry-run", cwd=tmp_path)
+    assert done.stderr == (
+        "info: scaled by 0.01: 40 of 800 cells; streams: 4 of 8 points; rows_per_stream: 5 of 50 points; "
+        "rows_per_stream 10M..500M became 100k..5M; repeats 5 became 3\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (["--streams", "0"], 3, "error: --streams: 0 must be at least 1"),
+        (["--streams", "8..1"], 3, "error: --streams: the range '8..1' is empty: 8 is above 1"),
+        (["--rows-per-batch", "0"], 3, "error: --rows-per-batch: 0 must be at least 1"),
+        (["--operation", "gte"], 3, "error: --operation: 'gte' is not one of get, put; did you mean get?"),
+        (["--target", "nowhere"], 3, "error: --target: 'nowhere' is not a URL; write flight://HOST:PORT"),
+        (
+            ["--set", "workload.strems=1"],
+            3,
+            "error: --set workload.strems: unknown key; did you mean streams?",
+        ),
+        (["--set", "streams=1"], 2, "error: --set streams=1: name the table too, as workload.streams or"),
+        (["--place", "x"], 2, "error: --place x: must be written NAME=VALUE"),
+        (
+            ["qick"],
+            3,
+            "error: qick: no such scenario, neither a file nor built in\nhint: did you mean quick?",
+        ),
+        (["missing.toml"], 3, "error: missing.toml: no such file"),
+        (
+            ["flight-remote"],
+            3,
+            "error: flight-remote.toml:8: places.remote: no address is given\nhint: name it:",
+        ),
+        (["--scale", "0", "quick"], 2, "error: --scale 0: must be above 0"),
+        (["--resume", "nothing"], 7, "error: nothing: no such run directory"),
+        (["--resume", ".", "--streams", "2"], 2, "error: --streams does not go with --resume"),
+        ([], 2, "error: nothing to run: name a scenario or describe one by flags\nhint: venturi run quick"),
+        (["--data", "missing.parquet"], 3, "error: "),
+    ],
+)
+def test_mistakes_are_one_line_and_a_code(
+    tmp_path: Path, arguments: list[str], code: int, error: str
+) -> None:
+    done = model(*arguments, cwd=tmp_path)
+    assert done.stderr.startswith(error), done.stderr
+    assert done.returncode == code and done.stdout == ""
+    assert "Traceback" not in done.stderr and not (tmp_path / "venturi-runs").exists()
+
+
+def test_a_mistake_in_a_file_names_its_line(tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text("[workload]\n\n\nrows_per_bach = 4096\n")
+    done = model("my.toml", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        3, "error: my.toml:4: workload.rows_per_bach: unknown key; did you mean rows_per_batch?\n",
+    )  # fmt: skip
+
+
+BAD_FILES = {
+    "empty.parquet": (b"", "the file is empty"),
+    "torn.parquet": (b"PAR1" + b"x" * 40, "not readable as Parquet: "),
+    "torn.arrow": (b"ARROW1\0\0" + b"x" * 40, "not readable as Arrow IPC: "),
+    "ragged.csv": (b"a,b\n1,2\n3\n", "not readable as CSV: "),
+    "header.csv": (b"a,b\n", "has no rows"),
+    "torn.csv.gz": (b"\x1f\x8b\x08\x00garbage", "not readable as CSV: "),
+    "picture.png": (b"\x89PNG....", "neither Parquet, Arrow IPC nor CSV"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_data_files_are_named(tmp_path: Path, name: str) -> None:
+    content, reason = BAD_FILES[name]
+    (tmp_path / name).write_bytes(content)
+    done = model("--operation", "put", "--data", name, "--out", "r", cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[0].startswith(f"error: {tmp_path / name}: {reason}")
+    assert "Traceback" not in done.stderr and not (tmp_path / "r").exists()
+
+
+def test_an_empty_table_is_named(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "none.parquet")
+    done = model("--operation", "put", "--data", "none.parquet", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (3, f"error: {tmp_path / 'none.parquet'}: has no rows\n")
+
+
+def test_failed_trials_set_the_exit_code(tmp_path: Path) -> None:
+    for kind, code in (("lost", 5), ("verification", 6)):
+        done = venturi(
+            "run",
+            "--executor",
+            f"model:fail={kind}:operation == 'put'",
+            "--out",
+            tmp_path / kind,
+            *SMALL,
+            "--quiet",
+        )
+        assert done.returncode == code
+        assert done.stderr.splitlines()[-1] == (
+            f"error: 6 of 12 trials failed ({kind}); their reasons are in the report"
+        )
+    done = venturi(
+        "run", "--executor", "model:fail=unreachable:true", "--out", tmp_path / "u", *SMALL, "--quiet",
+        "--target", "flight://127.0.0.1:9",
+    )  # fmt: skip
+    assert done.returncode == 4
+    assert "error: flight://127.0.0.1:9 never answered (" in done.stderr
+
+
+def started_until(path: Path, lines: int, executor: str, *arguments: object) -> subprocess.Popen[str]:
+    """A run that hangs in a trial after `lines` lines are on disk."""
+    process = subprocess.Popen(
+        command("run", "--executor", executor, "--out", path, *SMALL, "--no-shuffle", *arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert process.stderr is not None
+    for _ in range(lines):
+        # Each line is printed when its trial is on disk.
+        ready, _, _ = select.select([process.stderr], [], [], 30)
+        assert ready and process.stderr.readline()
+    return process
+
+
+HANG = "model:hang:operation == 'put'"
+
+
+def test_kill_9_loses_the_trial_in_flight_only(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    process = started_until(path, 2, HANG)
+    process.kill()
+    process.wait()
+    whole = model("--out", tmp_path / "whole" / "r", *SMALL, "--no-shuffle", "--json")
+    torn = (path / "trials.jsonl").read_text()
+    (path / "trials.jsonl").write_text(torn + torn[:100])
+    done = model("--resume", path, "--json")
+    assert done.returncode == 0
+    assert done.stderr == f"warning: {path / 'trials.jsonl'}: cut off a torn last line of 100 bytes\n"
+    assert torn + done.stdout == (path / "trials.jsonl").read_text()
+    # Nothing is missing, nothing is doubled, and the figures are those of a run without a crash.
+    assert (path / "trials.jsonl").read_text() == whole.stdout
+
+
+def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    process = started_until(path, 2, HANG)
+    wait_for_trial(process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert f"warning: interrupted; go on with: venturi run --resume {path}" in errors
+    lines = [json.loads(line) for line in (path / "trials.jsonl").read_text().splitlines()]
+    assert [line["outcome"] for line in lines] == ["ok", "ok", "interrupted"]
+    done = model("--resume", path, "--quiet")
+    assert done.returncode == 0
+    lines = [json.loads(line) for line in (path / "trials.jsonl").read_text().splitlines()]
+    assert [line["outcome"] for line in lines] == ["ok", "ok", "interrupted"] + ["ok"] * 10
+
+
+def wait_for_trial(process: subprocess.Popen[str]) -> None:
+    """Until the thread of the hanging trial is there; threads show in /proc."""
+    tasks = Path(f"/proc/{process.pid}/task")
+    if not tasks.exists():
+        pytest.skip("needs /proc")
+    deadline = time.monotonic() + 30
+    while len(list(tasks.iterdir())) < 2:
+        assert time.monotonic() < deadline
+
+
+def test_two_runs_in_one_directory_are_refused(tmp_path: Path) -> None:
+    process = started_until(tmp_path / "r", 2, HANG)
+    try:
+        for arguments in (("--out", tmp_path / "r", *SMALL), ("--resume", tmp_path / "r")):
+            done = model(*arguments)
+            assert done.returncode == 7
+            assert done.stderr.startswith(
+                f"error: {tmp_path / 'r'}: another run is writing here (process {process.pid})\n"
+            )
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_newer_run_is_refused(tmp_path: Path) -> None:
+    model("--out", tmp_path / "r", *SMALL, "--quiet")
+    path = tmp_path / "r" / "environment.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    done = model("--resume", tmp_path / "r")
+    assert (done.returncode, done.stderr) == (
+        7,
+        f"error: {path}: written in format 2, this Venturi reads up to 1\n"
+        "hint: install a newer Venturi: pip install --upgrade venturi\n",
+    )
+
+
+def test_a_full_disk_ends_the_run_and_prints_what_was_measured(tmp_path: Path) -> None:
+    # A file-size limit takes the part of the disk's end; /dev/full would not keep what came before.
+    script = (
+        "import errno, os, sys\n"
+        "from venturi import store\n"
+        "write, left = os.write, [3]\n"
+        "def limited(descriptor, data):\n"
+        "    if os.readlink(f'/proc/self/fd/{descriptor}').endswith('trials.jsonl'):\n"
+        "        left[0] -= 1\n"
+        "        if left[0] < 0:\n"
+        f"            raise OSError({errno.ENOSPC}, 'No space left on device')\n"
+        "    return write(descriptor, data)\n"
+        "store.os.write = limited\n"
+        "from venturi.cli import main\n"
+        "main()\n"
+    )
+    arguments = ["run", "--executor", "model", "--out", str(tmp_path / "r"), *SMALL, "--json"]
+    done = subprocess.run(
+        [command()[0], "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 7
+    assert done.stderr.startswith(
+        f"error: {tmp_path / 'r' / 'trials.jsonl'}: the disk is full; trials stored"
+    )
+    assert len(done.stdout.splitlines()) == 4
+    assert len((tmp_path / "r" / "trials.jsonl").read_text().splitlines()) == 3
+
+
+def test_secrets_in_the_environment_stay_there(tmp_path: Path) -> None:
+    os.environ["VENTURI_TEST_TOKEN"] = "hush-hush"
+    try:
+        done = model("--out", tmp_path / "r", *SMALL, "--token-env", "VENTURI_TEST_TOKEN", "--quiet")
+    finally:
+        del os.environ["VENTURI_TEST_TOKEN"]
+    assert done.returncode == 0 and "hush-hush" not in done.stdout + done.stderr
+    for path in (tmp_path / "r").rglob("*"):
+        assert not path.is_file() or b"hush-hush" not in path.read_bytes()

@@ -1,0 +1,326 @@
+"""The scenario language: what it accepts, what it means, and what it says to mistakes."""
+
+# A mistake and its text read best on one line.
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from venturi import matrix, toml_text
+from venturi.conditions import Condition
+from venturi.errors import ExitCode, ScenarioError
+from venturi.scenario import Layer, Scenario, builtin_names, file_layer, load
+
+
+def scenario(text: str, flags: dict[str, Any] | None = None) -> Scenario:
+    layers = [Layer("my.toml", toml_text.parse(text, "my.toml"), text)]
+    if flags is not None:
+        layers.append(Layer("", flags, flags={("workload", "streams"): "--streams"}))
+    return load(layers)
+
+
+def axis(found: Scenario, name: str) -> list[Any]:
+    return [cell.parameters[name] for cell in matrix.cells(found)]
+
+
+def test_defaults() -> None:
+    (cell,) = matrix.cells(scenario(""))
+    p = cell.parameters
+    assert (p["operation"], p["target"], p["place"], p["data"]) == (
+        "get",
+        "flight://local",
+        "local",
+        "records",
+    )
+    assert (p["streams"], p["threads"], p["rows_per_batch"], p["rows_per_stream"]) == (1, 1, 4096, 10_000_000)
+    assert cell.options == {} and cell.payload_bytes == 320_000_000 and cell.message_bytes == 131_072
+
+
+def test_axes_multiply_in_the_order_they_are_written() -> None:
+    found = scenario('[matrix]\noperation = ["get", "put"]\nstreams = "1..3"')
+    assert axis(found, "operation") == ["get"] * 3 + ["put"] * 3
+    assert axis(found, "streams") == [1, 2, 3] * 2
+    assert axis(found, "threads") == [1, 2, 3] * 2
+
+
+def test_lists_may_hold_ranges_and_repeat_nothing() -> None:
+    assert axis(scenario('[matrix]\nstreams = ["1..3", 3, 8]'), "streams") == [1, 2, 3, 8]
+
+
+def test_zipped_axes_advance_together() -> None:
+    found = scenario(
+        '[matrix]\nstreams = [1, 2]\nrows_per_stream = ["4M", "2M"]\nrows_per_batch = [1, 2]\n'
+        'zip = [["streams", "rows_per_stream"]]'
+    )
+    assert [(c.parameters["streams"], c.parameters["rows_per_stream"]) for c in matrix.cells(found)] == [
+        (1, 4_000_000),
+        (1, 4_000_000),
+        (2, 2_000_000),
+        (2, 2_000_000),
+    ]
+
+
+def test_conditions_exclude_cells() -> None:
+    found = scenario(
+        '[matrix]\noperation = ["get", "put"]\nstreams = [1, 4, 8]\n'
+        'exclude = ["operation == \'put\' and streams > 4", "streams * 2 == 2"]'
+    )
+    assert [(c.parameters["operation"], c.parameters["streams"]) for c in matrix.cells(found)] == [
+        ("get", 4),
+        ("get", 8),
+        ("put", 4),
+    ]
+
+
+def test_conditions_know_suffixes_and_null() -> None:
+    assert Condition("rows_per_stream >= '10M'")({"rows_per_stream": 10_000_000})
+    assert Condition("duration > '2s'")({"duration": 3 * 10**9})
+    assert not Condition("duration > 0")({"duration": None})
+    assert Condition("1 < streams <= 4 and verify in ['none', 'count']")({"streams": 4, "verify": "none"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os')",
+        "streams.real",
+        "(lambda: 1)()",
+        "[x for x in y]",
+        "'a' * 10",
+        "streams ** 2",
+        "1 +",
+    ],
+)
+def test_conditions_can_only_compare(text: str) -> None:
+    with pytest.raises(ValueError):
+        Condition(text)({"streams": 1})
+
+
+def test_places_stand_side_by_side() -> None:
+    found = scenario(
+        '[places]\nhere = "flight://local"\nthere = "flight://node7"\n[matrix]\nstreams = [1, 2]'
+    )
+    assert axis(found, "place") == ["here", "here", "there", "there"]
+    assert axis(found, "target")[-1] == "flight://node7:31337"
+
+
+def test_a_target_can_be_an_axis() -> None:
+    found = scenario('[matrix]\ntarget = ["flight://local", "flight+tls://a:1/table"]')
+    assert axis(found, "place") == ["local", "a:1"]
+
+
+def test_flags_win_over_the_file_key_by_key() -> None:
+    text = (
+        '[workload]\nverify = "count"\nduration = "5s"\n[matrix]\nstreams = "1..8"\nrows_per_batch = [1, 2]'
+    )
+    found = scenario(text, {"workload": {"streams": "3", "rows_per_stream": "1k"}})
+    assert axis(found, "streams") == [3, 3] and axis(found, "rows_per_batch") == [1, 2]
+    # The ways to say how much exclude one another, so the flag takes the file's away.
+    assert axis(found, "duration_ns") == [None, None] and axis(found, "rows_per_stream") == [1000, 1000]
+    assert axis(found, "verify") == ["count", "count"]
+
+
+def test_a_flag_for_the_target_takes_the_places_away() -> None:
+    found = scenario('[places]\na = "flight://a"\nb = "flight://b"', {"target": {"url": "flight://c"}})
+    assert axis(found, "target") == ["flight://c:31337"]
+
+
+def test_bytes_become_rows() -> None:
+    assert axis(scenario('[workload]\nbytes_per_stream = "100M"'), "rows_per_stream") == [3_125_000]
+
+
+def test_options_of_the_target_reach_the_spec() -> None:
+    found = scenario('[target]\nwindow = "4Mi"\n[matrix]\ncompression = ["none", "lz4"]')
+    assert [cell.options for cell in matrix.cells(found)] == [
+        {"window": 4 * 2**20},
+        {"window": 4 * 2**20, "compression": "lz4"},
+    ]
+
+
+def test_pinning() -> None:
+    assert axis(scenario('[workload]\npin = "0,2-3"'), "pin") == [[0, 2, 3]]
+    assert axis(scenario("[workload]\npin = [1]"), "pin") == [[1]]
+
+
+MISTAKES = [
+    (
+        "[workload]\n\nrows_per_bach = 1",
+        "my.toml:3: workload.rows_per_bach: unknown key; did you mean rows_per_batch?",
+    ),
+    ("[wrkload]\nstreams = 1", "my.toml:1: wrkload: unknown key; did you mean workload?"),
+    (
+        "[workload]\ncompression = 'lz4'",
+        "my.toml:2: workload.compression: unknown key; it belongs into [target]",
+    ),
+    ("[workload]\nstreams = 0", "my.toml:2: workload.streams: 0 must be at least 1"),
+    ("[workload]\nrows_per_batch = 0", "my.toml:2: workload.rows_per_batch: 0 must be at least 1"),
+    ("[workload]\nstreams = [1, 2]", "my.toml:2: workload.streams: a list of values belongs into [matrix]"),
+    ("[workload]\nstreams = '1..8'", "my.toml:2: workload.streams: a range belongs into [matrix]"),
+    (
+        "[workload]\noperation = 'gte'",
+        "my.toml:2: workload.operation: 'gte' is not one of get, put; did you mean get?",
+    ),
+    ("[workload]\ninclude_setup = 'yes'", "my.toml:2: workload.include_setup: 'yes' is not true or false"),
+    (
+        "[workload]\nrows_per_stream = '10Q'",
+        "my.toml:2: workload.rows_per_stream: '10Q': no suffix 'Q'; use k M G T (1000) or Ki Mi Gi Ti (1024)",
+    ),
+    (
+        "[workload]\nrows_per_stream = 1\nduration = '1s'",
+        "my.toml:3: workload.duration: rows_per_stream and duration exclude one another; keep one",
+    ),
+    (
+        "[workload]\noperation = 'put'\ndata = 'remote'",
+        "my.toml:3: workload.data: a put needs data of its own, records or a file, not remote",
+    ),
+    ("[matrix]\nstreams = '8..1'", "my.toml:2: matrix.streams: the range '8..1' is empty: 8 is above 1"),
+    ("[matrix]\nstreams = [1, 0]", "my.toml:2: matrix.streams: 0 must be at least 1"),
+    ("[matrix]\nstreams = []", "my.toml:2: matrix.streams: has no values"),
+    ("[matrix]\nstream = [1]", "my.toml:2: matrix.stream: unknown key; did you mean streams?"),
+    (
+        "[matrix]\nrepeats = [1]",
+        "my.toml:2: matrix.repeats: belongs into [run], it is the same for all cells",
+    ),
+    (
+        "[matrix]\nstreams = [1]\nexclude = ['strems > 1']",
+        "my.toml:3: matrix.exclude: 'strems > 1': no parameter is called strems; did you mean streams?",
+    ),
+    (
+        "[matrix]\nstreams = [1]\nexclude = ['streams >']",
+        "my.toml:3: matrix.exclude: 'streams >' is not a condition",
+    ),
+    ("[matrix]\nstreams = [1]\nexclude = ['true']", "my.toml:3: matrix.exclude: every cell is excluded"),
+    (
+        "[matrix]\nstreams = [1, 2]\nrate = [1]\nzip = [['streams', 'rate']]",
+        "my.toml:4: matrix.zip: zipped axes must be of one length; streams has 2, rate has 1 values",
+    ),
+    ("[target]\nurl = 'local'", "my.toml:2: target.url: 'local' is not a URL; write flight://HOST:PORT"),
+    ("[target]\nurl = 'fligt://a'", "my.toml:2: target.url: 'fligt://a': no target is called 'fligt'"),
+    (
+        "[target]\nurl = 'flight://u:p@a'",
+        "my.toml:2: target.url: a password in the URL would be stored with the run",
+    ),
+    (
+        "[target]\nurl = 'flight://a:99999'",
+        "my.toml:2: target.url: 'flight://a:99999': the port must be a number",
+    ),
+    ("[places]\nremote = ''", "my.toml:2: places.remote: no address is given"),
+    ("[run]\nadaptive = '0%'", "my.toml:2: run.adaptive: '0%' must lie between 0% and 100%"),
+    ("format = 2", "my.toml:1: format: written in format 2, this Venturi reads 1"),
+    ("[workload]\nstreams = ", "my.toml:2: not valid TOML:"),
+    ("workload = 3", "my.toml:1: workload: must be a table, [workload]"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), MISTAKES)
+def test_mistakes_are_named_with_file_line_and_field(text: str, message: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        scenario(text)
+    assert caught.value.message.startswith(message)
+    assert "\n" not in caught.value.message and caught.value.exit_code == ExitCode.SCENARIO
+
+
+def test_a_mistake_on_the_command_line_names_the_flag() -> None:
+    with pytest.raises(ScenarioError, match=r"^--streams: 0 must be at least 1"):
+        scenario("[workload]\nstreams = 4", {"workload": {"streams": "0"}})
+
+
+def test_files_are_found_beside_the_scenario(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('[workload]\ndata = { source = "file", path = "t.csv" }')
+    assert axis(load([file_layer(str(tmp_path / "s.toml"))]), "data") == [str(tmp_path / "t.csv")]
+
+
+def loaded(name: str) -> Scenario:
+    flags = Layer("", {"places": {"remote": "flight://far"}}) if name == "flight-remote" else Layer("", {})
+    return load([file_layer(name), flags])
+
+
+def same(one: Scenario, other: Scenario) -> bool:
+    return dataclasses.replace(one, layers=()) == dataclasses.replace(other, layers=())
+
+
+@pytest.mark.parametrize("name", builtin_names())
+def test_builtin_scenarios_read_back_from_their_resolved_form(name: str) -> None:
+    found = loaded(name)
+    again = scenario(found.to_toml())
+    assert same(found, again)
+    assert [cell.id for cell in matrix.cells(found)] == [cell.id for cell in matrix.cells(again)]
+
+
+def test_builtin_scenarios_are_those_of_the_seeds() -> None:
+    cells = {name: matrix.cells(loaded(name)) for name in builtin_names()}
+    assert {name: len(found) for name, found in cells.items()} == {
+        "flight-local": 2 * 8 * 50,
+        "flight-remote": 2 * 8 * 20,
+        "quick": 2 * 2 * 3,
+    }
+    sizes = {cell.parameters["rows_per_stream"] for cell in cells["flight-remote"]}
+    assert (min(sizes), max(sizes)) == (100_000, 3_900_000)
+
+
+def test_scaling_shrinks_and_says_so() -> None:
+    scaled, notes = matrix.scale(loaded("flight-local"), 0.01)
+    assert notes == [
+        "streams: 4 of 8 points",
+        "rows_per_stream: 5 of 50 points",
+        "rows_per_stream 10M..500M became 100k..5M",
+        "repeats 5 became 3",
+    ]
+    assert list(scaled.axes["streams"]) == [1, 3, 6, 8] and len(matrix.cells(scaled)) == 40
+
+
+def test_scaling_leaves_a_batch_and_a_while() -> None:
+    tiny, _ = matrix.scale(scenario("[workload]\nrows_per_stream = 100000"), 1e-9)
+    assert axis(tiny, "rows_per_stream") == [4096]
+    short, _ = matrix.scale(scenario('[workload]\nduration = "10s"'), 1e-9)
+    assert axis(short, "duration_ns") == [200_000_000]
+    small, _ = matrix.scale(scenario("[workload]\nrows_per_stream = 10"), 0.5)
+    assert axis(small, "rows_per_stream") == [10]
+
+
+_values = st.one_of(
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+)
+_keys = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10)
+_documents = st.recursive(
+    st.dictionaries(_keys, st.one_of(_values, st.lists(_values, max_size=3)), max_size=4),
+    lambda inner: st.dictionaries(_keys, st.one_of(_values, inner), max_size=4),
+    max_leaves=10,
+)
+
+
+@given(_documents)
+@settings(max_examples=150, deadline=None)
+def test_what_the_toml_writer_writes_reads_back(document: dict[str, Any]) -> None:
+    assert toml_text.parse(toml_text.dump(document), "x") == document
+
+
+@given(
+    st.lists(st.integers(1, 64), min_size=1, max_size=4, unique=True),
+    st.integers(1, 2**31 - 1),
+    st.sampled_from(["rows_per_stream", "bytes_per_stream", "duration"]),
+    st.integers(1, 10**12),
+    st.booleans(),
+)
+@settings(max_examples=50, deadline=None)
+def test_resolved_scenarios_read_back(
+    streams: list[int], batch: int, size: str, amount: int, shuffle: bool
+) -> None:
+    text = toml_text.dump(
+        {
+            "workload": {"rows_per_batch": batch, size: f"{amount}ns" if size == "duration" else amount},
+            "matrix": {"streams": streams},
+            "run": {"shuffle": shuffle, "adaptive": "1.5%"},
+        }
+    )
+    found = scenario(text)
+    assert same(found, scenario(found.to_toml()))

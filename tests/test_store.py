@@ -1,0 +1,166 @@
+"""The run directory: what is written, what survives a crash, what is refused."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from venturi import hdr, store
+from venturi.errors import ExitCode, StoreError
+from venturi.model import ModelExecutor
+from venturi.store import RunDirectory, RunWriter
+from venturi.trial import Cell, build_spec, trial_id, trial_line
+
+PARAMETERS = {
+    "operation": "get",
+    "place": "local",
+    "target": "flight://local",
+    "data": "records",
+    "columns": 4,
+    "row_bytes": 32.0,
+    "rows_per_batch": 4096,
+    "rows_per_stream": 100_000,
+    "streams": 2,
+    "threads": 2,
+    "verify": "checksum",
+    "include_setup": False,
+}
+
+CEILING = {
+    **{"format": 1, "kind": "tcp", "direction": "get", "streams": 2, "message_bytes": 1},
+    **{"bytes": 10, "interval_ns": 10, "repeat": 0, "outcome": "ok", "error": None},
+}
+
+
+def line(order: int, **changes: Any) -> dict[str, Any]:
+    cell = Cell({**PARAMETERS, **changes})
+    trial = trial_id("r", cell.id, order, False, order)
+    spec = build_spec(cell, trial, "flight://local", {"source": "records", "columns": 4})
+    executor = ModelExecutor()
+    record = json.loads(executor.run_trial(json.dumps(spec), executor.control()))
+    return trial_line(record, run="r", trial=trial, cell=cell, repeat=order, warmup=False, order=order)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    with RunWriter.create(tmp_path / "r") as writer:
+        writer.write_environment({"run": "r"})
+        writer.write_scenario('name = "r"\n')
+        for order in range(3):
+            writer.append_trial(line(order))
+        writer.append_ceiling(CEILING)
+    return tmp_path / "r"
+
+
+def test_a_line_follows_the_published_schema(run: Path) -> None:
+    schema = json.loads((resources.files("venturi") / "schema" / "trial.schema.json").read_text())
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.check_schema(schema)
+    for text in (run / "trials.jsonl").read_text().splitlines():
+        validator.validate(json.loads(text))
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate({**line(0), "samples": None, "outcome": "good"})
+
+
+def test_tables(run: Path) -> None:
+    directory = RunDirectory(run)
+    trials = directory.trials()
+    assert trials.num_rows == 3 and trials["order"].to_pylist() == [0, 1, 2]
+    assert trials["payload_bytes"].to_pylist() == [100_000 * 32 * 2] * 3
+    assert directory.streams().num_rows == 6
+    assert set(directory.stages()["end"].to_pylist()) == {"client", "server"}
+    assert directory.ceilings()["bytes_per_second"].to_pylist() == [1e9]
+    samples = directory.samples()
+    assert samples.column_names[0] == "trial" and len(set(samples["trial"].to_pylist())) == 3
+    assert "samples" not in json.loads((run / "trials.jsonl").read_text().splitlines()[0])
+
+
+def test_an_empty_run_has_tables_with_the_same_columns(run: Path, tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "empty") as writer:
+        writer.write_environment({"run": "empty"})
+    empty, full = RunDirectory(tmp_path / "empty"), RunDirectory(run)
+    for name in ("trials", "streams", "latency", "stages", "ceilings", "samples"):
+        assert getattr(empty, name)().schema == getattr(full, name)().schema
+
+
+@pytest.mark.parametrize("torn", [b'{"format":1,"outco', b'{"format":1}', b"\0\0\0\0\0", b"\0\0\n"])
+def test_a_torn_last_line_is_repaired_on_resume(run: Path, torn: bytes) -> None:
+    before = (run / "trials.jsonl").read_bytes()
+    with (run / "trials.jsonl").open("ab") as file:
+        file.write(torn)
+    assert len(RunDirectory(run).records()) == 3
+    with RunWriter.resume(run) as writer:
+        assert writer.repaired == [f"{run / 'trials.jsonl'}: cut off a torn last line of {len(torn)} bytes"]
+        assert (run / "trials.jsonl").read_bytes() == before
+        writer.append_trial(line(3))
+    assert len(RunDirectory(run).records()) == 4
+
+
+def test_damage_in_the_middle_is_an_error(run: Path) -> None:
+    path = run / "trials.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], "garbage", *lines[1:]]) + "\n")
+    with pytest.raises(StoreError, match=r"trials.jsonl:2: not a JSON object; the file is damaged"):
+        RunDirectory(run).records()
+
+
+def test_two_runs_in_one_directory_are_refused(run: Path) -> None:
+    with RunWriter.resume(run):
+        for open_it in (RunWriter.resume, RunWriter.create):
+            with pytest.raises(StoreError, match=f"another run is writing here \\(process {os.getpid()}\\)"):
+                open_it(run)
+    with pytest.raises(StoreError, match="holds a run already"):
+        RunWriter.create(run)
+
+
+@pytest.mark.parametrize("name", ["environment.json", "trials.jsonl"])
+def test_a_newer_format_is_refused(run: Path, name: str) -> None:
+    path = run / name
+    path.write_text(re.sub(r'"format":( ?)1', r'"format":\g<1>2', path.read_text()))
+    with pytest.raises(StoreError, match="written in format 2, this Venturi reads up to 1") as caught:
+        RunDirectory(run).records()
+    assert caught.value.exit_code == ExitCode.STORE
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = (run / "trials.jsonl").read_bytes()
+    write = os.write
+
+    def half(descriptor: int, data: Any) -> int:
+        if len(data) < 100:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, bytes(data)[: len(data) // 2])
+
+    with RunWriter.resume(run) as writer:
+        monkeypatch.setattr(store.os, "write", half)
+        with pytest.raises(StoreError, match=r"trials.jsonl: the disk is full") as caught:
+            writer.append_trial(line(3))
+        monkeypatch.undo()
+    assert caught.value.exit_code == ExitCode.STORE and caught.value.hint
+    assert (run / "trials.jsonl").read_bytes() == before
+
+
+def test_what_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no such run directory"):
+        RunDirectory(tmp_path / "nothing")
+    with pytest.raises(StoreError, match="not a run directory"):
+        RunDirectory(tmp_path)
+
+
+def test_histograms_read_back() -> None:
+    counts = {1: 3, 2047: 1, 2048: 5, 1_000_000: 70_000, 123_456_789: 1, 2**40: 2}
+    found = hdr.decode(hdr.encode(counts))
+    assert sum(found.values()) == sum(counts.values())
+    for (value, count), (read, read_count) in zip(sorted(counts.items()), sorted(found.items()), strict=True):
+        assert count == read_count and value <= read <= value * 1.001
+    for text in ("", "AAAA", "!", hdr.encode(counts)[:40]):
+        with pytest.raises(ValueError):
+            hdr.decode(text)
