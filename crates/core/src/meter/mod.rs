@@ -1,3 +1,8 @@
 //! Clocks, counters, histograms and samplers.
 
 pub mod clock;
+pub mod counters;
+pub mod cpu;
+pub mod histogram;
+pub mod instrument;
+pub mod sampler;

@@ -1,0 +1,362 @@
+//! Raw TCP: what the sockets of two hosts can carry with messages of a given size,
+//! without any protocol on them. No transfer over the same path should be faster.
+//!
+//! N connections, a blocking thread each, at both ends. The connections are made
+//! first; after a barrier the client writes a 32-byte header on each: a magic number,
+//! the direction, the size of a message, how long. Then
+//! - get: the peer writes message after message from one buffer until the client hangs
+//!   up; the client counts what it has read when the time is over;
+//! - put: the client writes until the time is over and half-closes; the peer answers
+//!   with the number of bytes that it has read, which is what counts, and the interval
+//!   ends when the last answer is there.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{mpsc, Arc};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Kind, Result};
+use crate::spec::Operation;
+
+const MAGIC: [u8; 8] = *b"VENTURI1";
+const HEADER: usize = 32;
+
+/// Bounds of what a client may ask a peer for.
+const LARGEST_MESSAGE: usize = 64 << 20;
+const LONGEST: Duration = Duration::from_secs(3600);
+const MOST_CONNECTIONS: usize = 1024;
+
+/// A connection on which nothing moves for so long is given up.
+const IDLE: Duration = Duration::from_secs(10);
+/// How often a blocked thread looks up.
+const LOOK_UP: Duration = Duration::from_millis(100);
+
+/// Reads ask for this much at least: fewer system calls, as a good receiver does.
+const READ: usize = 256 << 10;
+
+/// What a probe found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Probe {
+    /// As counted by the receivers.
+    pub bytes: u64,
+    pub interval_ns: u64,
+}
+
+/// The far end of a probe: sends or discards what clients ask for, on threads of its
+/// own. Stops when dropped.
+#[derive(Debug)]
+pub struct Peer {
+    pub addr: SocketAddr,
+    stop: Arc<AtomicBool>,
+}
+
+impl Peer {
+    /// Listens on a port of the system's choice.
+    pub fn start(ip: IpAddr) -> io::Result<Peer> {
+        let listener = TcpListener::bind((ip, 0))?;
+        let addr = listener.local_addr()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = stop.clone();
+        std::thread::Builder::new()
+            .name("tcp-peer".into())
+            .spawn(move || accept(&listener, &seen))?;
+        Ok(Peer { addr, stop })
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.stop.store(true, SeqCst);
+        // Wakes the thread that accepts, by way of a loopback where it listens on all.
+        let ip = match self.addr.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        let _ = TcpStream::connect_timeout(&(ip, self.addr.port()).into(), LOOK_UP);
+    }
+}
+
+fn accept(listener: &TcpListener, stop: &Arc<AtomicBool>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    while !stop.load(SeqCst) {
+        let Ok((socket, _)) = listener.accept() else {
+            std::thread::sleep(LOOK_UP); // out of descriptors: may pass
+            continue;
+        };
+        if open.load(SeqCst) >= MOST_CONNECTIONS {
+            continue; // hangs up
+        }
+        open.fetch_add(1, SeqCst);
+        let (stop, counted) = (stop.clone(), open.clone());
+        let served = std::thread::Builder::new()
+            .name("tcp-peer".into())
+            .spawn(move || {
+                // A client that fails sees it; the peer has nobody to tell.
+                let _ = serve(socket, &stop);
+                counted.fetch_sub(1, SeqCst);
+            });
+        if served.is_err() {
+            open.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+fn serve(mut socket: TcpStream, stop: &AtomicBool) -> io::Result<()> {
+    prepare(&socket)?;
+    let stopped = || stop.load(SeqCst);
+    let mut header = [0; HEADER];
+    let mut have = 0;
+    while have < HEADER {
+        match read(&mut socket, &mut header[have..], &stopped)? {
+            0 => return Ok(()),
+            more => have += more,
+        }
+    }
+    let (operation, message, duration) = parse(&header)?;
+    match operation {
+        Operation::Get => {
+            let buffer = vec![0x5a; message];
+            let end = Instant::now() + duration + IDLE;
+            while Instant::now() < end {
+                write(&mut socket, &buffer, &stopped)?;
+            }
+        }
+        Operation::Put => {
+            let mut buffer = vec![0; message.max(READ)];
+            let mut bytes = 0u64;
+            let end = Instant::now() + duration + IDLE;
+            while Instant::now() < end {
+                match read(&mut socket, &mut buffer, &stopped)? {
+                    0 => break,
+                    more => bytes += more as u64,
+                }
+            }
+            write(&mut socket, &bytes.to_le_bytes(), &stopped)?;
+        }
+    }
+    Ok(())
+}
+
+fn header(operation: Operation, message: usize, duration: Duration) -> [u8; HEADER] {
+    let direction: u64 = match operation {
+        Operation::Get => 0,
+        Operation::Put => 1,
+    };
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(&MAGIC);
+    header[8..16].copy_from_slice(&direction.to_le_bytes());
+    header[16..24].copy_from_slice(&(message as u64).to_le_bytes());
+    header[24..].copy_from_slice(&(duration.as_nanos() as u64).to_le_bytes());
+    header
+}
+
+fn parse(header: &[u8; HEADER]) -> io::Result<(Operation, usize, Duration)> {
+    let number = |at: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&header[at..at + 8]);
+        u64::from_le_bytes(bytes)
+    };
+    let operation = match number(8) {
+        0 => Operation::Get,
+        1 => Operation::Put,
+        _ => return Err(ErrorKind::InvalidData.into()),
+    };
+    let (message, duration) = (number(16), Duration::from_nanos(number(24)));
+    let good = header[..8] == MAGIC
+        && (1..=LARGEST_MESSAGE as u64).contains(&message)
+        && duration <= LONGEST;
+    match good {
+        true => Ok((operation, message as usize, duration)),
+        false => Err(ErrorKind::InvalidData.into()),
+    }
+}
+
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(LOOK_UP))?;
+    socket.set_write_timeout(Some(LOOK_UP))
+}
+
+fn blocked(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// One read; waits until there is something, the end, a stop or `IDLE` has passed.
+fn read(socket: &mut TcpStream, buffer: &mut [u8], stop: &dyn Fn() -> bool) -> io::Result<usize> {
+    patiently(stop, || socket.read(buffer))
+}
+
+/// Writes all of it.
+fn write(socket: &mut TcpStream, mut all: &[u8], stop: &dyn Fn() -> bool) -> io::Result<()> {
+    while !all.is_empty() {
+        match patiently(stop, || socket.write(all))? {
+            0 => return Err(ErrorKind::WriteZero.into()),
+            more => all = &all[more..],
+        }
+    }
+    Ok(())
+}
+
+fn patiently(
+    stop: &dyn Fn() -> bool,
+    mut step: impl FnMut() -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match step() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if blocked(&error) => {
+                waited += LOOK_UP;
+                if stop() {
+                    return Err(ErrorKind::ConnectionAborted.into());
+                }
+                if waited >= IDLE {
+                    return Err(ErrorKind::TimedOut.into());
+                }
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Moves messages of `message_bytes` over `streams` connections to or from the peer at
+/// `addr` for `duration`. `cancelled` is asked now and then.
+pub fn probe(
+    addr: SocketAddr,
+    operation: Operation,
+    streams: usize,
+    message_bytes: usize,
+    duration: Duration,
+    cancelled: &(dyn Fn() -> bool + Sync),
+) -> Result<Probe> {
+    check(streams, message_bytes, duration)?;
+    let failed = |error: io::Error| failure(addr, &error, cancelled);
+    let mut sockets = Vec::with_capacity(streams);
+    for _ in 0..streams {
+        let socket = TcpStream::connect_timeout(&addr, IDLE)
+            .map_err(|error| Error::new(Kind::Unreachable, format!("raw TCP, {addr}: {error}")))?;
+        prepare(&socket).map_err(failed)?;
+        sockets.push(socket);
+    }
+    let header = header(operation, message_bytes, duration);
+    let work = |socket: TcpStream| {
+        let mut buffer = vec![0x5a; message_bytes.max(READ)];
+        move |start: Instant| {
+            let end = start + duration;
+            match operation {
+                Operation::Get => receive(socket, &header, &mut buffer, end, cancelled),
+                Operation::Put => send(socket, &header, &buffer[..message_bytes], end, cancelled),
+            }
+        }
+    };
+    let ended = std::thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(streams);
+        for socket in sockets {
+            // The barrier: a thread that cannot be had ends those that wait already.
+            let (go, start) = mpsc::channel::<Instant>();
+            let work = work(socket);
+            let thread = std::thread::Builder::new()
+                .name("tcp-probe".into())
+                .spawn_scoped(scope, move || {
+                    let start = start.recv().map_err(|_| ErrorKind::Interrupted)?;
+                    Ok::<_, io::Error>((work(start)?, Instant::now()))
+                })?;
+            threads.push((thread, go));
+        }
+        let start = Instant::now();
+        for (_, go) in &threads {
+            let _ = go.send(start); // a thread that is gone tells why below
+        }
+        let (mut bytes, mut last) = (0, start);
+        for (thread, _) in threads {
+            let panicked = |_| io::Error::other("a thread panicked");
+            let (more, end) = thread.join().map_err(panicked)??;
+            bytes += more;
+            last = last.max(end);
+        }
+        Ok::<_, io::Error>((bytes, last - start))
+    });
+    let (bytes, interval) = ended.map_err(failed)?;
+    if cancelled() {
+        return Err(Error::cancelled());
+    }
+    Ok(Probe {
+        bytes,
+        interval_ns: interval.as_nanos() as u64,
+    })
+}
+
+fn check(streams: usize, message_bytes: usize, duration: Duration) -> Result<()> {
+    if !(1..=MOST_CONNECTIONS).contains(&streams) {
+        let message = format!("raw TCP: streams must be 1..{MOST_CONNECTIONS}");
+        return Err(Error::usage(message));
+    }
+    if !(1..=LARGEST_MESSAGE).contains(&message_bytes) {
+        let message = format!("raw TCP: message_bytes must be 1..{LARGEST_MESSAGE}");
+        return Err(Error::usage(message));
+    }
+    if duration.is_zero() || duration > LONGEST {
+        return Err(Error::usage(
+            "raw TCP: the duration must be above 0, an hour at most",
+        ));
+    }
+    Ok(())
+}
+
+fn failure(addr: SocketAddr, error: &io::Error, cancelled: &dyn Fn() -> bool) -> Error {
+    if cancelled() {
+        return Error::cancelled();
+    }
+    let kind = match error.kind() {
+        ErrorKind::TimedOut => Kind::Timeout,
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => Kind::Lost,
+        _ => Kind::Io,
+    };
+    Error::new(kind, format!("raw TCP, {addr}: {error}"))
+}
+
+fn receive(
+    mut socket: TcpStream,
+    header: &[u8],
+    buffer: &mut [u8],
+    end: Instant,
+    cancelled: &dyn Fn() -> bool,
+) -> io::Result<u64> {
+    write(&mut socket, header, cancelled)?;
+    let mut bytes = 0;
+    while Instant::now() < end && !cancelled() {
+        match read(&mut socket, buffer, cancelled)? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            more => bytes += more as u64,
+        }
+    }
+    Ok(bytes)
+}
+
+fn send(
+    mut socket: TcpStream,
+    header: &[u8],
+    message: &[u8],
+    end: Instant,
+    cancelled: &dyn Fn() -> bool,
+) -> io::Result<u64> {
+    write(&mut socket, header, cancelled)?;
+    while Instant::now() < end && !cancelled() {
+        write(&mut socket, message, cancelled)?;
+    }
+    socket.shutdown(Shutdown::Write)?;
+    let mut count = [0; 8];
+    let mut have = 0;
+    while have < count.len() {
+        match read(&mut socket, &mut count[have..], cancelled)? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            more => have += more,
+        }
+    }
+    Ok(u64::from_le_bytes(count))
+}
+
+#[cfg(test)]
+mod tests;

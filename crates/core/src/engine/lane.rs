@@ -1,0 +1,282 @@
+//! A lane: one stream on its way from its start to its end. The hot loop is here.
+
+use std::task::{ready, Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::marks::Marks;
+use super::pace::{Pace, Slots};
+use super::stop::Stop;
+use crate::error::{Error, Kind, Result};
+use crate::meter::clock::{Stage, StageClock, StageTotals};
+use crate::meter::counters::Counters;
+use crate::meter::histogram::Recorder;
+use crate::spec::Operation;
+use crate::target::{Session, Tally};
+
+/// What all lanes of a trial go by.
+#[derive(Debug)]
+pub struct Rules<'a> {
+    pub operation: Operation,
+    pub start: Instant,
+    /// Fixed time: no new batch from here on.
+    pub deadline: Option<Instant>,
+    pub stop: &'a Stop,
+    pub counters: &'a [Counters],
+    /// No progress for so long is a failure.
+    pub timeout: Duration,
+    /// How long one lane may keep the thread while its batches are ready at once.
+    pub burst: Duration,
+}
+
+/// A thread's latencies.
+#[derive(Debug, Clone)]
+pub struct Latencies {
+    pub service: Recorder,
+    pub response: Option<Recorder>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Moving,
+    Finishing,
+    Done,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// There is more to do at once.
+    Again,
+    /// Its waker will tell.
+    Pending,
+    Done,
+}
+
+/// What a lane measured.
+#[derive(Debug)]
+pub struct Outcome {
+    pub stream: usize,
+    pub connect_ns: u64,
+    pub started: Instant,
+    pub first: Option<Instant>,
+    /// When the last batch was decoded (get) or all acknowledged (put).
+    pub end: Instant,
+    pub marks: Marks,
+    pub slots: Option<Slots>,
+    pub late: u64,
+    pub max_lag_ns: u64,
+    pub stages: StageTotals,
+    pub clock_reads: u64,
+    pub tally: Tally,
+}
+
+pub struct Lane {
+    pub stream: usize,
+    connect_ns: u64,
+    session: Box<dyn Session>,
+    clock: StageClock,
+    state: State,
+    /// A batch was asked for and has not come.
+    in_flight: bool,
+    /// Waiting for the schedule, not for the peer.
+    idle: bool,
+    /// When the batch in hand was begun: the end of the one before, or (open loop) when
+    /// it was sent.
+    begun: Instant,
+    /// Open loop: when the batch in hand should have been sent.
+    due: Option<Instant>,
+    pace: Option<Pace>,
+    marks: Marks,
+    started: Instant,
+    first: Option<Instant>,
+    last: Instant,
+    end: Instant,
+    stages: Option<StageTotals>,
+    tally: Tally,
+}
+
+impl Lane {
+    /// The lane's clock starts now.
+    pub fn new(
+        stream: usize,
+        streams: usize,
+        session: Box<dyn Session>,
+        connect_ns: u64,
+        pace: Option<Pace>,
+    ) -> Self {
+        let clock = StageClock::start();
+        let now = clock.last();
+        Self {
+            stream,
+            connect_ns,
+            session,
+            clock,
+            state: State::Moving,
+            in_flight: false,
+            idle: false,
+            begun: now,
+            due: None,
+            pace,
+            marks: Marks::new(streams),
+            started: now,
+            first: None,
+            last: now,
+            end: now,
+            stages: None,
+            tally: Tally::default(),
+        }
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Drops the session and hands over what was measured.
+    pub fn outcome(self) -> Outcome {
+        let pace = self.pace.as_ref();
+        Outcome {
+            stream: self.stream,
+            connect_ns: self.connect_ns,
+            started: self.started,
+            first: self.first,
+            end: self.end,
+            slots: pace.map(|pace| pace.slots),
+            late: pace.map_or(0, |pace| pace.late),
+            max_lag_ns: pace.map_or(0, |pace| pace.max_lag_ns),
+            stages: self.stages.unwrap_or_else(|| self.clock.totals()),
+            clock_reads: self.clock.reads(),
+            tally: self.tally,
+            marks: self.marks,
+        }
+    }
+
+    /// Goes on for a burst, or until it must wait. After an error, `close` it.
+    pub fn turn(
+        &mut self,
+        cx: &mut Context<'_>,
+        rules: &Rules<'_>,
+        latencies: &mut Latencies,
+    ) -> Result<Turn> {
+        if self.state == State::Done {
+            return Ok(Turn::Done);
+        }
+        let until = self.clock.mark(Stage::Wait) + rules.burst;
+        while self.state == State::Moving {
+            match self.step(cx, rules, latencies) {
+                Poll::Pending => return Ok(Turn::Pending),
+                Poll::Ready(more) => match more? {
+                    true if self.clock.last() >= until => return Ok(Turn::Again),
+                    true => {}
+                    false => {
+                        self.state = State::Finishing;
+                        if rules.operation == Operation::Get {
+                            self.stages = Some(self.clock.totals());
+                        }
+                    }
+                },
+            }
+        }
+        match self.session.poll_finish(cx, &mut self.clock) {
+            Poll::Pending => return Ok(Turn::Pending),
+            Poll::Ready(finished) => finished?,
+        }
+        self.close(rules.operation);
+        Ok(Turn::Done)
+    }
+
+    /// Moves one batch; false: there are no more.
+    #[inline]
+    fn step(
+        &mut self,
+        cx: &mut Context<'_>,
+        rules: &Rules<'_>,
+        latencies: &mut Latencies,
+    ) -> Poll<Result<bool>> {
+        if !self.in_flight {
+            if rules.stop.is_set() || rules.deadline.is_some_and(|at| self.clock.last() >= at) {
+                return Poll::Ready(Ok(false));
+            }
+            if self.pace.is_some() && !ready!(self.poll_slot(cx, rules)) {
+                return Poll::Ready(Ok(false));
+            }
+            self.in_flight = true;
+        }
+        let moved = ready!(self.session.poll_batch(cx, &mut self.clock));
+        self.in_flight = false;
+        let Some(moved) = moved? else {
+            return Poll::Ready(Ok(false));
+        };
+        // The session has marked the end of the batch: no clock is read here.
+        let now = self.clock.last();
+        latencies.service.record(ns(now, self.begun));
+        if let (Some(response), Some(due)) = (&mut latencies.response, self.due.take()) {
+            response.record(ns(now, due));
+        }
+        if self.first.is_none() {
+            self.first = Some(now);
+        }
+        self.begun = now;
+        self.last = now;
+        self.marks
+            .add(ns(now, rules.start), moved.rows, moved.bytes);
+        rules.counters[self.stream].add(moved.rows, moved.bytes);
+        Poll::Ready(Ok(true))
+    }
+
+    /// Waits for the next slot of the schedule; false: no more before the end.
+    fn poll_slot(&mut self, cx: &mut Context<'_>, rules: &Rules<'_>) -> Poll<bool> {
+        let Some(pace) = &mut self.pace else {
+            return Poll::Ready(true);
+        };
+        let due = rules.start + Duration::from_nanos(pace.slots.due(pace.next));
+        if rules.deadline.is_some_and(|end| due >= end) {
+            return Poll::Ready(false);
+        }
+        self.idle = pace.poll_until(due, cx).is_pending();
+        if self.idle {
+            return Poll::Pending;
+        }
+        let now = self.clock.mark(Stage::Wait);
+        if rules.deadline.is_some_and(|end| now >= end) {
+            return Poll::Ready(false);
+        }
+        pace.take(ns(now, due));
+        self.begun = now;
+        self.due = Some(due);
+        Poll::Ready(true)
+    }
+
+    /// Why this lane must be given up, if it must: no progress for too long. Any sign
+    /// of life from the peer that wakes the session counts, a whole batch need not come.
+    pub fn stalled(&self, now: Instant, timeout: Duration, rows: u64) -> Option<Error> {
+        let silent = now.saturating_duration_since(self.clock.last());
+        if self.state == State::Done || self.idle || silent < timeout {
+            return None;
+        }
+        let what = match self.state {
+            State::Finishing => "no acknowledgement",
+            _ => "no data",
+        };
+        let seconds = timeout.as_secs_f64();
+        Some(Error::new(
+            Kind::Timeout,
+            format!("{what} for {seconds} s (rows so far: {rows})"),
+        ))
+    }
+
+    /// The end, good or bad; takes the session's tally. The session itself lives on:
+    /// closing its connection must not disturb the lanes that still run.
+    pub fn close(&mut self, operation: Operation) {
+        self.state = State::Done;
+        self.end = match operation {
+            Operation::Get => self.last,
+            Operation::Put => self.clock.last(),
+        };
+        self.tally = self.session.tally();
+    }
+}
+
+#[inline]
+fn ns(now: Instant, earlier: Instant) -> u64 {
+    now.saturating_duration_since(earlier).as_nanos() as u64
+}

@@ -1,0 +1,97 @@
+//! Why and when a trial ends before its work is done: cancelled, or a stream failed.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::control::Control;
+use super::record::Failure;
+use crate::error::{Error, Kind, Result};
+
+/// How long a blocked stream may go on after a cancel...
+pub const CANCEL_GRACE: Duration = Duration::from_secs(1);
+/// ... and after another stream has failed: the trial is lost, so it ends quickly.
+pub const FAILURE_GRACE: Duration = Duration::from_millis(100);
+
+/// How often blocked work looks up.
+pub const TICK: Duration = Duration::from_millis(20);
+
+/// Set once; the first reason stands.
+#[derive(Debug, Default)]
+pub struct Stop {
+    set: AtomicBool,
+    why: Mutex<Option<(Failure, Instant)>>,
+}
+
+impl Stop {
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.set.load(Ordering::Relaxed)
+    }
+
+    pub fn set(&self, failure: Failure) {
+        let grace = match failure.kind {
+            Kind::Cancelled => CANCEL_GRACE,
+            _ => FAILURE_GRACE,
+        };
+        self.why()
+            .get_or_insert_with(|| (failure, Instant::now() + grace));
+        self.set.store(true, Ordering::Release);
+    }
+
+    /// From when on blocked streams are given up.
+    pub fn give_up_at(&self) -> Option<Instant> {
+        self.why().as_ref().map(|(_, at)| *at)
+    }
+
+    pub fn failure(&self) -> Option<Failure> {
+        self.why().as_ref().map(|(failure, _)| failure.clone())
+    }
+
+    fn why(&self) -> MutexGuard<'_, Option<(Failure, Instant)>> {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for `work`, but no longer than `timeout`, nor past a cancel or a stop.
+pub async fn guarded<T>(
+    what: &str,
+    work: impl Future<Output = Result<T>>,
+    timeout: Duration,
+    control: &Control,
+    stop: &Stop,
+) -> Result<T> {
+    let watch = async {
+        let end = Instant::now() + timeout;
+        loop {
+            if control.cancelled() || stop.is_set() {
+                return Error::cancelled();
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let seconds = timeout.as_secs_f64();
+                return Error::new(Kind::Timeout, format!("no answer for {seconds} s"));
+            }
+            tokio::time::sleep(left.min(TICK)).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        done = work => done,
+        error = watch => Err(error),
+    }
+    .map_err(|error| match error.kind {
+        Kind::Cancelled => error,
+        _ => error.context(what),
+    })
+}
+
+/// What a panic said.
+pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "of an unknown kind".to_owned())
+}

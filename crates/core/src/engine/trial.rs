@@ -1,0 +1,347 @@
+//! One trial from plan to clean, and its record.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, watch};
+
+use super::control::{Control, Phase};
+use super::record::{Failure, Record};
+use super::stop::{guarded, panic_message, Stop, TICK};
+use super::summary::summarise;
+use super::worker::{runtime, work, Event, Gate, Report, Shared};
+use crate::error::{Error, Kind, Result};
+use crate::meter::counters::Counters;
+use crate::meter::cpu::{self, CpuTime};
+use crate::meter::instrument::Instrument;
+use crate::meter::sampler::{is_local, Sampler};
+use crate::spec::{TrialSpec, Verify};
+use crate::target::{Tally, Target};
+
+/// The start instant lies this far ahead when it is set, so that every thread is awake.
+const HEAD_START: Duration = Duration::from_millis(1);
+
+/// What cleaning up after a failure may take: the server may be gone.
+const CLEAN_AFTER_FAILURE: Duration = Duration::from_secs(2);
+
+pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record: &mut Record) {
+    record.pin = spec.pin.clone();
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return record.fail(Failure::new(error, None)),
+    };
+    // A cost of the instrument, not of the trial: before any clock.
+    record.instrument.clock_read_ns = Instrument::get().clock_read_ns;
+    let began = Instant::now();
+    let counters = Counters::row(spec.streams);
+    let start = spec.include_setup.then_some(began);
+    if let Some(start) = start {
+        record.times.started_unix_ns = unix_ns();
+        control.start(start, counters.clone());
+    }
+    let call = Call {
+        spec,
+        control,
+        runtime: &runtime,
+    };
+    match call.wait("plan", target.plan(), call.timeout()) {
+        Ok(identity) => record.target = identity,
+        Err(error) => return record.fail(Failure::new(error, None)),
+    }
+    let target = &*target;
+    let measured = measure(&call, target, counters, began, start, record);
+    control.enter(Phase::Verifying);
+    if let Some(tallies) = measured {
+        conclude(&call, target, &tallies, record);
+    }
+    clean(&call, target, record);
+}
+
+/// A call of the target outside the clock: bounded in time, ends on cancel.
+struct Call<'a> {
+    spec: &'a TrialSpec,
+    control: &'a Control,
+    runtime: &'a Runtime,
+}
+
+impl Call<'_> {
+    fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.spec.timeout_ns)
+    }
+
+    fn wait<T>(
+        &self,
+        what: &str,
+        work: impl Future<Output = Result<T>>,
+        timeout: Duration,
+    ) -> Result<T> {
+        let stop = Stop::default();
+        let guarded = guarded(what, work, timeout, self.control, &stop);
+        self.runtime.block_on(guarded)
+    }
+}
+
+/// The timed part. The streams' tallies where it went well.
+fn measure(
+    call: &Call<'_>,
+    target: &dyn Target,
+    counters: Arc<[Counters]>,
+    began: Instant,
+    start: Option<Instant>,
+    record: &mut Record,
+) -> Option<Vec<Tally>> {
+    let spec = call.spec;
+    let groups = spread(target.groups(spec.streams), spec.threads);
+    let server = record
+        .target
+        .pid
+        .filter(|_| is_local(&record.target.address));
+    let shared = Shared {
+        spec,
+        target,
+        control: call.control,
+        stop: Stop::default(),
+        counters,
+    };
+    let mut conductor = Conductor {
+        shared: &shared,
+        threads: groups.len(),
+        ready: 0,
+        server,
+        began,
+        start,
+        setup_ns: None,
+        cpu_before: Default::default(),
+        cpu_after: Default::default(),
+        sampler: None,
+    };
+    if start.is_some() {
+        conductor.note_start(record);
+    }
+    let gate = match start {
+        Some(start) => Gate::Open(start),
+        None => Gate::Closed,
+    };
+    let (gate, entrance) = watch::channel(gate);
+    let (send, events) = mpsc::unbounded_channel();
+    let reports = std::thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(groups.len());
+        for (number, groups) in groups.iter().enumerate() {
+            let (shared, entrance, send) = (&shared, entrance.clone(), send.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("client-{number}"))
+                .spawn_scoped(scope, move || work(shared, number, groups, entrance, send));
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    let message = format!("thread {number} of {}: {error}", spec.threads);
+                    shared
+                        .stop
+                        .set(Failure::new(Error::new(Kind::Io, message), None));
+                    break;
+                }
+            }
+        }
+        drop(send);
+        call.runtime
+            .block_on(conductor.conduct(gate, events, record));
+        threads
+            .into_iter()
+            .filter_map(|thread| match thread.join() {
+                Ok(report) => Some(report),
+                Err(panic) => {
+                    let message = format!("a client thread panicked: {}", panic_message(&*panic));
+                    let error = Error::new(Kind::Internal, message);
+                    shared.stop.set(Failure::new(error, None));
+                    None
+                }
+            })
+            .collect::<Vec<Report>>()
+    });
+    record.samples = conductor.sampler.take().and_then(Sampler::stop);
+    record.times.setup_ns = conductor
+        .setup_ns
+        .unwrap_or_else(|| began.elapsed().as_nanos() as u64);
+    if let Some(start) = conductor.start {
+        record.cpu.client = conductor.cpu_after.0.since(&conductor.cpu_before.0);
+        record.cpu.server = match (conductor.cpu_before.1, conductor.cpu_after.1) {
+            (Some(before), Some(after)) => Some(after.since(&before)),
+            _ => None,
+        };
+        summarise(&shared, start, &reports, record);
+    }
+    if let Some(failure) = shared.stop.failure() {
+        record.fail(failure);
+        return None;
+    }
+    let mut lanes: Vec<_> = reports.iter().flat_map(|report| &report.lanes).collect();
+    lanes.sort_by_key(|lane| lane.stream);
+    Some(lanes.iter().map(|lane| lane.tally).collect())
+}
+
+/// Groups of streams over threads, in turn; no thread without a stream.
+fn spread(groups: Vec<Vec<usize>>, threads: usize) -> Vec<Vec<Vec<usize>>> {
+    let threads = threads.min(groups.len()).max(1);
+    let mut spread = vec![Vec::new(); threads];
+    for (at, group) in groups.into_iter().enumerate() {
+        spread[at % threads].push(group);
+    }
+    spread
+}
+
+/// Watches over the threads: opens the barrier, passes a cancel on, takes the samples.
+struct Conductor<'a> {
+    shared: &'a Shared<'a>,
+    threads: usize,
+    ready: usize,
+    server: Option<u32>,
+    began: Instant,
+    start: Option<Instant>,
+    setup_ns: Option<u64>,
+    /// Of this process and of the server.
+    cpu_before: (CpuTime, Option<CpuTime>),
+    cpu_after: (CpuTime, Option<CpuTime>),
+    sampler: Option<Sampler>,
+}
+
+impl Conductor<'_> {
+    /// Returns when all threads are gone.
+    async fn conduct(
+        &mut self,
+        gate: watch::Sender<Gate>,
+        mut events: mpsc::UnboundedReceiver<Event>,
+        record: &mut Record,
+    ) {
+        loop {
+            let event = tokio::time::timeout(TICK, events.recv()).await;
+            match event {
+                Ok(None) => return,
+                Ok(Some(Event::Ready)) => self.one_is_ready(&gate, record),
+                Ok(Some(Event::Ended)) => self.cpu_after = self.cpu(),
+                Err(_) => {}
+            }
+            if self.shared.control.cancelled() {
+                self.shared.stop.set(Failure::new(Error::cancelled(), None));
+            }
+            if self.shared.stop.is_set() && matches!(*gate.borrow(), Gate::Closed) {
+                gate.send_replace(Gate::Off);
+            }
+        }
+    }
+
+    fn one_is_ready(&mut self, gate: &watch::Sender<Gate>, record: &mut Record) {
+        self.ready += 1;
+        if self.ready < self.threads {
+            return;
+        }
+        self.setup_ns = Some(self.began.elapsed().as_nanos() as u64);
+        if self.start.is_none() && !self.shared.stop.is_set() {
+            record.times.started_unix_ns = unix_ns() + HEAD_START.as_nanos() as u64;
+            let start = Instant::now() + HEAD_START;
+            self.start = Some(start);
+            self.note_start(record);
+            gate.send_replace(Gate::Open(start));
+            self.shared
+                .control
+                .start(start, self.shared.counters.clone());
+        }
+    }
+
+    fn note_start(&mut self, record: &mut Record) {
+        let Some(start) = self.start else { return };
+        self.cpu_before = self.cpu();
+        self.cpu_after = self.cpu_before;
+        if self.shared.spec.sample_interval_ns == 0 {
+            return;
+        }
+        let interval = Duration::from_nanos(self.shared.spec.sample_interval_ns);
+        match Sampler::start(start, interval, self.shared.counters.clone(), self.server) {
+            Ok(sampler) => self.sampler = Some(sampler),
+            Err(error) => record.note(&format!("no samples: {error}")),
+        }
+    }
+
+    fn cpu(&self) -> (CpuTime, Option<CpuTime>) {
+        (cpu::own(), self.server.and_then(cpu::of_process))
+    }
+}
+
+/// After the clock: the server's account, then the comparison of both ends.
+fn conclude(call: &Call<'_>, target: &dyn Target, tallies: &[Tally], record: &mut Record) {
+    match call.wait("server report", target.server_report(), call.timeout()) {
+        Ok(Some(report)) => {
+            record.stages.server = Some(report.stages.to_map());
+            record.cpu.server = Some(CpuTime {
+                user_ns: report.user_ns,
+                system_ns: report.system_ns,
+            });
+        }
+        Ok(None) => {}
+        Err(error) if error.kind == Kind::Cancelled => {
+            return record.fail(Failure::new(error, None));
+        }
+        Err(error) => record.note(&error.message),
+    }
+    if call.spec.verify == Verify::None {
+        return;
+    }
+    let begun = Instant::now();
+    let verified = call.wait("verify", target.verify(tallies), call.timeout());
+    record.times.verify_ns = begun.elapsed().as_nanos() as u64;
+    match verified {
+        Ok(mut verification) => {
+            if let Some(note) = record.verification.note.take() {
+                let own = verification.note.take();
+                verification.note = Some(own.map_or(note.clone(), |own| format!("{own}; {note}")));
+            }
+            record.verification = verification;
+        }
+        Err(error) => return record.fail(Failure::new(error, None)),
+    }
+    if let Some(mismatch) = record.verification.mismatch.clone() {
+        record.fail(Failure::new(Error::new(Kind::Verification, mismatch), None));
+    }
+}
+
+fn clean(call: &Call<'_>, target: &dyn Target, record: &mut Record) {
+    let timeout = match record.error {
+        None => call.timeout(),
+        Some(_) => call.timeout().min(CLEAN_AFTER_FAILURE),
+    };
+    // A cancel must not keep it from cleaning up, so nobody can cancel this.
+    let nobody = Control::new();
+    let uncancelled = Call {
+        control: &nobody,
+        ..*call
+    };
+    if let Err(error) = uncancelled.wait("clean", target.clean(), timeout) {
+        record.note(&error.message);
+    }
+}
+
+fn unix_ns() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_go_round_the_threads() {
+        let single = |streams: usize| (0..streams).map(|s| vec![s]).collect::<Vec<_>>();
+        assert_eq!(
+            spread(single(3), 2),
+            [vec![vec![0], vec![2]], vec![vec![1]]]
+        );
+        assert_eq!(spread(single(1), 8).len(), 1);
+        assert_eq!(
+            spread(vec![vec![0, 1], vec![2]], 1),
+            [vec![vec![0, 1], vec![2]]]
+        );
+    }
+}

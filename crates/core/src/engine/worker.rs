@@ -1,0 +1,242 @@
+//! One client thread: opens its streams, waits for the start, drives them to their end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, watch};
+
+use super::control::Control;
+use super::driver::Driver;
+use super::lane::{Lane, Latencies, Outcome, Rules};
+use super::pace::{Pace, Slots};
+use super::pin::pin;
+use super::record::Failure;
+use super::stop::{guarded, Stop, TICK};
+use crate::error::{Error, Kind, Result};
+use crate::meter::counters::Counters;
+use crate::meter::histogram::Recorder;
+use crate::spec::TrialSpec;
+use crate::target::{Session, Target};
+
+/// How long a lane keeps its thread while its batches are ready at once: long against
+/// the microsecond that a look at the sockets costs, short for the lanes that wait.
+const BURST: Duration = Duration::from_micros(50);
+/// The same where it is alone and only the sockets wait.
+const BURST_ALONE: Duration = Duration::from_millis(1);
+
+/// The barrier's state.
+#[derive(Debug, Clone, Copy)]
+pub enum Gate {
+    Closed,
+    /// All start at this instant.
+    Open(Instant),
+    /// The trial will not start.
+    Off,
+}
+
+/// What a worker tells the coordinator.
+#[derive(Debug, Clone, Copy)]
+pub enum Event {
+    Ready,
+    /// All its streams have ended.
+    Ended,
+}
+
+/// What all workers share.
+pub struct Shared<'a> {
+    pub spec: &'a TrialSpec,
+    pub target: &'a dyn Target,
+    pub control: &'a Control,
+    pub stop: Stop,
+    pub counters: Arc<[Counters]>,
+}
+
+impl Shared<'_> {
+    pub fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.spec.timeout_ns)
+    }
+}
+
+/// What a worker measured.
+pub struct Report {
+    pub thread: usize,
+    pub lanes: Vec<Outcome>,
+    pub latencies: Latencies,
+}
+
+struct Opened {
+    stream: usize,
+    session: Box<dyn Session>,
+    connect_ns: u64,
+}
+
+/// The whole life of client thread `thread`. Failures go to `shared.stop`.
+pub fn work(
+    shared: &Shared<'_>,
+    thread: usize,
+    groups: &[Vec<usize>],
+    mut gate: watch::Receiver<Gate>,
+    events: mpsc::UnboundedSender<Event>,
+) -> Report {
+    let mut report = Report {
+        thread,
+        lanes: Vec::new(),
+        latencies: Latencies {
+            service: Recorder::new(),
+            response: shared.spec.rate.map(|_| Recorder::new()),
+        },
+    };
+    let done = set_up(shared, thread).and_then(|runtime| {
+        runtime.block_on(async {
+            let Some(opened) = open(shared, groups).await else {
+                return Ok(());
+            };
+            let _ = events.send(Event::Ready); // a coordinator that is gone has stopped us
+            let Some(start) = started(&mut gate).await else {
+                return Ok(());
+            };
+            drive(shared, start, opened, &mut report, &events).await
+        })
+    });
+    if let Err(error) = done {
+        let error = error.context(format_args!("thread {thread}"));
+        shared.stop.set(Failure::new(error, None));
+    }
+    report
+}
+
+fn set_up(shared: &Shared<'_>, thread: usize) -> Result<tokio::runtime::Runtime> {
+    if let Some(cpus) = &shared.spec.pin {
+        pin(cpus[thread % cpus.len()])?;
+    }
+    runtime()
+}
+
+pub fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::new(Kind::Io, format!("no event loop: {error}")))
+}
+
+/// Opens the groups one after the other. None: it failed, and the stop is set.
+async fn open(shared: &Shared<'_>, groups: &[Vec<usize>]) -> Option<Vec<Opened>> {
+    let mut opened = Vec::new();
+    for group in groups {
+        let begun = Instant::now();
+        let work = shared.target.open(group);
+        let sessions = guarded(
+            "connect",
+            work,
+            shared.timeout(),
+            shared.control,
+            &shared.stop,
+        )
+        .await;
+        let connect_ns = begun.elapsed().as_nanos() as u64;
+        let sessions = sessions.and_then(|sessions| match sessions.len() == group.len() {
+            true => Ok(sessions),
+            false => Err(Error::new(
+                Kind::Internal,
+                "a session a stream was expected",
+            )),
+        });
+        let stream = group.first().copied();
+        match sessions {
+            Ok(sessions) => {
+                opened.extend(group.iter().zip(sessions).map(|(&stream, session)| Opened {
+                    stream,
+                    session,
+                    connect_ns,
+                }))
+            }
+            Err(error) => {
+                let error = match (error.kind, stream) {
+                    (Kind::Cancelled, _) | (_, None) => error,
+                    (_, Some(stream)) => error.context(format_args!("stream {stream}")),
+                };
+                shared.stop.set(Failure::new(error, stream));
+                return None;
+            }
+        }
+    }
+    Some(opened)
+}
+
+/// Waits at the barrier; the runtime goes on looking after the connections meanwhile.
+async fn started(gate: &mut watch::Receiver<Gate>) -> Option<Instant> {
+    let state = *gate
+        .wait_for(|gate| !matches!(gate, Gate::Closed))
+        .await
+        .ok()?;
+    let Gate::Open(start) = state else {
+        return None;
+    };
+    // A millisecond at most: the last of it awake, so that all start together.
+    while let Some(left) = start.checked_duration_since(Instant::now()) {
+        if left.is_zero() {
+            break;
+        }
+        std::hint::spin_loop();
+    }
+    Some(start)
+}
+
+async fn drive(
+    shared: &Shared<'_>,
+    start: Instant,
+    opened: Vec<Opened>,
+    report: &mut Report,
+    events: &mpsc::UnboundedSender<Event>,
+) -> Result<()> {
+    let spec = shared.spec;
+    let rules = Rules {
+        operation: spec.operation,
+        start,
+        deadline: spec.duration_ns.map(|ns| start + Duration::from_nanos(ns)),
+        stop: &shared.stop,
+        counters: &shared.counters,
+        timeout: shared.timeout(),
+        burst: if opened.len() == 1 {
+            BURST_ALONE
+        } else {
+            BURST
+        },
+    };
+    let pace = |stream| {
+        let pace = |rate| Pace::new(Slots::new(stream, spec.streams, rate));
+        let pace = spec.rate.map(pace).transpose();
+        pace.map_err(|error| Error::new(Kind::Io, format!("no timer: {error}")))
+    };
+    let mut lanes = Vec::with_capacity(opened.len());
+    for Opened {
+        stream,
+        session,
+        connect_ns,
+    } in opened
+    {
+        lanes.push(Lane::new(
+            stream,
+            spec.streams,
+            session,
+            connect_ns,
+            pace(stream)?,
+        ));
+    }
+    let mut driver = Driver::new(lanes, report.latencies.clone(), &rules);
+    let mut tick = tokio::time::interval(TICK.min(rules.timeout / 4).max(Duration::from_millis(1)));
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // Unconstrained: fairness between lanes is the driver's, and the runtime's budget
+    // would end a burst in its middle.
+    tokio::task::unconstrained(std::future::poll_fn(|cx| {
+        while tick.poll_tick(cx).is_ready() {
+            driver.tick(Instant::now());
+        }
+        driver.poll(cx)
+    }))
+    .await;
+    let _ = events.send(Event::Ended);
+    report.lanes = driver.lanes.into_iter().map(Lane::outcome).collect();
+    report.latencies = driver.latencies;
+    Ok(())
+}
