@@ -135,13 +135,13 @@ def test_ceilings_are_measured_once_for_each_kind_of_trial(tmp_path: Path) -> No
     assert RunDirectory(tmp_path / "none").ceiling_records() == []
 
 
-def test_a_remote_target_has_no_ceiling_and_says_why(tmp_path: Path) -> None:
-    _, recorder = run(tmp_path / "r", '[target]\nurl = "flight://node7"\n' + EIGHT)
+def test_a_foreign_host_has_no_ceiling_and_says_why(tmp_path: Path) -> None:
+    text = '[target]\nurl = "flight://node7"\n' + EIGHT
+    _, recorder = run(tmp_path / "r", text, ModelExecutor(probes=False))
     assert RunDirectory(tmp_path / "r").ceiling_records() == []
-    (note,) = recorder.notes
-    assert note.startswith(
-        "info: flight://node7:31337: no raw TCP ceiling, its probe needs a reference server"
-    )
+    assert recorder.notes == ["info: flight://node7:31337: no raw TCP ceiling: it is not a reference server"]
+    run(tmp_path / "ours", text)
+    assert len(RunDirectory(tmp_path / "ours").ceiling_records()) == 8 * 3
 
 
 def test_exit_codes() -> None:

@@ -1,13 +1,15 @@
 """Raw TCP over the same hosts with the trials' own message sizes, measured when a run begins.
 
-What a result is set against; see METHOD in docs. Only reference servers answer the probe.
+What a result is set against; docs/method.md. Only reference servers answer the probe: our own on this
+machine, and on another host `venturi serve`, where that is what runs there.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from venturi.endpoints import Endpoints, is_loopback
 from venturi.matrix import is_local
@@ -15,21 +17,29 @@ from venturi.servers import ReferenceServer
 from venturi.store import RunWriter
 from venturi.trial import FORMAT_VERSION, Cell, Executor, TrialControl, run_with_progress
 
-__all__ = ["REPEATS", "SECONDS", "measure", "probes"]
+__all__ = ["REPEATS", "SECONDS", "Probe", "measure", "probes"]
 
 REPEATS = 3
 SECONDS = 0.3
-Probe = tuple[str, str, int, int]
+
+
+class Probe(NamedTuple):
+    """What is probed: `url` is the scenario's address, sizes are bytes."""
+
+    place: str
+    url: str
+    direction: str
+    streams: int
+    message_bytes: int
 
 
 def probes(found: list[Cell]) -> list[Probe]:
-    """The distinct (place, direction, streams, message bytes) of these cells that can be probed."""
+    """The distinct probes that these cells ask for."""
     distinct: dict[Probe, None] = {}
     for cell in found:
-        url, size = cell.parameters["target"], cell.message_bytes
-        if size is not None and (is_local(url) or (is_loopback(url))):
-            place = str(cell.parameters["place"])
-            distinct[place, cell.parameters["operation"], cell.parameters["streams"], size] = None
+        p, size = cell.parameters, cell.message_bytes
+        if size is not None and not str(p["target"]).startswith("empty:"):
+            distinct[Probe(str(p["place"]), str(p["target"]), p["operation"], p["streams"], size)] = None
     return list(distinct)
 
 
@@ -41,40 +51,60 @@ def measure(
     guard: Callable[[TrialControl | None], bool],
 ) -> None:
     """Probes and stores. `guard` is told of each running probe, and answers whether to go on."""
-    _explain_missing(endpoints.cells, note)
+    if any(cell.message_bytes is None for cell in endpoints.cells):
+        note("info", "no raw TCP ceiling for remote data: the size of its messages is not known before")
     wanted = probes(endpoints.cells)
-    if not wanted:
-        return
-    with _probe_server(endpoints, executor) as target:
+    dropped: set[str] = set()
+    with contextlib.ExitStack() as stack:
+        servers = {url: _server(url, endpoints, executor, stack) for url in {probe.url for probe in wanted}}
         for repeat in range(REPEATS):
-            for place, direction, streams, size in wanted:
+            for probe in wanted:
+                if probe.url in dropped:
+                    continue
                 control = executor.control()
                 if not guard(control):
                     return
-                spec = {
-                    "target": target,
-                    "direction": direction,
-                    "streams": streams,
-                    "message_bytes": size,
-                    "duration_ns": int(SECONDS * 1e9),
-                }
-                answer = _answer(executor, spec, control)
+                answer = _answer(executor, probe, servers[probe.url], control)
                 guard(None)
-                line = {"format": FORMAT_VERSION, "kind": "tcp", "place": place, "direction": direction}
-                line |= {"streams": streams, "message_bytes": size, **answer, "repeat": repeat}
-                writer.append_ceiling(line)
                 if answer["outcome"] != "ok":
-                    note(
-                        "warning",
-                        f"raw TCP could not be measured: {_reason(answer)}; shares of it are missing",
-                    )
-                    return
+                    dropped.add(probe.url)
+                    note("info", f"{probe.url}: no raw TCP ceiling: {_reason(answer)}")
+                    if not _foreign(probe.url):
+                        # Our own server should have answered, so the failure is kept.
+                        writer.append_ceiling(_line(probe, answer, repeat))
+                    continue
+                writer.append_ceiling(_line(probe, answer, repeat))
 
 
-def _answer(executor: Executor, spec: dict[str, Any], control: TrialControl) -> dict[str, Any]:
+def _foreign(url: str) -> bool:
+    """Whether the other end is another host, which answers the probe only if it runs `venturi serve`."""
+    return not is_local(url) and not is_loopback(url)
+
+
+def _line(probe: Probe, answer: dict[str, Any], repeat: int) -> dict[str, Any]:
+    return {
+        "format": FORMAT_VERSION,
+        "kind": "tcp",
+        "place": probe.place,
+        "direction": probe.direction,
+        "streams": probe.streams,
+        "message_bytes": probe.message_bytes,
+        **answer,
+        "repeat": repeat,
+    }
+
+
+def _answer(executor: Executor, probe: Probe, server: str, control: TrialControl) -> dict[str, Any]:
+    spec = {
+        "target": server,
+        "direction": probe.direction,
+        "streams": probe.streams,
+        "message_bytes": probe.message_bytes,
+        "duration_ns": int(SECONDS * 1e9),
+    }
     try:
         found = run_with_progress(executor.probe_tcp, spec, control)
-    except Exception as error:  # the run is worth more than its ceiling; the failure is a line too
+    except Exception as error:  # the run is worth more than its ceiling; the reason is told
         message = str(error) or type(error).__name__
         return {"bytes": 0, "interval_ns": 0, "outcome": "failed", "error": message}
     names = ("bytes", "interval_ns", "outcome", "error")
@@ -86,23 +116,16 @@ def _reason(answer: dict[str, Any]) -> str:
     return str(error.get("message")) if isinstance(error, dict) else str(error)
 
 
-@contextlib.contextmanager
-def _probe_server(endpoints: Endpoints, executor: Executor) -> Iterator[str]:
-    if endpoints.local_address is not None or not executor.needs_server:
-        yield endpoints.local_address or "flight://local"
-        return
-    # A foreign server on this machine: the limit is the loopback's, so any server of ours shows it.
-    with ReferenceServer() as server:
-        yield f"flight://{server.address}"
-
-
-def _explain_missing(found: list[Cell], note: Callable[[str, str], None]) -> None:
-    urls = {str(cell.parameters["target"]) for cell in found}
-    for url in sorted(url for url in urls if not is_local(url) and not is_loopback(url)):
-        if not url.startswith("empty:"):
-            note(
-                "info",
-                f"{url}: no raw TCP ceiling, its probe needs a reference server of this run at that end",
-            )
-    if any(cell.message_bytes is None for cell in found):
-        note("info", "no raw TCP ceiling for remote data: the size of its messages is not known before")
+def _server(url: str, endpoints: Endpoints, executor: Executor, stack: contextlib.ExitStack) -> str:
+    """The reference server that stands for this address in a probe."""
+    if not executor.needs_server:
+        return url
+    if is_local(url):
+        assert endpoints.local_address is not None
+        return endpoints.local_address
+    if is_loopback(url):
+        # A foreign server on this machine: the limit is the loopback's, so any server of ours shows it.
+        if endpoints.local_address is not None:
+            return endpoints.local_address
+        return f"flight://{stack.enter_context(ReferenceServer()).address}"
+    return urlsplit(url)._replace(path="", query="").geturl()

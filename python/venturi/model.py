@@ -52,15 +52,19 @@ class ModelControl:
 class ModelExecutor:
     """See the module. `fail` and `hang` are conditions over the fields of the spec.
 
-    A failing trial's error is of kind `kind`; a hanging one waits until it is cancelled.
+    A failing trial's error is of kind `kind`; a hanging one waits until it is cancelled. Without
+    `probes` the target answers as a foreign server does, which knows no raw TCP probe.
     """
 
     needs_server = False
 
-    def __init__(self, fail: str | None = None, kind: str = "lost", hang: str | None = None) -> None:
+    def __init__(
+        self, fail: str | None = None, kind: str = "lost", hang: str | None = None, probes: bool = True
+    ) -> None:
         self._fail = Condition(fail) if fail else None
         self._kind = kind
         self._hang = Condition(hang) if hang else None
+        self._probes = probes
 
     @classmethod
     def parse(cls, text: str) -> ModelExecutor:
@@ -96,6 +100,9 @@ class ModelExecutor:
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
         fields = json.loads(spec)
+        if not self._probes:
+            error = "it is not a reference server"
+            return json.dumps({"bytes": 0, "interval_ns": 0, "outcome": "failed", "error": error})
         noise = random.Random(f"{fields['streams']}/{fields['message_bytes']}/{fields['direction']}")
         rate = min(3.2e9 * fields["streams"], 5.6e9) * (1 + 0.02 * noise.uniform(-1, 1))
         interval = fields["duration_ns"]

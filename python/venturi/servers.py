@@ -14,10 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
 from typing import IO, Any
 
-from venturi.data import Prepared
 from venturi.errors import ExitCode, VenturiError
 
 __all__ = ["ReferenceServer"]
@@ -29,12 +27,8 @@ _STOP_SECONDS = 5.0
 class ReferenceServer:
     """`venturi serve flight` on a free port of the loopback interface; use as a context manager."""
 
-    def __init__(self, data: Iterable[Prepared] = (), arguments: Sequence[str] = ()) -> None:
-        self._arguments = [
-            *("--port", "0", "--json", "--exit-with-parent"),
-            *(text for item in data for text in ("--data", f"{item.name}={item.ipc}")),
-            *arguments,
-        ]
+    def __init__(self, *arguments: str) -> None:
+        self._arguments = ["--port", "0", "--json", "--exit-with-parent", *arguments]
         self._child: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
         self.hello: dict[str, Any] = {}

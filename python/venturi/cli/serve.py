@@ -32,10 +32,9 @@ def flight(
     memory: Annotated[
         str, typer.Option("--memory", help="Most bytes that tables put here may take.")
     ] = "4GiB",
-    threads: Annotated[
-        int | None,
-        typer.Option("--threads", min=1, help="Threads. [default: one a CPU]", show_default=False),
-    ] = None,
+    max_connections: Annotated[
+        int, typer.Option("--max-connections", min=1, help="Most connections at a time; each has a thread.")
+    ] = 1024,
     tls_certificate: Annotated[
         Path | None, typer.Option("--tls-certificate", help="Certificate file (PEM).", show_default=False)
     ] = None,
@@ -92,12 +91,12 @@ def flight(
             "host": host,
             "port": port,
             "memory_bytes": memory_bytes,
-            "threads": threads,
+            "max_connections": max_connections,
             "tls_certificate": _path(tls_certificate),
             "tls_key": _path(tls_key),
             "tls_client_ca": _path(tls_client_ca),
             "token_env": token_env,
-            "data": tables,
+            "tables": tables,
         }
         server = _start(core, spec, f"{host}:{port}")
         _announce(server, as_json, tls_certificate is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,7 +96,7 @@ def _print(table: pa.Table, format: Format) -> None:
         writer.writerows([row[name] for name in table.column_names] for row in table.to_pylist())
         return
     if format is Format.json:
-        print(json.dumps(table.to_pylist(), default=str, ensure_ascii=False))
+        print(json.dumps(table.to_pylist(), default=_json, ensure_ascii=False))
         return
     rows = [[_text(row[name]) for name in table.column_names] for row in table.to_pylist()]
     widths = [max(map(len, column)) for column in zip(table.column_names, *rows, strict=True)]
@@ -103,6 +104,13 @@ def _print(table: pa.Table, format: Format) -> None:
     for row in [table.column_names, ["-" * width for width in widths], *rows]:
         cells = zip(row, widths, numeric, strict=True)
         print("  ".join(f"{c:>{w}}" if right else f"{c:<{w}}" for c, w, right in cells).rstrip())
+
+
+def _json(value: Any) -> Any:
+    """What JSON has no word for: sums of integers are decimals in SQL, dates become texts."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return str(value)
 
 
 def _is_number(kind: Any) -> bool:
