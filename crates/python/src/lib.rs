@@ -1,1 +1,127 @@
-use pyo3::prelude::*; #[pymodule] fn _core(_m: &Bound<PyModule>) -> PyResult<()> { Ok(()) }
+//! `venturi._core`: the thin line between Python and Rust. Documents cross it as JSON
+//! text (docs/format.md); while Rust works, Python's lock is released.
+
+use std::time::Duration;
+
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use venturi_core::ceiling;
+use venturi_core::engine;
+use venturi_core::error::{Error, Kind};
+use venturi_core::meter::instrument::Instrument;
+use venturi_core::server::flight;
+use venturi_core::spec::TrialSpec;
+
+fn raised(error: Error) -> PyErr {
+    match error.kind {
+        Kind::Usage => PyValueError::new_err(error.message),
+        Kind::Io => PyOSError::new_err(error.message),
+        _ => PyRuntimeError::new_err(error.message),
+    }
+}
+
+/// The handle on one running trial or probe; both methods may be called from any thread.
+#[pyclass(frozen)]
+struct Control(engine::Control);
+
+#[pymethods]
+impl Control {
+    #[new]
+    fn new() -> Self {
+        Self(engine::Control::new())
+    }
+
+    /// Ends the trial soon: between batches, or after a second where it is blocked.
+    fn cancel(&self) {
+        self.0.cancel();
+    }
+
+    /// Where the trial is: phase, rows, payload_bytes, batches, elapsed_ns.
+    fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let progress = self.0.progress();
+        let found = PyDict::new(py);
+        found.set_item("phase", progress.phase.name())?;
+        found.set_item("rows", progress.rows)?;
+        found.set_item("payload_bytes", progress.bytes)?;
+        found.set_item("batches", progress.batches)?;
+        found.set_item("elapsed_ns", progress.elapsed_ns)?;
+        Ok(found)
+    }
+}
+
+/// A running reference server; stops when it is dropped.
+#[pyclass(frozen)]
+struct Server(flight::Server);
+
+#[pymethods]
+impl Server {
+    /// Where it listens, "host:port".
+    #[getter]
+    fn address(&self) -> String {
+        self.0.address()
+    }
+
+    /// Waits until it has stopped, for so many seconds at most. True: it has.
+    fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
+        let limit = Duration::try_from_secs_f64(seconds)
+            .map_err(|error| PyValueError::new_err(format!("seconds: {error}")))?;
+        Ok(py.detach(|| self.0.wait(limit)))
+    }
+
+    /// Takes no more connections, lets open streams finish for a moment, and ends.
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| self.0.stop());
+    }
+
+    /// Counts since the start, as JSON.
+    fn statistics(&self, py: Python<'_>) -> String {
+        py.detach(|| self.0.statistics())
+    }
+}
+
+#[pyfunction]
+fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+/// Runs a trial; a failure is told in the record. ValueError: the spec cannot be read.
+#[pyfunction]
+fn run_trial(py: Python<'_>, spec: &str, control: &Control) -> PyResult<String> {
+    let spec = TrialSpec::parse(spec).map_err(raised)?;
+    Ok(py.detach(|| engine::run(spec, &control.0).to_json()))
+}
+
+/// Probes raw TCP between this host and a reference server's.
+#[pyfunction]
+fn probe_tcp(py: Python<'_>, spec: &str, control: &Control) -> PyResult<String> {
+    let spec = ceiling::ProbeSpec::parse(spec).map_err(raised)?;
+    Ok(py.detach(|| ceiling::run(&spec, &control.0).to_json()))
+}
+
+/// What measuring costs here: clock_resolution_ns, clock_read_ns, record_ns, as JSON.
+#[pyfunction]
+fn instrument(py: Python<'_>) -> String {
+    py.detach(|| Instrument::get().to_json())
+}
+
+/// Starts the reference Flight server.
+#[pyfunction]
+fn serve(py: Python<'_>, spec: &str) -> PyResult<Server> {
+    py.detach(|| flight::Server::start(spec))
+        .map(Server)
+        .map_err(raised)
+}
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Control>()?;
+    module.add_class::<Server>()?;
+    module.add_function(wrap_pyfunction!(version, module)?)?;
+    module.add_function(wrap_pyfunction!(run_trial, module)?)?;
+    module.add_function(wrap_pyfunction!(probe_tcp, module)?)?;
+    module.add_function(wrap_pyfunction!(instrument, module)?)?;
+    module.add_function(wrap_pyfunction!(serve, module)?)?;
+    Ok(())
+}

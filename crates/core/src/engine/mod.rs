@@ -7,6 +7,7 @@
 //! the engine does one poll, one histogram record and one store to each counter; the
 //! only clock read is the session's own mark at the batch's end.
 
+use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ mod tests;
 pub use control::{Control, Phase, Progress};
 pub use record::{Failure, Outcome, Record};
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Result};
 use crate::spec::TrialSpec;
 use crate::target::{self, Target};
 
@@ -54,6 +55,11 @@ pub fn run_on(spec: &TrialSpec, mut target: Box<dyn Target>, control: &Control) 
     }
     control.enter(Phase::Done);
     record
+}
+
+/// Waits for one call outside any trial, on an event loop made for it.
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
+    Ok(worker::runtime()?.block_on(work))
 }
 
 fn failed(spec: &TrialSpec, control: &Control, error: Error) -> Record {

@@ -27,6 +27,11 @@ impl Instrument {
         *KNOWN.get_or_init(Self::measure)
     }
 
+    pub fn to_json(&self) -> String {
+        // Numbers only: this cannot fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
     /// Measures now. The least of several rounds counts: what disturbs only adds.
     pub fn measure() -> Instrument {
         let counters = Counters::default();
