@@ -25,6 +25,7 @@ from venturi.trial import (
     Progress,
     TrialControl,
     build_spec,
+    completed,
     failed_record,
     run_with_progress,
     trial_id,
@@ -257,7 +258,8 @@ class Sweep:
             )
             if not self._interrupts.guard(control):
                 control.cancel()
-            return run_with_progress(self._executor.run_trial, spec, control, self._observer.progress)
+            call = self._executor.run_trial
+            return completed(run_with_progress(call, spec, control, self._observer.progress))
         except VenturiError as error:
             kind = "unreachable" if error.exit_code == ExitCode.UNREACHABLE else "internal"
             return failed_record(kind, error.message)
