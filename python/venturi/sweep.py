@@ -263,6 +263,9 @@ class Sweep:
         except VenturiError as error:
             kind = "unreachable" if error.exit_code == ExitCode.UNREACHABLE else "internal"
             return failed_record(kind, error.message)
+        except ValueError as error:
+            # The core's word for a spec that asks for something impossible.
+            return failed_record("usage", str(error))
         except Exception as error:  # a failure is a row: the sweep goes on, and the reason is kept
             return failed_record("internal", f"{type(error).__name__}: {error}")
         finally:
