@@ -131,6 +131,12 @@ def test_a_flag_for_the_target_takes_the_places_away() -> None:
     assert axis(found, "target") == ["flight://c:31337"]
 
 
+def test_a_table_on_the_server_is_remote_data() -> None:
+    found = scenario('[target]\nurl = "flight://node7/sales"\n[matrix]\noperation = ["get", "put"]')
+    assert axis(found, "data") == ["remote", "records"]
+    assert axis(found, "rows_per_stream") == [None, 10_000_000]
+
+
 def test_bytes_become_rows() -> None:
     assert axis(scenario('[workload]\nbytes_per_stream = "100M"'), "rows_per_stream") == [3_125_000]
 
@@ -149,6 +155,11 @@ def test_pinning() -> None:
 
 
 MISTAKES = [
+    ("[workload]\ndata = 'remote'", "my.toml:2: workload.data: flight://local does not say what to get"),
+    (
+        "[target]\nurl = 'flight://a/t'\n[workload]\ndata = 'x.csv'",
+        "my.toml:4: workload.data: a get from flight://a:31337/t moves what the server holds, not a file",
+    ),
     (
         "[workload]\n\nrows_per_bach = 1",
         "my.toml:3: workload.rows_per_bach: unknown key; did you mean rows_per_batch?",

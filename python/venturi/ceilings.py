@@ -55,6 +55,7 @@ def measure(
         note("info", "no raw TCP ceiling for remote data: the size of its messages is not known before")
     wanted = probes(endpoints.cells)
     dropped: set[str] = set()
+    options = {str(cell.parameters["target"]): dict(cell.options) for cell in endpoints.cells}
     with contextlib.ExitStack() as stack:
         servers = {url: _server(url, endpoints, executor, stack) for url in {probe.url for probe in wanted}}
         for repeat in range(REPEATS):
@@ -64,8 +65,10 @@ def measure(
                 control = executor.control()
                 if not guard(control):
                     return
-                answer = _answer(executor, probe, servers[probe.url], control)
+                answer = _answer(executor, probe, servers[probe.url], options[probe.url], control)
                 guard(None)
+                if answer["outcome"] == "interrupted":
+                    return
                 if answer["outcome"] != "ok":
                     dropped.add(probe.url)
                     note("info", f"{probe.url}: no raw TCP ceiling: {_reason(answer)}")
@@ -94,9 +97,13 @@ def _line(probe: Probe, answer: dict[str, Any], repeat: int) -> dict[str, Any]:
     }
 
 
-def _answer(executor: Executor, probe: Probe, server: str, control: TrialControl) -> dict[str, Any]:
+def _answer(
+    executor: Executor, probe: Probe, server: str, options: dict[str, Any], control: TrialControl
+) -> dict[str, Any]:
     spec = {
         "target": server,
+        # Another host may ask for a token or a certificate; servers that are only ours do not.
+        "options": options if _foreign(probe.url) else {},
         "direction": probe.direction,
         "streams": probe.streams,
         "message_bytes": probe.message_bytes,

@@ -172,9 +172,10 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     target = scenario.target.model_copy(
         update={axis: value for axis, value in chosen.items() if axis in Target.model_fields}
     )
-    if workload.data == "remote" and workload.operation == "put":
-        where = scenario.where("matrix" if "data" in chosen else "workload", "data")
-        raise ScenarioError(f"{where}: a put needs data of its own, records or a file, not remote")
+    if workload.operation == "get" and workload.data == "records" and _names_something(url):
+        # Made records are asked for by the perf protocol; a table's rows are the server's.
+        workload = workload.model_copy(update={"data": "remote"})
+    _check_data(scenario, workload, url, "matrix" if "data" in chosen else "workload")
     label = data_label(workload.data)
     records = workload.data == "records"
     width = 8.0 * workload.columns if records else widths.get(label)
@@ -206,6 +207,31 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         **{name: getattr(target, name) for name in _OPTIONS},
     }
     return Cell(parameters, target.options())
+
+
+def _names_something(url: str) -> bool:
+    """Whether the URL names a table, a command or a ticket, and not only a server."""
+    parts = urlsplit(url)
+    return parts.scheme != "empty" and bool(parts.path.strip("/") or parts.query)
+
+
+def _check_data(scenario: Scenario, workload: Workload, url: str, table: str) -> None:
+    """Whether these data can move this way. Raises ScenarioError."""
+    where = scenario.where(table, "data")
+    if workload.operation == "put":
+        if workload.data == "remote":
+            raise ScenarioError(f"{where}: a put needs data of its own, records or a file, not remote")
+    elif workload.data == "remote":
+        if not _names_something(url) and not url.startswith("empty:"):
+            raise ScenarioError(
+                f"{where}: {url} does not say what to get",
+                hint="name it in the URL: flight://HOST:PORT/TABLE, ?command=TEXT or ?ticket=TEXT",
+            )
+    elif workload.data != "records" and _names_something(url):
+        raise ScenarioError(
+            f"{where}: a get from {url} moves what the server holds, not a file",
+            hint='leave data out, or set it to "remote"',
+        )
 
 
 def _address(scenario: Scenario, chosen: Mapping[str, Any]) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -87,6 +88,8 @@ class ModelExecutor:
         hung = self._hang is not None and self._hang(names)
         if hung:
             assert isinstance(control, ModelControl)
+            # So that a test knows when to interrupt it.
+            print("info: the model hangs, as it was told to", file=sys.stderr, flush=True)
             control.cancelled.wait()
         record = _record(fields)
         if hung:

@@ -195,7 +195,7 @@ class RunWriter:
         kept = {key: value for key, value in line.items() if key != "samples"}
         samples = line.get("samples")
         trouble: StoreError | None = None
-        if samples:
+        if samples and samples.get("t_ns"):
             try:
                 self._write_samples(str(line["trial"]), samples)
             except StoreError as error:

@@ -25,6 +25,7 @@ from venturi.trial import (
     Progress,
     TrialControl,
     build_spec,
+    completed,
     failed_record,
     run_with_progress,
     trial_id,
@@ -257,10 +258,14 @@ class Sweep:
             )
             if not self._interrupts.guard(control):
                 control.cancel()
-            return run_with_progress(self._executor.run_trial, spec, control, self._observer.progress)
+            call = self._executor.run_trial
+            return completed(run_with_progress(call, spec, control, self._observer.progress))
         except VenturiError as error:
             kind = "unreachable" if error.exit_code == ExitCode.UNREACHABLE else "internal"
             return failed_record(kind, error.message)
+        except ValueError as error:
+            # The core's word for a spec that asks for something impossible.
+            return failed_record("usage", str(error))
         except Exception as error:  # a failure is a row: the sweep goes on, and the reason is kept
             return failed_record("internal", f"{type(error).__name__}: {error}")
         finally:

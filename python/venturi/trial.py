@@ -23,6 +23,7 @@ __all__ = [
     "Progress",
     "TrialControl",
     "build_spec",
+    "completed",
     "failed_record",
     "run_with_progress",
     "trial_id",
@@ -167,7 +168,7 @@ class Progress:
             return cls()
         return cls(
             rows=int(counters.get("rows") or 0),
-            payload_bytes=int(counters.get("payload_bytes") or 0),
+            payload_bytes=int(counters.get("bytes") or counters.get("payload_bytes") or 0),
             elapsed_ns=int(counters.get("elapsed_ns") or 0),
         )
 
@@ -270,3 +271,10 @@ def run_with_progress(
         raise trouble[0]
     record: dict[str, Any] = json.loads(answer[0])
     return record
+
+
+def completed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with every field there: one that broke off early may have little but its error."""
+    error = record.get("error") or {}
+    empty = failed_record(error.get("kind", "internal"), error.get("message", ""))
+    return {**empty, **record}

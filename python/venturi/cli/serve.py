@@ -129,14 +129,11 @@ def _warn_if_open(host: str, tls: bool, token: bool) -> None:
 def _start(core: Any, spec: dict[str, Any], where: str) -> Any:
     try:
         return core.serve(json.dumps(spec))
-    except VenturiError:
-        raise
-    except Exception as error:  # the core's errors are one line each, made for users
-        raise VenturiError(
-            f"cannot serve on {where}: {error}",
-            ExitCode.UNREACHABLE,
-            hint="another server may listen there already; --port 0 takes a free port",
-        ) from None
+    except OSError as error:
+        # Its text names the address and what to do.
+        raise VenturiError(str(error), ExitCode.UNREACHABLE) from None
+    except (ValueError, RuntimeError) as error:
+        raise VenturiError(f"cannot serve on {where}: {error}") from None
 
 
 def _announce(server: Any, as_json: bool, tls: bool) -> None:

@@ -130,7 +130,10 @@ def _top(results: Results) -> str:
     title = f"<h1>Run <b>{_e(results.name)}</b>{when}</h1>"
     cards = "".join(_card(operation, cells) for operation, cells in by_operation(results.cells).items())
     if not cards:
-        cards = '<div class="card"><div class="big">No trials</div><div class="sub">This run holds none.</div></div>'
+        cards = (
+            '<div class="card"><div class="big">No trials</div>'
+            '<div class="sub">This run holds none.</div></div>'
+        )
     facts = "; ".join(
         f for f in (summary.counts(results), summary.common(results), summary.verified(results)) if f
     )

@@ -1,0 +1,62 @@
+"""The published figures: complete, in base units, labelled."""
+
+from pathlib import Path
+
+import pytest
+
+from synthetic import cells, make_run
+from venturi import reference
+from venturi.analysis.results import load
+from venturi.errors import VenturiError
+from venturi.report import figures
+
+ROWS = {
+    "macbook-get": 400, "macbook-put": 400, "cartesius-localhost": 1600, "cartesius-remote": 1600, "chspark": 45,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(reference.SETS))
+def test_sets_are_complete(name: str) -> None:
+    assert reference.load(name).num_rows == ROWS[name]
+
+
+@pytest.mark.parametrize("name", [n for n in reference.SETS if n != "chspark"])
+def test_units_are_converted(name: str) -> None:
+    for row in reference.load(name).to_pylist():
+        assert row["payload_bytes"] == row["streams"] * row["rows_per_stream"] * 32
+        # Rate and time were published independently; they agree only if MB meant MiB.
+        assert row["bytes_per_second"] == pytest.approx(
+            row["payload_bytes"] / row["interval_ns"] * 1e9, rel=1e-4
+        )
+
+
+def test_first_published_line() -> None:
+    first = reference.load("macbook-get").to_pylist()[0]
+    assert first["bytes_per_second"] == pytest.approx(1625.05 * 2**20)
+    assert (first["operation"], first["streams"], first["interval_ns"]) == ("get", 1, 187_795_000)
+
+
+def test_groups_and_unknown_names() -> None:
+    assert [s.name for s in reference.sets("cartesius")] == ["cartesius-localhost", "cartesius-remote"]
+    with pytest.raises(VenturiError) as caught:
+        reference.sets("macbok")
+    assert "macbook" in (caught.value.hint or "")
+    with pytest.raises(VenturiError, match="group"):
+        reference.load("macbook")
+
+
+def test_readme_names_every_set() -> None:
+    text = (Path(reference.__file__).parent / "README.md").read_text()
+    assert all(f"`{name}`" in text for name in reference.names())
+
+
+def test_overlay_is_labelled_and_not_scaled(tmp_path: Path) -> None:
+    results = load(make_run(tmp_path / "run", cells(("get",)), repeats=2, warmup=0))
+    figure = figures.one(results, "throughput-streams", "macbook")
+    (overlay,) = [s for s in figure.panels[0].series if s.dash == "dot"]
+    assert overlay.name == "MacBook Pro 2018, 10M rows/stream"
+    assert overlay.x == list(range(1, 9))
+    assert overlay.y[0] == pytest.approx(1625.05 * 2**20 / 1e6)
+    assert "nothing scaled" in figure.caption
+    sides = {p.title for p in figures.one(results, "box-size", "macbook").panels}
+    assert {"get, 1 stream", "get, MacBook Pro 2018, 1 stream"} <= sides
