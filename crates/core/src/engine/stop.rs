@@ -54,7 +54,8 @@ impl Stop {
     }
 }
 
-/// Waits for `work`, but no longer than `timeout`, nor past a cancel or a stop.
+/// Waits for `work`, but no longer than `timeout`, nor past a cancel or a stop. `what`
+/// names it where the time is over; the target's own errors say what they are about.
 pub async fn guarded<T>(
     what: &str,
     work: impl Future<Output = Result<T>>,
@@ -71,7 +72,7 @@ pub async fn guarded<T>(
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let seconds = timeout.as_secs_f64();
-                return Error::new(Kind::Timeout, format!("no answer for {seconds} s"));
+                return Error::new(Kind::Timeout, format!("{what}: no answer for {seconds} s"));
             }
             tokio::time::sleep(left.min(TICK)).await;
         }
@@ -81,10 +82,6 @@ pub async fn guarded<T>(
         done = work => done,
         error = watch => Err(error),
     }
-    .map_err(|error| match error.kind {
-        Kind::Cancelled => error,
-        _ => error.context(what),
-    })
 }
 
 /// What a panic said.

@@ -1,1 +1,15 @@
+//! The engine's behaviour against a target that does what each test tells it.
 
+mod ends;
+mod open_loop;
+mod peer;
+mod records;
+
+use peer::{spec, Peer};
+
+use super::*;
+use crate::spec::TrialSpec;
+
+fn run_peer(spec: &TrialSpec, peer: Peer) -> Record {
+    run_on(spec, Box::new(peer), &Control::new())
+}

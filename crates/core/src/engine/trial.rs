@@ -282,7 +282,7 @@ fn conclude(call: &Call<'_>, target: &dyn Target, tallies: &[Tally], record: &mu
         Err(error) if error.kind == Kind::Cancelled => {
             return record.fail(Failure::new(error, None));
         }
-        Err(error) => record.note(&error.message),
+        Err(error) => record.note(&format!("no account of the server: {}", error.message)),
     }
     if call.spec.verify == Verify::None {
         return;
@@ -317,7 +317,7 @@ fn clean(call: &Call<'_>, target: &dyn Target, record: &mut Record) {
         ..*call
     };
     if let Err(error) = uncancelled.wait("clean", target.clean(), timeout) {
-        record.note(&error.message);
+        record.note(&format!("not cleaned up: {}", error.message));
     }
 }
 

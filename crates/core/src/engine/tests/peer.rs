@@ -1,0 +1,257 @@
+//! A target in memory whose streams follow a script.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Kind, Result};
+use crate::meter::clock::{Stage, StageClock, StageTotals};
+use crate::spec::TrialSpec;
+use crate::target::{
+    Identity, LocalFuture, Moved, ServerReport, Session, Tally, Target, Verification,
+};
+
+pub const ROWS: u64 = 10;
+pub const BYTES: u64 = 320;
+
+/// What a stream does after its batches.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Then {
+    End,
+    Fail,
+    /// Never again a word.
+    Stall,
+    Panic,
+}
+
+/// One stream's script.
+#[derive(Debug, Clone, Copy)]
+pub struct Script {
+    pub batches: u64,
+    pub then: Then,
+    /// Every batch keeps the thread busy for so long...
+    pub busy: Duration,
+    /// ... or makes it wait for the runtime's timer.
+    pub wait: Duration,
+    /// What `poll_finish` waits for.
+    pub finish: Duration,
+    pub finish_stalls: bool,
+}
+
+impl Script {
+    pub const ENDLESS: Script = Script {
+        batches: u64::MAX,
+        then: Then::End,
+        busy: Duration::ZERO,
+        wait: Duration::from_millis(1),
+        finish: Duration::ZERO,
+        finish_stalls: false,
+    };
+
+    pub fn of(batches: u64) -> Script {
+        Script {
+            batches,
+            wait: Duration::ZERO,
+            ..Script::ENDLESS
+        }
+    }
+
+    pub fn then(self, then: Then) -> Script {
+        Script { then, ..self }
+    }
+}
+
+#[derive(Clone)]
+pub struct Peer {
+    pub scripts: Vec<Script>,
+    pub plan: Duration,
+    pub plan_panics: bool,
+    pub open: Duration,
+    pub grouped: bool,
+    pub verified: std::result::Result<Option<&'static str>, Kind>,
+    pub report: Option<Kind>,
+    pub clean: Option<Kind>,
+    pub cleaned: Arc<AtomicBool>,
+}
+
+impl Peer {
+    pub fn new(scripts: Vec<Script>) -> Self {
+        Self {
+            scripts,
+            plan: Duration::ZERO,
+            plan_panics: false,
+            open: Duration::ZERO,
+            grouped: false,
+            verified: Ok(None),
+            report: None,
+            clean: None,
+            cleaned: Arc::default(),
+        }
+    }
+
+    pub fn all(streams: usize, script: Script) -> Self {
+        Self::new(vec![script; streams])
+    }
+}
+
+/// A spec for so many streams and threads, with more fields in JSON.
+pub fn spec(streams: usize, threads: usize, more: &str) -> TrialSpec {
+    TrialSpec::parse(&format!(
+        r#"{{"trial": "t", "target": "test://", "operation": "get", "data": {{"source": "remote"}},
+            "rows_per_batch": 10, "streams": {streams}, "threads": {threads}{more}}}"#
+    ))
+    .unwrap()
+}
+
+impl Target for Peer {
+    fn plan<'a>(&'a mut self) -> LocalFuture<'a, Result<Identity>> {
+        assert!(!self.plan_panics, "planned to panic");
+        Box::pin(async {
+            tokio::time::sleep(self.plan).await;
+            Ok(Identity {
+                address: "127.0.0.1:1".into(),
+                protocol: "test".into(),
+                pid: Some(std::process::id()),
+                ..Identity::default()
+            })
+        })
+    }
+
+    fn planned_rows(&self) -> Option<u64> {
+        None
+    }
+
+    fn groups(&self, streams: usize) -> Vec<Vec<usize>> {
+        match self.grouped {
+            true => vec![(0..streams).collect()],
+            false => (0..streams).map(|stream| vec![stream]).collect(),
+        }
+    }
+
+    fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
+        Box::pin(async move {
+            tokio::time::sleep(self.open).await;
+            let open = |&stream: &usize| {
+                Box::new(Stream {
+                    script: self.scripts[stream],
+                    done: 0,
+                    begun: None,
+                    sleep: None,
+                }) as Box<dyn Session>
+            };
+            Ok(group.iter().map(open).collect())
+        })
+    }
+
+    fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
+        Box::pin(async move {
+            let mismatch = self
+                .verified
+                .map_err(|kind| Error::new(kind, "cannot verify"))?;
+            Ok(Verification {
+                requested: crate::spec::Verify::Checksum,
+                achieved: "count",
+                expected_rows: None,
+                rows: tallies.iter().map(|tally| tally.rows).sum(),
+                expected_checksum: None,
+                checksum: None,
+                note: None,
+                mismatch: mismatch.map(str::to_owned),
+            })
+        })
+    }
+
+    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
+        Box::pin(async {
+            match self.report {
+                Some(kind) => Err(Error::new(kind, "no report today")),
+                None => Ok(Some(ServerReport {
+                    stages: StageTotals([0, 5, 0, 0, 0, 0, 0, 0]),
+                    user_ns: 7,
+                    system_ns: 8,
+                })),
+            }
+        })
+    }
+
+    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
+        Box::pin(async {
+            self.cleaned.store(true, Ordering::SeqCst);
+            match self.clean {
+                Some(kind) => Err(Error::new(kind, "it sticks")),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+struct Stream {
+    script: Script,
+    done: u64,
+    begun: Option<Instant>,
+    sleep: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
+}
+
+impl Stream {
+    fn poll_sleep(&mut self, wait: Duration, cx: &mut Context<'_>) -> Poll<()> {
+        if wait.is_zero() {
+            return Poll::Ready(());
+        }
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(wait)));
+        let slept = std::future::Future::poll(sleep.as_mut(), cx);
+        if slept.is_ready() {
+            self.sleep = None;
+        }
+        slept
+    }
+}
+
+impl Session for Stream {
+    fn poll_batch(
+        &mut self,
+        cx: &mut Context<'_>,
+        clock: &mut StageClock,
+    ) -> Poll<Result<Option<Moved>>> {
+        if self.done == self.script.batches {
+            return match self.script.then {
+                Then::End => Poll::Ready(Ok(None)),
+                Then::Fail => Poll::Ready(Err(Error::new(Kind::Server, "no more today"))),
+                Then::Stall => Poll::Pending,
+                Then::Panic => panic!("scripted"),
+            };
+        }
+        if self.poll_sleep(self.script.wait, cx).is_pending() {
+            return Poll::Pending;
+        }
+        let begun = *self.begun.get_or_insert_with(|| clock.mark(Stage::Wait));
+        while begun.elapsed() < self.script.busy {
+            std::hint::spin_loop();
+        }
+        self.begun = None;
+        self.done += 1;
+        clock.mark(Stage::Receive);
+        Poll::Ready(Ok(Some(Moved {
+            rows: ROWS,
+            bytes: BYTES,
+        })))
+    }
+
+    fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
+        if self.script.finish_stalls || self.poll_sleep(self.script.finish, cx).is_pending() {
+            return Poll::Pending;
+        }
+        clock.mark(Stage::Wait);
+        Poll::Ready(Ok(()))
+    }
+
+    fn tally(&self) -> Tally {
+        Tally {
+            rows: self.done * ROWS,
+            checksum: 0,
+            wire_bytes: self.done * (BYTES + 1),
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What stands in the record.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::peer::{Script, BYTES};
+use super::*;
+
+fn keys(value: &Value) -> Vec<&str> {
+    value
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect()
+}
+
+#[test]
+fn the_fields_are_those_of_the_format() {
+    let record = run_peer(
+        &spec(1, 1, r#", "rate": 1000"#),
+        Peer::all(1, Script::of(5)),
+    );
+    let json: Value = serde_json::from_str(&record.to_json()).unwrap();
+    let sorted = |text: &'static str| {
+        let mut words: Vec<&str> = text.split_whitespace().collect();
+        words.sort_unstable();
+        words
+    };
+    let check = |path: &str, names: &'static str| {
+        let value = json.pointer(path).unwrap();
+        assert_eq!(keys(value), sorted(names), "{path}");
+    };
+    check(
+        "",
+        "outcome error target counts times verification cpu stages streams latency schedule pin \
+         instrument samples",
+    );
+    check("/target", "address software reference protocol pid");
+    check("/counts", "rows batches payload_bytes wire_bytes");
+    check(
+        "/times",
+        "started_unix_ns setup_ns interval_ns verify_ns start_skew_ns steady_ns steady_rows \
+         steady_payload_bytes",
+    );
+    check(
+        "/verification",
+        "requested achieved expected_rows rows expected_checksum checksum note",
+    );
+    check("/cpu/client", "user_ns system_ns");
+    check("/stages", "client server");
+    check(
+        "/streams/0",
+        "stream thread rows batches payload_bytes start_ns first_batch_ns end_ns connect_ns stages",
+    );
+    check("/latency", "service response");
+    check(
+        "/latency/service",
+        "count min mean max stdev percentiles hdr",
+    );
+    check("/schedule", "rate intended late max_lag_ns");
+    check("/instrument", "clock_read_ns clock_reads share");
+    check(
+        "/samples",
+        "t_ns streams rows client_cpu_ns server_cpu_ns host_busy_ns host_steal_ns host_total_ns",
+    );
+    assert_eq!(json["outcome"], "ok");
+    assert_eq!(json["stages"]["server"]["encode"], 5);
+    assert_eq!(json["cpu"]["server"]["user_ns"], 7);
+}
+
+#[test]
+fn a_mismatch_fails_the_trial_and_trouble_around_it_is_a_note() {
+    let mut peer = Peer::all(1, Script::of(5));
+    peer.verified = Ok(Some("49 rows instead of 50"));
+    let record = run_peer(&spec(1, 1, ""), peer);
+    assert_eq!(record.outcome, Outcome::Failed);
+    let error = record.error.unwrap();
+    assert_eq!(
+        (error.kind, error.message.as_str()),
+        (Kind::Verification, "49 rows instead of 50")
+    );
+    let mut peer = Peer::all(1, Script::of(5));
+    peer.clean = Some(Kind::Server);
+    peer.report = Some(Kind::Lost);
+    let record = run_peer(&spec(1, 1, ""), peer);
+    assert_eq!(record.outcome, Outcome::Ok);
+    let note = record.verification.note.unwrap();
+    assert!(
+        note.contains("it sticks") && note.contains("no report today"),
+        "{note}"
+    );
+    let mut peer = Peer::all(1, Script::of(5));
+    peer.verified = Err(Kind::Lost);
+    assert_eq!(
+        run_peer(&spec(1, 1, ""), peer).error.unwrap().kind,
+        Kind::Lost
+    );
+    // Not asked for: not done.
+    let mut peer = Peer::all(1, Script::of(5));
+    peer.verified = Err(Kind::Lost);
+    let record = run_peer(&spec(1, 1, r#", "verify": "none""#), peer);
+    assert_eq!(
+        (record.outcome, record.verification.achieved),
+        (Outcome::Ok, "none")
+    );
+}
+
+#[test]
+fn set_up_is_timed_apart_unless_included() {
+    let slow = |more: &str| {
+        let mut peer = Peer::all(2, Script::of(5));
+        peer.plan = Duration::from_millis(150);
+        peer.open = Duration::from_millis(100);
+        run_peer(&spec(2, 2, more), peer)
+    };
+    let apart = slow("");
+    assert!(apart.times.setup_ns >= 250_000_000);
+    assert!(
+        apart.times.interval_ns < 150_000_000,
+        "{}",
+        apart.times.interval_ns
+    );
+    assert!(apart
+        .streams
+        .iter()
+        .all(|stream| stream.connect_ns >= 100_000_000));
+    let included = slow(r#", "include_setup": true"#);
+    assert_eq!(included.error, None);
+    assert!(included.times.interval_ns >= 250_000_000);
+    assert!(included.streams[0].first_batch_ns >= 250_000_000);
+}
+
+#[test]
+fn samples_and_the_steady_window_follow_the_streams() {
+    let more = r#", "duration_ns": 200000000, "sample_interval_ns": 10000000"#;
+    let record = run_peer(&spec(2, 2, more), Peer::all(2, Script::ENDLESS));
+    let samples = record.samples.as_ref().unwrap();
+    assert!(samples.t_ns.len() >= 5);
+    assert_eq!(samples.streams.len(), 2);
+    assert!(samples.streams.iter().all(|bytes| bytes.is_sorted()));
+    let last: u64 = samples
+        .streams
+        .iter()
+        .map(|bytes| bytes.last().unwrap())
+        .sum();
+    assert_eq!(last, record.counts.payload_bytes);
+    assert!(samples.server_cpu_ns.is_some() == cfg!(target_os = "linux"));
+    let times = &record.times;
+    assert!(times.steady_ns > 100_000_000 && times.steady_ns < times.interval_ns);
+    assert!(times.steady_rows > 0 && times.steady_rows < record.counts.rows);
+    assert_eq!(
+        times.steady_payload_bytes / BYTES,
+        times.steady_rows / super::peer::ROWS
+    );
+    let none = run_peer(
+        &spec(1, 1, r#", "sample_interval_ns": 0"#),
+        Peer::all(1, Script::of(1)),
+    );
+    assert!(none.samples.is_none());
+}
+
+#[test]
+fn many_streams_share_few_threads_evenly() {
+    // 200 streams that wait and 2 that never do: none may starve another.
+    let mut scripts = vec![
+        Script {
+            batches: 20,
+            ..Script::ENDLESS
+        };
+        200
+    ];
+    scripts.push(Script::of(u64::MAX));
+    scripts.push(Script::of(u64::MAX));
+    let record = run_peer(
+        &spec(202, 2, r#", "duration_ns": 500000000"#),
+        Peer::new(scripts),
+    );
+    assert_eq!(record.error, None);
+    assert!(record.streams[..200]
+        .iter()
+        .all(|stream| stream.batches >= 5));
+    assert!(record.streams[200..]
+        .iter()
+        .all(|stream| stream.batches > 1000));
+}
+
+#[test]
+fn a_group_stays_on_one_thread() {
+    let mut peer = Peer::all(4, Script::of(5));
+    peer.grouped = true;
+    let record = run_peer(&spec(4, 4, ""), peer);
+    assert_eq!(record.counts.batches, 20);
+    assert!(record.streams.iter().all(|stream| stream.thread == 0));
+}
+
+#[test]
+fn progress_tells_where_the_trial_is() {
+    let control = Control::new();
+    assert_eq!(control.progress().phase, Phase::SetUp);
+    let spec = spec(1, 1, "");
+    let seen = std::thread::scope(|scope| {
+        let watch = scope.spawn(|| loop {
+            let progress = control.progress();
+            if progress.batches > 10 {
+                control.cancel();
+                return progress;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        });
+        run_on(&spec, Box::new(Peer::all(1, Script::ENDLESS)), &control);
+        watch.join().unwrap()
+    });
+    assert_eq!(seen.phase, Phase::Running);
+    assert_eq!(seen.bytes, seen.batches * BYTES);
+    assert!(seen.elapsed_ns > 0);
+    let done = control.progress();
+    assert_eq!(done.phase, Phase::Done);
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(control.progress().elapsed_ns, done.elapsed_ns);
+}
