@@ -129,7 +129,7 @@ def _panel(ax: Any, figure: Figure, panel: Panel) -> None:
         ax.yaxis.set_major_locator(FixedLocator(log_ticks(figure)))
         ax.yaxis.set_minor_locator(FixedLocator([]))
     elif figure.y_from_zero:
-        ax.set_ylim(0, top(figure))
+        ax.set_ylim(0, top(figure, panel))
     ax.yaxis.set_major_formatter(thousands)
     for series in panel.series:
         if series.mark == "box":
