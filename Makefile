@@ -14,7 +14,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 CREATED := $(VENV)/.stamp-created
-PACKAGE := $(VENV)/.stamp-package
+PACKAGE := python/venturi/_core.abi3.so
 EXTRAS := $(VENV)/.stamp-extras
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock

@@ -8,6 +8,7 @@ import queue
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
@@ -120,7 +121,7 @@ def run_trial(target: str, operation: str = "get", **changes: Any) -> dict[str, 
     from venturi import _core
 
     spec: dict[str, Any] = {
-        "trial": "test",
+        "trial": uuid.uuid4().hex,
         "target": target,
         "options": {},
         "operation": operation,

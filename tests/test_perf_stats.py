@@ -31,12 +31,15 @@ def test_published_lines_come_back_from_counts(name: str) -> None:
         record = {
             "outcome": "ok",
             "parameters": {
-                "operation": kind, "streams": int(streams), "threads": int(threads), "rows_per_stream": int(rows),
+                "operation": kind,
+                "streams": int(streams),
+                "threads": int(threads),
+                "rows_per_stream": int(rows),
                 "rows_per_batch": int(batch),
             },
             "counts": {"rows": int(streams) * int(rows), "payload_bytes": int(streams) * int(rows) * 32},
             "times": {"interval_ns": float(seconds) * 1e9},
-        }  # fmt: skip
+        }
         found = perf_stats.line(record)
         assert found is not None
         fields = found.split("\t")
@@ -48,8 +51,13 @@ def test_published_lines_come_back_from_counts(name: str) -> None:
 
 def test_exponents_as_in_c_plus_plus() -> None:
     assert [perf_stats.ostream(x) for x in (1e6, 123456.7, 1234567.0, 1e-5, 0.0001, 3.0)] == [
-        "1e+06", "123457", "1.23457e+06", "1e-05", "0.0001", "3",
-    ]  # fmt: skip
+        "1e+06",
+        "123457",
+        "1.23457e+06",
+        "1e-05",
+        "0.0001",
+        "3",
+    ]
 
 
 def test_lines_of_a_run(tmp_path: Path) -> None:
@@ -60,9 +68,10 @@ def test_lines_of_a_run(tmp_path: Path) -> None:
     # Warm-ups and failed trials are not in it: 3 good cells x 2 repeats.
     assert len(lines) == 6
     assert [line.split("\t")[:5] for line in lines[::2]] == [
-        ["0", "1", "1", "10000000", "4096"], ["0", "2", "2", "10000000", "4096"],
+        ["0", "1", "1", "10000000", "4096"],
+        ["0", "2", "2", "10000000", "4096"],
         ["1", "1", "1", "10000000", "4096"],
-    ]  # fmt: skip
+    ]
     for row in perf_stats.parse("\n".join(lines)):
         assert row["mebibytes"] / row["seconds"] == pytest.approx(row["mebibytes_per_second"], rel=1e-4)
         assert row["mebibytes"] == pytest.approx(

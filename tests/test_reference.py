@@ -11,8 +11,12 @@ from venturi.errors import VenturiError
 from venturi.report import figures
 
 ROWS = {
-    "macbook-get": 400, "macbook-put": 400, "cartesius-localhost": 1600, "cartesius-remote": 1600, "chspark": 45,
-}  # fmt: skip
+    "macbook-get": 400,
+    "macbook-put": 400,
+    "cartesius-localhost": 1600,
+    "cartesius-remote": 1600,
+    "chspark": 45,
+}
 
 
 @pytest.mark.parametrize("name", list(reference.SETS))

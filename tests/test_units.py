@@ -68,9 +68,18 @@ def test_unit_of_another_kind_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(10_000_000, "10M"), (3_900_000, "3.9M"), (4096, "4,096"), (1000, "1k"), (0, "0"), (1_234_567, "1,234,567"),
-     (2_000_000_000, "2G"), (0.5, "0.5"), (None, "–")],
-)  # fmt: skip
+    [
+        (10_000_000, "10M"),
+        (3_900_000, "3.9M"),
+        (4096, "4,096"),
+        (1000, "1k"),
+        (0, "0"),
+        (1_234_567, "1,234,567"),
+        (2_000_000_000, "2G"),
+        (0.5, "0.5"),
+        (None, "–"),
+    ],
+)
 def test_count(value: float | None, expected: str) -> None:
     assert count(value) == expected
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import uuid
 from typing import Any
 
 from venturi import _core
@@ -16,7 +17,7 @@ from venturi import _core
 
 def flight(request: dict[str, Any]) -> dict[str, Any]:
     spec = {
-        "trial": "bench",
+        "trial": uuid.uuid4().hex,
         "target": f"flight://{request['address']}",
         "options": {"protocol": "perf"},
         "operation": request["operation"],

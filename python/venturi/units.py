@@ -182,11 +182,11 @@ def count(value: float | int | None) -> str:
     """A parameter's count, short only where that loses nothing: `10M`, `3.9M`, but `4,096`."""
     if value is None or not math.isfinite(value):
         return MISSING
-    for factor, suffix in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+    for factor, suffix, places in ((10**9, "G", 3), (10**6, "M", 3), (10**3, "k", 1)):
+        if abs(value) >= factor and value * 10**places % factor == 0:
+            return f"{value / factor:,.{places}f}".rstrip("0").rstrip(".") + suffix
         if abs(value) >= factor:
-            tenths = value * 10 / factor
-            if tenths == int(tenths):
-                return f"{tenths / 10:,.1f}".removesuffix(".0") + suffix
+            break
     return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
 
 

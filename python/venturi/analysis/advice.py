@@ -155,7 +155,7 @@ def noise(record: Mapping[str, Any], samples: Mapping[str, list[Any]]) -> tuple[
     if not total or busy is None or own is None:
         return None
     address = str(get(record, "target", "address") or "")
-    if address.startswith(("127.", "localhost", "[::1]", "unix:", "/")):
+    if address.startswith(("127.", "local", "[::1]", "unix:", "/")):
         own += grown("server_cpu_ns") or 0.0
     return (grown("host_steal_ns") or 0.0) / total, max(0.0, busy - own) / total
 

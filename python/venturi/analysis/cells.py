@@ -170,7 +170,11 @@ def _cell(name: str, records: list[Record], probes: Sequence[Record]) -> Cell:
     parameters = dict(get(records[0], "parameters") or {})
     speed = _interval(map(throughput, good))
     payload = _quantity((numeric(r, "counts", "payload_bytes") for r in good), "B").value
-    message = quotient(payload, _quantity((numeric(r, "counts", "batches") for r in good), "").value)
+    # As asked for; what was moved is a little less, because a last batch is short. Imported runs have
+    # only that.
+    width, per_batch = parameters.get("row_bytes"), parameters.get("rows_per_batch")
+    batches = _quantity((numeric(r, "counts", "batches") for r in good), "").value
+    message = width * per_batch if width and per_batch else quotient(payload, batches)
     ceiling: Ceiling | None = ceiling_for(probes, parameters, message)
     share = ratio_interval(speed, ceiling.rate).quantity("fraction") if speed and ceiling else None
     verified: dict[str, int] = {}

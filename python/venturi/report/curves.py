@@ -291,8 +291,8 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
     several = len(results.places) > 1
     cells = [c for c in results.cells if c.throughput.known]
     free = [n for n in varying(cells) if n not in ("streams", "threads", "place", "target")]
-    if "rows_per_stream" not in free and any(c.parameters.get("rows_per_stream") for c in cells):
-        free.insert(0, "rows_per_stream")
+    if not free and any(c.parameters.get("rows_per_stream") for c in cells):
+        free = ["rows_per_stream"]
     order: dict[str, Any] = {}
     for cell in cells:
         side = f"{cell.operation}, {cell.parameters.get('place')}" if several else cell.operation

@@ -42,6 +42,9 @@ def value(name: str, found: Any) -> str:
         return Quantity(float(found), unit="B").text()
     if isinstance(found, int | float):
         return count(found)
+    if name == "data":
+        # A path or "builtin:birdstrikes": its last word names it, the whole of it is in the scenario.
+        return plain(str(found).removeprefix("builtin:").rsplit("/", 1)[-1], 40)
     if isinstance(found, list):
         return plain(",".join(str(item) for item in found), 60)
     return plain(found, 60)

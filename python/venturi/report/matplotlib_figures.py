@@ -31,6 +31,7 @@ def render(figure: Figure, kind: str) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     columns = max(1, min(figure.columns, len(figure.panels)))
     rows = -(-len(figure.panels) // columns)
@@ -39,7 +40,7 @@ def render(figure: Figure, kind: str) -> bytes:
         for p in figure.panels
         if any(s.mark == "bar" for s in p.series)
     ]
-    panel_height = 1.2 + 0.34 * max(bars) if bars else 3.5
+    panel_height = 0.85 + 0.34 * max(bars) if bars else (2.6 if len(figure.panels) > 8 else 3.3)
     style: Any = {
         "font.family": "sans-serif",
         "font.size": 9,
@@ -54,8 +55,17 @@ def render(figure: Figure, kind: str) -> bytes:
         "axes.titlesize": 10,
     }
     with rc_context(style):
-        height = rows * panel_height + 1.25
-        canvas = Canvas(figsize=(5.2 * columns if columns > 1 else 7.2, height), layout="constrained")
+        wide = 5.2 * columns if columns > 1 else 7.2
+        # Title, legend and caption have rooms of their own, in inches; the panels share the rest.
+        title = textwrap.wrap(figure.title, int(wide * 9.5))
+        caption = textwrap.wrap(figure.caption, int(wide * 15))
+        names = [] if all(s.mark == "box" for p in figure.panels for s in p.series) else list(figure.names)
+        across = max(1, int(wide * 13 / (max(map(len, names), default=1) + 7)))
+        above, notes = 0.12 + 0.2 * len(title), 0.12 + 0.14 * len(caption)
+        below = notes + 0.2 * -(-len(names) // across)
+        height = rows * panel_height + above + below
+        room = (0.005, below / height, 0.99, 1 - (above + below) / height)
+        canvas = Canvas(figsize=(wide, height), layout=ConstrainedLayoutEngine(rect=room))
         (FigureCanvasAgg if kind == "png" else FigureCanvasSVG)(canvas)
         axes = canvas.subplots(rows, columns, squeeze=False)
         flat = [axes[r][c] for r in range(rows) for c in range(columns)]
@@ -63,29 +73,39 @@ def render(figure: Figure, kind: str) -> bytes:
             _panel(ax, figure, panel)
         for ax in flat[len(figure.panels) :]:
             ax.set_visible(False)
-        width = int(columns * 68 if columns > 1 else 92)
-        canvas.suptitle(
-            _literal("\n".join(textwrap.wrap(figure.title, width))),
-            x=0.01,
-            ha="left",
+        top_of_title = 1 - 0.06 / height
+        canvas.text(
+            0.01,
+            top_of_title,
+            "\n".join(map(_literal, title)),
+            va="top",
             fontsize=11.5,
             weight="bold",
+            linespacing=1.15,
         )
-        shown: dict[str, Any] = {}
-        for ax in flat[: len(figure.panels)]:
-            for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
-                shown.setdefault(name, handle)
-        if shown and not all(s.mark == "box" for p in figure.panels for s in p.series):
+        canvas.text(
+            0.01,
+            0.06 / height,
+            "\n".join(map(_literal, caption)),
+            va="bottom",
+            fontsize=7.5,
+            color=LIGHT["muted"],
+        )
+        if names:
+            shown: dict[str, Any] = {}
+            for ax in flat[: len(figure.panels)]:
+                for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
+                    shown.setdefault(name, handle)
             canvas.legend(
                 shown.values(),
                 shown.keys(),
-                loc="outside lower left",
-                ncols=min(len(shown), 3 * columns),
+                loc="lower left",
+                bbox_to_anchor=(0.0, (notes - 0.04) / height),
+                ncols=min(len(shown), across),
                 frameon=False,
                 fontsize=8.5,
+                borderaxespad=0.2,
             )
-        caption = "\n".join(textwrap.wrap(figure.caption, int(width * 1.35)))
-        canvas.supxlabel(_literal(caption), x=0.01, ha="left", fontsize=7.5, color=LIGHT["muted"])
         out = io.BytesIO()
         metadata = {"Software": "venturi"} if kind == "png" else {"Creator": "venturi", "Date": None}
         canvas.savefig(out, format=kind, dpi=150, facecolor="white", metadata=metadata)
@@ -129,7 +149,7 @@ def _panel(ax: Any, figure: Figure, panel: Panel) -> None:
         ax.yaxis.set_major_locator(FixedLocator(log_ticks(figure)))
         ax.yaxis.set_minor_locator(FixedLocator([]))
     elif figure.y_from_zero:
-        ax.set_ylim(0, top(figure))
+        ax.set_ylim(0, top(figure, panel))
     ax.yaxis.set_major_formatter(thousands)
     for series in panel.series:
         if series.mark == "box":

@@ -91,13 +91,12 @@ def _traces(series: Series, figure: Figure) -> list[dict[str, Any]]:
     return [trace]
 
 
-def _x_axis(figure: Figure, panel: Panel) -> dict[str, Any]:
+def _x_axis(figure: Figure) -> dict[str, Any]:
     axis: dict[str, Any] = {
         "title": {"text": text(figure.x_label), "standoff": 8},
         "gridcolor": "$grid",
         "linecolor": "$grid",
         "zeroline": False,
-        "automargin": True,
         "ticks": "outside",
         "tickcolor": "$grid",
         "ticklen": 4,
@@ -108,7 +107,7 @@ def _x_axis(figure: Figure, panel: Panel) -> dict[str, Any]:
         axis |= {"type": "category", "showgrid": False}
         if figure.categories:
             axis |= {"categoryorder": "array", "categoryarray": [text(c) for c in figure.categories]}
-        if len({x for series in panel.series for x in series.x}) > 8:
+        if _slanted(figure):
             axis |= {"nticks": 10, "tickangle": -45}
     if figure.x_ticks:
         axis |= {"tickvals": figure.x_ticks, "ticktext": [f"{v:,g}" for v in figure.x_ticks]}
@@ -117,22 +116,37 @@ def _x_axis(figure: Figure, panel: Panel) -> dict[str, Any]:
     return axis
 
 
-def _y_axis(figure: Figure) -> dict[str, Any]:
+def _slanted(figure: Figure) -> bool:
+    """Whether the categories are too many or too long to stand upright; the same in all panels."""
+    categories = figure.categories or []
+    return len(categories) > 8 or sum(map(len, categories)) > 36
+
+
+def _below(figure: Figure) -> int:
+    """Pixels for tick labels and title under a panel."""
+    if figure.x_scale != "category" or not _slanted(figure):
+        return 48
+    return min(52 + 5 * max(map(len, figure.categories or [""])), 150)
+
+
+def _y_axis(figure: Figure, panel: Panel) -> dict[str, Any]:
     axis: dict[str, Any] = {
         "title": {"text": text(figure.y_label), "standoff": 8},
         "gridcolor": "$grid",
         "linecolor": "$grid",
         "zeroline": False,
-        "automargin": True,
     }
     if _is_bars(figure):
-        return axis | {"type": "category", "autorange": "reversed", "showgrid": False, "ticksuffix": " "}
+        # Labels as long as a cell's name: the one axis whose room has to be measured. Plotly measures all
+        # that are asked for together, and with two axes it can swing between two answers and complain.
+        bars = {"type": "category", "autorange": "reversed", "showgrid": False, "ticksuffix": " "}
+        return axis | bars | {"automargin": True}
     if figure.y_scale == "log":
         ticks = log_ticks(figure)
         return axis | {"type": "log", "tickvals": ticks, "ticktext": [f"{t:,g}" for t in ticks]}
     axis |= {"separatethousands": True, "tickformat": ",~g"}
     if figure.y_from_zero:
-        axis |= {"range": [0, top(figure)], "rangemode": "tozero"}
+        axis |= {"range": [0, top(figure, panel)], "rangemode": "tozero"}
     return axis
 
 
@@ -140,11 +154,11 @@ def _is_bars(figure: Figure) -> bool:
     return any(s.mark == "bar" for p in figure.panels for s in p.series)
 
 
-def _values(figure: Figure) -> list[float]:
+def _values(panels: list[Panel]) -> list[float]:
     return [
         float(v)
-        for p in figure.panels
-        for s in p.series
+        for panel in panels
+        for s in panel.series
         for part in (s.y, s.high or [])
         for v in part
         if isinstance(v, int | float)
@@ -152,9 +166,8 @@ def _values(figure: Figure) -> list[float]:
 
 
 def log_ticks(figure: Figure) -> list[float]:
-    """1, 2 and 5 of each decade that the values span; only the decades themselves where that makes too
-    many."""
-    known = [v for v in _values(figure) if v > 0]
+    """1, 2 and 5 of each decade that the values span; the decades alone where that makes too many."""
+    known = [v for v in _values(figure.panels) if v > 0]
     if not known:
         return [1.0]
     decades = range(math.floor(math.log10(min(known))), math.ceil(math.log10(max(known))) + 1)
@@ -162,9 +175,17 @@ def log_ticks(figure: Figure) -> list[float]:
     return [float(f"{step}e{decade}") for decade in decades for step in steps]
 
 
-def top(figure: Figure) -> float:
-    """The end of a shared axis that starts at zero: panels side by side are compared by eye."""
-    return max(_values(figure), default=1.0) * 1.06 or 1.0
+def top(figure: Figure, panel: Panel) -> float:
+    """The end of an axis that starts at zero.
+
+    Panels are compared by eye, so all share it; rows of boxes share it by row, or those of one stream would
+    be flat lines under those of eight.
+    """
+    panels = figure.panels
+    if any(s.mark == "box" for s in panel.series):
+        row = next(i for i, p in enumerate(panels) if p is panel) // max(1, figure.columns)
+        panels = panels[row * figure.columns : (row + 1) * figure.columns]
+    return max(_values(panels), default=1.0) * 1.06 or 1.0
 
 
 def height(figure: Figure, panel: Panel) -> int:
@@ -172,7 +193,7 @@ def height(figure: Figure, panel: Panel) -> int:
     if _is_bars(figure):
         rows = len({y for s in panel.series for y in s.y})
         return 92 + 30 * rows
-    return 270 if len(figure.panels) > 8 else 340
+    return (225 if len(figure.panels) > 8 else 292) + _below(figure)
 
 
 def panel_document(figure: Figure, panel: Panel) -> dict[str, Any]:
@@ -182,15 +203,15 @@ def panel_document(figure: Figure, panel: Panel) -> dict[str, Any]:
         "layout": {
             "autosize": True,
             "height": height(figure, panel),
-            "margin": {"l": 56, "r": 12, "t": 8, "b": 44},
+            "margin": {"l": 64, "r": 14, "t": 8, "b": _below(figure)},
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
             "font": {"family": FONT, "size": 12, "color": "$muted"},
             "showlegend": False,
             "barmode": "stack",
             "bargap": 0.32,
-            "xaxis": _x_axis(figure, panel),
-            "yaxis": _y_axis(figure),
+            "xaxis": _x_axis(figure),
+            "yaxis": _y_axis(figure, panel),
             "hoverlabel": {
                 "bgcolor": "$paper",
                 "bordercolor": "$grid",
@@ -221,7 +242,7 @@ def document(figure: Figure, theme: dict[str, str] = LIGHT) -> dict[str, Any]:
         "font": {"family": FONT, "size": 12, "color": "$muted"},
         "legend": {"orientation": "h", "y": -60 / total, "yanchor": "top"},
         "annotations": [],
-        "margin": {"t": 70, "r": 20, "b": 40},
+        "margin": {"t": 70, "r": 20, "b": 40, "l": 70},
     }
     listed: set[str] = set()
     gap = 0.10 if columns > 1 else 0.0
@@ -234,11 +255,14 @@ def document(figure: Figure, theme: dict[str, str] = LIGHT) -> dict[str, Any]:
         above = sum(row_heights[:row])
         y_top, y_bottom = 1 - (above + 22) / total, 1 - (above + row_heights[row] - 44) / total
         left = column * (width + gap)
-        layout[f"xaxis{suffix}"] = _x_axis(figure, panel) | {
+        layout[f"xaxis{suffix}"] = _x_axis(figure) | {
             "domain": [left, left + width],
             "anchor": f"y{suffix}",
         }
-        layout[f"yaxis{suffix}"] = _y_axis(figure) | {"domain": [y_bottom, y_top], "anchor": f"x{suffix}"}
+        layout[f"yaxis{suffix}"] = _y_axis(figure, panel) | {
+            "domain": [y_bottom, y_top],
+            "anchor": f"x{suffix}",
+        }
         layout["annotations"].append(
             {
                 "text": text(panel.title),

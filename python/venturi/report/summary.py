@@ -70,7 +70,7 @@ def columns(cells: Sequence[Cell], every: bool = False) -> list[Column]:
                     "MB/s",
                 )
             )
-    if every or len({c.verification for c in cells}) > 1:
+    if len({c.verification for c in cells}) > 1:
         out.append(Column("verified", "", [c.verification for c in cells], 2, text=True))
     out.append(Column("ok", "", [f"{c.good}/{c.trials}" for c in cells], 0))
     out.append(Column("fail", "", [str(c.failed) for c in cells], 0))

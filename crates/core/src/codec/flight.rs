@@ -113,8 +113,8 @@ impl SendQueue {
 /// The parts of a `FlightData` but its body.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Parts<'a> {
-    /// An encoded `FlightDescriptor`.
-    pub descriptor: &'a [u8],
+    /// An encoded `FlightDescriptor`; one of type UNKNOWN is empty, and still has to be there.
+    pub descriptor: Option<&'a [u8]>,
     /// The Arrow IPC message.
     pub header: &'a [u8],
     pub metadata: &'a [u8],
@@ -129,10 +129,17 @@ pub fn queue_flight_data(
     body_length: usize,
     queue: &mut SendQueue,
 ) -> Result<()> {
-    let mut prefix = Vec::with_capacity(40 + parts.descriptor.len() + parts.header.len() + parts.metadata.len());
+    let descriptor_length = parts.descriptor.map_or(0, <[u8]>::len);
+    let mut prefix = Vec::with_capacity(40 + descriptor_length + parts.header.len() + parts.metadata.len());
     prefix.extend_from_slice(&[0; 5]);
-    for (tag, field) in [(0x0a, parts.descriptor), (0x12, parts.header), (0x1a, parts.metadata)] {
-        if !field.is_empty() {
+    let present = |field: &'_ [u8]| !field.is_empty();
+    let fields = [
+        (0x0a, parts.descriptor),
+        (0x12, Some(parts.header).filter(|field| present(field))),
+        (0x1a, Some(parts.metadata).filter(|field| present(field))),
+    ];
+    for (tag, field) in fields {
+        if let Some(field) = field {
             prefix.push(tag);
             put_varint(field.len() as u64, &mut prefix);
             prefix.extend_from_slice(field);
@@ -583,7 +590,7 @@ mod tests {
         ) {
             let mut queue = SendQueue::default();
             for (descriptor, header, metadata, body) in &messages {
-                let parts = Parts { descriptor, header, metadata };
+                let parts = Parts { descriptor: Some(descriptor), header, metadata };
                 let chunk = Chunk::Buffer(Buffer::from(body.clone()));
                 queue_flight_data(parts, [chunk].into_iter(), body.len(), &mut queue).unwrap();
             }

@@ -158,7 +158,7 @@ impl Flight {
                 let ack = self.options.ack;
                 if plan.discards {
                     let encoder = self.encoder(source)?;
-                    let warm_up = PutSession::new(link.clone(), vec![], vec![], encoder, source.cursor(Some(self.spec.rows_per_batch as u64)), false, ack);
+                    let warm_up = PutSession::new(link.clone(), vec![], plan.descriptor(stream), encoder, source.cursor(Some(self.spec.rows_per_batch as u64)), false, ack);
                     self.within("warming up", drive(Box::new(warm_up), usize::MAX)).await?;
                 }
                 let cursor = source.cursor(self.spec.rows_per_stream);

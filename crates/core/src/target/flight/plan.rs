@@ -136,7 +136,7 @@ impl Flight {
             protocol: "perf",
             pieces: vec![],
             warm_up: None,
-            put_to: FlightDescriptor::default(),
+            put_to: FlightDescriptor::command(vec![]),
             discards: false,
             rows: self.spec.rows_per_stream.map(|rows| rows * streams as u64),
             uploaded: None,
@@ -168,7 +168,8 @@ impl Flight {
                 plan.protocol = "command";
                 plan.put_to = FlightDescriptor::command(command.clone());
             }
-            // The perf protocol puts to a descriptor of type UNKNOWN; the server counts and forgets.
+            // The perf protocol puts to an empty command; the server counts and forgets. (C++ calls
+            // the type UNKNOWN, writes CMD, and refuses UNKNOWN.)
             (Operation::Put, _) => plan.discards = true,
         }
         Ok(plan)

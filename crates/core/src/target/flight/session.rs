@@ -210,7 +210,7 @@ impl PutSession {
         let stream = self.link.call("DoPut", &self.headers, Expect::Other);
         self.stream = Some(stream);
         let schema = self.encoder.schema_message();
-        let parts = Parts { descriptor: &self.descriptor, header: &schema.header, metadata: &[] };
+        let parts = Parts { descriptor: Some(&self.descriptor), header: &schema.header, metadata: &[] };
         self.link.queue(stream, |queue| queue_flight_data(parts, schema.body.into_iter(), schema.body_length, queue))?;
         Ok(stream)
     }
@@ -229,7 +229,7 @@ impl PutSession {
         let last = self.encoded.len().saturating_sub(1);
         for (k, encoded) in self.encoded.drain(..).enumerate() {
             let metadata: &[u8] = if self.ack == Ack::Batch && k == last { &number } else { &[] };
-            let parts = Parts { descriptor: &[], header: &encoded.header, metadata };
+            let parts = Parts { header: &encoded.header, metadata, ..Parts::default() };
             let (body, length) = (encoded.body, encoded.body_length);
             self.link.queue(stream, |queue| queue_flight_data(parts, body.into_iter(), length, queue))?;
         }

@@ -1,0 +1,227 @@
+"""`venturi report` and `venturi show --format`: every kind of file on every kind of run."""
+
+import json
+import re
+import subprocess
+import sys
+from csv import reader
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from synthetic import HOSTILE, cells, hostile, imported, make_run, without_server
+from venturi.analysis.results import load
+from venturi.report import csv, figures, html, machine, markdown, matplotlib_figures
+
+
+def no_samples(line: dict[str, Any]) -> dict[str, Any]:
+    return line | {"samples": None}
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "failed": {"fail": "streams == 2"},
+    "nothing-good": {"fail": "streams > 0", "kind": "unreachable"},
+    "empty": {"matrix": []},
+    "one": {"matrix": cells(("get",), (1,)), "repeats": 1, "warmup": 0},
+    "no-samples": {"edit": no_samples, "samples": False},
+    "foreign": {"edit": without_server},
+    "imported": {"edit": imported, "ceilings": False, "environment": {}},
+    "hostile": {"edit": hostile},
+    "places": {"matrix": cells(("get",), (1, 2), ("local", "remote"), (100_000, 300_000))},
+}
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    options = {"matrix": cells(streams=(1, 2)), "repeats": 2} | KINDS[request.param]
+    return make_run(tmp_path_factory.mktemp("runs") / request.param, **options)
+
+
+def test_page(run: Path, tmp_path: Path) -> None:
+    path = html.write(run, tmp_path / "report.html", "macbook")
+    text = path.read_text(encoding="utf-8")
+    assert len(text) < 6e6
+    assert text.count("<script") == 3
+    assert "<img" not in text.split("<script>")[0]
+    assert HOSTILE not in text
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_page_loads_nothing(run: Path) -> None:
+    text = html.page(load(run))
+    assert "default-src 'none'" in text
+    head = text.split('<script type="application/json"')[0]
+    assert re.findall(r'<[a-z]+[^>]*\s(?:src|srcset|action|href)="(?!#)', head) == []
+    assert "@import" not in head and "url(" not in head
+
+
+def test_markdown(run: Path) -> None:
+    text = markdown.text(load(run))
+    assert text.startswith("# Venturi: ")
+    assert "<script>" not in text
+    for line in text.splitlines():
+        if line.startswith("|"):
+            assert line.endswith("|")
+    widths = {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("| ---")}
+    assert len(widths) <= 2  # one for the tables of cells, one for that of failed trials
+
+
+def test_tables(run: Path, tmp_path: Path) -> None:
+    results = load(run)
+    written = csv.write(results, tmp_path / "csv", "csv")
+    stored = csv.write(results, tmp_path / "parquet", "parquet")
+    assert [p.stem for p in written] == [p.stem for p in stored]
+    assert {"cells", "trials"} <= {p.stem for p in written}
+    for one, other in zip(written, stored, strict=True):
+        table = pq.read_table(other)
+        with one.open(newline="") as file:
+            rows = list(reader(file))
+        assert rows[0] == table.column_names
+        assert len(rows) == table.num_rows + 1
+    assert pq.read_table(tmp_path / "parquet" / "trials.parquet").num_rows == len(results.records)
+
+
+def test_document_is_json(run: Path) -> None:
+    text = json.dumps(machine.document(load(run)), allow_nan=False)
+    assert set(json.loads(text)) == {"run", "cells", "failed", "warnings"}
+
+
+def test_figures_render(run: Path) -> None:
+    results = load(run)
+    drawn = figures.build(results, "macbook")
+    for figure in drawn:
+        assert figure.title and figure.caption.endswith(".") and figure.x_label
+    # Drawing takes most of this file's time; these kinds are the ones that differ in what is drawn.
+    for figure in drawn if run.name in ("places", "hostile") else drawn[-1:]:
+        svg = matplotlib_figures.render(figure, "svg")
+        assert svg.startswith(b"<?xml") and b"<script" not in svg
+    for figure in figures.build(results)[:1]:
+        assert matplotlib_figures.render(figure, "png").startswith(b"\x89PNG")
+
+
+def test_same_run_gives_the_same_files(tmp_path: Path) -> None:
+    results = load(make_run(tmp_path / "run", cells(("get",), (1, 2)), repeats=2))
+    figure = figures.one(results, "throughput-streams")
+    assert matplotlib_figures.render(figure, "svg") == matplotlib_figures.render(figure, "svg")
+    assert html.page(results) == html.page(load(tmp_path / "run"))
+
+
+def test_boxes_stand_side_by_side(tmp_path: Path) -> None:
+    matrix = cells(("get",), (1, 2), ("local", "remote"), (100_000, 300_000))
+    figure = figures.one(load(make_run(tmp_path / "run", matrix, repeats=2)), "box-size")
+    assert figure.columns == 2
+    assert [p.title for p in figure.panels] == [
+        "get, local, 1 stream",
+        "get, remote, 1 stream",
+        "get, local, 2 streams",
+        "get, remote, 2 streams",
+    ]
+    assert figure.categories == ["100k", "300k"]
+    assert len(figure.panels[0].series[0].y) == 4
+
+
+def test_ceiling_of_another_place_or_size_is_none(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", cells(("get",), (1,)), repeats=2)
+    probes = [json.loads(line) for line in (run / "ceilings.jsonl").read_text().splitlines()]
+
+    def share(**change: Any) -> float | None:
+        lines = "".join(json.dumps(p | change) + "\n" for p in probes)
+        (run / "ceilings.jsonl").write_text(lines)
+        return load(run).cells[0].share.value
+
+    assert share() == pytest.approx(0.47, abs=0.03)
+    assert share(place="local") is not None
+    assert share(place="remote") is None
+    assert share(message_bytes=131072 * 2) is not None
+    assert share(message_bytes=131072 * 4) is None
+    assert share(direction="put") is None
+    assert share(outcome="failed") is None
+
+
+def edited(share: float, **samples: float) -> Any:
+    """Makes the steady figure differ by a factor."""
+
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        times = line["times"]
+        times["steady_payload_bytes"] = int(times["steady_payload_bytes"] * share)
+        if samples and line["samples"]:
+            total = line["samples"]["host_total_ns"]
+            line["samples"]["host_steal_ns"] = [int(t * samples["steal"]) for t in total]
+            line["samples"]["host_busy_ns"] = [int(t * samples["busy"]) for t in total]
+        return line
+
+    return edit
+
+
+def kinds(run: Path) -> list[str]:
+    return [advice.kind for advice in load(run).advice]
+
+
+def test_warnings_by_cause(tmp_path: Path) -> None:
+    one = cells(("get",), (1,))
+    assert kinds(make_run(tmp_path / "a", one, repeats=6)) == []
+    assert kinds(make_run(tmp_path / "b", one, repeats=6, edit=edited(1.06))) == ["steady"]
+    assert kinds(make_run(tmp_path / "c", one, repeats=6, edit=edited(1.03))) == []
+    assert kinds(make_run(tmp_path / "d", one, repeats=6, edit=edited(1.0, steal=0.02, busy=0.2))) == [
+        "steal"
+    ]
+    assert kinds(make_run(tmp_path / "e", one, repeats=6, edit=edited(1.0, steal=0.0, busy=0.3))) == ["load"]
+    assert kinds(make_run(tmp_path / "f", one, repeats=6, ceilings=False)) == ["no-ceiling"]
+    none = cells(("get",), (1,), verify="none")
+    assert kinds(make_run(tmp_path / "g", none, repeats=6)) == ["unverified"]
+    short = cells(("get",), (1,), rows=(1_000_000,))
+    assert kinds(make_run(tmp_path / "h", short, repeats=6)) == ["short"]
+
+
+def test_every_warning_has_number_cause_and_next(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", repeats=2, fail="streams == 4", ceilings=False, edit=edited(1.2))
+    for advice in load(run).advice:
+        assert any(c.isdigit() for c in advice.finding)
+        assert advice.cause and advice.next and not advice.next.endswith(".")
+
+
+# The command line itself, as a user meets it.
+
+
+def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "venturi", *words]
+    return subprocess.run(line, capture_output=True, text=True, cwd=cwd, timeout=60)
+
+
+def test_command_line(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "venturi-runs" / "r", cells(("get",), (1, 2)), repeats=2)
+    done = command("show", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("get: best ")
+    done = command("report", "last", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "venturi-runs/r/report.html\n", "")
+    assert (run / "report.html").exists()
+    done = command("show", "venturi-runs/r", "--format", "json", cwd=tmp_path)
+    assert [c["streams"] for c in json.loads(done.stdout)["cells"]] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (["show", "nothing"], 7, "error: nothing: no such run directory\n"),
+        (["show", "last"], 7, "error: there is no last run: venturi-runs/ holds none\n"),
+        (["report", "r", "--figure", "x", "--format", "png"], 2, "error: there is no figure 'x'\n"),
+        (["report", "r", "--figure", "stages"], 2, "error: --figure does not go with --format html\n"),
+        (["report", "r", "--reference", "mac"], 2, "error: there is no reference 'mac'\n"),
+        (["report", "r", "--format", "png", "-o", "all.png"], 2, "error: all.png: one file, but the run has"),
+        (["report", "r", "-o", "missing/x.html"], 7, "error: missing/x.html"),
+        (["report", "newer"], 7, "error: newer/environment.json: written in format 99"),
+    ],
+)
+def test_errors(tmp_path: Path, words: list[str], code: int, error: str) -> None:
+    make_run(tmp_path / "r", cells(("get",), (1,)), repeats=1, warmup=0)
+    make_run(tmp_path / "newer", [])
+    (tmp_path / "newer" / "environment.json").write_text('{"format": 99}')
+    done = command(*words, cwd=tmp_path)
+    assert done.returncode == code
+    assert done.stderr.startswith(error)
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,114 @@
+"""What `venturi show` prints, to the letter, on runs made by formula."""
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from synthetic import cells, hostile, imported, make_run, without_server
+from venturi.report.terminal import print_run
+
+
+def shown(run: Path, width: int = 80, terminal: bool = False) -> str:
+    out = io.StringIO()
+    print_run(run, Console(file=out, width=width, force_terminal=terminal, color_system=None))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+EXPECTED = Path(__file__).parent / "data" / "show.txt"
+
+
+def test_to_the_letter(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", cells(streams=(1, 2)), fail="operation == 'put' and streams == 1")
+    found = shown(run) + "\n"
+    if os.environ.get("VENTURI_UPDATE") == "1":
+        # After a wanted change; read the difference before committing it.
+        EXPECTED.write_text(found, encoding="utf-8")
+    assert found == EXPECTED.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_no_line_is_longer_than_the_terminal(tmp_path: Path, width: int) -> None:
+    matrix = cells(streams=(1, 2), rows=(1_000_000, 10_000_000))
+    text = shown(make_run(tmp_path / "run", matrix, repeats=2, warmup=0, fail="streams == 2"), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert ("no room here for" in text) == (width < 120)
+
+
+def test_wide_terminal_shows_all(tmp_path: Path) -> None:
+    text = shown(make_run(tmp_path / "run", repeats=2), 120)
+    for head in ("streams", "median", "95 %", "rows", "p50", "p99", "raw TCP", "CPU c+s", "ok", "fail"):
+        assert head in text
+
+
+def test_control_characters_and_markup_are_not_obeyed(tmp_path: Path) -> None:
+    def edit(line: dict[str, object]) -> dict[str, object]:
+        line = hostile(line)
+        if line["outcome"] == "failed":
+            line["error"] = {"kind": "server", "message": "[red]x[/red]\x1b[2J\r\nend", "stream": None}
+        return line
+
+    text = shown(make_run(tmp_path / "run", cells(("get",), (1,)), edit=edit))
+    assert "\x1b" not in text
+    assert "[red]x[/red]" in text
+
+
+def test_colours_only_on_a_terminal(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", cells(("get",), (1,)), repeats=1, warmup=0)
+    out = io.StringIO()
+    print_run(run, Console(file=out, width=80))
+    assert "\x1b" not in out.getvalue()
+
+
+def test_empty_run(tmp_path: Path) -> None:
+    assert shown(make_run(tmp_path / "run", [])) == "no trial was measured\n0 cells, 0 trials"
+
+
+def test_one_trial_has_no_margin(tmp_path: Path) -> None:
+    text = shown(make_run(tmp_path / "run", cells(("get",), (1,)), repeats=1, warmup=0))
+    assert text.splitlines()[0] == "get: 1,479 MB/s with 1 stream, 46 % of raw TCP"
+    assert "cells with one good trial, which have no margin" in text
+
+
+def test_all_failed(tmp_path: Path) -> None:
+    text = shown(make_run(tmp_path / "run", fail="streams > 0", kind="unreachable"))
+    assert text.startswith("get: no trial succeeded\nput: no trial succeeded\n6 cells, 30 trials, 30 failed")
+    assert "get, 4 streams, warm-up, repeats 0 1 2 3 4\n    unreachable: " in text
+    assert "30 of 30 trials failed (30 x unreachable)" in text
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    def edit(line: dict[str, object]) -> dict[str, object] | None:
+        order = line["order"]
+        assert isinstance(order, int)
+        if order > 3:
+            return None
+        if order == 3:
+            cut = {"kind": "cancelled", "message": "cancelled while it ran", "stream": None}
+            return line | {"outcome": "interrupted", "error": cut}
+        return line
+
+    text = shown(make_run(tmp_path / "run", cells(("get",), (1, 2)), edit=edit))
+    assert "1 interrupted" in text
+    assert "venturi run --resume RUN" in " ".join(text.split())
+
+
+def test_imported_records_have_dashes_not_faults(tmp_path: Path) -> None:
+    text = shown(make_run(tmp_path / "run", edit=imported, ceilings=False, environment={}))
+    assert "of raw TCP" not in text.splitlines()[0]
+    assert "verified: not recorded, every trial" in text
+    assert "no raw TCP was measured" in text
+
+
+def test_foreign_server(tmp_path: Path) -> None:
+    text = shown(make_run(tmp_path / "run", edit=without_server, samples=False))
+    assert "CPU client" in text and "CPU c+s" not in text
+
+
+def test_torn_last_line_is_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", cells(("get",), (1,)), repeats=2, warmup=0)
+    with (run / "trials.jsonl").open("a") as file:
+        file.write('{"format": 1, "trial": "torn')
+    assert "1 cell, 2 trials" in shown(run)

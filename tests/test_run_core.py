@@ -1,0 +1,167 @@
+"""`venturi run` with the real engine and servers of our own, from the command to the run directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from run_support import command, environment, venturi
+from venturi.errors import ExitCode, VenturiError
+from venturi.servers import ReferenceServer
+
+pytestmark = pytest.mark.usefixtures("core")
+
+SMALL = ("--rows-per-stream", "200k", "--repeats", "1", "--no-report", "--quiet")
+
+
+def lines(path: Path, name: str = "trials.jsonl") -> list[dict[str, Any]]:
+    return [json.loads(text) for text in (path / name).read_text().splitlines()]
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    # An orphan that has ended may wait for its new parent to notice.
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def until_gone(pid: int) -> bool:
+    deadline = time.monotonic() + 15
+    while not gone(pid):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_quick_ends_well_and_follows_the_schema(tmp_path: Path) -> None:
+    done = venturi("run", "quick", "--scale", "0.02", "--out", tmp_path / "r", "--no-report", "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    trials = lines(tmp_path / "r")
+    assert len(trials) == 12 * 4 and {trial["outcome"] for trial in trials} == {"ok"}
+    schema = json.loads((resources.files("venturi") / "schema" / "trial.schema.json").read_text())
+    for trial in trials:
+        jsonschema.Draft202012Validator(schema).validate(trial)
+        p, counts = trial["parameters"], trial["counts"]
+        assert counts["rows"] == p["rows_per_stream"] * p["streams"]
+        assert trial["target"]["reference"] and trial["verification"]["achieved"] == "checksum"
+    ceilings = lines(tmp_path / "r", "ceilings.jsonl")
+    assert {line["outcome"] for line in ceilings} == {"ok"} and min(line["bytes"] for line in ceilings) > 0
+    found = json.loads((tmp_path / "r" / "environment.json").read_text())
+    assert found["server"]["kernel"] == found["client"]["kernel"]
+
+
+def test_a_server_starts_and_ends_with_its_input() -> None:
+    with ReferenceServer() as server:
+        assert server.running and server.address.startswith("127.0.0.1:") and server.pid is not None
+        pid = server.pid
+    assert gone(pid)
+
+
+def test_a_server_that_cannot_start_says_why() -> None:
+    with pytest.raises(VenturiError, match="the reference server did not start: --memory: 'x'") as caught:
+        ReferenceServer("--memory", "x").start()
+    assert caught.value.exit_code == ExitCode.UNREACHABLE
+
+
+def test_a_port_in_use_is_a_clear_line() -> None:
+    with ReferenceServer() as server:
+        done = venturi("serve", "flight", "--port", server.address.rsplit(":", 1)[1])
+    assert done.returncode == 4 and done.stderr.startswith("error: cannot listen on 127.0.0.1:")
+    assert done.stderr.count("\n") == 1
+
+
+def test_no_server_is_left_after_kill_9(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command("run", "--duration", "60s", "--out", tmp_path / "r", "--no-report"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+    )
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    deadline = time.monotonic() + 30
+    found: list[str] = []
+    while not found and time.monotonic() < deadline:
+        found = children.read_text().split()
+    process.kill()
+    process.wait()
+    assert found and all(until_gone(int(pid)) for pid in found)
+
+
+def test_ctrl_c_keeps_the_trial_that_ran(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    process = subprocess.Popen(
+        command("run", "--duration", "60s", "--warmup", "0", "--no-ceilings", "--out", path, "--no-report"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    # The scenario is stored before the server starts, the environment with its kernel after.
+    deadline = time.monotonic() + 30
+    while "sysctls" not in (
+        (path / "environment.json").read_text() if (path / "environment.json").exists() else ""
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.5)  # into the trial: what is under test is that half a second's work is kept
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in errors
+    (trial,) = lines(path)
+    assert trial["outcome"] == "interrupted" and trial["error"]["kind"] == "cancelled"
+    assert trial["counts"]["payload_bytes"] > 0
+
+
+def test_a_server_that_dies_in_mid_trial_is_a_failed_row(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    with ReferenceServer() as server:
+        process = subprocess.Popen(
+            command(
+                *("run", "--target", f"flight://{server.address}", "--duration", "30s", "--repeats", "1"),
+                *("--warmup", "0", "--no-ceilings", "--out", path, "--no-report"),
+            ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        deadline = time.monotonic() + 30
+        while "sysctls" not in (
+            (path / "environment.json").read_text() if (path / "environment.json").exists() else ""
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        time.sleep(0.5)  # into the trial
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 5, errors
+    (trial,) = lines(path)
+    assert trial["outcome"] == "failed" and trial["error"]["kind"] in ("lost", "unreachable")
+
+
+def test_a_put_and_a_get_of_a_users_table(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{i},row {i}\n" for i in range(50)))
+    done = venturi(
+        *("run", "--operation", "get,put", "--data", "t.csv", "--rows-per-batch", "100", "--streams", "1,2"),
+        *("--out", "r", "--no-ceilings", *SMALL),
+        cwd=tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {trial["outcome"] for trial in lines(tmp_path / "r")} == {"ok"}
