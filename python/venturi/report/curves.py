@@ -312,8 +312,10 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
         if one.place is None or not any(c.operation == one.operation for c in cells):
             continue
         counts = {n for by_streams in sides.values() for n in by_streams}
-        for row in published.load(one.name).to_pylist():
-            if row["streams"] in counts:
+        rows = published.load(one.name).to_pylist()
+        near = _sizes_near({r["rows_per_stream"] for r in rows}, cells)
+        for row in rows:
+            if row["streams"] in counts and row["rows_per_stream"] in near:
                 category = labels.value("rows_per_stream", row["rows_per_stream"])
                 order.setdefault(category, row["rows_per_stream"])
                 entry = (category, row["bytes_per_second"] / MB, None)
@@ -360,6 +362,15 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
         columns=len(sides) if len(sides) > 1 else 2,
         categories=categories,
     )
+
+
+def _sizes_near(sizes: set[int], cells: Sequence[Cell]) -> set[int]:
+    """The published sizes within the run's own (and half beyond); else the one nearest to its largest."""
+    own = [float(n) for c in cells if (n := c.parameters.get("rows_per_stream"))]
+    if not own:
+        return sizes
+    within = {s for s in sizes if min(own) / 1.5 <= s <= max(own) * 1.5}
+    return within or {_nearest(sizes, max(own))}
 
 
 def _spread_finding(cells: Sequence[Cell]) -> str:
