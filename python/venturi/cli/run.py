@@ -265,9 +265,11 @@ def _measure(found: Scenario, made: Path | None, given: dict[str, Any]) -> None:
     finally:
         _close(observer)
     if not given["as_json"]:
+        # The report first: a reader of the table who leaves early (head, less) takes nothing from it.
+        report = _write_report(out) if given["report"] else None
         _print_results(out)
-        if given["report"]:
-            _write_report(out)
+        if report is not None:
+            print(f"report: {report}")
     _conclude(ended)
 
 
@@ -288,11 +290,6 @@ def _close(observer: QuietObserver) -> None:
 
 
 def _print_results(out: Path) -> None:
-    import importlib.util
-
-    if importlib.util.find_spec("venturi.report.terminal") is None:
-        print(f"run: {out}")
-        return
     from rich.console import Console
 
     from venturi.report import terminal
@@ -300,11 +297,7 @@ def _print_results(out: Path) -> None:
     terminal.print_run(out, Console())
 
 
-def _write_report(out: Path) -> None:
-    import importlib.util
-
-    if importlib.util.find_spec("venturi.report.html") is None:
-        return
+def _write_report(out: Path) -> Path:
     from venturi.report import html
 
     path = out / "report.html"
@@ -312,7 +305,7 @@ def _write_report(out: Path) -> None:
         html.write(out, path)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from None
-    print(f"report: {path}")
+    return path
 
 
 def _conclude(ended: RunResult) -> None:
