@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Protocol
 
-from venturi.endpoints import Endpoints
+from venturi.endpoints import Endpoints, is_loopback
 from venturi.errors import ExitCode, StoreError, VenturiError
 from venturi.settings import Run
 from venturi.store import RunWriter
@@ -302,4 +302,5 @@ class Sweep:
                 "error",
                 f"{target} never answered ({line['error']['message']}); its other trials are left out",
             )
-            self._observer.note("hint", "start a server there: venturi serve flight --host 0.0.0.0")
+            anywhere = "" if is_loopback(target) else " --host 0.0.0.0"
+            self._observer.note("hint", f"start a server there: venturi serve flight{anywhere}")
