@@ -13,7 +13,7 @@ import pytest
 
 from synthetic import HOSTILE, cells, hostile, imported, make_run, without_server
 from venturi.analysis.results import load
-from venturi.report import csv, figures, html, machine, markdown, matplotlib_figures
+from venturi.report import csv, figures, html, machine, markdown, matplotlib_figures, profiles
 
 
 def no_samples(line: dict[str, Any]) -> dict[str, Any]:
@@ -107,6 +107,14 @@ def test_same_run_gives_the_same_files(tmp_path: Path) -> None:
     figure = figures.one(results, "throughput-streams")
     assert matplotlib_figures.render(figure, "svg") == matplotlib_figures.render(figure, "svg")
     assert html.page(results) == html.page(load(tmp_path / "run"))
+
+
+def test_readings_at_start_and_end_make_no_spikes() -> None:
+    # As the sampler writes them: one at once, then every 100 ms, one at the end. Bytes at a steady 1 GB/s.
+    times = [0.8e6, 100e6, 200e6, 300e6, 301e6]
+    steps = profiles._steps([(t, 0.0 if t < 1e6 else t) for t in times])
+    assert [(t0, t1) for t0, t1, _ in steps] == [(0.0, 100e6), (100e6, 200e6), (200e6, 300e6)]
+    assert [rate for *_, rate in steps] == pytest.approx([1000.0] * 3)
 
 
 def test_boxes_stand_side_by_side(tmp_path: Path) -> None:

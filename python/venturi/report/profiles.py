@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,13 +72,7 @@ def over_time(results: Results) -> Figure | None:
         names = varying(chosen)
         for index, cell in enumerate(chosen):
             points = sorted(counters[str(_middle_trial(cell).get("trial"))])
-            # Counters start at zero with the clock; the first sample closes the first interval.
-            before = [(0.0, 0.0), *points[:-1]]
-            steps = [
-                (t0, t1, (b1 - b0) / (t1 - t0) * 1e3)
-                for (t0, b0), (t1, b1) in zip(before, points, strict=True)
-                if t1 > t0
-            ]
+            steps = _steps(points)
             rates = [rate for *_, rate in steps]
             worst = _deepest_dip(_middle_trial(cell), steps, worst)
             panel.series.append(
@@ -113,6 +108,22 @@ def over_time(results: Results) -> Figure | None:
         "throughput (payload), MB/s",
         panels,
     )
+
+
+def _steps(points: list[tuple[float, float]]) -> list[tuple[float, float, float]]:
+    """Begin, end (ns) and rate (MB/s) between samples; counters start at zero with the clock.
+
+    A sampler takes one reading at the start and one at the end, whenever these fall. A step under a quarter of
+    the usual one would turn the grain of the counters, a batch, into a spike or a gap: it joins the next.
+    """
+    gaps = sorted(t1 - t0 for (t0, _), (t1, _) in itertools.pairwise(points))
+    least = gaps[len(gaps) // 2] / 4 if gaps else 0.0
+    steps, t0, b0 = [], 0.0, 0.0
+    for t1, b1 in points:
+        if t1 - t0 > least:
+            steps.append((t0, t1, (b1 - b0) / (t1 - t0) * 1e3))
+            t0, b0 = t1, b1
+    return steps
 
 
 def _deepest_dip(record: Any, steps: list[tuple[float, float, float]], before: float | None) -> float | None:
