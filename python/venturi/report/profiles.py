@@ -113,8 +113,8 @@ def over_time(results: Results) -> Figure | None:
 def _steps(points: list[tuple[float, float]]) -> list[tuple[float, float, float]]:
     """Begin, end (ns) and rate (MB/s) between samples; counters start at zero with the clock.
 
-    A sampler takes one reading at the start and one at the end, whenever these fall. A step under a quarter of
-    the usual one would turn the grain of the counters, a batch, into a spike or a gap: it joins the next.
+    A sampler takes one reading at the start and one at the end, whenever these fall. A step under a quarter
+    of the usual one would turn the grain of the counters, a batch, into a spike or a gap: it joins the next.
     """
     gaps = sorted(t1 - t0 for (t0, _), (t1, _) in itertools.pairwise(points))
     least = gaps[len(gaps) // 2] / 4 if gaps else 0.0
