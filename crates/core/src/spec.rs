@@ -117,7 +117,9 @@ impl TrialSpec {
         }
         match (self.rows_per_stream, self.duration_ns, &self.data) {
             (Some(_), Some(_), _) => {
-                return wrong("give rows_per_stream (fixed work) or duration (fixed time), not both")
+                return wrong(
+                    "give rows_per_stream (fixed work) or duration (fixed time), not both",
+                )
             }
             (None, None, Data::Remote) => {}
             (None, None, _) => return wrong("give rows_per_stream or duration"),
@@ -133,7 +135,10 @@ impl TrialSpec {
         if self.operation == Operation::Put && self.data == Data::Remote {
             return wrong("a put needs data of its own: records or a file");
         }
-        if self.rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
+        if self
+            .rate
+            .is_some_and(|rate| !(rate > 0.0 && rate.is_finite()))
+        {
             return wrong("rate must be a number of batches per second above 0");
         }
         if self.pin.as_ref().is_some_and(Vec::is_empty) {

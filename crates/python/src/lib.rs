@@ -13,6 +13,7 @@ use venturi_core::error::{Error, Kind};
 use venturi_core::meter::instrument::Instrument;
 use venturi_core::server::flight;
 use venturi_core::spec::TrialSpec;
+use venturi_core::target;
 
 fn raised(error: Error) -> PyErr {
     match error.kind {
@@ -114,6 +115,15 @@ fn serve(py: Python<'_>, spec: &str) -> PyResult<Server> {
         .map_err(raised)
 }
 
+/// The environment of a reference server's end, as JSON; None where the server tells none.
+#[pyfunction]
+fn flight_environment(py: Python<'_>, url: &str, options: &str) -> PyResult<Option<String>> {
+    let options = serde_json::from_str(options)
+        .map_err(|error| PyValueError::new_err(format!("options: {error}")))?;
+    let asking = || engine::block_on(target::flight::environment(url, &options));
+    py.detach(asking).and_then(|answer| answer).map_err(raised)
+}
+
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Control>()?;
@@ -123,5 +133,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(probe_tcp, module)?)?;
     module.add_function(wrap_pyfunction!(instrument, module)?)?;
     module.add_function(wrap_pyfunction!(serve, module)?)?;
+    module.add_function(wrap_pyfunction!(flight_environment, module)?)?;
     Ok(())
 }

@@ -7,108 +7,11 @@
 //! the receiver hands out the place where the body's bytes belong, so that the socket is
 //! read straight into it.
 
-use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};
-use std::collections::VecDeque;
-use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, Weak};
-
 use arrow_buffer::Buffer;
 
+use super::chunk::{Chunk, SendQueue};
+use super::slab::{Body, Pool};
 use crate::error::{Error, Result};
-
-/// Bytes on their way out: owned small ones, or a shared piece of an Arrow buffer.
-#[derive(Debug, Clone)]
-pub enum Chunk {
-    Buffer(Buffer),
-    Small(Vec<u8>),
-    /// A frame header, without an allocation.
-    Header([u8; 9]),
-    /// Up to 64 bytes of padding between Arrow's buffers.
-    Zeros(u8),
-}
-
-static ZEROS: [u8; 64] = [0; 64];
-
-impl Chunk {
-    pub fn as_slice(&self) -> &[u8] {
-        match self {
-            Chunk::Buffer(buffer) => buffer.as_slice(),
-            Chunk::Small(bytes) => bytes,
-            Chunk::Header(bytes) => bytes,
-            Chunk::Zeros(length) => &ZEROS[..*length as usize],
-        }
-    }
-
-    pub fn len(&self) -> usize {
-        self.as_slice().len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Takes the first `at` bytes off.
-    pub fn split_to(&mut self, at: usize) -> Chunk {
-        match self {
-            Chunk::Buffer(buffer) => {
-                let front = buffer.slice_with_length(0, at);
-                *buffer = buffer.slice(at);
-                Chunk::Buffer(front)
-            }
-            Chunk::Small(bytes) => {
-                let rest = bytes.split_off(at);
-                Chunk::Small(std::mem::replace(bytes, rest))
-            }
-            Chunk::Header(bytes) => {
-                let front = bytes[..at].to_vec();
-                *self = Chunk::Small(bytes[at..].to_vec());
-                Chunk::Small(front)
-            }
-            Chunk::Zeros(length) => {
-                *length -= at as u8;
-                Chunk::Zeros(at as u8)
-            }
-        }
-    }
-}
-
-/// What one stream still has to send.
-#[derive(Debug, Default)]
-pub struct SendQueue {
-    chunks: VecDeque<Chunk>,
-    bytes: usize,
-}
-
-impl SendQueue {
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub fn push(&mut self, chunk: Chunk) {
-        let length = chunk.len();
-        if length > 0 {
-            self.bytes += length;
-            self.chunks.push_back(chunk);
-        }
-    }
-
-    /// Takes the first chunk, or as much of it as fits into `limit` bytes.
-    pub fn pop(&mut self, limit: usize) -> Option<Chunk> {
-        let front = self.chunks.front_mut()?;
-        let chunk = if front.len() <= limit {
-            self.chunks.pop_front()?
-        } else {
-            front.split_to(limit)
-        };
-        self.bytes -= chunk.len();
-        Some(chunk)
-    }
-
-    pub fn clear(&mut self) {
-        self.chunks.clear();
-        self.bytes = 0;
-    }
-}
 
 /// The parts of a `FlightData` but its body.
 #[derive(Debug, Clone, Copy, Default)]
@@ -130,7 +33,8 @@ pub fn queue_flight_data(
     queue: &mut SendQueue,
 ) -> Result<()> {
     let descriptor_length = parts.descriptor.map_or(0, <[u8]>::len);
-    let mut prefix = Vec::with_capacity(40 + descriptor_length + parts.header.len() + parts.metadata.len());
+    let mut prefix =
+        Vec::with_capacity(40 + descriptor_length + parts.header.len() + parts.metadata.len());
     prefix.extend_from_slice(&[0; 5]);
     let present = |field: &'_ [u8]| !field.is_empty();
     let fields = [
@@ -179,109 +83,6 @@ pub fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Memory for bodies, used again: a fresh mapping costs a page fault every 4 KiB.
-#[derive(Debug, Clone, Default)]
-pub struct Pool(Arc<Mutex<Vec<Slab>>>);
-
-/// How many free slabs a connection keeps.
-const KEPT: usize = 4;
-
-#[derive(Debug)]
-struct Slab {
-    start: NonNull<u8>,
-    capacity: usize,
-}
-
-// A slab is plain memory, owned by one place at a time.
-unsafe impl Send for Slab {}
-unsafe impl Sync for Slab {}
-
-impl Slab {
-    fn layout(capacity: usize) -> Layout {
-        Layout::from_size_align(capacity, 64).expect("a bounded size")
-    }
-
-    fn new(capacity: usize) -> Self {
-        let layout = Self::layout(capacity);
-        // SAFETY: the capacity is not zero (`Pool::take` rounds up).
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else {
-            handle_alloc_error(layout)
-        };
-        Self { start, capacity }
-    }
-}
-
-impl Drop for Slab {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout; nobody else frees it.
-        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) }
-    }
-}
-
-/// A slab on loan; returns to its pool when the last Arrow buffer over it goes.
-#[derive(Debug)]
-struct Loan {
-    slab: Option<Slab>,
-    home: Weak<Mutex<Vec<Slab>>>,
-}
-
-impl Drop for Loan {
-    fn drop(&mut self) {
-        let Some(slab) = self.slab.take() else { return };
-        if let Some(home) = self.home.upgrade() {
-            if let Ok(mut free) = home.lock() {
-                if free.len() < KEPT {
-                    free.push(slab);
-                }
-            }
-        }
-    }
-}
-
-impl Pool {
-    fn take(&self, length: usize) -> Loan {
-        let slab = self.0.lock().ok().and_then(|mut free| {
-            // Not one that is far too large: a table would keep it.
-            let fits = |slab: &Slab| slab.capacity >= length && slab.capacity / 4 <= length.max(4096);
-            let at = free.iter().rposition(fits)?;
-            Some(free.swap_remove(at))
-        });
-        Loan {
-            slab: Some(slab.unwrap_or_else(|| Slab::new(length.max(1).next_multiple_of(4096)))),
-            home: Arc::downgrade(&self.0),
-        }
-    }
-}
-
-/// A body being received.
-#[derive(Debug)]
-struct Body {
-    loan: Loan,
-    length: usize,
-    filled: usize,
-}
-
-impl Body {
-    fn rest(&mut self) -> &mut [u8] {
-        let slab = self.loan.slab.as_ref().expect("present until dropped");
-        // SAFETY: `filled <= length <= capacity`, initialised by `alloc_zeroed`, and the loan is
-        // not shared before `finish`.
-        unsafe {
-            std::slice::from_raw_parts_mut(
-                slab.start.as_ptr().add(self.filled),
-                self.length - self.filled,
-            )
-        }
-    }
-
-    fn finish(self) -> Buffer {
-        let start = self.loan.slab.as_ref().expect("present until dropped").start;
-        // SAFETY: the slab lives as long as the loan, which the buffer owns from here.
-        unsafe { Buffer::from_custom_allocation(start, self.length, Arc::new(self.loan)) }
-    }
-}
-
 /// One received message.
 #[derive(Debug)]
 pub enum Message {
@@ -328,9 +129,14 @@ enum State {
     /// Collecting a field's tag and length.
     Tag,
     /// Collecting a small field.
-    Field { number: u64, missing: usize },
+    Field {
+        number: u64,
+        missing: usize,
+    },
     Body(Body),
-    Skip { missing: usize },
+    Skip {
+        missing: usize,
+    },
 }
 
 /// No small field of a FlightData is larger than this: an IPC header or a descriptor.
@@ -454,7 +260,12 @@ impl Assembler {
                 "the peer compresses gRPC messages, which this side did not offer",
             ));
         }
-        let length = u32::from_be_bytes([self.scratch[1], self.scratch[2], self.scratch[3], self.scratch[4]]) as usize;
+        let length = u32::from_be_bytes([
+            self.scratch[1],
+            self.scratch[2],
+            self.scratch[3],
+            self.scratch[4],
+        ]) as usize;
         if length > self.limit {
             return Err(Error::protocol(format!(
                 "a message of {length} bytes is over the limit of {}: raise max_message_size or use fewer rows per batch",
@@ -484,10 +295,20 @@ impl Assembler {
 
     /// A byte of a tag or length has been added to `scratch`; acts when both are whole.
     fn tag(&mut self) -> Result<Option<Message>> {
-        let broken = || Error::protocol("not a FlightData message: its protobuf fields do not add up");
-        let whole = |bytes: &[u8]| bytes.iter().position(|byte| byte & 0x80 == 0).map(|at| at + 1);
+        let broken =
+            || Error::protocol("not a FlightData message: its protobuf fields do not add up");
+        let whole = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .position(|byte| byte & 0x80 == 0)
+                .map(|at| at + 1)
+        };
         let Some(tag_length) = whole(&self.scratch) else {
-            return if self.scratch.len() > 10 || self.left == 0 { Err(broken()) } else { Ok(None) };
+            return if self.scratch.len() > 10 || self.left == 0 {
+                Err(broken())
+            } else {
+                Ok(None)
+            };
         };
         let tag = read_varint(&self.scratch[..tag_length]);
         let missing = match tag & 7 {
@@ -496,7 +317,11 @@ impl Assembler {
             wire @ (0 | 2) => {
                 let Some(length) = whole(&self.scratch[tag_length..]) else {
                     let too_long = self.scratch.len() - tag_length > 10;
-                    return if too_long || self.left == 0 { Err(broken()) } else { Ok(None) };
+                    return if too_long || self.left == 0 {
+                        Err(broken())
+                    } else {
+                        Ok(None)
+                    };
                 };
                 if wire == 0 {
                     0
@@ -527,11 +352,7 @@ impl Assembler {
                 field.reserve(missing);
                 State::Field { number, missing }
             }
-            (1000, 2) => State::Body(Body {
-                loan: self.pool.take(missing),
-                length: missing,
-                filled: 0,
-            }),
+            (1000, 2) => State::Body(Body::new(&self.pool, missing)),
             _ => State::Skip { missing },
         };
         Ok(if missing == 0 { self.completed() } else { None })
@@ -543,7 +364,9 @@ fn read_varint(bytes: &[u8]) -> u64 {
         .iter()
         .take(10)
         .enumerate()
-        .fold(0, |value, (k, byte)| value | u64::from(byte & 0x7f).wrapping_shl(7 * k as u32))
+        .fold(0, |value, (k, byte)| {
+            value | u64::from(byte & 0x7f).wrapping_shl(7 * k as u32)
+        })
 }
 
 #[cfg(test)]
@@ -566,7 +389,7 @@ mod tests {
         while !bytes.is_empty() {
             let piece = &bytes[..cut.min(bytes.len())];
             // Every other piece goes the direct way where it can.
-            if let Some(place) = assembler.direct().filter(|_| bytes.len() % 2 == 0) {
+            if let Some(place) = assembler.direct().filter(|_| bytes.len().is_multiple_of(2)) {
                 let count = piece.len().min(place.len());
                 place[..count].copy_from_slice(&piece[..count]);
                 messages.extend(assembler.advance(count));
@@ -634,16 +457,5 @@ mod tests {
         let mut assembler = Assembler::new(Expect::Flight, 1000, Pool::default());
         let error = assembler.push(&[0, 0xff, 0xff, 0xff, 0xff]).unwrap_err();
         assert!(error.message.contains("max_message_size"), "{error}");
-    }
-
-    #[test]
-    fn slabs_come_back() {
-        let pool = Pool::default();
-        let first = Body { loan: pool.take(5000), length: 5000, filled: 5000 }.finish();
-        let place = first.as_ptr();
-        drop(first);
-        let second = Body { loan: pool.take(5000), length: 5000, filled: 5000 }.finish();
-        assert_eq!(second.as_ptr(), place);
-        assert_eq!(place as usize % 64, 0);
     }
 }

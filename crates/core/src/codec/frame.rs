@@ -125,11 +125,23 @@ pub fn write_settings(settings: &[(u16, u32)], out: &mut Vec<u8>) {
 }
 
 pub fn write_window_update(stream: u32, increment: u32, out: &mut Vec<u8>) {
-    write(kind::WINDOW_UPDATE, 0, stream, &increment.to_be_bytes(), out);
+    write(
+        kind::WINDOW_UPDATE,
+        0,
+        stream,
+        &increment.to_be_bytes(),
+        out,
+    );
 }
 
 /// A header block as HEADERS and as many CONTINUATION frames as it takes.
-pub fn write_headers(stream: u32, end_stream: bool, block: &[u8], max_frame: usize, out: &mut Vec<u8>) {
+pub fn write_headers(
+    stream: u32,
+    end_stream: bool,
+    block: &[u8],
+    max_frame: usize,
+    out: &mut Vec<u8>,
+) {
     let mut pieces = block.chunks(max_frame).peekable();
     let mut kind = kind::HEADERS;
     let mut flags = if end_stream { flag::END_STREAM } else { 0 };
@@ -166,9 +178,15 @@ mod tests {
         let mut out = Vec::new();
         write_headers(1, true, &[7; 40_000], 16_384, &mut out);
         let first = Frame::parse(out[..9].try_into().unwrap());
-        assert_eq!((first.kind, first.flags, first.length), (kind::HEADERS, flag::END_STREAM, 16_384));
+        assert_eq!(
+            (first.kind, first.flags, first.length),
+            (kind::HEADERS, flag::END_STREAM, 16_384)
+        );
         let at = 2 * (9 + 16_384);
         let last = Frame::parse(out[at..at + 9].try_into().unwrap());
-        assert_eq!((last.kind, last.flags, last.length), (kind::CONTINUATION, flag::END_HEADERS, 7_232));
+        assert_eq!(
+            (last.kind, last.flags, last.length),
+            (kind::CONTINUATION, flag::END_HEADERS, 7_232)
+        );
     }
 }

@@ -4,9 +4,10 @@
 //! is what fast transfers are made of, has a header that depends on its number of rows
 //! only; both directions remember the last header and skip building or reading it again.
 
+use std::cell::Cell;
 use std::collections::HashMap;
-use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::Arc;
+use std::panic::{catch_unwind, set_hook, take_hook, AssertUnwindSafe, UnwindSafe};
+use std::sync::{Arc, Once};
 
 use arrow_array::{make_array, Array, ArrayRef, RecordBatch};
 use arrow_buffer::Buffer;
@@ -17,7 +18,7 @@ use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
 use arrow_ipc::{CompressionType, Message, MessageHeader, MetadataVersion};
 use arrow_schema::{DataType, Schema, SchemaRef};
 
-use super::flight::Chunk;
+use super::chunk::Chunk;
 use crate::error::{Error, Result};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -107,7 +108,11 @@ impl Encoder {
         }
         let messages = split(self.stream.encode(batch)?)?;
         if let (Some(_), [message]) = (&self.widths, &messages[..]) {
-            if batch.columns().iter().all(|column| column.null_count() == 0) {
+            if batch
+                .columns()
+                .iter()
+                .all(|column| column.null_count() == 0)
+            {
                 self.remembered = Some((batch.num_rows(), message.header.clone()));
             }
         }
@@ -159,7 +164,10 @@ fn split(buffers: Vec<Buffer>) -> Result<Vec<Encoded>> {
     // A column without validity or values gives an empty buffer.
     let mut buffers = buffers.into_iter().filter(|buffer| !buffer.is_empty());
     while let Some(prefix) = buffers.next() {
-        let length: [u8; 4] = prefix.get(4..8).and_then(|b| b.try_into().ok()).ok_or_else(broken)?;
+        let length: [u8; 4] = prefix
+            .get(4..8)
+            .and_then(|b| b.try_into().ok())
+            .ok_or_else(broken)?;
         let length = u32::from_le_bytes(length) as usize;
         let mut header = Vec::with_capacity(length);
         while header.len() < length {
@@ -212,8 +220,11 @@ impl Decoder {
         }
         // arrow-ipc checks much, but asserts where it should ask; a hostile peer must not
         // bring the process down.
-        catch_unwind(AssertUnwindSafe(|| self.any(header, body)))
-            .unwrap_or_else(|_| Err(Error::protocol("the peer sent an Arrow message that contradicts itself")))
+        quietly(AssertUnwindSafe(|| self.any(header, body))).unwrap_or_else(|_| {
+            Err(Error::protocol(
+                "the peer sent an Arrow message that contradicts itself",
+            ))
+        })
     }
 
     fn any(&mut self, header: &[u8], body: Buffer) -> Result<Option<RecordBatch>> {
@@ -231,13 +242,19 @@ impl Decoder {
             }
             MessageHeader::DictionaryBatch => {
                 let schema = self.known_schema()?.clone();
-                let dictionary = message
-                    .header_as_dictionary_batch()
-                    .ok_or_else(|| Error::protocol("an Arrow dictionary message without a dictionary"))?;
+                let dictionary = message.header_as_dictionary_batch().ok_or_else(|| {
+                    Error::protocol("an Arrow dictionary message without a dictionary")
+                })?;
                 if let Some(data) = dictionary.data() {
-                    check_bounds(&data, body.len())?;
+                    check_bounds(&data, &body)?;
                 }
-                read_dictionary(&body, dictionary, &schema, &mut self.dictionaries, &message.version())?;
+                read_dictionary(
+                    &body,
+                    dictionary,
+                    &schema,
+                    &mut self.dictionaries,
+                    &message.version(),
+                )?;
                 Ok(None)
             }
             MessageHeader::RecordBatch => {
@@ -245,7 +262,7 @@ impl Decoder {
                 let batch = message
                     .header_as_record_batch()
                     .ok_or_else(|| Error::protocol("an Arrow batch message without a batch"))?;
-                check_bounds(&batch, body.len())?;
+                check_bounds(&batch, &body)?;
                 let version = message.version();
                 let decoded = RecordBatchDecoder::try_new(
                     &body,
@@ -272,23 +289,39 @@ impl Decoder {
             .ok_or_else(|| Error::protocol("the stream's first message is not an Arrow schema"))
     }
 
-    fn remember(&mut self, header: &[u8], message: &Message, schema: &Schema, batch: &RecordBatch, body_length: usize) {
+    fn remember(
+        &mut self,
+        header: &[u8],
+        message: &Message,
+        schema: &Schema,
+        batch: &RecordBatch,
+        body_length: usize,
+    ) {
         self.remembered = None;
-        let Some(ipc) = message.header_as_record_batch() else { return };
+        let Some(ipc) = message.header_as_record_batch() else {
+            return;
+        };
         let plain = message.version() == MetadataVersion::V5
             && ipc.compression().is_none()
-            && batch.columns().iter().all(|column| column.null_count() == 0);
-        let Some(buffers) = ipc.buffers().filter(|_| plain) else { return };
+            && batch
+                .columns()
+                .iter()
+                .all(|column| column.null_count() == 0);
+        let Some(buffers) = ipc.buffers().filter(|_| plain) else {
+            return;
+        };
         // Two buffers a column: validity and values.
         if buffers.len() != 2 * schema.fields().len() {
             return;
         }
         let mut columns = Vec::with_capacity(schema.fields().len());
         for (k, field) in schema.fields().iter().enumerate() {
-            let Some(width) = fixed_width(field.data_type()) else { return };
+            let Some(width) = fixed_width(field.data_type()) else {
+                return;
+            };
             let offset = buffers.get(2 * k + 1).offset() as usize;
             let length = batch.num_rows() * width;
-            if offset % 64 != 0 || offset + length > body_length {
+            if !offset.is_multiple_of(64) || offset + length > body_length {
                 return;
             }
             columns.push((offset, length));
@@ -303,7 +336,10 @@ impl Decoder {
 
     fn short_way(&self, header: &[u8], body: &Buffer) -> Option<RecordBatch> {
         let known = self.remembered.as_ref()?;
-        if known.header != header || known.body_length != body.len() || body.as_ptr() as usize % 64 != 0 {
+        if known.header != header
+            || known.body_length != body.len()
+            || !(body.as_ptr() as usize).is_multiple_of(64)
+        {
             return None;
         }
         let schema = self.schema.as_ref()?;
@@ -334,33 +370,68 @@ impl Decoder {
     }
 }
 
-/// arrow-ipc slices the body by these numbers and panics where they lie outside.
-fn check_bounds(batch: &arrow_ipc::RecordBatch<'_>, body_length: usize) -> Result<()> {
-    let inside = |offset: i64, length: i64| {
-        let (Ok(offset), Ok(length)) = (usize::try_from(offset), usize::try_from(length)) else {
-            return false;
-        };
-        offset.checked_add(length).is_some_and(|end| end <= body_length)
-    };
-    let buffers_inside = batch
-        .buffers()
-        .is_none_or(|buffers| buffers.iter().all(|b| inside(b.offset(), b.length())));
-    let lengths_sane = batch.length() >= 0
-        && batch
-            .nodes()
-            .is_none_or(|nodes| nodes.iter().all(|n| n.length() >= 0 && n.null_count() >= 0));
-    if buffers_inside && lengths_sane {
-        Ok(())
-    } else {
-        Err(Error::protocol(
-            "an Arrow batch whose buffers lie outside of its body",
-        ))
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// `catch_unwind` without the panic's lines on standard error: the caller reports it.
+fn quietly<T>(act: impl FnOnce() -> T + UnwindSafe) -> std::thread::Result<T> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !QUIET.get() {
+                usual(panic);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let outcome = catch_unwind(act);
+    QUIET.set(false);
+    outcome
+}
+
+/// No batch grows beyond this when its buffers are decompressed.
+const DECOMPRESSED_LIMIT: u64 = 4 << 30;
+
+/// arrow-ipc slices the body by these numbers and panics where they lie outside; and it
+/// allocates what a compressed buffer says it will become.
+fn check_bounds(batch: &arrow_ipc::RecordBatch<'_>, body: &Buffer) -> Result<()> {
+    let lies = |what: &str| Err(Error::protocol(format!("an Arrow batch {what}")));
+    let nodes_sane = batch
+        .nodes()
+        .is_none_or(|nodes| nodes.iter().all(|n| n.length() >= 0 && n.null_count() >= 0));
+    if batch.length() < 0 || !nodes_sane {
+        return lies("with a negative length");
     }
+    let mut decompressed = 0u64;
+    for buffer in batch.buffers().into_iter().flatten() {
+        let bytes = usize::try_from(buffer.offset())
+            .ok()
+            .zip(usize::try_from(buffer.length()).ok())
+            .and_then(|(offset, length)| body.get(offset..offset.checked_add(length)?));
+        let Some(bytes) = bytes else {
+            return lies("whose buffers lie outside of its body");
+        };
+        if batch.compression().is_some() {
+            // The length comes first; -1: not compressed after all (Message.fbs, BodyCompression).
+            if let Some(length) = bytes.first_chunk::<8>() {
+                let length = i64::from_le_bytes(*length);
+                decompressed = decompressed.saturating_add(u64::try_from(length).unwrap_or(0));
+            }
+        }
+    }
+    if decompressed > DECOMPRESSED_LIMIT {
+        return lies("of more than 4 GiB once it is decompressed");
+    }
+    Ok(())
 }
 
 /// A schema as Flight's `FlightInfo.schema` and `SchemaResult` carry it: an encapsulated IPC message.
 pub fn schema_to_bytes(schema: &Schema) -> Result<Vec<u8>> {
-    let header = Encoder::new(schema, Compression::None)?.schema_message().header;
+    let header = Encoder::new(schema, Compression::None)?
+        .schema_message()
+        .header;
     let mut bytes = Vec::with_capacity(8 + header.len());
     bytes.extend_from_slice(&[0xff; 4]);
     bytes.extend_from_slice(&(header.len() as u32).to_le_bytes());

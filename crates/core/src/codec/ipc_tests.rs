@@ -4,23 +4,37 @@ use std::sync::Arc;
 
 use arrow_array::builder::{ListBuilder, StringBuilder, StringDictionaryBuilder};
 use arrow_array::types::Int32Type;
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, StructArray};
+use arrow_array::{
+    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, StructArray,
+};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Field};
 use proptest::prelude::*;
 
-use super::flight::Chunk;
+use super::chunk::Chunk;
 use super::ipc::{schema_from_bytes, schema_to_bytes, Compression, Decoder, Encoded, Encoder};
 
 fn body(encoded: &Encoded) -> Option<Buffer> {
-    let bytes: Vec<u8> = encoded.body.iter().flat_map(|chunk: &Chunk| chunk.as_slice().to_vec()).collect();
+    let bytes: Vec<u8> = encoded
+        .body
+        .iter()
+        .flat_map(|chunk: &Chunk| chunk.as_slice().to_vec())
+        .collect();
     assert_eq!(bytes.len(), encoded.body_length);
     // Through an aligned allocation, as the receiver's slabs are.
-    (encoded.body_length > 0).then(|| Buffer::from_vec(bytes.chunks(8).map(|c| {
-        let mut word = [0; 8];
-        word[..c.len()].copy_from_slice(c);
-        u64::from_ne_bytes(word)
-    }).collect::<Vec<_>>()).slice_with_length(0, encoded.body_length))
+    (encoded.body_length > 0).then(|| {
+        Buffer::from_vec(
+            bytes
+                .chunks(8)
+                .map(|c| {
+                    let mut word = [0; 8];
+                    word[..c.len()].copy_from_slice(c);
+                    u64::from_ne_bytes(word)
+                })
+                .collect::<Vec<_>>(),
+        )
+        .slice_with_length(0, encoded.body_length)
+    })
 }
 
 fn round_trip(batches: &[RecordBatch], compression: Compression) -> Vec<RecordBatch> {
@@ -30,7 +44,10 @@ fn round_trip(batches: &[RecordBatch], compression: Compression) -> Vec<RecordBa
         encoder.encode(batch, &mut messages).unwrap();
     }
     let mut decoder = Decoder::default();
-    messages.iter().filter_map(|m| decoder.message(&m.header, body(m)).unwrap()).collect()
+    messages
+        .iter()
+        .filter_map(|m| decoder.message(&m.header, body(m)).unwrap())
+        .collect()
 }
 
 fn mixed(ints: &[Option<i64>], words: &[Option<String>]) -> RecordBatch {
@@ -40,22 +57,41 @@ fn mixed(ints: &[Option<i64>], words: &[Option<String>]) -> RecordBatch {
     let mut lists = ListBuilder::new(StringBuilder::new());
     for k in 0..rows {
         match &words[k % words.len()] {
-            Some(word) => { dictionary.append_value(word); lists.values().append_value(word); lists.append(true); }
-            None => { dictionary.append_null(); lists.append(k % 2 == 0); }
+            Some(word) => {
+                dictionary.append_value(word);
+                lists.values().append_value(word);
+                lists.append(true);
+            }
+            None => {
+                dictionary.append_null();
+                lists.append(k % 2 == 0);
+            }
         }
     }
     let floats: Float64Array = ints.iter().map(|v| v.map(|v| v as f64 / 3.0)).collect();
     let child: ArrayRef = Arc::new(Int64Array::from_iter(ints.iter().copied()));
-    let structs = StructArray::from(vec![(Arc::new(Field::new("x", DataType::Int64, true)), child.clone())]);
+    let structs = StructArray::from(vec![(
+        Arc::new(Field::new("x", DataType::Int64, true)),
+        child.clone(),
+    )]);
     RecordBatch::try_from_iter_with_nullable(vec![
         ("i", child, true),
-        ("b", Arc::new(ints.iter().map(|v| v.map(|v| v > 0)).collect::<BooleanArray>()) as ArrayRef, true),
+        (
+            "b",
+            Arc::new(
+                ints.iter()
+                    .map(|v| v.map(|v| v > 0))
+                    .collect::<BooleanArray>(),
+            ) as ArrayRef,
+            true,
+        ),
         ("f", Arc::new(floats) as ArrayRef, true),
         ("s", Arc::new(strings) as ArrayRef, true),
         ("d", Arc::new(dictionary.finish()) as ArrayRef, true),
         ("l", Arc::new(lists.finish()) as ArrayRef, true),
         ("t", Arc::new(structs) as ArrayRef, true),
-    ]).unwrap()
+    ])
+    .unwrap()
 }
 
 proptest! {
@@ -107,7 +143,10 @@ proptest! {
 #[test]
 fn a_schema_survives_its_bytes() {
     let schema = mixed(&[Some(1)], &[None]).schema();
-    assert_eq!(&schema_from_bytes(&schema_to_bytes(&schema).unwrap()).unwrap(), schema.as_ref());
+    assert_eq!(
+        &schema_from_bytes(&schema_to_bytes(&schema).unwrap()).unwrap(),
+        schema.as_ref()
+    );
 }
 
 #[test]
@@ -117,6 +156,8 @@ fn a_batch_before_the_schema_is_refused() {
     let mut messages = vec![];
     encoder.encode(&batch, &mut messages).unwrap();
     let last = messages.last().unwrap();
-    let error = Decoder::default().message(&last.header, body(last)).unwrap_err();
+    let error = Decoder::default()
+        .message(&last.header, body(last))
+        .unwrap_err();
     assert!(error.message.contains("first message"), "{error}");
 }

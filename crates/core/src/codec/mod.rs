@@ -1,11 +1,13 @@
 //! Batches <-> bytes. No sockets, no clocks; one file a format.
 
+pub mod chunk;
 pub mod flight;
 pub mod frame;
 pub mod hpack;
 pub mod ipc;
 pub mod perf;
 pub mod proto;
+pub mod slab;
 
 #[cfg(test)]
 mod ipc_tests;

@@ -118,7 +118,9 @@ mod tests {
             flight_descriptor: Some(FlightDescriptor::path(vec!["a".into(), "b".into()])),
             endpoint: vec![FlightEndpoint {
                 ticket: Some(Ticket { ticket: vec![9] }),
-                location: vec![Location { uri: "grpc://h:1".into() }],
+                location: vec![Location {
+                    uri: "grpc://h:1".into(),
+                }],
             }],
             total_records: 7,
             total_bytes: -1,
@@ -129,12 +131,25 @@ mod tests {
         assert_eq!(theirs.flight_descriptor.unwrap().path, ["a", "b"]);
         assert_eq!(theirs.endpoint[0].location[0].uri, "grpc://h:1");
         let command = FlightDescriptor::command(vec![5]).encode_to_vec();
-        assert_eq!(stock::FlightDescriptor::decode(&command[..]).unwrap().cmd[..], [5]);
-        let action = Action { r#type: "ping".into(), body: vec![3] }.encode_to_vec();
+        assert_eq!(
+            stock::FlightDescriptor::decode(&command[..]).unwrap().cmd[..],
+            [5]
+        );
+        let action = Action {
+            r#type: "ping".into(),
+            body: vec![3],
+        }
+        .encode_to_vec();
         assert_eq!(stock::Action::decode(&action[..]).unwrap().r#type, "ping");
         let result = Bytes { bytes: vec![4] }.encode_to_vec();
-        assert_eq!(stock::PutResult::decode(&result[..]).unwrap().app_metadata[..], [4]);
-        assert_eq!(stock::SchemaResult::decode(&result[..]).unwrap().schema[..], [4]);
+        assert_eq!(
+            stock::PutResult::decode(&result[..]).unwrap().app_metadata[..],
+            [4]
+        );
+        assert_eq!(
+            stock::SchemaResult::decode(&result[..]).unwrap().schema[..],
+            [4]
+        );
         assert_eq!(stock::Result::decode(&result[..]).unwrap().body[..], [4]);
     }
 }

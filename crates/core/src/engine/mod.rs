@@ -58,7 +58,7 @@ pub fn run_on(spec: &TrialSpec, mut target: Box<dyn Target>, control: &Control) 
 }
 
 /// Waits for one call outside any trial, on an event loop made for it.
-pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
+pub fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
     Ok(worker::runtime()?.block_on(work))
 }
 

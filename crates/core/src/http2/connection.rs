@@ -6,9 +6,11 @@ use std::task::{Context, Poll};
 
 use super::stream::{Ending, Stream};
 use super::wire::Wire;
-use crate::codec::flight::{Assembler, Chunk, Expect, Message, Pool, SendQueue};
+use crate::codec::chunk::{Chunk, SendQueue};
+use crate::codec::flight::{Assembler, Expect, Message};
 use crate::codec::frame::{self, flag, kind, setting, Frame};
 use crate::codec::hpack::{self, Header};
+use crate::codec::slab::Pool;
 use crate::error::{Error, Kind, Result};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,22 +45,38 @@ impl Config {
 #[derive(Debug)]
 pub enum Event {
     /// A request (server side), a response or trailers (client side).
-    Headers { stream: u32, headers: Vec<Header>, end: bool },
-    Message { stream: u32, message: Message },
+    Headers {
+        stream: u32,
+        headers: Vec<Header>,
+        end: bool,
+    },
+    Message {
+        stream: u32,
+        message: Message,
+    },
     /// The peer will send no more on this stream.
-    End { stream: u32 },
-    Reset { stream: u32, code: u32 },
+    End {
+        stream: u32,
+    },
+    Reset {
+        stream: u32,
+        code: u32,
+    },
 }
 
 /// Frames are gathered up to this many bytes before they are written: enough for one
 /// system call to be worth it, little enough to stay in a core's cache.
 const GATHER: usize = 256 << 10;
+/// A request that carries no batches has no reason to be larger.
+const REQUEST_LIMIT: usize = 16 << 20;
 /// Slices in one `writev` (the kernel's limit is 1024).
 const SLICES: usize = 128;
 
 #[derive(Debug)]
 pub struct Connection {
     pub(super) wire: Wire,
+    /// Remembered: a broken socket no longer tells.
+    peer: String,
     pub(super) config: Config,
     pub(super) input: super::read::Input,
     pub(super) hpack: hpack::Decoder,
@@ -88,6 +106,7 @@ impl Connection {
     /// Starts a connection: our preface and settings are queued, nothing is awaited.
     pub fn new(wire: Wire, config: Config) -> Self {
         let mut connection = Self {
+            peer: wire.peer(),
             wire,
             config,
             input: super::read::Input::new(config.role),
@@ -114,7 +133,10 @@ impl Connection {
         let mut settings = vec![
             (setting::INITIAL_WINDOW_SIZE, config.window),
             (setting::MAX_FRAME_SIZE, frame::MAX_MAX_FRAME),
-            (setting::MAX_HEADER_LIST_SIZE, super::read::HEADER_LIMIT as u32),
+            (
+                setting::MAX_HEADER_LIST_SIZE,
+                super::read::HEADER_LIMIT as u32,
+            ),
         ];
         match config.role {
             Role::Client => {
@@ -136,8 +158,13 @@ impl Connection {
         self.wire_bytes
     }
 
-    pub fn peer(&self) -> String {
-        self.wire.peer()
+    /// The peer has shown that it speaks HTTP/2.
+    pub fn is_greeted(&self) -> bool {
+        !self.input.awaits_preface()
+    }
+
+    pub fn peer(&self) -> &str {
+        &self.peer
     }
 
     /// Opens a request (client side) and queues its headers.
@@ -150,7 +177,11 @@ impl Connection {
     }
 
     pub(super) fn open(&mut self, id: u32, expect: Expect) {
-        let assembler = Assembler::new(expect, self.config.max_message, self.pool.clone());
+        let limit = match (self.config.role, expect) {
+            (Role::Server, Expect::Other) => self.config.max_message.min(REQUEST_LIMIT),
+            _ => self.config.max_message,
+        };
+        let assembler = Assembler::new(expect, limit, self.pool.clone());
         // Until a client has seen our settings it may use the default window (6.9.2).
         let window = match self.settings_acknowledged || self.config.role == Role::Client {
             true => self.config.window,
@@ -181,7 +212,11 @@ impl Connection {
 
     /// Bytes of a stream, and of the connection's frames, that have not been written.
     pub fn unsent(&self, stream: u32) -> usize {
-        self.out_bytes + self.streams.get(&stream).map_or(0, |stream| stream.send.bytes())
+        self.out_bytes
+            + self
+                .streams
+                .get(&stream)
+                .map_or(0, |stream| stream.send.bytes())
     }
 
     /// Ends a request after what is queued.
@@ -259,7 +294,9 @@ impl Connection {
     }
 
     fn cut_frame(&mut self, id: u32) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
         let length = stream
             .send
             .bytes()
@@ -305,7 +342,9 @@ impl Connection {
             self.gather();
             if self.out.is_empty() {
                 return match self.wire.poll_flush(cx) {
-                    Poll::Ready(result) => Poll::Ready(result.map_err(|error| self.lost("writing to", &error))),
+                    Poll::Ready(result) => {
+                        Poll::Ready(result.map_err(|error| self.lost("writing to", &error)))
+                    }
                     Poll::Pending => Poll::Pending,
                 };
             }
@@ -323,7 +362,9 @@ impl Connection {
                     return Poll::Ready(Err(self.lost("writing to", &closed)));
                 }
                 Poll::Ready(Ok(bytes)) => self.advance(bytes),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.lost("writing to", &error))),
+                Poll::Ready(Err(error)) => {
+                    return Poll::Ready(Err(self.lost("writing to", &error)))
+                }
             }
         }
     }
@@ -343,13 +384,13 @@ impl Connection {
     }
 
     pub(super) fn lost(&self, what: &str, error: &std::io::Error) -> Error {
-        Error::new(Kind::Lost, format!("{what} {}: {error}", self.wire.peer()))
+        Error::new(Kind::Lost, format!("{what} {}: {error}", self.peer))
     }
 
     /// A fault of the peer's: told to it and to the caller.
     pub(super) fn fault(&mut self, code: u32, reason: impl Into<String>) -> Error {
         let reason = reason.into();
         self.go_away(code, &reason);
-        Error::protocol(format!("{}: {reason}", self.wire.peer()))
+        Error::protocol(format!("{}: {reason}", self.peer))
     }
 }

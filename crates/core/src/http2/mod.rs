@@ -6,6 +6,7 @@
 //! own buffers, many frames to a system call. Owned by one task on one thread: no locks.
 
 mod connection;
+mod control;
 mod read;
 mod stream;
 mod wire;

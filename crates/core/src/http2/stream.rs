@@ -1,6 +1,7 @@
 //! One HTTP/2 stream of a connection: what is queued, what the windows allow.
 
-use crate::codec::flight::{Assembler, SendQueue};
+use crate::codec::chunk::SendQueue;
+use crate::codec::flight::Assembler;
 
 #[derive(Debug)]
 pub(super) struct Stream {

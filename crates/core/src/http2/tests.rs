@@ -18,12 +18,22 @@ async fn pair() -> (TcpStream, TcpStream) {
 }
 
 fn block_on<T>(future: impl std::future::Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(std::time::Duration::from_secs(20), future).await.unwrap() })
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        tokio::time::timeout(std::time::Duration::from_secs(20), future)
+            .await
+            .unwrap()
+    })
 }
 
 fn headers(path: &str) -> Vec<(String, Vec<u8>)> {
-    vec![(":method".into(), b"POST".to_vec()), (":path".into(), path.as_bytes().to_vec())]
+    vec![
+        (":method".into(), b"POST".to_vec()),
+        (":path".into(), path.as_bytes().to_vec()),
+    ]
 }
 
 async fn next(connection: &mut Connection) -> Result<Event> {
@@ -35,13 +45,20 @@ async fn echo(socket: TcpStream, config: Config) -> Result<()> {
     let mut connection = Connection::new(Wire::Tcp(socket), config);
     loop {
         match next(&mut connection).await? {
-            Event::Headers { stream, .. } => connection.send_headers(stream, &[(":status".into(), b"200".to_vec())]),
-            Event::Message { stream, message: Message::Other(bytes) } => {
+            Event::Headers { stream, .. } => {
+                connection.send_headers(stream, &[(":status".into(), b"200".to_vec())])
+            }
+            Event::Message {
+                stream,
+                message: Message::Other(bytes),
+            } => {
                 if let Some(queue) = connection.send_queue(stream) {
                     queue_message(&bytes, queue);
                 }
             }
-            Event::End { stream } => connection.end_with(stream, &[("grpc-status".into(), b"0".to_vec())]),
+            Event::End { stream } => {
+                connection.end_with(stream, &[("grpc-status".into(), b"0".to_vec())])
+            }
             _ => {}
         }
     }
@@ -50,12 +67,20 @@ async fn echo(socket: TcpStream, config: Config) -> Result<()> {
 fn exchange(window: u32, sizes: &[usize], streams: usize) {
     block_on(async {
         let (client, server) = pair().await;
-        let server_config = Config { window, ..Config::new(Role::Server) };
+        let server_config = Config {
+            window,
+            ..Config::new(Role::Server)
+        };
         let echoing = echo(server, server_config);
         let client = async {
-            let config = Config { window, ..Config::new(Role::Client) };
+            let config = Config {
+                window,
+                ..Config::new(Role::Client)
+            };
             let mut connection = Connection::new(Wire::Tcp(client), config);
-            let ids: Vec<u32> = (0..streams).map(|_| connection.request(&headers("/echo"), Expect::Other)).collect();
+            let ids: Vec<u32> = (0..streams)
+                .map(|_| connection.request(&headers("/echo"), Expect::Other))
+                .collect();
             for &id in &ids {
                 for (k, &size) in sizes.iter().enumerate() {
                     queue_message(&vec![k as u8; size], connection.send_queue(id).unwrap());
@@ -66,13 +91,18 @@ fn exchange(window: u32, sizes: &[usize], streams: usize) {
             let mut trailers = 0;
             while trailers < streams {
                 match next(&mut connection).await.unwrap() {
-                    Event::Message { stream, message: Message::Other(bytes) } => {
+                    Event::Message {
+                        stream,
+                        message: Message::Other(bytes),
+                    } => {
                         let at = ids.iter().position(|id| *id == stream).unwrap();
                         let k: usize = received[at];
                         assert_eq!(bytes, vec![k as u8; sizes[k]]);
                         received[at] += 1;
                     }
-                    Event::Headers { end: true, headers, .. } => {
+                    Event::Headers {
+                        end: true, headers, ..
+                    } => {
                         assert_eq!(headers[0].name, "grpc-status");
                         trailers += 1;
                     }

@@ -35,6 +35,24 @@ pub(super) struct Counted {
     pub checksum: u64,
 }
 
+impl Counted {
+    pub fn add(&mut self, rows: u64, payload: u64, checksum: u64) {
+        self.rows += rows;
+        self.batches += 1;
+        self.payload += payload;
+        self.checksum = self.checksum.wrapping_add(checksum);
+    }
+}
+
+/// A stream that belongs to a trial: it is accounted for.
+#[derive(Debug, Clone)]
+pub(super) struct Trial {
+    pub id: String,
+    pub checksum: bool,
+    /// Set when the trial's gets shall end early.
+    pub stop: Arc<AtomicBool>,
+}
+
 #[derive(Debug, Default)]
 struct Entry {
     counted: Counted,
@@ -120,21 +138,51 @@ impl Accounts {
     }
 }
 
-/// CPU time of the calling thread: (user, system) in nanoseconds, where known.
-pub(super) fn thread_cpu() -> (u64, u64) {
-    #[cfg(target_os = "linux")]
-    {
-        // SAFETY: getrusage fills the struct that it is given.
-        let usage = unsafe {
-            let mut usage: libc::rusage = std::mem::zeroed();
-            libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
-            usage
-        };
-        let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
-        (ns(usage.ru_utime), ns(usage.ru_stime))
+/// CPU time of the calling thread so far, in nanoseconds; zero where it is not known.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ThreadCpu {
+    total: u64,
+    user: u64,
+    system: u64,
+}
+
+impl ThreadCpu {
+    pub fn now() -> Self {
+        #[cfg(target_os = "linux")]
+        {
+            // SAFETY: both calls fill the struct that they are given.
+            let (time, usage) = unsafe {
+                let mut time: libc::timespec = std::mem::zeroed();
+                libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time);
+                let mut usage: libc::rusage = std::mem::zeroed();
+                libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+                (time, usage)
+            };
+            let ns = |time: libc::timeval| {
+                time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
+            };
+            Self {
+                total: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
+                user: ns(usage.ru_utime),
+                system: ns(usage.ru_stime),
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        Self::default()
     }
-    #[cfg(not(target_os = "linux"))]
-    (0, 0)
+
+    /// (user, system) since `before`. The sum is exact; how it divides is sampled by the
+    /// kernel's tick and means little below some ten milliseconds.
+    pub fn since(self, before: Self) -> (u64, u64) {
+        let total = self.total.saturating_sub(before.total);
+        let user = self.user.saturating_sub(before.user);
+        let sampled = user + self.system.saturating_sub(before.system);
+        let user = match sampled {
+            0 => total,
+            _ => (u128::from(total) * u128::from(user) / u128::from(sampled)) as u64,
+        };
+        (user, total - user)
+    }
 }
 
 #[cfg(test)]
@@ -146,10 +194,18 @@ mod tests {
         let accounts = Accounts::default();
         for stream in 0..3u64 {
             accounts.begin("t");
-            let counted = Counted { rows: 10, batches: 1, payload: 320, checksum: u64::MAX - stream };
+            let counted = Counted {
+                rows: 10,
+                batches: 1,
+                payload: 320,
+                checksum: u64::MAX - stream,
+            };
             accounts.end("t", counted, StageTotals::default(), (1, 2));
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let account = runtime.block_on(accounts.settle("t"));
         assert_eq!((account.rows, account.streams, account.user_ns), (30, 3, 3));
         let sum = (0..3u64).fold(0u64, |sum, k| sum.wrapping_add(u64::MAX - k));

@@ -12,7 +12,8 @@ use super::State;
 use crate::codec::ipc::{schema_from_bytes, schema_to_bytes, Compression};
 use crate::codec::perf::{Perf, Token, COLUMNS};
 use crate::codec::proto::{
-    descriptor_type, Action, ActionType, Bytes, FlightDescriptor, FlightEndpoint, FlightInfo, Location, Ticket,
+    descriptor_type, Action, ActionType, Bytes, FlightDescriptor, FlightEndpoint, FlightInfo,
+    Location, Ticket,
 };
 use crate::data::{Cursor, Source};
 use crate::error::{Error, Kind, Result};
@@ -26,6 +27,7 @@ pub(super) struct Status {
 }
 
 pub(super) mod status {
+    pub const CANCELLED: u32 = 1;
     pub const INVALID_ARGUMENT: u32 = 3;
     pub const NOT_FOUND: u32 = 5;
     pub const RESOURCE_EXHAUSTED: u32 = 8;
@@ -36,7 +38,10 @@ pub(super) mod status {
 
 impl Status {
     pub fn new(code: u32, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self {
+            code,
+            message: message.into(),
+        }
     }
 }
 
@@ -62,15 +67,28 @@ pub(super) struct Caller {
     pub tls: bool,
 }
 
-const ACTIONS: [(&str, &str); 8] = [
+const ACTIONS: [(&str, &str); 9] = [
     ("ping", "answers ok"),
     ("statistics", "counts since the start, as JSON"),
-    ("drop", "forgets the table of this path (segments joined by /)"),
+    (
+        "drop",
+        "forgets the table of this path (segments joined by /)",
+    ),
     ("venturi.hello", "who this is, as JSON"),
-    ("venturi.account", "what the server did for the trial of this id, as JSON"),
+    (
+        "venturi.environment",
+        "the machine and software it runs on, as JSON",
+    ),
+    (
+        "venturi.account",
+        "what the server did for the trial of this id, as JSON",
+    ),
     ("venturi.stop", "ends the gets of the trial of this id"),
     ("venturi.tcp", "starts the raw TCP probe; answers its port"),
-    ("venturi.drop", "as drop, and a table that is gone already is no error"),
+    (
+        "venturi.drop",
+        "as drop, and a table that is gone already is no error",
+    ),
 ];
 
 /// A table as a trial wants it: its rows over and over.
@@ -94,18 +112,30 @@ fn one() -> usize {
 pub(super) enum Reading {
     /// A source's rows, over and over.
     Source(Cursor, Compression),
-    /// A table exactly as it was put, batch by batch.
-    Table(Table),
+    /// A table exactly as it was put, and which of its batches is next.
+    Table(Table, usize),
 }
 
 fn decode<T: Message + Default>(request: &[u8]) -> std::result::Result<T, Status> {
-    T::decode(request).map_err(|error| Status::new(status::INVALID_ARGUMENT, format!("not the message of this call: {error}")))
+    T::decode(request).map_err(|error| {
+        Status::new(
+            status::INVALID_ARGUMENT,
+            format!("not the message of this call: {error}"),
+        )
+    })
 }
 
 impl State {
-    pub(super) async fn call(self: &Arc<Self>, method: &str, request: &[u8], caller: &Caller) -> Answer {
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        method: &str,
+        request: &[u8],
+        caller: &Caller,
+    ) -> Answer {
         match method {
-            "GetFlightInfo" => Ok(vec![self.flight_info(&decode(request)?, caller)?.encode_to_vec()]),
+            "GetFlightInfo" => Ok(vec![self
+                .flight_info(&decode(request)?, caller)?
+                .encode_to_vec()]),
             "GetSchema" => {
                 let info = self.flight_info(&decode(request)?, caller)?;
                 Ok(vec![Bytes { bytes: info.schema }.encode_to_vec()])
@@ -119,11 +149,18 @@ impl State {
             "ListActions" => Ok(ACTIONS
                 .iter()
                 .map(|(name, description)| {
-                    ActionType { r#type: (*name).into(), description: (*description).into() }.encode_to_vec()
+                    ActionType {
+                        r#type: (*name).into(),
+                        description: (*description).into(),
+                    }
+                    .encode_to_vec()
                 })
                 .collect()),
             "DoAction" => self.action(&decode(request)?).await,
-            other => Err(Status::new(status::UNIMPLEMENTED, format!("this server does not offer {other}"))),
+            other => Err(Status::new(
+                status::UNIMPLEMENTED,
+                format!("this server does not offer {other}"),
+            )),
         }
     }
 
@@ -149,15 +186,20 @@ impl State {
             .into_bytes(),
             "venturi.account" => {
                 let account = self.accounts.settle(&text).await;
-                serde_json::to_vec(&account).map_err(|error| Status::new(status::INTERNAL, error.to_string()))?
+                serde_json::to_vec(&account)
+                    .map_err(|error| Status::new(status::INTERNAL, error.to_string()))?
             }
+            "venturi.environment" => self.environment.to_string().into_bytes(),
             "venturi.stop" => {
                 self.accounts.stop(&text);
                 vec![]
             }
             "venturi.tcp" => self.tcp_port()?.to_string().into_bytes(),
             other => {
-                return Err(Status::new(status::UNIMPLEMENTED, format!("there is no action {other:?}; ListActions names them")))
+                return Err(Status::new(
+                    status::UNIMPLEMENTED,
+                    format!("there is no action {other:?}; ListActions names them"),
+                ))
             }
         };
         Ok(vec![Bytes { bytes: body }.encode_to_vec()])
@@ -181,7 +223,11 @@ impl State {
         })
     }
 
-    fn flight_info(&self, descriptor: &FlightDescriptor, caller: &Caller) -> std::result::Result<FlightInfo, Status> {
+    fn flight_info(
+        &self,
+        descriptor: &FlightDescriptor,
+        caller: &Caller,
+    ) -> std::result::Result<FlightInfo, Status> {
         if descriptor.r#type == descriptor_type::PATH {
             let path = descriptor.path.join("/");
             return Ok(table_info(&path, &self.store.table(&path)?, caller)?);
@@ -189,20 +235,35 @@ impl State {
         if descriptor.cmd.starts_with(b"{") {
             return self.table_command_info(descriptor, caller);
         }
-        let perf = Perf::decode(&descriptor.cmd[..])
-            .map_err(|_| Status::new(status::INVALID_ARGUMENT, "the command is neither Arrow's Perf message nor Venturi's JSON"))?;
+        let perf = Perf::decode(&descriptor.cmd[..]).map_err(|_| {
+            Status::new(
+                status::INVALID_ARGUMENT,
+                "the command is neither Arrow's Perf message nor Venturi's JSON",
+            )
+        })?;
         let streams = i64::from(perf.stream_count);
         let rows = perf.records_per_stream;
-        if !(1..=65_536).contains(&streams) || rows < 1 || perf.records_per_batch < 1 || rows.checked_mul(streams).is_none() {
+        if !(1..=65_536).contains(&streams)
+            || rows < 1
+            || perf.records_per_batch < 1
+            || rows.checked_mul(streams).is_none()
+        {
             return Err(Status::new(
                 status::INVALID_ARGUMENT,
-                format!("Perf asks for {streams} streams of {rows} records, {} a batch", perf.records_per_batch),
+                format!(
+                    "Perf asks for {streams} streams of {rows} records, {} a batch",
+                    perf.records_per_batch
+                ),
             ));
         }
         let schema = self.perf_source(&perf)?.schema();
         let endpoint = (0..streams)
             .map(|stream| {
-                let token = Token { definition: Some(perf.clone()), start: stream * rows, end: (stream + 1) * rows };
+                let token = Token {
+                    definition: Some(perf.clone()),
+                    start: stream * rows,
+                    end: (stream + 1) * rows,
+                };
                 endpoint(token.encode_to_vec(), caller)
             })
             .collect();
@@ -216,20 +277,33 @@ impl State {
         })
     }
 
-    fn table_command_info(&self, descriptor: &FlightDescriptor, caller: &Caller) -> std::result::Result<FlightInfo, Status> {
+    fn table_command_info(
+        &self,
+        descriptor: &FlightDescriptor,
+        caller: &Caller,
+    ) -> std::result::Result<FlightInfo, Status> {
         let command = parse_table_command(&descriptor.cmd)?;
         if !(1..=65_536).contains(&command.streams) {
-            return Err(Status::new(status::INVALID_ARGUMENT, "streams must be 1..65536"));
+            return Err(Status::new(
+                status::INVALID_ARGUMENT,
+                "streams must be 1..65536",
+            ));
         }
         let table = self.store.table(&command.table)?;
         // Made now, so that no stream waits for it.
         self.table_source(&command)?;
-        let ticket = serde_json::to_vec(&command).map_err(|error| Status::new(status::INTERNAL, error.to_string()))?;
-        let rows = command.rows_per_stream.unwrap_or(table.rows).saturating_mul(command.streams as u64);
+        let ticket = serde_json::to_vec(&command)
+            .map_err(|error| Status::new(status::INTERNAL, error.to_string()))?;
+        let rows = command
+            .rows_per_stream
+            .unwrap_or(table.rows)
+            .saturating_mul(command.streams as u64);
         Ok(FlightInfo {
             schema: schema_to_bytes(&table.schema)?,
             flight_descriptor: Some(descriptor.clone()),
-            endpoint: (0..command.streams).map(|_| endpoint(ticket.clone(), caller)).collect(),
+            endpoint: (0..command.streams)
+                .map(|_| endpoint(ticket.clone(), caller))
+                .collect(),
             total_records: i64::try_from(rows).unwrap_or(-1),
             total_bytes: -1,
             ordered: false,
@@ -241,7 +315,7 @@ impl State {
         if ticket.starts_with(b"{") {
             let command = parse_table_command(ticket)?;
             if command.rows_per_stream.is_none() && command.rows_per_batch.is_none() {
-                return Ok(Reading::Table(self.store.table(&command.table)?));
+                return Ok(Reading::Table(self.store.table(&command.table)?, 0));
             }
             let (source, rows) = self.table_source(&command)?;
             let compression = match command.compression.as_str() {
@@ -259,13 +333,20 @@ impl State {
             return Err(unknown());
         }
         let source = self.perf_source(&perf)?;
-        Ok(Reading::Source(source.cursor(Some(rows)), Compression::None))
+        Ok(Reading::Source(
+            source.cursor(Some(rows)),
+            Compression::None,
+        ))
     }
 
     fn perf_source(&self, perf: &Perf) -> Result<Source> {
         let rows_per_batch = perf.records_per_batch.max(1) as usize;
         let data = match perf.schema.is_empty() {
-            true => Data::Records { columns: COLUMNS, values: Values::Random, seed: 0 },
+            true => Data::Records {
+                columns: COLUMNS,
+                values: Values::Random,
+                seed: 0,
+            },
             false => {
                 let schema = schema_from_bytes(&perf.schema)?;
                 let metadata = |key: &str| schema.metadata().get(key).map(String::as_str);
@@ -275,12 +356,17 @@ impl State {
                         Some("sequential") => Values::Sequential,
                         _ => Values::Random,
                     },
-                    seed: metadata("venturi.seed").and_then(|seed| seed.parse().ok()).unwrap_or(0),
+                    seed: metadata("venturi.seed")
+                        .and_then(|seed| seed.parse().ok())
+                        .unwrap_or(0),
                 }
             }
         };
         self.batch_fits(rows_per_batch, 8 * COLUMNS)?;
-        self.store.source(&format!("\n{data:?} {rows_per_batch}"), || Source::make(&data, rows_per_batch))
+        self.store
+            .source(&format!("\n{data:?} {rows_per_batch}"), || {
+                Source::make(&data, rows_per_batch)
+            })
     }
 
     /// A batch is made in memory; a client must not ask for one that is too large.
@@ -308,14 +394,17 @@ impl State {
 }
 
 fn parse_table_command(json: &[u8]) -> Result<TableCommand> {
-    serde_json::from_slice(json).map_err(|error| Error::usage(format!("Venturi's JSON command: {error}")))
+    serde_json::from_slice(json)
+        .map_err(|error| Error::usage(format!("Venturi's JSON command: {error}")))
 }
 
 fn endpoint(ticket: Vec<u8>, caller: &Caller) -> FlightEndpoint {
     let scheme = if caller.tls { "grpc+tls" } else { "grpc+tcp" };
     FlightEndpoint {
         ticket: Some(Ticket { ticket }),
-        location: vec![Location { uri: format!("{scheme}://{}", caller.authority) }],
+        location: vec![Location {
+            uri: format!("{scheme}://{}", caller.authority),
+        }],
     }
 }
 
@@ -323,7 +412,9 @@ fn table_info(path: &str, table: &Table, caller: &Caller) -> Result<FlightInfo> 
     let ticket = json!({ "table": path }).to_string().into_bytes();
     Ok(FlightInfo {
         schema: schema_to_bytes(&table.schema)?,
-        flight_descriptor: Some(FlightDescriptor::path(path.split('/').map(str::to_owned).collect())),
+        flight_descriptor: Some(FlightDescriptor::path(
+            path.split('/').map(str::to_owned).collect(),
+        )),
         endpoint: vec![endpoint(ticket, caller)],
         total_records: table.rows as i64,
         total_bytes: table.bytes as i64,

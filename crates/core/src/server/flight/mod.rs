@@ -5,17 +5,20 @@
 
 pub mod account;
 mod calls;
+mod config;
+mod get;
+mod put;
 mod store;
 mod worker;
 
-use std::future::poll_fn;
+use std::future::{poll_fn, Future};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::{TlsAcceptor, TlsStream};
@@ -24,8 +27,10 @@ use crate::ceiling::tcp::Peer;
 use crate::data::{file, payload_bytes};
 use crate::error::{Error, Kind, Result};
 use crate::http2::{Config, Connection, Role, Wire};
-use crate::target::flight::{provider, read_certificates, read_key, secret};
-use account::Accounts;
+use crate::target::flight::secret;
+use account::{Accounts, Counted};
+use config::{tls_acceptor, Token};
+pub use config::{ServerSpec, TableSpec};
 use store::{Store, Table};
 use worker::Worker;
 
@@ -33,81 +38,6 @@ use worker::Worker;
 const GRACE: Duration = Duration::from_secs(2);
 /// How long a new connection may take until it has said what it wants.
 const HELLO: Duration = Duration::from_secs(10);
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ServerSpec {
-    #[serde(default)]
-    pub server: Option<String>,
-    pub host: String,
-    pub port: u16,
-    /// Bound of all tables together, in bytes.
-    pub memory_bytes: u64,
-    #[serde(default = "thousand")]
-    pub max_connections: usize,
-    #[serde(default = "largest_message")]
-    pub max_message_size: usize,
-    #[serde(default)]
-    pub tls_certificate: Option<String>,
-    #[serde(default)]
-    pub tls_key: Option<String>,
-    /// Clients must show a certificate of this CA.
-    #[serde(default)]
-    pub tls_client_ca: Option<String>,
-    /// The environment variable that holds the token.
-    #[serde(default)]
-    pub token_env: Option<String>,
-    /// Files to serve as tables.
-    #[serde(default)]
-    pub tables: Vec<TableSpec>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TableSpec {
-    pub name: String,
-    /// An Arrow IPC file.
-    pub ipc: String,
-}
-
-fn thousand() -> usize {
-    1024
-}
-fn largest_message() -> usize {
-    256 << 20
-}
-
-#[derive(Debug)]
-pub(crate) struct Token(String);
-
-impl Token {
-    /// `Bearer token`, or `Basic` with the token as the password.
-    fn admits(&self, authorization: Option<&str>) -> bool {
-        use base64::Engine;
-        let Some(authorization) = authorization else { return false };
-        if let Some(bearer) = authorization.strip_prefix("Bearer ") {
-            return self.equals(bearer.as_bytes());
-        }
-        let basic = authorization.strip_prefix("Basic ").unwrap_or_default();
-        match base64::engine::general_purpose::STANDARD.decode(basic) {
-            Ok(pair) => match pair.iter().position(|byte| *byte == b':') {
-                Some(colon) => self.equals(&pair[colon + 1..]),
-                None => false,
-            },
-            Err(_) => false,
-        }
-    }
-
-    /// Takes the same time wherever the difference is.
-    fn equals(&self, given: &[u8]) -> bool {
-        let expected = self.0.as_bytes();
-        let mut difference = u8::from(given.len() != expected.len());
-        for (k, byte) in given.iter().enumerate() {
-            difference |= byte ^ expected[k % expected.len()];
-        }
-        difference == 0
-    }
-}
 
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
@@ -120,6 +50,21 @@ pub(crate) struct Totals {
     bytes_received: AtomicU64,
 }
 
+impl Totals {
+    fn count_sent(&self, counted: &Counted) {
+        self.rows_sent.fetch_add(counted.rows, Ordering::Relaxed);
+        self.bytes_sent
+            .fetch_add(counted.payload, Ordering::Relaxed);
+    }
+
+    fn count_received(&self, counted: &Counted) {
+        self.rows_received
+            .fetch_add(counted.rows, Ordering::Relaxed);
+        self.bytes_received
+            .fetch_add(counted.payload, Ordering::Relaxed);
+    }
+}
+
 /// What all connections share.
 pub(crate) struct State {
     started: Instant,
@@ -127,6 +72,7 @@ pub(crate) struct State {
     accounts: Accounts,
     totals: Totals,
     token: Option<Token>,
+    environment: serde_json::Value,
     /// The raw TCP probe's other end, once it was asked for.
     tcp: Mutex<Option<Peer>>,
     ip: IpAddr,
@@ -136,16 +82,22 @@ pub(crate) struct State {
 
 impl State {
     fn bearer(&self) -> Option<String> {
-        self.token.as_ref().map(|token| format!("Bearer {}", token.0))
+        self.token
+            .as_ref()
+            .map(|token| format!("Bearer {}", token.0))
     }
 
     fn tcp_port(&self) -> Result<u16> {
-        let broken = |error: &dyn std::fmt::Display| Error::new(Kind::Internal, format!("the TCP probe: {error}"));
+        let broken = |error: &dyn std::fmt::Display| {
+            Error::new(Kind::Internal, format!("the TCP probe: {error}"))
+        };
         let mut tcp = self.tcp.lock().map_err(|error| broken(&error))?;
         if tcp.is_none() {
             *tcp = Some(Peer::start(self.ip).map_err(|error| broken(&error))?);
         }
-        tcp.as_ref().map(|peer| peer.addr.port()).ok_or_else(|| broken(&"it did not start"))
+        tcp.as_ref()
+            .map(|peer| peer.addr.port())
+            .ok_or_else(|| broken(&"it did not start"))
     }
 }
 
@@ -174,10 +126,15 @@ impl Server {
         let place = format!("{}:{}", spec.host, spec.port);
         let io = |error: std::io::Error| {
             let advice = match error.kind() {
-                std::io::ErrorKind::AddrInUse => "; something else listens there: choose another --port (0: any free one)",
+                std::io::ErrorKind::AddrInUse => {
+                    "; something else listens there: choose another --port (0: any free one)"
+                }
                 _ => "",
             };
-            Error::new(Kind::Io, format!("cannot listen on {place}: {error}{advice}"))
+            Error::new(
+                Kind::Io,
+                format!("cannot listen on {place}: {error}{advice}"),
+            )
         };
         let listener = std::net::TcpListener::bind((spec.host.as_str(), spec.port)).map_err(io)?;
         listener.set_nonblocking(true).map_err(io)?;
@@ -188,6 +145,7 @@ impl Server {
             accounts: Accounts::default(),
             totals: Totals::default(),
             token: token.map(Token),
+            environment: spec.environment,
             tcp: Mutex::new(None),
             ip: address.ip(),
             max_message: spec.max_message_size,
@@ -199,7 +157,12 @@ impl Server {
             .name("accept".into())
             .spawn(move || accept(listener, shared, acceptor, spec.max_connections, stopped))
             .map_err(io)?;
-        Ok(Self { address, state, stop, accepting: Mutex::new(Some(accepting)) })
+        Ok(Self {
+            address,
+            state,
+            stop,
+            accepting: Mutex::new(Some(accepting)),
+        })
     }
 
     pub fn address(&self) -> String {
@@ -228,7 +191,12 @@ impl Server {
     /// Takes no more connections, lets open streams finish for two seconds, and ends.
     pub fn stop(&self) {
         let _ = self.stop.send(true);
-        if let Some(handle) = self.accepting.lock().ok().and_then(|mut handle| handle.take()) {
+        if let Some(handle) = self
+            .accepting
+            .lock()
+            .ok()
+            .and_then(|mut handle| handle.take())
+        {
             let _ = handle.join();
         }
         let until = Instant::now() + GRACE + Duration::from_millis(500);
@@ -254,42 +222,20 @@ fn load(store: &Store, spec: &TableSpec) -> Result<()> {
     let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
     let bytes = batches.iter().map(payload_bytes).sum();
     store.reserve(bytes)?;
-    let table = Table { schema, batches: Arc::new(batches), rows, bytes, trial: None };
+    let table = Table {
+        schema,
+        batches: Arc::new(batches),
+        rows,
+        bytes,
+        trial: None,
+    };
     store.keep(spec.name.clone(), table)
 }
 
-fn tls_acceptor(spec: &ServerSpec) -> Result<Option<TlsAcceptor>> {
-    let (certificate, key) = match (&spec.tls_certificate, &spec.tls_key) {
-        (Some(certificate), Some(key)) => (certificate, key),
-        (None, None) if spec.tls_client_ca.is_none() => return Ok(None),
-        _ => return Err(Error::usage("TLS needs both a certificate and its key")),
-    };
-    let wrong = |error: &dyn std::fmt::Display| Error::usage(format!("TLS: {error}"));
-    let builder = rustls::ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(&error))?;
-    let builder = match &spec.tls_client_ca {
-        None => builder.with_no_client_auth(),
-        Some(path) => {
-            let mut roots = rustls::RootCertStore::empty();
-            for certificate in read_certificates(path)? {
-                roots.add(certificate).map_err(|error| wrong(&error))?;
-            }
-            let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
-                .build()
-                .map_err(|error| wrong(&error))?;
-            builder.with_client_cert_verifier(verifier)
-        }
-    };
-    let mut config = builder
-        .with_single_cert(read_certificates(certificate)?, read_key(key)?)
-        .map_err(|error| wrong(&error))?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    Ok(Some(TlsAcceptor::from(Arc::new(config))))
-}
-
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
 }
 
 fn accept(
@@ -301,7 +247,9 @@ fn accept(
 ) {
     let Ok(runtime) = runtime() else { return };
     runtime.block_on(async move {
-        let Ok(listener) = TcpListener::from_std(listener) else { return };
+        let Ok(listener) = TcpListener::from_std(listener) else {
+            return;
+        };
         let mut stop = stopped.clone();
         loop {
             let socket = tokio::select! {
@@ -322,8 +270,15 @@ fn accept(
     });
 }
 
-fn start_connection(socket: TcpStream, state: Arc<State>, acceptor: Option<TlsAcceptor>, stopped: watch::Receiver<bool>) {
-    let Ok(socket) = socket.into_std() else { return };
+fn start_connection(
+    socket: TcpStream,
+    state: Arc<State>,
+    acceptor: Option<TlsAcceptor>,
+    stopped: watch::Receiver<bool>,
+) {
+    let Ok(socket) = socket.into_std() else {
+        return;
+    };
     state.open.fetch_add(1, Ordering::Relaxed);
     state.totals.connections.fetch_add(1, Ordering::Relaxed);
     let counted = state.clone();
@@ -341,8 +296,15 @@ fn start_connection(socket: TcpStream, state: Arc<State>, acceptor: Option<TlsAc
     }
 }
 
-async fn serve(socket: std::net::TcpStream, state: Arc<State>, acceptor: Option<TlsAcceptor>, mut stopped: watch::Receiver<bool>) {
-    let Ok(socket) = TcpStream::from_std(socket) else { return };
+async fn serve(
+    socket: std::net::TcpStream,
+    state: Arc<State>,
+    acceptor: Option<TlsAcceptor>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let Ok(socket) = TcpStream::from_std(socket) else {
+        return;
+    };
     let _ = socket.set_nodelay(true);
     let tls = acceptor.is_some();
     let wire = match acceptor {
@@ -352,15 +314,26 @@ async fn serve(socket: std::net::TcpStream, state: Arc<State>, acceptor: Option<
             _ => return,
         },
     };
-    let config = Config { max_message: state.max_message, ..Config::new(Role::Server) };
+    let config = Config {
+        max_message: state.max_message,
+        ..Config::new(Role::Server)
+    };
     let mut worker = Worker::new(Connection::new(wire, config), state, tls);
+    let mut hello = std::pin::pin!(tokio::time::sleep(HELLO));
+    let working = poll_fn(|cx| match worker.poll(cx) {
+        // Who connects and says nothing must not hold a thread for ever.
+        Poll::Pending if !worker.is_greeted() && hello.as_mut().poll(cx).is_ready() => {
+            Poll::Ready(Err(Error::new(Kind::Timeout, "the client said nothing")))
+        }
+        other => other,
+    });
     let outcome = tokio::select! {
-        outcome = poll_fn(|cx| worker.poll(cx)) => outcome,
+        outcome = working => outcome,
         _ = stopped.changed() => Ok(()),
     };
     if outcome.is_ok() {
         let finishing = poll_fn(|cx| match worker.poll(cx) {
-            std::task::Poll::Pending if worker.is_idle() => std::task::Poll::Ready(Ok(())),
+            Poll::Pending if worker.is_idle() => Poll::Ready(Ok(())),
             other => other,
         });
         let _ = tokio::time::timeout(GRACE, finishing).await;

@@ -39,12 +39,18 @@ struct Inner {
 }
 
 fn poisoned<T>(_: T) -> Error {
-    Error::new(Kind::Internal, "the store is broken: a thread of the server died")
+    Error::new(
+        Kind::Internal,
+        "the store is broken: a thread of the server died",
+    )
 }
 
 impl Store {
     pub fn new(limit: u64) -> Self {
-        Self { limit, inner: Mutex::default() }
+        Self {
+            limit,
+            inner: Mutex::default(),
+        }
     }
 
     pub fn limit(&self) -> u64 {
@@ -101,14 +107,22 @@ impl Store {
         let inner = self.inner.lock().map_err(poisoned)?;
         inner.tables.get(path).cloned().ok_or_else(|| {
             let known: Vec<_> = inner.tables.keys().take(10).map(String::as_str).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let known = if known.is_empty() {
+                "none".to_owned()
+            } else {
+                known.join(", ")
+            };
             Error::usage(format!("there is no table {path:?}; tables here: {known}"))
         })
     }
 
     pub fn tables(&self) -> Vec<(String, Table)> {
         self.inner.lock().map_or(vec![], |inner| {
-            inner.tables.iter().map(|(path, table)| (path.clone(), table.clone())).collect()
+            inner
+                .tables
+                .iter()
+                .map(|(path, table)| (path.clone(), table.clone()))
+                .collect()
         })
     }
 
@@ -124,7 +138,13 @@ impl Store {
 
     /// A source under a key, made once; the key of a table's begins with `path\n`.
     pub fn source(&self, key: &str, make: impl FnOnce() -> Result<Source>) -> Result<Source> {
-        let known = |inner: &Inner| inner.sources.iter().find(|(k, _)| k == key).map(|(_, s)| s.clone());
+        let known = |inner: &Inner| {
+            inner
+                .sources
+                .iter()
+                .find(|(k, _)| k == key)
+                .map(|(_, s)| s.clone())
+        };
         if let Some(source) = known(&*self.inner.lock().map_err(poisoned)?) {
             return Ok(source);
         }

@@ -3,23 +3,21 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use prost::Message as _;
 
-use super::account::{thread_cpu, Counted};
-use super::calls::{status, Caller, Reading, Status};
-use super::store::Table;
+use super::account::{Counted, ThreadCpu, Trial};
+use super::calls::{status, Caller, Status};
+use super::get::Get;
+use super::put::Put;
 use super::State;
-use crate::codec::flight::{queue_flight_data, queue_message, FlightMessage, Message, Parts};
+use crate::codec::flight::{queue_message, Message};
 use crate::codec::frame::code;
 use crate::codec::hpack::Header;
-use crate::codec::ipc::{Compression, Decoder, Encoded, Encoder};
-use crate::codec::proto::{descriptor_type, Bytes, FlightDescriptor, Ticket};
-use crate::data::digest::digest;
-use crate::data::payload::payload_bytes;
+use crate::codec::proto::Bytes;
 use crate::error::Result;
 use crate::http2::{Connection, Event};
 use crate::meter::clock::{Stage, StageClock, StageTotals};
@@ -27,49 +25,23 @@ use crate::target::flight::{TRIAL_HEADER, VERIFY_HEADER};
 
 /// A get is encoded ahead of the socket by no more than this.
 const HIGH_WATER: usize = 256 << 10;
-/// Bytes of a small call's request.
-const REQUEST_LIMIT: usize = 16 << 20;
 
+type Outcome = std::result::Result<(), Status>;
 type Answering = Pin<Box<dyn Future<Output = std::result::Result<Vec<Vec<u8>>, Status>>>>;
 
 enum Call {
     /// A request whose message is coming in.
-    Request { method: String, caller: Caller, trial: Option<Trial>, message: Vec<u8> },
+    Request(Box<Request>),
     Answering(Answering),
-    Get(Get),
-    Put(Put),
+    Get(Box<Get>),
+    Put(Box<Put>),
 }
 
-/// A trial's stream: it is accounted for.
-struct Trial {
-    id: String,
-    checksum: bool,
-    stop: Arc<AtomicBool>,
-}
-
-struct Get {
-    encoder: Encoder,
-    reading: Rows,
+struct Request {
+    method: String,
+    caller: Caller,
     trial: Option<Trial>,
-    counted: Counted,
-}
-
-enum Rows {
-    Source(crate::data::Cursor),
-    Table(Table, usize),
-}
-
-struct Put {
-    decoder: Decoder,
-    /// Where the rows go; known from the first message.
-    sink: Option<Sink>,
-    trial: Option<Trial>,
-    counted: Counted,
-}
-
-enum Sink {
-    Discard,
-    Keep { path: String, batches: Vec<arrow_array::RecordBatch>, bytes: u64 },
+    message: Vec<u8>,
 }
 
 pub(super) struct Worker {
@@ -79,10 +51,10 @@ pub(super) struct Worker {
     calls: BTreeMap<u32, Call>,
     clock: StageClock,
     /// Stages and CPU that have been accounted for already.
-    settled: (StageTotals, (u64, u64)),
-    /// Gets and puts under way.
+    settled: (StageTotals, ThreadCpu),
+    /// Gets and puts under way; gets alone.
     active: usize,
-    encoded: Vec<Encoded>,
+    gets: usize,
 }
 
 impl Worker {
@@ -95,12 +67,17 @@ impl Worker {
             clock: StageClock::start(),
             settled: Default::default(),
             active: 0,
-            encoded: Vec::new(),
+            gets: 0,
         }
     }
 
     pub fn is_idle(&self) -> bool {
         self.calls.is_empty()
+    }
+
+    /// The client has shown that it speaks HTTP/2.
+    pub fn is_greeted(&self) -> bool {
+        self.connection.is_greeted()
     }
 
     pub fn say_goodbye(&mut self) {
@@ -111,9 +88,13 @@ impl Worker {
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         self.clock.mark(Stage::Wait);
         loop {
-            let produced = self.produce(cx);
+            self.produce(cx);
+            // Writes what the gets have queued, then reads.
             let event = self.connection.poll_event(cx);
-            self.clock.mark(if produced { Stage::Send } else { Stage::Receive });
+            self.clock.mark(match self.gets {
+                0 => Stage::Receive,
+                _ => Stage::Send,
+            });
             match event {
                 Poll::Ready(Ok(event)) => self.handle(event),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -130,119 +111,118 @@ impl Worker {
         })
     }
 
-    /// Answers and gets go on as far as the socket has room. True: a get was served.
-    fn produce(&mut self, cx: &mut Context<'_>) -> bool {
-        let streams: Vec<u32> = self.calls.keys().copied().collect();
-        let mut served = false;
-        for stream in streams {
-            if let Some(Call::Answering(answering)) = self.calls.get_mut(&stream) {
-                if let Poll::Ready(answer) = answering.as_mut().poll(cx) {
-                    self.answer(stream, answer);
-                }
-                continue;
-            }
-            while matches!(self.calls.get(&stream), Some(Call::Get(_))) && self.connection.unsent(stream) < HIGH_WATER {
-                served = true;
-                match self.next_batch(stream) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        self.finish(stream, Ok(()));
-                        break;
-                    }
-                    Err(error) => {
-                        self.finish(stream, Err(error.into()));
-                        break;
+    /// Answers and gets go on as far as the socket has room.
+    fn produce(&mut self, cx: &mut Context<'_>) {
+        let mut ended = Vec::new();
+        for (&stream, call) in &mut self.calls {
+            match call {
+                Call::Answering(answering) => {
+                    if let Poll::Ready(answer) = answering.as_mut().poll(cx) {
+                        ended.push((stream, answer));
                     }
                 }
+                Call::Get(get) => {
+                    while self.connection.unsent(stream) < HIGH_WATER {
+                        let more = match self.connection.send_queue(stream) {
+                            Some(queue) => get.next(queue, &mut self.clock),
+                            None => Ok(false),
+                        };
+                        match more {
+                            Ok(true) => {}
+                            Ok(false) => {
+                                ended.push((stream, Ok(vec![])));
+                                break;
+                            }
+                            Err(error) => {
+                                ended.push((stream, Err(error.into())));
+                                break;
+                            }
+                        }
+                    }
+                }
+                _ => {}
             }
         }
-        served
+        for (stream, answer) in ended {
+            let outcome = answer.map(|messages| self.queue(stream, &messages));
+            self.finish(stream, outcome);
+        }
     }
 
-    /// Encodes and queues a get's next batch; false: that was all.
-    fn next_batch(&mut self, stream: u32) -> Result<bool> {
-        let Some(Call::Get(get)) = self.calls.get_mut(&stream) else { return Ok(false) };
-        let Some(queue) = self.connection.send_queue(stream) else { return Ok(false) };
-        if get.trial.as_ref().is_some_and(|trial| trial.stop.load(Ordering::Relaxed)) {
-            return Ok(false);
-        }
-        match &mut get.reading {
-            Rows::Source(cursor) => {
-                let Some(item) = cursor.next() else { return Ok(false) };
-                self.clock.mark(Stage::Generate);
-                get.counted.rows += item.rows;
-                get.counted.payload += item.payload;
-                if get.trial.as_ref().is_some_and(|trial| trial.checksum) {
-                    get.counted.checksum = get.counted.checksum.wrapping_add(item.digest()?);
-                }
-                get.encoder.encode(item.batch(), &mut self.encoded)?;
-            }
-            Rows::Table(table, at) => {
-                let Some(batch) = table.batches.get(*at) else { return Ok(false) };
-                *at += 1;
-                get.counted.rows += batch.num_rows() as u64;
-                get.counted.payload += payload_bytes(batch);
-                if get.trial.as_ref().is_some_and(|trial| trial.checksum) {
-                    get.counted.checksum = get.counted.checksum.wrapping_add(digest(batch)?);
-                }
-                get.encoder.encode(batch, &mut self.encoded)?;
+    fn queue(&mut self, stream: u32, messages: &[Vec<u8>]) {
+        if let Some(queue) = self.connection.send_queue(stream) {
+            for message in messages {
+                queue_message(message, queue);
             }
         }
-        get.counted.batches += 1;
-        for encoded in self.encoded.drain(..) {
-            let parts = Parts { header: &encoded.header, ..Parts::default() };
-            queue_flight_data(parts, encoded.body.into_iter(), encoded.body_length, queue)?;
-        }
-        self.clock.mark(Stage::Encode);
-        Ok(true)
     }
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Headers { stream, headers, .. } => self.begin(stream, &headers),
+            Event::Headers {
+                stream, headers, ..
+            } => self.begin(stream, &headers),
             Event::Message { stream, message } => {
                 if let Err(status) = self.message(stream, message) {
                     self.finish(stream, Err(status));
                 }
             }
             Event::End { stream } => match self.calls.get(&stream) {
-                Some(Call::Request { .. }) => self.request(stream),
+                Some(Call::Request(_)) => self.request(stream),
                 Some(Call::Put(_)) => self.finish(stream, Ok(())),
                 _ => {}
             },
-            Event::Reset { stream, .. } => self.forget(stream),
+            Event::Reset { stream, .. } => {
+                let _ = self.close_call(stream, Err(Status::new(status::CANCELLED, "cancelled")));
+            }
         }
     }
 
     fn begin(&mut self, stream: u32, headers: &[Header]) {
-        let find = |name: &str| headers.iter().find(|header| header.name == name).map(|header| header.value.as_str());
+        let find = |name: &str| {
+            headers
+                .iter()
+                .find(|header| header.name == name)
+                .map(|header| header.value.as_str())
+        };
         let path = find(":path").unwrap_or_default();
-        let method = path.strip_prefix("/arrow.flight.protocol.FlightService/").map(str::to_owned);
-        self.calls.entry(stream).or_insert_with(|| Call::Answering(Box::pin(std::future::pending())));
+        let method = path
+            .strip_prefix("/arrow.flight.protocol.FlightService/")
+            .map(str::to_owned);
         let authorization = find("authorization");
+        let allowed = match &self.state.token {
+            Some(token) => token.admits(authorization),
+            None => true,
+        };
         let mut reply = vec![
             (":status".to_owned(), b"200".to_vec()),
             ("content-type".to_owned(), b"application/grpc".to_vec()),
         ];
-        let allowed = self.state.token.as_ref().is_none_or(|token| token.admits(authorization));
-        if let (Some("Handshake"), true, Some(bearer)) = (method.as_deref(), allowed, self.state.bearer()) {
+        if let (Some("Handshake"), true, Some(bearer)) =
+            (method.as_deref(), allowed, self.state.bearer())
+        {
             reply.push(("authorization".to_owned(), bearer.into_bytes()));
         }
         self.connection.send_headers(stream, &reply);
         let Some(method) = method else {
-            let text = format!("{path:?} is not a method of Arrow Flight, which is all that this server speaks");
-            return self.finish(stream, Err(Status::new(status::UNIMPLEMENTED, text)));
+            let text = format!(
+                "{path:?} is not a method of Arrow Flight, which is all that this server speaks"
+            );
+            return self.respond(stream, Err(Status::new(status::UNIMPLEMENTED, text)));
         };
         if !allowed {
             let text = match authorization {
                 None => "this server wants a token",
                 Some(_) => "the token is wrong or has expired",
             };
-            return self.finish(stream, Err(Status::new(status::UNAUTHENTICATED, text)));
+            return self.respond(stream, Err(Status::new(status::UNAUTHENTICATED, text)));
         }
-        let caller = Caller { authority: find(":authority").unwrap_or_default().to_owned(), tls: self.tls };
-        let is_data = matches!(method.as_str(), "DoGet" | "DoPut");
-        let trial = find(TRIAL_HEADER).filter(|_| is_data).map(|id| Trial {
+        let caller = Caller {
+            authority: find(":authority").unwrap_or_default().to_owned(),
+            tls: self.tls,
+        };
+        let moves_data = matches!(method.as_str(), "DoGet" | "DoPut");
+        let trial = find(TRIAL_HEADER).filter(|_| moves_data).map(|id| Trial {
             id: id.to_owned(),
             checksum: find(VERIFY_HEADER) == Some("checksum"),
             stop: self.state.accounts.begin(id),
@@ -250,215 +230,149 @@ impl Worker {
         let call = if method == "DoPut" {
             self.activate();
             self.state.totals.puts.fetch_add(1, Ordering::Relaxed);
-            Call::Put(Put { decoder: Decoder::default(), sink: None, trial, counted: Counted::default() })
+            Call::Put(Box::new(Put::new(trial)))
         } else {
-            Call::Request { method, caller, trial, message: vec![] }
+            Call::Request(Box::new(Request {
+                method,
+                caller,
+                trial,
+                message: vec![],
+            }))
         };
         self.calls.insert(stream, call);
     }
 
-    /// A get or put begins: what came before is not its own.
-    fn activate(&mut self) {
-        if self.active == 0 {
-            self.clock.mark(Stage::Wait);
-            self.settled = (self.clock.totals(), thread_cpu());
-        }
-        self.active += 1;
-    }
-
-    fn message(&mut self, stream: u32, message: Message) -> std::result::Result<(), Status> {
+    fn message(&mut self, stream: u32, message: Message) -> Outcome {
         match (self.calls.get_mut(&stream), message) {
-            (Some(Call::Request { message, .. }), Message::Other(bytes)) => {
-                if bytes.len() > REQUEST_LIMIT {
-                    return Err(Status::new(status::RESOURCE_EXHAUSTED, "the request is too large"));
-                }
-                *message = bytes;
-                Ok(())
-            }
-            (Some(Call::Put(_)), Message::Flight(message)) => self.put_message(stream, message),
-            _ => Ok(()),
-        }
-    }
-
-    fn put_message(&mut self, stream: u32, message: FlightMessage) -> std::result::Result<(), Status> {
-        self.clock.mark(Stage::Receive);
-        let Some(Call::Put(put)) = self.calls.get_mut(&stream) else { return Ok(()) };
-        let sink = put.sink.get_or_insert(match FlightDescriptor::decode(&message.descriptor[..]) {
-            Ok(descriptor) if descriptor.r#type == descriptor_type::PATH => {
-                Sink::Keep { path: descriptor.path.join("/"), batches: vec![], bytes: 0 }
-            }
-            // The perf protocol: a descriptor without a name, rows that nobody keeps.
-            _ => Sink::Discard,
-        });
-        let body_bytes = message.body.as_ref().map_or(0, |body| body.len()) as u64;
-        if !message.header.is_empty() {
-            if let Some(batch) = put.decoder.message(&message.header, message.body)? {
-                let bytes = payload_bytes(&batch);
-                self.clock.mark(Stage::Decode);
-                put.counted.rows += batch.num_rows() as u64;
-                put.counted.batches += 1;
-                put.counted.payload += bytes;
-                if put.trial.as_ref().is_some_and(|trial| trial.checksum) {
-                    put.counted.checksum = put.counted.checksum.wrapping_add(digest(&batch)?);
-                    self.clock.mark(Stage::Verify);
-                }
-                if let Sink::Keep { batches, bytes: kept, .. } = sink {
-                    let cost = body_bytes.max(bytes);
-                    self.state.store.reserve(cost)?;
-                    *kept += cost;
-                    batches.push(batch);
-                    self.clock.mark(Stage::Apply);
+            (Some(Call::Request(request)), Message::Other(bytes)) => request.message = bytes,
+            (Some(Call::Put(put)), Message::Flight(message)) => {
+                let metadata = put.message(message, &self.state.store, &mut self.clock)?;
+                if !metadata.is_empty() {
+                    let acknowledgement = Bytes { bytes: metadata };
+                    self.queue(stream, &[acknowledgement.encode_to_vec()]);
                 }
             }
-        }
-        if !message.metadata.is_empty() {
-            if let Some(queue) = self.connection.send_queue(stream) {
-                queue_message(&Bytes { bytes: message.metadata }.encode_to_vec(), queue);
-            }
+            _ => {}
         }
         Ok(())
     }
 
     /// A request is whole: a get begins, or a small call is answered.
     fn request(&mut self, stream: u32) {
-        let Some(Call::Request { method, caller, trial, message }) = self.calls.remove(&stream) else { return };
-        if method == "DoGet" {
-            self.activate();
-            self.state.totals.gets.fetch_add(1, Ordering::Relaxed);
-            match self.open_get(stream, &message) {
-                Ok((encoder, reading)) => {
-                    let get = Get { encoder, reading, trial, counted: Counted::default() };
-                    self.calls.insert(stream, Call::Get(get));
-                }
-                Err(status) => {
-                    self.settle(trial, Counted::default());
-                    self.respond(stream, Err(status));
-                }
-            }
+        let Some(Call::Request(mut request)) = self.calls.remove(&stream) else {
             return;
-        }
-        if method == "Handshake" {
+        };
+        match request.method.as_str() {
+            "DoGet" => {
+                self.activate();
+                self.gets += 1;
+                self.state.totals.gets.fetch_add(1, Ordering::Relaxed);
+                let Some(queue) = self.connection.send_queue(stream) else {
+                    return self.settle(request.trial, Counted::default(), true);
+                };
+                match Get::open(&self.state, &request.message, &mut request.trial, queue) {
+                    Ok(get) => {
+                        self.calls.insert(stream, Call::Get(Box::new(get)));
+                    }
+                    Err(status) => {
+                        self.settle(request.trial, Counted::default(), true);
+                        self.respond(stream, Err(status));
+                    }
+                }
+            }
             // Who got here has been let in; the token is in the headers.
-            return self.respond(stream, Ok(()));
-        }
-        let state = self.state.clone();
-        let answering = async move { state.call(&method, &message, &caller).await };
-        self.calls.insert(stream, Call::Answering(Box::pin(answering)));
-    }
-
-    fn open_get(&mut self, stream: u32, request: &[u8]) -> std::result::Result<(Encoder, Rows), Status> {
-        let ticket = Ticket::decode(request)
-            .map_err(|error| Status::new(status::INVALID_ARGUMENT, format!("not a ticket: {error}")))?;
-        let (schema, compression, rows) = match self.state.reading(&ticket.ticket)? {
-            Reading::Source(cursor, compression) => (cursor.source().schema(), compression, Rows::Source(cursor)),
-            Reading::Table(table) => (table.schema.clone(), Compression::None, Rows::Table(table, 0)),
-        };
-        let encoder = Encoder::new(&schema, compression)?;
-        let first = encoder.schema_message();
-        if let Some(queue) = self.connection.send_queue(stream) {
-            let parts = Parts { header: &first.header, ..Parts::default() };
-            queue_flight_data(parts, first.body.into_iter(), first.body_length, queue)?;
-        }
-        Ok((encoder, rows))
-    }
-
-    fn answer(&mut self, stream: u32, answer: std::result::Result<Vec<Vec<u8>>, Status>) {
-        let outcome = answer.map(|messages| {
-            if let Some(queue) = self.connection.send_queue(stream) {
-                for message in &messages {
-                    queue_message(message, queue);
-                }
+            "Handshake" => self.respond(stream, Ok(())),
+            _ => {
+                let state = self.state.clone();
+                let Request {
+                    method,
+                    caller,
+                    message,
+                    ..
+                } = *request;
+                let answering = async move { state.call(&method, &message, &caller).await };
+                self.calls
+                    .insert(stream, Call::Answering(Box::pin(answering)));
             }
-        });
-        self.calls.remove(&stream);
+        }
+    }
+
+    /// Ends a call of any kind, and tells the client how.
+    fn finish(&mut self, stream: u32, outcome: Outcome) {
+        let outcome = self.close_call(stream, outcome);
         self.respond(stream, outcome);
     }
 
-    /// Ends a call of any kind with its status.
-    fn finish(&mut self, stream: u32, outcome: std::result::Result<(), Status>) {
-        let outcome = match self.calls.remove(&stream) {
+    /// Ends a call on this side only; a put's table may still fail to be kept.
+    fn close_call(&mut self, stream: u32, outcome: Outcome) -> Outcome {
+        let totals = &self.state.totals;
+        match self.calls.remove(&stream) {
             Some(Call::Get(get)) => {
-                self.state.totals.rows_sent.fetch_add(get.counted.rows, Ordering::Relaxed);
-                self.state.totals.bytes_sent.fetch_add(get.counted.payload, Ordering::Relaxed);
-                self.settle(get.trial, get.counted);
+                totals.count_sent(&get.counted);
+                self.settle(get.trial, get.counted, true);
                 outcome
             }
-            Some(Call::Put(put)) => self.finish_put(put, outcome),
-            Some(Call::Request { trial, .. }) => {
-                if let Some(trial) = trial {
-                    self.state.accounts.end(&trial.id, Counted::default(), StageTotals::default(), (0, 0));
+            Some(Call::Put(put)) => {
+                totals.count_received(&put.counted);
+                let (trial, counted) = (put.trial.clone(), put.counted);
+                let outcome = put.end(&self.state.store, outcome);
+                self.settle(trial, counted, false);
+                outcome
+            }
+            Some(Call::Request(request)) => {
+                if let Some(trial) = request.trial {
+                    let nothing = (StageTotals::default(), (0, 0));
+                    self.state
+                        .accounts
+                        .end(&trial.id, Counted::default(), nothing.0, nothing.1);
                 }
                 outcome
             }
-            _ => outcome,
-        };
-        self.respond(stream, outcome);
+            Some(Call::Answering(_)) | None => outcome,
+        }
     }
 
-    fn finish_put(&mut self, put: Put, outcome: std::result::Result<(), Status>) -> std::result::Result<(), Status> {
-        self.state.totals.rows_received.fetch_add(put.counted.rows, Ordering::Relaxed);
-        self.state.totals.bytes_received.fetch_add(put.counted.payload, Ordering::Relaxed);
-        let trial = put.trial.as_ref().map(|trial| trial.id.clone());
-        self.settle(put.trial, put.counted);
-        let Some(Sink::Keep { path, batches, bytes }) = put.sink else { return outcome };
-        let kept = outcome.and_then(|()| {
-            let schema = put.decoder.schema().cloned();
-            let schema = schema.ok_or_else(|| Status::new(status::INVALID_ARGUMENT, "a put without a schema"))?;
-            let table = Table { schema, batches: Arc::new(batches), rows: put.counted.rows, bytes, trial };
-            Ok(self.state.store.keep(path, table)?)
-        });
-        if kept.is_err() {
-            self.state.store.release(bytes);
+    /// A get or put begins: what came before is not its own.
+    fn activate(&mut self) {
+        if self.active == 0 {
+            self.clock.mark(Stage::Wait);
+            self.settled = (self.clock.totals(), ThreadCpu::now());
         }
-        kept
+        self.active += 1;
     }
 
     /// Accounts for a stream that ends: its counts, and this thread's time since the last one.
-    fn settle(&mut self, trial: Option<Trial>, counted: Counted) {
+    fn settle(&mut self, trial: Option<Trial>, counted: Counted, get: bool) {
         self.active = self.active.saturating_sub(1);
+        self.gets = self.gets.saturating_sub(usize::from(get));
         let Some(trial) = trial else { return };
-        let (stages, cpu) = (self.clock.totals(), thread_cpu());
+        let (stages, cpu) = (self.clock.totals(), ThreadCpu::now());
         let mut since = stages;
         for (now, before) in since.0.iter_mut().zip(self.settled.0 .0) {
             *now -= before;
         }
-        let (user, system) = self.settled.1;
-        let spent = (cpu.0.saturating_sub(user), cpu.1.saturating_sub(system));
+        let spent = cpu.since(self.settled.1);
         self.settled = (stages, cpu);
         self.state.accounts.end(&trial.id, counted, since, spent);
     }
 
-    fn respond(&mut self, stream: u32, outcome: std::result::Result<(), Status>) {
+    fn respond(&mut self, stream: u32, outcome: Outcome) {
         let mut trailers = Vec::new();
         match outcome {
             Ok(()) => trailers.push(("grpc-status".to_owned(), b"0".to_vec())),
             Err(status) => {
-                trailers.push(("grpc-status".to_owned(), status.code.to_string().into_bytes()));
+                let code = status.code.to_string().into_bytes();
+                trailers.push(("grpc-status".to_owned(), code));
                 trailers.push(("grpc-message".to_owned(), percent_encode(&status.message)));
             }
         }
         self.connection.end_with(stream, &trailers);
     }
 
-    /// The client gave a call up.
-    fn forget(&mut self, stream: u32) {
-        let gone = || Err(Status::new(1, "cancelled"));
-        match self.calls.remove(&stream) {
-            Some(Call::Get(get)) => self.settle(get.trial, get.counted),
-            Some(Call::Put(put)) => {
-                let _ = self.finish_put(put, gone());
-            }
-            Some(Call::Request { trial: Some(trial), .. }) => {
-                self.state.accounts.end(&trial.id, Counted::default(), StageTotals::default(), (0, 0));
-            }
-            _ => {}
-        }
-    }
-
     /// The connection is gone, and all its calls with it.
     pub fn close(&mut self) {
-        for stream in self.calls.keys().copied().collect::<Vec<_>>() {
-            self.forget(stream);
+        while let Some((&stream, _)) = self.calls.first_key_value() {
+            let _ = self.close_call(stream, Err(Status::new(status::CANCELLED, "cancelled")));
         }
     }
 }

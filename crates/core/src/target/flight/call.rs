@@ -8,7 +8,8 @@ use std::task::{Context, Poll, Waker};
 
 use prost::Message as _;
 
-use crate::codec::flight::{queue_message, Expect, Message, SendQueue};
+use crate::codec::chunk::SendQueue;
+use crate::codec::flight::{queue_message, Expect, Message};
 use crate::codec::frame::code;
 use crate::codec::hpack::Header;
 use crate::codec::proto::{Action, Bytes};
@@ -37,7 +38,12 @@ struct Inbox {
 }
 
 impl Link {
-    pub fn new(connection: Connection, authority: String, tls: bool, headers: Vec<(String, Vec<u8>)>) -> Self {
+    pub fn new(
+        connection: Connection,
+        authority: String,
+        tls: bool,
+        headers: Vec<(String, Vec<u8>)>,
+    ) -> Self {
         Self(Rc::new(RefCell::new(Shared {
             connection,
             authority,
@@ -59,11 +65,22 @@ impl Link {
         let mut headers = vec![
             (":method".to_owned(), b"POST".to_vec()),
             (":scheme".to_owned(), shared.scheme.as_bytes().to_vec()),
-            (":path".to_owned(), format!("/arrow.flight.protocol.FlightService/{method}").into_bytes()),
-            (":authority".to_owned(), shared.authority.clone().into_bytes()),
+            (
+                ":path".to_owned(),
+                format!("/arrow.flight.protocol.FlightService/{method}").into_bytes(),
+            ),
+            (
+                ":authority".to_owned(),
+                shared.authority.clone().into_bytes(),
+            ),
             ("te".to_owned(), b"trailers".to_vec()),
             ("content-type".to_owned(), b"application/grpc".to_vec()),
-            ("user-agent".to_owned(), concat!("venturi/", env!("CARGO_PKG_VERSION")).as_bytes().to_vec()),
+            (
+                "user-agent".to_owned(),
+                concat!("venturi/", env!("CARGO_PKG_VERSION"))
+                    .as_bytes()
+                    .to_vec(),
+            ),
         ];
         headers.extend_from_slice(&shared.headers);
         headers.extend_from_slice(extra);
@@ -73,10 +90,17 @@ impl Link {
     }
 
     /// Queues onto a call; an error when the server has ended it.
-    pub fn queue<T>(&self, stream: u32, put: impl FnOnce(&mut SendQueue) -> Result<T>) -> Result<T> {
+    pub fn queue<T>(
+        &self,
+        stream: u32,
+        put: impl FnOnce(&mut SendQueue) -> Result<T>,
+    ) -> Result<T> {
         match self.0.borrow_mut().connection.send_queue(stream) {
             Some(queue) => put(queue),
-            None => Err(Error::new(Kind::Lost, "the server ended the stream before all was sent")),
+            None => Err(Error::new(
+                Kind::Lost,
+                "the server ended the stream before all was sent",
+            )),
         }
     }
 
@@ -108,7 +132,11 @@ impl Link {
     pub fn poll_event(&self, stream: u32, cx: &mut Context<'_>) -> Poll<Result<Event>> {
         let shared = &mut *self.0.borrow_mut();
         loop {
-            if let Some(event) = shared.inboxes.get_mut(&stream).and_then(|inbox| inbox.events.pop_front()) {
+            if let Some(event) = shared
+                .inboxes
+                .get_mut(&stream)
+                .and_then(|inbox| inbox.events.pop_front())
+            {
                 if shared.inboxes.len() > 1 {
                     shared.pass_on(stream);
                 }
@@ -117,8 +145,15 @@ impl Link {
             if let Some(error) = &shared.failed {
                 return Poll::Ready(Err(error.clone()));
             }
-            let full = shared.inboxes.values().any(|inbox| inbox.events.len() >= INBOX);
-            let polled = if full { Poll::Pending } else { shared.connection.poll_event(cx) };
+            let full = shared
+                .inboxes
+                .values()
+                .any(|inbox| inbox.events.len() >= INBOX);
+            let polled = if full {
+                Poll::Pending
+            } else {
+                shared.connection.poll_event(cx)
+            };
             match polled {
                 Poll::Ready(Ok(event)) => shared.deliver(event),
                 Poll::Ready(Err(error)) => {
@@ -137,8 +172,15 @@ impl Link {
     }
 
     /// One request, all its responses.
-    pub async fn unary(&self, method: &str, extra: &[(String, Vec<u8>)], request: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.exchange(method, extra, request).await.map(|(messages, _)| messages)
+    pub async fn unary(
+        &self,
+        method: &str,
+        extra: &[(String, Vec<u8>)],
+        request: &[u8],
+    ) -> Result<Vec<Vec<u8>>> {
+        self.exchange(method, extra, request)
+            .await
+            .map(|(messages, _)| messages)
     }
 
     /// The same, with the headers and trailers of the response.
@@ -160,7 +202,10 @@ impl Link {
         let outcome = loop {
             match poll_fn(|cx| self.poll_event(stream, cx)).await {
                 Err(error) => break Err(error),
-                Ok(Event::Message { message: Message::Other(bytes), .. }) => messages.push(bytes),
+                Ok(Event::Message {
+                    message: Message::Other(bytes),
+                    ..
+                }) => messages.push(bytes),
                 Ok(event) => {
                     if let Event::Headers { headers, .. } = &event {
                         all.extend_from_slice(headers);
@@ -184,7 +229,9 @@ impl Link {
             body: body.to_vec(),
         };
         let results = self.unary("DoAction", &[], &action.encode_to_vec()).await?;
-        let Some(first) = results.first() else { return Ok(vec![]) };
+        let Some(first) = results.first() else {
+            return Ok(vec![]);
+        };
         Bytes::decode(&first[..])
             .map(|result| result.bytes)
             .map_err(|error| Error::protocol(format!("action {name}: {error}")))
@@ -215,12 +262,18 @@ impl Shared {
     /// The socket wakes who polled last; when that one leaves, another has to listen.
     fn pass_on(&mut self, from: u32) {
         let after = self.inboxes.range_mut(from + 1..);
-        if let Some(waker) = after.map(|(_, inbox)| inbox).find_map(|inbox| inbox.waker.take()) {
+        if let Some(waker) = after
+            .map(|(_, inbox)| inbox)
+            .find_map(|inbox| inbox.waker.take())
+        {
             waker.wake();
             return;
         }
         let before = self.inboxes.range_mut(..from);
-        if let Some(waker) = before.map(|(_, inbox)| inbox).find_map(|inbox| inbox.waker.take()) {
+        if let Some(waker) = before
+            .map(|(_, inbox)| inbox)
+            .find_map(|inbox| inbox.waker.take())
+        {
             waker.wake();
         }
     }
@@ -279,7 +332,9 @@ impl Reply {
     fn over(&mut self) -> Result<bool> {
         match self.status.take() {
             Some(status) => status.map(|()| true),
-            None => Err(Error::protocol("the server ended the stream without a gRPC status")),
+            None => Err(Error::protocol(
+                "the server ended the stream without a gRPC status",
+            )),
         }
     }
 }
@@ -309,9 +364,22 @@ fn check_http(headers: &[Header]) -> Result<()> {
 /// The status in trailers (gRPC over HTTP/2, "Responses").
 fn grpc_status(headers: &[Header]) -> Option<std::result::Result<(), Error>> {
     const NAMES: [&str; 17] = [
-        "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND",
-        "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
-        "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS",
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
         "UNAUTHENTICATED",
     ];
     let number: usize = find(headers, "grpc-status")?.parse().unwrap_or(2);
@@ -353,7 +421,13 @@ fn percent_decode(text: &str) -> String {
 /// True where the server does not know the method or action.
 pub fn is_unknown(error: &Error) -> bool {
     error.kind == Kind::Server
-        && ["UNIMPLEMENTED", "INVALID_ARGUMENT", "NOT_FOUND", "UNKNOWN", "INTERNAL"]
-            .iter()
-            .any(|name| error.message.contains(name))
+        && [
+            "UNIMPLEMENTED",
+            "INVALID_ARGUMENT",
+            "NOT_FOUND",
+            "UNKNOWN",
+            "INTERNAL",
+        ]
+        .iter()
+        .any(|name| error.message.contains(name))
 }

@@ -31,8 +31,11 @@ pub async fn dial(address: &Address, options: &Options, timeout: Duration) -> Re
     let _ = socket.set_nodelay(true);
     let wire = if address.tls {
         let name = options.tls_server_name.as_deref().unwrap_or(&address.host);
-        let name = ServerName::try_from(name.to_owned())
-            .map_err(|_| Error::usage(format!("{name:?} is not a name that a TLS certificate can have")))?;
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| {
+            Error::usage(format!(
+                "{name:?} is not a name that a TLS certificate can have"
+            ))
+        })?;
         let connector = TlsConnector::from(Arc::new(client_config(options)?));
         let session = tokio::time::timeout(timeout, connector.connect(name, socket))
             .await
@@ -52,7 +55,9 @@ pub async fn dial(address: &Address, options: &Options, timeout: Duration) -> Re
 
 fn unreachable(place: &str, error: &std::io::Error) -> Error {
     let advice = match error.kind() {
-        std::io::ErrorKind::ConnectionRefused => ": nothing listens there; is the server running, and is the port right?",
+        std::io::ErrorKind::ConnectionRefused => {
+            ": nothing listens there; is the server running, and is the port right?"
+        }
         _ => "",
     };
     Error::new(Kind::Unreachable, format!("{place}: {error}{advice}"))
@@ -64,7 +69,10 @@ fn tls_error(place: &str, error: &std::io::Error) -> Error {
         "; give the server's CA as tls_ca"
     } else if text.contains("NotValidForName") {
         "; give the name in the certificate as tls_server_name"
-    } else if text.contains("InvalidContentType") || text.contains("corrupt") || text.contains("eof") {
+    } else if text.contains("InvalidContentType")
+        || text.contains("corrupt")
+        || text.contains("eof")
+    {
         "; does the server speak TLS on this port? Without TLS the URL begins with flight://"
     } else if text.contains("CertificateRequired") {
         "; the server wants a client certificate: tls_certificate and tls_key"

@@ -15,9 +15,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use prost::Message as _;
 use serde_json::Value;
 
 use crate::codec::ipc::Encoder;
+use crate::codec::proto::Handshake;
 use crate::data::Source;
 use crate::error::{Error, Kind, Result};
 use crate::meter::clock::{Stage, StageClock, StageTotals};
@@ -25,7 +27,7 @@ use crate::server::flight::account::Account;
 use crate::spec::{Data, Operation, TrialSpec, Verify};
 use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
 
-pub use call::Link;
+use call::{is_unknown, Link};
 pub(crate) use dial::{provider, read_certificates, read_key};
 pub use options::{secret, Address, Options};
 use options::{Connections, Subject};
@@ -75,13 +77,22 @@ impl Flight {
     async fn link(&self, address: &Address) -> Result<Link> {
         let connection = dial::dial(address, &self.options, self.timeout()).await?;
         let headers = self.headers.clone();
-        Ok(Link::new(connection, address.authority(), address.tls, headers))
+        Ok(Link::new(
+            connection,
+            address.authority(),
+            address.tls,
+            headers,
+        ))
     }
 
     /// Bounds a call outside of the clock.
-    async fn within<T>(&self, what: &str, call: impl std::future::Future<Output = Result<T>>) -> Result<T> {
+    async fn within<T>(
+        &self,
+        what: &str,
+        call: impl std::future::Future<Output = Result<T>>,
+    ) -> Result<T> {
         match tokio::time::timeout(self.timeout(), call).await {
-            Ok(result) => result.map_err(|error| first_contact(error.context(what))),
+            Ok(result) => result.map_err(|error| first_contact(error.context(what), self.address.tls)),
             Err(_) => Err(Error::new(
                 Kind::Timeout,
                 format!(
@@ -94,9 +105,12 @@ impl Flight {
     }
 
     fn planned(&self) -> Result<&Plan> {
-        self.plan
-            .as_ref()
-            .ok_or_else(|| Error::new(Kind::Internal, "a stream was opened before the plan was made"))
+        self.plan.as_ref().ok_or_else(|| {
+            Error::new(
+                Kind::Internal,
+                "a stream was opened before the plan was made",
+            )
+        })
     }
 
     fn trial_headers(&self) -> Vec<(String, Vec<u8>)> {
@@ -106,7 +120,10 @@ impl Flight {
             Verify::None => b"none",
         };
         vec![
-            (TRIAL_HEADER.to_owned(), self.spec.trial.clone().into_bytes()),
+            (
+                TRIAL_HEADER.to_owned(),
+                self.spec.trial.clone().into_bytes(),
+            ),
             (VERIFY_HEADER.to_owned(), verify.to_vec()),
         ]
     }
@@ -122,7 +139,11 @@ impl Flight {
         Encoder::new(&source.schema(), self.options.compression())
     }
 
-    async fn open_stream(&self, stream: usize, links: &mut BTreeMap<Address, Link>) -> Result<Box<dyn Session>> {
+    async fn open_stream(
+        &self,
+        stream: usize,
+        links: &mut BTreeMap<Address, Link>,
+    ) -> Result<Box<dyn Session>> {
         let plan = self.planned()?;
         let shared = self.options.connections == Connections::Shared;
         if !shared {
@@ -141,10 +162,16 @@ impl Flight {
                 if let (Some(ticket), Some((link, _))) = (&plan.warm_up, pieces.front()) {
                     let pieces = [(link.clone(), ticket.clone())].into();
                     let warm_up = GetSession::new(pieces, vec![], false, None);
-                    self.within("warming up", drive(Box::new(warm_up), usize::MAX)).await?;
+                    self.within("warming up", drive(Box::new(warm_up), usize::MAX))
+                        .await?;
                 }
                 let stop = self.identity.reference.then(|| self.spec.trial.clone());
-                Ok(Box::new(GetSession::new(pieces, headers, self.has_checksum(), stop)))
+                Ok(Box::new(GetSession::new(
+                    pieces,
+                    headers,
+                    self.has_checksum(),
+                    stop,
+                )))
             }
             Operation::Put => {
                 let source = self
@@ -158,8 +185,17 @@ impl Flight {
                 let ack = self.options.ack;
                 if plan.discards {
                     let encoder = self.encoder(source)?;
-                    let warm_up = PutSession::new(link.clone(), vec![], plan.descriptor(stream), encoder, source.cursor(Some(self.spec.rows_per_batch as u64)), false, ack);
-                    self.within("warming up", drive(Box::new(warm_up), usize::MAX)).await?;
+                    let warm_up = PutSession::new(
+                        link.clone(),
+                        vec![],
+                        plan.descriptor(stream),
+                        encoder,
+                        source.cursor(Some(self.spec.rows_per_batch as u64)),
+                        false,
+                        ack,
+                    );
+                    self.within("warming up", drive(Box::new(warm_up), usize::MAX))
+                        .await?;
                 }
                 let cursor = source.cursor(self.spec.rows_per_stream);
                 Ok(Box::new(PutSession::new(
@@ -185,9 +221,12 @@ impl Flight {
         }
         let link = self.link(&self.address).await?;
         let asking = link.action("venturi.account", self.spec.trial.as_bytes());
-        let bytes = self.within("asking the server for its account of the trial", asking).await?;
-        let account: Account = serde_json::from_slice(&bytes)
-            .map_err(|error| Error::protocol(format!("the server's account of the trial: {error}")))?;
+        let bytes = self
+            .within("asking the server for its account of the trial", asking)
+            .await?;
+        let account: Account = serde_json::from_slice(&bytes).map_err(|error| {
+            Error::protocol(format!("the server's account of the trial: {error}"))
+        })?;
         if let Ok(mut kept) = self.account.lock() {
             *kept = Some(account.clone());
         }
@@ -196,10 +235,15 @@ impl Flight {
 }
 
 /// The first exchange with a server that is something else fails in odd ways.
-fn first_contact(mut error: Error) -> Error {
+fn first_contact(mut error: Error, tls: bool) -> Error {
     if error.kind == Kind::Lost {
-        error.kind = Kind::Protocol;
-        error.message.push_str(": is it a gRPC server, and does it want TLS (flight+tls://)?");
+        // TLS 1.3 refuses a client after the handshake has ended well for it.
+        let (kind, question) = match tls {
+            true => (Kind::Tls, "does the server want a client certificate (tls_certificate, tls_key), and does it speak gRPC?"),
+            false => (Kind::Protocol, "is it a gRPC server, and does it want TLS (flight+tls://)?"),
+        };
+        error.kind = kind;
+        error.message = format!("{}: {question}", error.message);
     }
     error
 }
@@ -208,7 +252,10 @@ fn first_contact(mut error: Error) -> Error {
 async fn drive(mut session: Box<dyn Session>, batches: usize) -> Result<Tally> {
     let mut clock = StageClock::start();
     for _ in 0..batches {
-        if std::future::poll_fn(|cx| session.poll_batch(cx, &mut clock)).await?.is_none() {
+        if std::future::poll_fn(|cx| session.poll_batch(cx, &mut clock))
+            .await?
+            .is_none()
+        {
             break;
         }
     }
@@ -225,7 +272,10 @@ impl Target for Flight {
                 self.source = Some(source);
             }
             let link = self.link(&self.address).await?;
-            self.authenticate(&link).await?;
+            let login = self.within("logging in", authenticate(&link, &self.options));
+            if let Some(header) = login.await? {
+                self.headers.push(header);
+            }
             self.identity = self.within("first contact", self.identify(&link)).await?;
             let plan = self.within("planning", self.make_plan(&link)).await?;
             self.identity.protocol = plan.protocol.to_owned();
@@ -263,7 +313,9 @@ impl Target for Flight {
 
     fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
         Box::pin(async move {
-            let Some(account) = self.account().await? else { return Ok(None) };
+            let Some(account) = self.account().await? else {
+                return Ok(None);
+            };
             let mut stages = StageTotals::default();
             for stage in Stage::ALL {
                 stages.0[stage as usize] = account.stages.get(stage.name()).copied().unwrap_or(0);
@@ -289,25 +341,74 @@ impl Target for Flight {
     }
 }
 
+/// What a reference server says of the machine and software it runs on: JSON. `None`: the
+/// server is another one, or knows nothing.
+pub async fn environment(url: &str, options: &BTreeMap<String, Value>) -> Result<Option<String>> {
+    let (_, answer) = ask(url, options, "venturi.environment").await?;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    Ok(Some(text).filter(|text| !text.is_empty() && text != "null"))
+}
+
 /// Where a reference server's raw TCP probe listens; it starts on demand.
 pub async fn tcp_port(url: &str, options: &BTreeMap<String, Value>) -> Result<SocketAddr> {
+    let (address, answer) = ask(url, options, "venturi.tcp").await?;
+    let port: u16 = String::from_utf8_lossy(&answer)
+        .parse()
+        .map_err(|_| Error::protocol("the server's answer to venturi.tcp is not a port"))?;
+    tokio::net::lookup_host((address.host.as_str(), port))
+        .await
+        .ok()
+        .and_then(|mut all| all.next())
+        .ok_or_else(|| {
+            Error::new(
+                Kind::Unreachable,
+                format!("{} has no address", address.host),
+            )
+        })
+}
+
+/// One action outside of any trial.
+async fn ask(
+    url: &str,
+    options: &BTreeMap<String, Value>,
+    action: &str,
+) -> Result<(Address, Vec<u8>)> {
+    const PATIENCE: Duration = Duration::from_secs(10);
     let (address, _) = options::parse_url(url)?;
     let options = Options::parse(options)?;
-    let timeout = Duration::from_secs(10);
     let asking = async {
-        let connection = dial::dial(&address, &options, timeout).await?;
-        let link = Link::new(connection, address.authority(), address.tls, options.headers()?);
-        let bytes = link.action("venturi.tcp", b"").await?;
-        let port: u16 = String::from_utf8_lossy(&bytes)
-            .parse()
-            .map_err(|_| Error::protocol("the server's answer to venturi.tcp is not a port"))?;
-        tokio::net::lookup_host((address.host.as_str(), port))
-            .await
-            .ok()
-            .and_then(|mut all| all.next())
-            .ok_or_else(|| Error::new(Kind::Unreachable, format!("{} has no address", address.host)))
+        let connection = dial::dial(&address, &options, PATIENCE).await?;
+        let headers = options.headers()?;
+        let link = Link::new(connection, address.authority(), address.tls, headers);
+        authenticate(&link, &options).await?;
+        link.action(action, b"").await
     };
-    tokio::time::timeout(timeout, asking)
-        .await
-        .unwrap_or_else(|_| Err(Error::new(Kind::Timeout, format!("{}: no answer to venturi.tcp", address.authority()))))
+    match tokio::time::timeout(PATIENCE, asking).await {
+        Ok(answer) => answer.map(|bytes| (address, bytes)),
+        Err(_) => Err(Error::new(
+            Kind::Timeout,
+            format!("{}: no answer to {action}", address.authority()),
+        )),
+    }
+}
+
+/// Basic authentication: Handshake for a bearer token, or the header on every call. The
+/// header is set on the link, and returned for further ones.
+async fn authenticate(link: &Link, options: &Options) -> Result<Option<(String, Vec<u8>)>> {
+    let Some(basic) = options.basic()? else {
+        return Ok(None);
+    };
+    let header = ("authorization".to_owned(), basic);
+    let request = Handshake::default().encode_to_vec();
+    let exchange = link.exchange("Handshake", std::slice::from_ref(&header), &request);
+    let header = match exchange.await {
+        Ok((_, headers)) => headers
+            .into_iter()
+            .find(|header| header.name == "authorization")
+            .map_or(header, |found| (found.name, found.value.into_bytes())),
+        Err(error) if is_unknown(&error) => header,
+        Err(error) => return Err(error),
+    };
+    link.add_header(&header.0, header.1.clone());
+    Ok(Some(header))
 }

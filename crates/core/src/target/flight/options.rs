@@ -105,14 +105,20 @@ pub fn parse_url(url: &str) -> Result<(Address, Subject)> {
         Some((key @ ("command" | "ticket"), value)) if path.is_empty() => {
             let bytes = match value.strip_prefix("base64:") {
                 Some(text) => base64_decode(text).ok_or_else(|| wrong("not base64"))?,
-                None => unescape(value).ok_or_else(|| wrong("a % without two hexadecimal digits"))?,
+                None => {
+                    unescape(value).ok_or_else(|| wrong("a % without two hexadecimal digits"))?
+                }
             };
             match key {
                 "command" => Subject::Command(bytes),
                 _ => Subject::Ticket(bytes),
             }
         }
-        _ => return Err(wrong("only ?command= or ?ticket= may follow, without a path")),
+        _ => {
+            return Err(wrong(
+                "only ?command= or ?ticket= may follow, without a path",
+            ))
+        }
     };
     Ok((address, subject))
 }
@@ -225,7 +231,10 @@ impl Options {
             .collect();
         let parsed: Self = serde_json::from_value(Value::Object(given))
             .map_err(|error| Error::usage(format!("options of flight://: {error}")))?;
-        if parsed.window.is_some_and(|window| window == 0 || window > frame::MAX_WINDOW) {
+        if parsed
+            .window
+            .is_some_and(|window| window == 0 || window > frame::MAX_WINDOW)
+        {
             return Err(Error::usage("window must be 1..2147483647 bytes"));
         }
         if parsed.max_message_size == 0 || parsed.max_message_size > u32::MAX as usize {
@@ -274,7 +283,9 @@ impl Options {
     /// `Basic …` for user and password.
     pub fn basic(&self) -> Result<Option<Vec<u8>>> {
         use base64::Engine;
-        let Some(user) = &self.user else { return Ok(None) };
+        let Some(user) = &self.user else {
+            return Ok(None);
+        };
         let password = match &self.password_env {
             Some(variable) => secret(variable)?,
             None => String::new(),
@@ -310,26 +321,46 @@ mod tests {
         assert_eq!(subject, Subject::Command(b"select 1".to_vec()));
         let (_, subject) = parse_url("flight://h:1/?ticket=base64:AAE=").unwrap();
         assert_eq!(subject, Subject::Ticket(vec![0, 1]));
-        for wrong in ["flight://", "http://h", "flight://h:0", "flight://h:99999", "flight://h?x=1", "flight://h/p?command=x", "flight://h/%zz"] {
+        for wrong in [
+            "flight://",
+            "http://h",
+            "flight://h:0",
+            "flight://h:99999",
+            "flight://h?x=1",
+            "flight://h/p?command=x",
+            "flight://h/%zz",
+        ] {
             assert!(parse_url(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn locations() {
-        assert_eq!(Address::of_location("arrow-flight-reuse-connection://?").unwrap(), None);
-        let there = Address::of_location("grpc+tcp://10.0.0.1:5000").unwrap().unwrap();
+        assert_eq!(
+            Address::of_location("arrow-flight-reuse-connection://?").unwrap(),
+            None
+        );
+        let there = Address::of_location("grpc+tcp://10.0.0.1:5000")
+            .unwrap()
+            .unwrap();
         assert_eq!(there.authority(), "10.0.0.1:5000");
         assert!(Address::of_location("s3://bucket").is_err());
     }
 
     #[test]
     fn options_are_strict() {
-        let one = |key: &str, value: Value| Options::parse(&BTreeMap::from([(key.to_owned(), value)]));
+        let one =
+            |key: &str, value: Value| Options::parse(&BTreeMap::from([(key.to_owned(), value)]));
         assert!(one("tls_ca", Value::Null).is_ok());
-        assert!(one("windw", 1.into()).unwrap_err().message.contains("windw"));
+        assert!(one("windw", 1.into())
+            .unwrap_err()
+            .message
+            .contains("windw"));
         assert!(one("window", 0.into()).is_err());
         assert!(one("tls_key", "k.pem".into()).is_err());
-        assert_eq!(one("connections", "shared".into()).unwrap().connections, Connections::Shared);
+        assert_eq!(
+            one("connections", "shared".into()).unwrap().connections,
+            Connections::Shared
+        );
     }
 }

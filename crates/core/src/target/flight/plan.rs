@@ -5,13 +5,13 @@ use prost::Message as _;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::call::{is_unknown, Link};
+use super::call::Link;
 use super::options::{Ack, Address, Options, ProtocolChoice, Subject};
 use super::session::PutSession;
 use super::{drive, Flight};
 use crate::codec::ipc::schema_to_bytes;
 use crate::codec::perf::{Perf, Token, COLUMNS};
-use crate::codec::proto::{FlightDescriptor, FlightEndpoint, FlightInfo, Handshake};
+use crate::codec::proto::{FlightDescriptor, FlightEndpoint, FlightInfo};
 use crate::data::Source;
 use crate::error::{Error, Kind, Result};
 use crate::spec::{Data, Operation, TrialSpec, Values, Verify};
@@ -89,25 +89,6 @@ struct Hello {
 }
 
 impl Flight {
-    /// Basic authentication: Handshake for a bearer token, or the header on every call.
-    pub(super) async fn authenticate(&mut self, link: &Link) -> Result<()> {
-        let Some(basic) = self.options.basic()? else { return Ok(()) };
-        let header = ("authorization".to_owned(), basic);
-        let request = Handshake::default().encode_to_vec();
-        let exchange = link.exchange("Handshake", std::slice::from_ref(&header), &request);
-        let header = match self.within("logging in", exchange).await {
-            Ok((_, headers)) => headers
-                .iter()
-                .find(|header| header.name == "authorization")
-                .map_or(header, |header| ("authorization".to_owned(), header.value.clone().into_bytes())),
-            Err(error) if is_unknown(&error) => header,
-            Err(error) => return Err(error),
-        };
-        link.add_header(&header.0, header.1.clone());
-        self.headers.push(header);
-        Ok(())
-    }
-
     pub(super) async fn identify(&self, link: &Link) -> Result<Identity> {
         let mut identity = Identity {
             address: self.address.authority(),
@@ -119,7 +100,8 @@ impl Flight {
                     identity.reference = true;
                     identity.software = Some(hello.software);
                     // A pid means something on the machine it is from only.
-                    let same_machine = hello.boot.is_some() && hello.boot == crate::server::flight::boot_id();
+                    let same_machine =
+                        hello.boot.is_some() && hello.boot == crate::server::flight::boot_id();
                     identity.pid = same_machine.then_some(hello.pid);
                 }
                 Ok(identity)
@@ -143,21 +125,28 @@ impl Flight {
         };
         match (self.spec.operation, &self.subject) {
             (Operation::Get, Subject::Nothing) => match (&self.spec.data, &self.source) {
-                (Data::File { .. }, Some(source)) => self.plan_upload(link, source, &mut plan).await?,
+                (Data::File { .. }, Some(source)) => {
+                    self.plan_upload(link, source, &mut plan).await?
+                }
                 _ => self.plan_perf(link, &mut plan).await?,
             },
             (Operation::Get, Subject::Path(path)) => {
                 plan.protocol = "path";
-                self.plan_info(link, FlightDescriptor::path(path.clone()), &mut plan).await?;
+                self.plan_info(link, FlightDescriptor::path(path.clone()), &mut plan)
+                    .await?;
             }
             (Operation::Get, Subject::Command(command)) => {
                 plan.protocol = "command";
-                self.plan_info(link, FlightDescriptor::command(command.clone()), &mut plan).await?;
+                self.plan_info(link, FlightDescriptor::command(command.clone()), &mut plan)
+                    .await?;
             }
             (Operation::Get, Subject::Ticket(ticket)) => {
                 plan.protocol = "ticket";
                 plan.rows = None;
-                let piece = Piece { address: self.address.clone(), ticket: ticket.clone() };
+                let piece = Piece {
+                    address: self.address.clone(),
+                    ticket: ticket.clone(),
+                };
                 plan.pieces = vec![vec![piece]; streams];
             }
             (Operation::Put, Subject::Path(path)) => {
@@ -176,7 +165,12 @@ impl Flight {
     }
 
     async fn plan_perf(&self, link: &Link, plan: &mut Plan) -> Result<()> {
-        let Data::Records { columns, values, seed } = self.spec.data else {
+        let Data::Records {
+            columns,
+            values,
+            seed,
+        } = self.spec.data
+        else {
             return Err(Error::usage("the perf protocol moves records"));
         };
         let plain = columns == COLUMNS && values == Values::Random && seed == 0;
@@ -190,7 +184,10 @@ impl Flight {
             // Arrow's server ignores the field; ours reads what to make from it.
             Some(source) if !plain && self.identity.reference => {
                 let metadata = std::collections::HashMap::from([
-                    ("venturi.values".to_owned(), format!("{values:?}").to_lowercase()),
+                    (
+                        "venturi.values".to_owned(),
+                        format!("{values:?}").to_lowercase(),
+                    ),
                     ("venturi.seed".to_owned(), seed.to_string()),
                 ]);
                 let schema = source.schema().as_ref().clone().with_metadata(metadata);
@@ -205,7 +202,11 @@ impl Flight {
             records_per_batch: self.spec.rows_per_batch as i32,
         };
         let descriptor = FlightDescriptor::command(perf.encode_to_vec());
-        let mut warm_up = Token { definition: Some(perf), start: 0, end: self.spec.rows_per_batch as i64 };
+        let mut warm_up = Token {
+            definition: Some(perf),
+            start: 0,
+            end: self.spec.rows_per_batch as i64,
+        };
         if let Some(definition) = &mut warm_up.definition {
             definition.records_per_stream = self.spec.rows_per_batch as i64;
         }
@@ -220,18 +221,28 @@ impl Flight {
         plan.rows = rows;
         plan.warm_up = Some(warm_up.encode_to_vec());
         if plan.pieces.iter().any(|pieces| pieces.len() != 1) {
-            return Err(Error::protocol("the server offers another number of endpoints than streams were asked for"));
+            return Err(Error::protocol(
+                "the server offers another number of endpoints than streams were asked for",
+            ));
         }
         Ok(())
     }
 
     /// GetFlightInfo: the endpoints, divided over the streams. Fewer endpoints than
     /// streams: several streams read the same one.
-    async fn plan_info(&self, link: &Link, descriptor: FlightDescriptor, plan: &mut Plan) -> Result<()> {
+    async fn plan_info(
+        &self,
+        link: &Link,
+        descriptor: FlightDescriptor,
+        plan: &mut Plan,
+    ) -> Result<()> {
         let streams = self.spec.streams;
         let info = self.flight_info(link, &descriptor).await?;
         if info.endpoint.is_empty() {
-            return Err(Error::new(Kind::Server, "the server has this flight, but no endpoint to read it from"));
+            return Err(Error::new(
+                Kind::Server,
+                "the server has this flight, but no endpoint to read it from",
+            ));
         }
         let endpoints = info
             .endpoint
@@ -242,7 +253,12 @@ impl Flight {
         plan.pieces = (0..streams)
             .map(|stream| match count < streams {
                 true => vec![endpoints[stream % count].clone()],
-                false => endpoints.iter().skip(stream).step_by(streams).cloned().collect(),
+                false => endpoints
+                    .iter()
+                    .skip(stream)
+                    .step_by(streams)
+                    .cloned()
+                    .collect(),
             })
             .collect();
         let total = u64::try_from(info.total_records).ok();
@@ -255,9 +271,14 @@ impl Flight {
     }
 
     async fn flight_info(&self, link: &Link, descriptor: &FlightDescriptor) -> Result<FlightInfo> {
-        let replies = link.unary("GetFlightInfo", &[], &descriptor.encode_to_vec()).await?;
-        let reply = replies.first().ok_or_else(|| Error::protocol("GetFlightInfo without an answer"))?;
-        FlightInfo::decode(&reply[..]).map_err(|error| Error::protocol(format!("GetFlightInfo: {error}")))
+        let replies = link
+            .unary("GetFlightInfo", &[], &descriptor.encode_to_vec())
+            .await?;
+        let reply = replies
+            .first()
+            .ok_or_else(|| Error::protocol("GetFlightInfo without an answer"))?;
+        FlightInfo::decode(&reply[..])
+            .map_err(|error| Error::protocol(format!("GetFlightInfo: {error}")))
     }
 
     fn piece(&self, endpoint: &FlightEndpoint) -> Result<Piece> {
@@ -286,7 +307,15 @@ impl Flight {
         let path = FlightDescriptor::path(table.split('/').map(str::to_owned).collect());
         let encoder = self.encoder(source)?;
         let cursor = source.cursor(Some(source.rows()));
-        let upload = PutSession::new(link.clone(), vec![], path.encode_to_vec(), encoder, cursor, false, Ack::Stream);
+        let upload = PutSession::new(
+            link.clone(),
+            vec![],
+            path.encode_to_vec(),
+            encoder,
+            cursor,
+            false,
+            Ack::Stream,
+        );
         drive(Box::new(upload), usize::MAX)
             .await
             .map_err(|error| error.context("giving the rows to the server"))?;
@@ -298,7 +327,12 @@ impl Flight {
             "compression": format!("{:?}", self.options.compression()).to_lowercase(),
         });
         let rows = plan.rows;
-        self.plan_info(link, FlightDescriptor::command(command.to_string().into_bytes()), plan).await?;
+        self.plan_info(
+            link,
+            FlightDescriptor::command(command.to_string().into_bytes()),
+            plan,
+        )
+        .await?;
         plan.protocol = "table";
         plan.rows = rows;
         plan.uploaded = Some(table);
@@ -308,7 +342,9 @@ impl Flight {
     /// METHOD, "Verification": what arrived is what was sent.
     pub(super) async fn compare(&self, tallies: &[Tally]) -> Result<Verification> {
         let rows = tallies.iter().map(|tally| tally.rows).sum();
-        let checksum = tallies.iter().fold(0u64, |sum, tally| sum.wrapping_add(tally.checksum));
+        let checksum = tallies
+            .iter()
+            .fold(0u64, |sum, tally| sum.wrapping_add(tally.checksum));
         let planned = self.plan.as_ref().and_then(|plan| plan.rows);
         let mut verification = Verification {
             requested: self.spec.verify,
@@ -339,7 +375,8 @@ impl Flight {
                     verification.expected_rows = Some(planned);
                 }
                 (Operation::Get, _) => {
-                    verification.note = Some("the server does not say how many rows it sent".into());
+                    verification.note =
+                        Some("the server does not say how many rows it sent".into());
                 }
                 (Operation::Put, _) => {
                     verification.achieved = "acknowledged";
@@ -361,16 +398,22 @@ fn mismatch(found: &Verification, operation: Operation) -> Option<String> {
         Operation::Get => ("the server", "the client"),
         Operation::Put => ("the client", "the server"),
     };
-    if let Some(expected) = found.expected_rows.filter(|expected| *expected != found.rows) {
+    if let Some(expected) = found
+        .expected_rows
+        .filter(|expected| *expected != found.rows)
+    {
         let (sent, received) = match operation {
             Operation::Get => (expected, found.rows),
             Operation::Put => (found.rows, expected),
         };
-        return Some(format!("{receiver} counted {received} rows, {sender} {sent}"));
+        return Some(format!(
+            "{receiver} counted {received} rows, {sender} {sent}"
+        ));
     }
     if found.expected_checksum.is_some() && found.expected_checksum != found.checksum {
-        return Some(format!("{receiver} has other values than {sender} sent: the checksums differ"));
+        return Some(format!(
+            "{receiver} has other values than {sender} sent: the checksums differ"
+        ));
     }
     None
 }
-

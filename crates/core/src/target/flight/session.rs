@@ -42,7 +42,12 @@ struct Call {
 }
 
 impl GetSession {
-    pub fn new(pieces: VecDeque<(Link, Vec<u8>)>, headers: Vec<(String, Vec<u8>)>, checksum: bool, stop: Option<String>) -> Self {
+    pub fn new(
+        pieces: VecDeque<(Link, Vec<u8>)>,
+        headers: Vec<(String, Vec<u8>)>,
+        checksum: bool,
+        stop: Option<String>,
+    ) -> Self {
         let wire_before = pieces.front().map_or(0, |(link, _)| link.wire_bytes());
         Self {
             pieces,
@@ -57,7 +62,9 @@ impl GetSession {
     }
 
     fn begin(&mut self) -> Result<bool> {
-        let Some((link, ticket)) = self.pieces.pop_front() else { return Ok(false) };
+        let Some((link, ticket)) = self.pieces.pop_front() else {
+            return Ok(false);
+        };
         let stream = link.call("DoGet", &self.headers, Expect::Flight);
         link.queue(stream, |queue| {
             queue_message(&Ticket { ticket }.encode_to_vec(), queue);
@@ -83,7 +90,11 @@ impl GetSession {
 }
 
 impl Session for GetSession {
-    fn poll_batch(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<Option<Moved>>> {
+    fn poll_batch(
+        &mut self,
+        cx: &mut Context<'_>,
+        clock: &mut StageClock,
+    ) -> Poll<Result<Option<Moved>>> {
         clock.mark(Stage::Wait);
         loop {
             let Some(call) = &mut self.current else {
@@ -95,7 +106,10 @@ impl Session for GetSession {
             let event = call.link.poll_event(call.stream, cx);
             clock.mark(Stage::Receive);
             match ready!(event)? {
-                Event::Message { message: Message::Flight(message), .. } => {
+                Event::Message {
+                    message: Message::Flight(message),
+                    ..
+                } => {
                     if message.header.is_empty() {
                         continue; // metadata only
                     }
@@ -127,7 +141,9 @@ impl Session for GetSession {
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         clock.mark(Stage::Wait);
         // A get that ran to its end has nothing left to do.
-        let Some(call) = &self.current else { return Poll::Ready(Ok(())) };
+        let Some(call) = &self.current else {
+            return Poll::Ready(Ok(()));
+        };
         if !self.draining {
             let Some(trial) = self.stop.take() else {
                 call.link.cancel(call.stream);
@@ -137,7 +153,10 @@ impl Session for GetSession {
             };
             // The server ends its streams, and what is under way is taken, so that both
             // ends have counted the same.
-            let action = Action { r#type: "venturi.stop".into(), body: trial.into_bytes() };
+            let action = Action {
+                r#type: "venturi.stop".into(),
+                body: trial.into_bytes(),
+            };
             let stream = call.link.call("DoAction", &[], Expect::Other);
             call.link.queue(stream, |queue| {
                 queue_message(&action.encode_to_vec(), queue);
@@ -183,7 +202,15 @@ pub struct PutSession {
 }
 
 impl PutSession {
-    pub fn new(link: Link, headers: Vec<(String, Vec<u8>)>, descriptor: Vec<u8>, encoder: Encoder, cursor: Cursor, checksum: bool, ack: Ack) -> Self {
+    pub fn new(
+        link: Link,
+        headers: Vec<(String, Vec<u8>)>,
+        descriptor: Vec<u8>,
+        encoder: Encoder,
+        cursor: Cursor,
+        checksum: bool,
+        ack: Ack,
+    ) -> Self {
         let wire_before = link.wire_bytes();
         Self {
             link,
@@ -210,15 +237,26 @@ impl PutSession {
         let stream = self.link.call("DoPut", &self.headers, Expect::Other);
         self.stream = Some(stream);
         let schema = self.encoder.schema_message();
-        let parts = Parts { descriptor: Some(&self.descriptor), header: &schema.header, metadata: &[] };
-        self.link.queue(stream, |queue| queue_flight_data(parts, schema.body.into_iter(), schema.body_length, queue))?;
+        let parts = Parts {
+            descriptor: Some(&self.descriptor),
+            header: &schema.header,
+            metadata: &[],
+        };
+        self.link.queue(stream, |queue| {
+            queue_flight_data(parts, schema.body.into_iter(), schema.body_length, queue)
+        })?;
         Ok(stream)
     }
 
     /// Encodes and queues the next batch; `None`: there is no more.
     fn queue_next(&mut self, stream: u32) -> Result<Option<Moved>> {
-        let Some(item) = self.cursor.next() else { return Ok(None) };
-        let moved = Moved { rows: item.rows, bytes: item.payload };
+        let Some(item) = self.cursor.next() else {
+            return Ok(None);
+        };
+        let moved = Moved {
+            rows: item.rows,
+            bytes: item.payload,
+        };
         if self.checksum {
             self.tally.checksum = self.tally.checksum.wrapping_add(item.digest()?);
         }
@@ -228,10 +266,20 @@ impl PutSession {
         let number = self.sent.to_le_bytes();
         let last = self.encoded.len().saturating_sub(1);
         for (k, encoded) in self.encoded.drain(..).enumerate() {
-            let metadata: &[u8] = if self.ack == Ack::Batch && k == last { &number } else { &[] };
-            let parts = Parts { header: &encoded.header, metadata, ..Parts::default() };
+            let metadata: &[u8] = if self.ack == Ack::Batch && k == last {
+                &number
+            } else {
+                &[]
+            };
+            let parts = Parts {
+                header: &encoded.header,
+                metadata,
+                ..Parts::default()
+            };
             let (body, length) = (encoded.body, encoded.body_length);
-            self.link.queue(stream, |queue| queue_flight_data(parts, body.into_iter(), length, queue))?;
+            self.link.queue(stream, |queue| {
+                queue_flight_data(parts, body.into_iter(), length, queue)
+            })?;
         }
         Ok(Some(moved))
     }
@@ -254,7 +302,11 @@ impl PutSession {
 }
 
 impl Session for PutSession {
-    fn poll_batch(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<Option<Moved>>> {
+    fn poll_batch(
+        &mut self,
+        cx: &mut Context<'_>,
+        clock: &mut StageClock,
+    ) -> Poll<Result<Option<Moved>>> {
         clock.mark(Stage::Wait);
         let stream = match self.stream {
             Some(stream) => stream,
@@ -271,7 +323,9 @@ impl Session for PutSession {
         clock.mark(Stage::Send);
         if let Poll::Ready(result) = server {
             result?;
-            return Poll::Ready(Err(Error::protocol("the server ended the stream before all was sent")));
+            return Poll::Ready(Err(Error::protocol(
+                "the server ended the stream before all was sent",
+            )));
         }
         let done = match self.ack {
             Ack::Stream => self.link.unsent(stream) <= LOW_WATER,
@@ -286,7 +340,9 @@ impl Session for PutSession {
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         clock.mark(Stage::Wait);
-        let Some(stream) = self.stream else { return Poll::Ready(Ok(())) };
+        let Some(stream) = self.stream else {
+            return Poll::Ready(Ok(()));
+        };
         if !self.ending {
             self.ending = true;
             self.link.end(stream);

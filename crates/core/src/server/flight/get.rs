@@ -1,0 +1,98 @@
+//! A get: batches from a source or a table, encoded as the socket takes them.
+
+use std::sync::atomic::Ordering;
+
+use prost::Message as _;
+
+use super::account::{Counted, Trial};
+use super::calls::{status, Reading, Status};
+use super::State;
+use crate::codec::chunk::SendQueue;
+use crate::codec::flight::{queue_flight_data, Parts};
+use crate::codec::ipc::{Compression, Encoded, Encoder};
+use crate::codec::proto::Ticket;
+use crate::data::{digest, payload_bytes};
+use crate::error::Result;
+use crate::meter::clock::{Stage, StageClock};
+
+pub(super) struct Get {
+    encoder: Encoder,
+    reading: Reading,
+    pub trial: Option<Trial>,
+    pub counted: Counted,
+    encoded: Vec<Encoded>,
+}
+
+impl Get {
+    /// Reads the request (a ticket); the schema message is queued at once.
+    pub fn open(
+        state: &State,
+        request: &[u8],
+        trial: &mut Option<Trial>,
+        queue: &mut SendQueue,
+    ) -> std::result::Result<Self, Status> {
+        let ticket = Ticket::decode(request).map_err(|error| {
+            Status::new(status::INVALID_ARGUMENT, format!("not a ticket: {error}"))
+        })?;
+        let reading = state.reading(&ticket.ticket)?;
+        let encoder = match &reading {
+            Reading::Source(cursor, compression) => {
+                Encoder::new(&cursor.source().schema(), *compression)?
+            }
+            Reading::Table(table, _) => Encoder::new(&table.schema, Compression::None)?,
+        };
+        let mut get = Self {
+            encoded: vec![encoder.schema_message()],
+            encoder,
+            reading,
+            trial: trial.take(),
+            counted: Counted::default(),
+        };
+        get.queue(queue)?;
+        Ok(get)
+    }
+
+    /// Encodes and queues the next batch; false: there is no more, or the trial has ended.
+    pub fn next(&mut self, queue: &mut SendQueue, clock: &mut StageClock) -> Result<bool> {
+        let trial = self.trial.as_ref();
+        if trial.is_some_and(|trial| trial.stop.load(Ordering::Relaxed)) {
+            return Ok(false);
+        }
+        let checksum = trial.is_some_and(|trial| trial.checksum);
+        match &mut self.reading {
+            Reading::Source(cursor, _) => {
+                let Some(item) = cursor.next() else {
+                    return Ok(false);
+                };
+                clock.mark(Stage::Generate);
+                let sum = if checksum { item.digest()? } else { 0 };
+                self.counted.add(item.rows, item.payload, sum);
+                self.encoder.encode(item.batch(), &mut self.encoded)?;
+            }
+            Reading::Table(table, at) => {
+                let Some(batch) = table.batches.get(*at) else {
+                    return Ok(false);
+                };
+                *at += 1;
+                let sum = if checksum { digest(batch)? } else { 0 };
+                self.counted
+                    .add(batch.num_rows() as u64, payload_bytes(batch), sum);
+                self.encoder.encode(batch, &mut self.encoded)?;
+            }
+        }
+        self.queue(queue)?;
+        clock.mark(Stage::Encode);
+        Ok(true)
+    }
+
+    fn queue(&mut self, queue: &mut SendQueue) -> Result<()> {
+        for encoded in self.encoded.drain(..) {
+            let parts = Parts {
+                header: &encoded.header,
+                ..Parts::default()
+            };
+            queue_flight_data(parts, encoded.body.into_iter(), encoded.body_length, queue)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! A put: batches into a table, or counted and forgotten.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use prost::Message as _;
+
+use super::account::{Counted, Trial};
+use super::calls::{status, Status};
+use super::store::{Store, Table};
+use crate::codec::flight::FlightMessage;
+use crate::codec::ipc::Decoder;
+use crate::codec::proto::{descriptor_type, FlightDescriptor};
+use crate::data::{digest, payload_bytes};
+use crate::meter::clock::{Stage, StageClock};
+
+pub(super) struct Put {
+    decoder: Decoder,
+    /// Where the rows go; known from the first message.
+    sink: Option<Sink>,
+    pub trial: Option<Trial>,
+    pub counted: Counted,
+}
+
+enum Sink {
+    /// The perf protocol: a descriptor without a name, rows that nobody keeps.
+    Discard,
+    Keep {
+        path: String,
+        batches: Vec<RecordBatch>,
+        /// What has been reserved for them.
+        bytes: u64,
+    },
+}
+
+impl Put {
+    pub fn new(trial: Option<Trial>) -> Self {
+        Self {
+            decoder: Decoder::default(),
+            sink: None,
+            trial,
+            counted: Counted::default(),
+        }
+    }
+
+    /// Takes one message; the application metadata comes back, to be acknowledged.
+    pub fn message(
+        &mut self,
+        message: FlightMessage,
+        store: &Store,
+        clock: &mut StageClock,
+    ) -> std::result::Result<Vec<u8>, Status> {
+        clock.mark(Stage::Receive);
+        let sink = self
+            .sink
+            .get_or_insert_with(|| Sink::of(&message.descriptor));
+        let body_bytes = message.body.as_ref().map_or(0, |body| body.len()) as u64;
+        if !message.header.is_empty() {
+            if let Some(batch) = self.decoder.message(&message.header, message.body)? {
+                let bytes = payload_bytes(&batch);
+                clock.mark(Stage::Decode);
+                let checksum = self.trial.as_ref().is_some_and(|trial| trial.checksum);
+                let sum = if checksum { digest(&batch)? } else { 0 };
+                clock.mark(Stage::Verify);
+                self.counted.add(batch.num_rows() as u64, bytes, sum);
+                if let Sink::Keep {
+                    batches,
+                    bytes: kept,
+                    ..
+                } = sink
+                {
+                    // Compressed bodies grow when they are decoded.
+                    let cost = body_bytes.max(bytes);
+                    store.reserve(cost)?;
+                    *kept += cost;
+                    batches.push(batch);
+                    clock.mark(Stage::Apply);
+                }
+            }
+        }
+        Ok(message.metadata)
+    }
+
+    /// Ends the put: a table is kept if all went well, and forgotten if not.
+    pub fn end(
+        self,
+        store: &Store,
+        outcome: std::result::Result<(), Status>,
+    ) -> std::result::Result<(), Status> {
+        let Some(Sink::Keep {
+            path,
+            batches,
+            bytes,
+        }) = self.sink
+        else {
+            return outcome;
+        };
+        let kept = outcome.and_then(|()| {
+            let schema =
+                self.decoder.schema().cloned().ok_or_else(|| {
+                    Status::new(status::INVALID_ARGUMENT, "a put without a schema")
+                })?;
+            let table = Table {
+                schema,
+                batches: Arc::new(batches),
+                rows: self.counted.rows,
+                bytes,
+                trial: self.trial.map(|trial| trial.id),
+            };
+            Ok(store.keep(path, table)?)
+        });
+        if kept.is_err() {
+            store.release(bytes);
+        }
+        kept
+    }
+}
+
+impl Sink {
+    fn of(descriptor: &[u8]) -> Self {
+        match FlightDescriptor::decode(descriptor) {
+            Ok(descriptor) if descriptor.r#type == descriptor_type::PATH => Sink::Keep {
+                path: descriptor.path.join("/"),
+                batches: vec![],
+                bytes: 0,
+            },
+            _ => Sink::Discard,
+        }
+    }
+}
