@@ -23,9 +23,9 @@ __all__ = ["cells", "check", "read", "scale"]
 _MOST_CELLS = 100_000
 _COUNTS = {
     *("rows_per_stream", "bytes_per_stream", "streams", "threads", "rows_per_batch"),
-    *("columns", "window", "seed", "rate", "max_message_size"),
+    *("columns", "window", "send_buffer", "seed", "rate", "max_message_size"),
 }
-_OPTIONS = ("compression", "connections", "window", "protocol", "ack")
+_OPTIONS = ("compression", "connections", "window", "send_buffer", "protocol", "ack")
 Axes = dict[str, list[Any]]
 
 

@@ -42,6 +42,7 @@ _PARAMETERS = {
     "compression": _S,
     "connections": _S,
     "window": _I,
+    "send_buffer": _I,
     "protocol": _S,
     "ack": _S,
 }

@@ -8,5 +8,6 @@ pub mod error;
 pub mod http2;
 pub mod meter;
 pub mod server;
+pub mod socket;
 pub mod spec;
 pub mod target;

@@ -174,7 +174,7 @@ fn parse(header: &[u8; HEADER]) -> io::Result<(Operation, usize, Duration)> {
 }
 
 fn prepare(socket: &TcpStream) -> io::Result<()> {
-    socket.set_nodelay(true)?;
+    crate::socket::prepare(socket.into(), None);
     socket.set_read_timeout(Some(LOOK_UP))?;
     socket.set_write_timeout(Some(LOOK_UP))
 }

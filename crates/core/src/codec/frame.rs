@@ -37,6 +37,7 @@ pub mod code {
     pub const PROTOCOL_ERROR: u32 = 1;
     pub const INTERNAL_ERROR: u32 = 2;
     pub const FLOW_CONTROL_ERROR: u32 = 3;
+    pub const STREAM_CLOSED: u32 = 5;
     pub const FRAME_SIZE_ERROR: u32 = 6;
     pub const REFUSED_STREAM: u32 = 7;
     pub const CANCEL: u32 = 8;
@@ -50,7 +51,7 @@ pub mod code {
             INTERNAL_ERROR => "INTERNAL_ERROR",
             FLOW_CONTROL_ERROR => "FLOW_CONTROL_ERROR",
             4 => "SETTINGS_TIMEOUT",
-            5 => "STREAM_CLOSED",
+            STREAM_CLOSED => "STREAM_CLOSED",
             FRAME_SIZE_ERROR => "FRAME_SIZE_ERROR",
             REFUSED_STREAM => "REFUSED_STREAM",
             CANCEL => "CANCEL",

@@ -8,7 +8,7 @@ use super::stream::{Ending, Stream};
 use super::wire::Wire;
 use crate::codec::chunk::{Chunk, SendQueue};
 use crate::codec::flight::{Assembler, Expect, Message};
-use crate::codec::frame::{self, flag, kind, setting, Frame};
+use crate::codec::frame::{self, code, flag, kind, setting, Frame};
 use crate::codec::hpack::{self, Header};
 use crate::codec::slab::Pool;
 use crate::error::{Error, Kind, Result};
@@ -92,6 +92,10 @@ pub struct Connection {
     pub(super) receive_window: i64,
     pub(super) consumed: u32,
     pub(super) resets: u32,
+    /// Frames that moved nothing since the last one that did.
+    pub(super) quiet: u32,
+    /// Bytes of messages, both ways: what a peer that only keeps us busy does not move.
+    pub(super) data_bytes: u64,
     pub(super) settings_acknowledged: bool,
     /// Frames ready to be written; `written` bytes of the first one are.
     out: VecDeque<Chunk>,
@@ -122,6 +126,8 @@ impl Connection {
             receive_window: i64::from(config.window.max(frame::DEFAULT_WINDOW)),
             consumed: 0,
             resets: 0,
+            quiet: 0,
+            data_bytes: 0,
             settings_acknowledged: false,
             out: VecDeque::new(),
             out_bytes: 0,
@@ -156,6 +162,11 @@ impl Connection {
     /// Bytes read from and written to the wire.
     pub fn wire_bytes(&self) -> u64 {
         self.wire_bytes
+    }
+
+    /// Bytes of messages moved so far, both ways, without what HTTP/2 itself says.
+    pub fn data_bytes(&self) -> u64 {
+        self.data_bytes
     }
 
     /// The peer has shown that it speaks HTTP/2.
@@ -318,6 +329,10 @@ impl Connection {
                 self.out.push_back(chunk);
             }
             self.out_bytes += frame::HEADER + length;
+            if length > 0 {
+                self.data_bytes += length as u64;
+                self.quiet = 0;
+            }
             stream.send_window -= length as i64;
             self.send_window -= length as i64;
             stream.local_closed |= end;
@@ -327,6 +342,13 @@ impl Connection {
                 let mut bytes = Vec::new();
                 frame::write_headers(id, true, block, self.max_frame, &mut bytes);
                 stream.local_closed = true;
+                if !stream.remote_closed {
+                    // An answer that did not wait for the whole request: the rest of it is
+                    // not wanted (RFC 9113, 8.1), and the stream must not stay half open.
+                    stream.remote_closed = true;
+                    let code = code::NO_ERROR.to_be_bytes();
+                    frame::write(kind::RST_STREAM, 0, id, &code, &mut bytes);
+                }
                 self.out_bytes += bytes.len();
                 self.out.push_back(Chunk::Small(bytes));
             }

@@ -10,6 +10,8 @@ use crate::error::{Error, Kind, Result};
 
 /// Streams that a peer may open and reset before it is taken for an attack.
 const RESETS: u32 = 10_000;
+/// Frames of one header block, empty ones included.
+const CONTINUATIONS: u32 = 256;
 
 impl Connection {
     pub(super) fn control_frame(&mut self, frame: Frame, payload: &[u8]) -> Result<()> {
@@ -45,13 +47,15 @@ impl Connection {
                     stream: frame.stream,
                     end: frame.has(flag::END_STREAM),
                     bytes: bytes.to_vec(),
+                    frames: 1,
                 };
                 self.header_block(block, frame.has(flag::END_HEADERS))
             }
             kind::CONTINUATION => match self.input.block.take() {
                 Some(mut block) if block.stream == frame.stream => {
                     block.bytes.extend_from_slice(payload);
-                    if block.bytes.len() > HEADER_LIMIT {
+                    block.frames += 1;
+                    if block.bytes.len() > HEADER_LIMIT || block.frames > CONTINUATIONS {
                         return Err(
                             self.fault(code::ENHANCE_YOUR_CALM, "a header block over the limit")
                         );
@@ -91,8 +95,10 @@ impl Connection {
                     return Err(short(self));
                 };
                 let last = word(0).unwrap_or(0);
-                // A graceful GOAWAY lets the open streams finish.
-                if code == code::NO_ERROR && self.streams.keys().all(|id| *id <= last) {
+                // A graceful GOAWAY lets the open streams finish; a client's says nothing of them.
+                let untouched =
+                    self.config.role == Role::Server || self.streams.keys().all(|id| *id <= last);
+                if code == code::NO_ERROR && untouched {
                     return Ok(());
                 }
                 let reason = String::from_utf8_lossy(&payload[8..]);
@@ -129,6 +135,9 @@ impl Connection {
     }
 
     fn settings(&mut self, frame: Frame, payload: &[u8]) -> Result<()> {
+        if frame.stream != 0 || !payload.len().is_multiple_of(6) {
+            return Err(self.fault(code::FRAME_SIZE_ERROR, "malformed SETTINGS"));
+        }
         if frame.has(flag::ACK) {
             if !self.settings_acknowledged && self.config.role == Role::Server {
                 let difference = i64::from(self.config.window) - i64::from(frame::DEFAULT_WINDOW);
@@ -181,8 +190,23 @@ impl Connection {
             }
         };
         let id = block.stream;
-        if !self.streams.contains_key(&id) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            let again = std::mem::replace(&mut stream.begun, true);
+            if stream.remote_closed {
+                return Err(self.fault(code::STREAM_CLOSED, "headers after the stream's end"));
+            }
+            if self.config.role == Role::Server && again {
+                // A request has headers once; what may follow are trailers, which gRPC ignores.
+                return match block.end {
+                    true => self.remote_end(id),
+                    false => Err(self.fault(code::PROTOCOL_ERROR, "headers come twice")),
+                };
+            }
+        } else {
             match self.config.role {
+                Role::Client if self.is_idle(id) => {
+                    return Err(self.fault(code::PROTOCOL_ERROR, "headers of no request"));
+                }
                 // Trailers of a stream that we gave up.
                 Role::Client => return Ok(()),
                 Role::Server => {
@@ -201,14 +225,25 @@ impl Connection {
                         return Ok(());
                     }
                     self.open(id, expected_of(&headers));
+                    if let Some(stream) = self.streams.get_mut(&id) {
+                        stream.begun = true;
+                    }
                 }
             }
         }
         if block.end {
             if let Some(stream) = self.streams.get_mut(&id) {
                 stream.remote_closed = true;
+                let broken = !stream.assembler.is_idle();
                 if stream.is_over() {
                     self.streams.remove(&id);
+                }
+                // Of an error status nobody asks that the messages be whole.
+                if broken && !is_error(&headers) {
+                    return Err(self.fault(
+                        code::PROTOCOL_ERROR,
+                        "a stream that ends in the middle of a message",
+                    ));
                 }
             }
         }
@@ -219,6 +254,11 @@ impl Connection {
         });
         Ok(())
     }
+}
+
+fn is_error(headers: &[Header]) -> bool {
+    let status = headers.iter().find(|header| header.name == "grpc-status");
+    status.is_some_and(|header| header.value != "0")
 }
 
 /// What a request's messages are: only two of Flight's methods send batches.

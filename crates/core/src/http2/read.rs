@@ -13,6 +13,11 @@ use crate::error::{Error, Kind, Result};
 pub const HEADER_LIMIT: usize = 64 << 10;
 /// The buffer for everything but bodies; the rest of small frames lands here as well.
 const BUFFER: usize = 128 << 10;
+/// Reads without an event, one after the other.
+const READS: u32 = 256;
+/// Frames without a byte of a message, one after the other, before a peer is taken for
+/// an attack: PING, SETTINGS, empty DATA, resets...
+const QUIET: u32 = 10_000;
 
 #[derive(Debug)]
 pub(super) struct Input {
@@ -40,6 +45,7 @@ pub(super) struct Block {
     pub stream: u32,
     pub end: bool,
     pub bytes: Vec<u8>,
+    pub frames: u32,
 }
 
 impl Input {
@@ -76,6 +82,7 @@ impl Connection {
     /// The next thing the peer did. Reads only as far as it must, so that a caller who
     /// does not ask exerts back-pressure through TCP.
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event>> {
+        let mut reads = 0;
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Poll::Ready(Ok(event));
@@ -97,6 +104,12 @@ impl Connection {
                 Poll::Pending if self.is_congested() => return Poll::Pending,
                 _ => {}
             }
+            // Whoever drives this must come to look at its clock, however fast the peer is.
+            if reads == READS {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            reads += 1;
             match self.poll_fill(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => {
@@ -159,6 +172,7 @@ impl Connection {
         if into_body > 0 {
             if let Some(mut data) = self.input.data {
                 data.left -= into_body;
+                self.data_bytes += into_body as u64;
                 let message = self
                     .streams
                     .get_mut(&data.stream)
@@ -220,6 +234,7 @@ impl Connection {
             let at = self.input.start + frame::HEADER;
             let payload = self.input.buffer[at..at + frame.length].to_vec();
             self.input.start += whole;
+            self.count_quiet()?;
             self.control_frame(frame, &payload)?;
         }
     }
@@ -246,6 +261,25 @@ impl Connection {
         };
         if padding > frame.length || frame.stream == 0 {
             return Err(self.fault(code::PROTOCOL_ERROR, "a malformed DATA frame"));
+        }
+        if self.input.block.is_some() {
+            return Err(self.fault(code::PROTOCOL_ERROR, "a frame inside of a header block"));
+        }
+        match self.streams.get(&frame.stream) {
+            Some(stream) if stream.remote_closed => {
+                return Err(self.fault(code::STREAM_CLOSED, "data after the stream's end"));
+            }
+            Some(stream) if !stream.begun => {
+                return Err(self.fault(code::PROTOCOL_ERROR, "data before headers"));
+            }
+            None if self.is_idle(frame.stream) => {
+                return Err(self.fault(code::PROTOCOL_ERROR, "data of a stream nobody opened"));
+            }
+            _ => {}
+        }
+        match frame.length > padding {
+            true => self.quiet = 0,
+            false => self.count_quiet()?,
         }
         self.input.start += frame::HEADER + usize::from(padded);
         self.account(frame)?;
@@ -315,6 +349,7 @@ impl Connection {
             };
             self.input.start += taken;
             data.left -= taken;
+            self.data_bytes += taken as u64;
             self.push_message(data.stream, message);
         }
         if data.left == 0 {
@@ -333,7 +368,26 @@ impl Connection {
         Ok(!self.events.is_empty())
     }
 
-    fn remote_end(&mut self, id: u32) -> Result<()> {
+    fn count_quiet(&mut self) -> Result<()> {
+        self.quiet += 1;
+        if self.quiet > QUIET {
+            return Err(self.fault(
+                code::ENHANCE_YOUR_CALM,
+                "many thousand frames without any data",
+            ));
+        }
+        Ok(())
+    }
+
+    /// No one has opened this stream yet (RFC 9113, 5.1).
+    pub(super) fn is_idle(&self, stream: u32) -> bool {
+        match self.config.role {
+            Role::Client => stream >= self.next_stream || stream.is_multiple_of(2),
+            Role::Server => stream > self.last_peer_stream || stream.is_multiple_of(2),
+        }
+    }
+
+    pub(super) fn remote_end(&mut self, id: u32) -> Result<()> {
         let Some(stream) = self.streams.get_mut(&id) else {
             return Ok(());
         };

@@ -15,6 +15,8 @@ pub(super) struct Stream {
     pub consumed: u32,
     /// How our side ends once the queue is empty.
     pub ending: Ending,
+    /// The peer's headers have come.
+    pub begun: bool,
     pub local_closed: bool,
     pub remote_closed: bool,
 }
@@ -38,6 +40,7 @@ impl Stream {
             receive_window: i64::from(receive_window),
             consumed: 0,
             ending: Ending::Open,
+            begun: false,
             local_closed: false,
             remote_closed: false,
         }

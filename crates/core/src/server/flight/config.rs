@@ -21,6 +21,9 @@ pub struct ServerSpec {
     pub max_connections: usize,
     #[serde(default = "largest_message")]
     pub max_message_size: usize,
+    /// Bytes of the sockets' send buffers; absent: `socket::prepare` decides.
+    #[serde(default)]
+    pub send_buffer: Option<usize>,
     #[serde(default)]
     pub tls_certificate: Option<String>,
     #[serde(default)]

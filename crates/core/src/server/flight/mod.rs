@@ -27,6 +27,7 @@ use crate::ceiling::tcp::Peer;
 use crate::data::{file, payload_bytes};
 use crate::error::{Error, Kind, Result};
 use crate::http2::{Config, Connection, Role, Wire};
+use crate::socket::prepare;
 use crate::target::flight::secret;
 use account::{Accounts, Counted};
 use config::{tls_acceptor, Token};
@@ -77,6 +78,7 @@ pub(crate) struct State {
     tcp: Mutex<Option<Peer>>,
     ip: IpAddr,
     max_message: usize,
+    send_buffer: Option<usize>,
     open: AtomicUsize,
 }
 
@@ -149,6 +151,7 @@ impl Server {
             tcp: Mutex::new(None),
             ip: address.ip(),
             max_message: spec.max_message_size,
+            send_buffer: spec.send_buffer,
             open: AtomicUsize::new(0),
         });
         let (stop, stopped) = watch::channel(false);
@@ -305,7 +308,7 @@ async fn serve(
     let Ok(socket) = TcpStream::from_std(socket) else {
         return;
     };
-    let _ = socket.set_nodelay(true);
+    prepare((&socket).into(), state.send_buffer);
     let tls = acceptor.is_some();
     let wire = match acceptor {
         None => Wire::Tcp(socket),

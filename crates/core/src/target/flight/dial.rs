@@ -13,6 +13,7 @@ use tokio_rustls::{TlsConnector, TlsStream};
 use super::options::{Address, Options};
 use crate::error::{Error, Kind, Result};
 use crate::http2::{Config, Connection, Role, Wire};
+use crate::socket::prepare;
 
 pub async fn dial(address: &Address, options: &Options, timeout: Duration) -> Result<Connection> {
     let place = address.authority();
@@ -27,8 +28,7 @@ pub async fn dial(address: &Address, options: &Options, timeout: Duration) -> Re
         .await
         .map_err(|_| late("the connection request"))?
         .map_err(|error| unreachable(&place, &error))?;
-    // Latency of the last small frame of a message matters more than packets saved.
-    let _ = socket.set_nodelay(true);
+    prepare((&socket).into(), options.send_buffer);
     let wire = if address.tls {
         let name = options.tls_server_name.as_deref().unwrap_or(&address.host);
         let name = ServerName::try_from(name.to_owned()).map_err(|_| {

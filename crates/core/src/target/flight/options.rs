@@ -184,6 +184,7 @@ pub struct Options {
     pub header_env: BTreeMap<String, String>,
     pub compression: Option<CompressionChoice>,
     pub window: Option<u32>,
+    pub send_buffer: Option<usize>,
     pub max_message_size: usize,
     pub connections: Connections,
     pub protocol: ProtocolChoice,
@@ -213,6 +214,7 @@ impl Default for Options {
             header_env: BTreeMap::new(),
             compression: None,
             window: None,
+            send_buffer: None,
             max_message_size: 64 << 20,
             connections: Connections::PerStream,
             protocol: ProtocolChoice::Auto,
@@ -236,6 +238,12 @@ impl Options {
             .is_some_and(|window| window == 0 || window > frame::MAX_WINDOW)
         {
             return Err(Error::usage("window must be 1..2147483647 bytes"));
+        }
+        if parsed
+            .send_buffer
+            .is_some_and(|size| !(4096..=1 << 30).contains(&size))
+        {
+            return Err(Error::usage("send_buffer must be 4096..1073741824 bytes"));
         }
         if parsed.max_message_size == 0 || parsed.max_message_size > u32::MAX as usize {
             return Err(Error::usage("max_message_size must be 1..4294967295 bytes"));
