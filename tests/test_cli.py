@@ -121,10 +121,10 @@ QUERY = (
 TABLE = """\
 operation  streams  n  mb_s
 ---------  -------  -  ----
-get              1  2  1433
-get              2  2  2773
-put              1  2  1149
-put              2  2  2239
+get              1  2  1415
+get              2  2  2839
+put              1  2  1165
+put              2  2  2275
 """
 
 
@@ -132,7 +132,7 @@ def test_sql_prints_tables(run: Path) -> None:
     done = venturi("sql", run, QUERY)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", TABLE)
     done = venturi("sql", run, run, QUERY, "--format", "csv")
-    assert done.stdout.splitlines()[:2] == ["operation,streams,n,mb_s", "get,1,4,1433.0"]
+    assert done.stdout.splitlines()[:2] == ["operation,streams,n,mb_s", "get,1,4,1415.0"]
     done = venturi("sql", run, "select sum(bytes) as b from ceilings", "--format", "json")
     assert json.loads(done.stdout)[0]["b"] > 0
 

@@ -98,9 +98,24 @@ def test_an_address_that_never_answers_is_given_up(tmp_path: Path) -> None:
     ended, recorder = run(tmp_path / "r", text, executor)
     assert ended.result.failed == 2 and ended.exit_code == ExitCode.TRIALS_FAILED
     assert ended.result.trials == 2 + 8 * 6
-    assert any(note.startswith("error: flight://127.0.0.1:1 never answered") for note in recorder.notes)
+    assert any(note.startswith("error: flight://127.0.0.1:1 never answered;") for note in recorder.notes)
     ended, _ = run(tmp_path / "r2", EIGHT, ModelExecutor(fail="streams > 0", kind="unreachable"))
     assert ended.result.trials == 2 and ended.exit_code == ExitCode.UNREACHABLE
+
+
+@pytest.mark.parametrize("kind", ["tls", "auth", "protocol", "timeout"])
+def test_an_address_that_lets_no_trial_begin_is_given_up(tmp_path: Path, kind: str) -> None:
+    ended, recorder = run(tmp_path / "r", EIGHT, ModelExecutor(fail="streams > 0", kind=kind))
+    assert ended.result.trials == 2 and ended.exit_code == ExitCode.TRIALS_FAILED
+    assert recorder.notes == ["error: flight://local let no trial begin; its other trials are left out"]
+    # Where something went well the same failure is the cell's own.
+    ended, _ = run(tmp_path / "s", EIGHT, ModelExecutor(fail="streams == 3", kind=kind))
+    assert ended.result.trials == 8 * 6
+
+
+def test_a_cell_that_asks_for_something_impossible_is_tried_once(tmp_path: Path) -> None:
+    ended, _ = run(tmp_path / "r", EIGHT, ModelExecutor(fail="streams == 3", kind="usage"))
+    assert ended.result.failed == 1 and ended.result.trials == 7 * 6 + 1
 
 
 @pytest.mark.parametrize("keep", [0, 1, 5, 8, 13])

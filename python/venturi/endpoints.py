@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from venturi import preflight
 from venturi.data import DataStore
 from venturi.matrix import cells, is_local
 from venturi.scenario import Scenario
@@ -62,6 +64,7 @@ class Endpoints:
                 widths.setdefault(label, round(prepared.row_bytes, 3))
         self._store.forget_tables()
         self.cells = cells(self._scenario, widths)
+        preflight.check(self._scenario, self.cells)
 
     def start(self) -> None:
         """Starts the reference server where a cell goes to `local`. Raises VenturiError where it cannot."""
@@ -81,11 +84,27 @@ class Endpoints:
             self._server = None
             self._start()
 
-    @property
-    def server_environment(self) -> dict[str, Any] | None:
-        """What the other end reports of itself; None where it is not ours."""
-        found = self._server.hello.get("environment") if self._server is not None else None
-        return found if isinstance(found, dict) else None
+    def server_environments(self) -> dict[str, dict[str, Any]]:
+        """What the other ends say of themselves, by place; nothing of those that are not ours.
+
+        Asking is not worth an error: whoever does not answer is left out, and the trials will say why.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        silent: set[str] = set()
+        for cell in self.cells if self._needs_server else ():
+            place, url = str(cell.parameters["place"]), str(cell.parameters["target"])
+            if place in found or url in silent or url.startswith("empty:"):
+                continue
+            described = (
+                self._server.hello.get("environment")
+                if is_local(url) and self._server is not None
+                else _described(url, cell.options)
+            )
+            if isinstance(described, dict):
+                found[place] = described
+            else:
+                silent.add(url)
+        return found
 
     @property
     def local_address(self) -> str | None:
@@ -109,6 +128,19 @@ class Endpoints:
             return {"source": "remote"}
         item = self._store.prepare(p["data"], p["rows_per_batch"])
         return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
+
+
+def _described(url: str, options: Mapping[str, Any]) -> object:
+    """The environment that a reference server on another host tells, None where it tells none."""
+    try:
+        from venturi import _core
+
+        answer = _core.flight_environment(
+            urlsplit(url)._replace(path="", query="").geturl(), json.dumps(options)
+        )
+        return json.loads(answer) if answer else None
+    except (ImportError, AttributeError, RuntimeError, OSError, ValueError):
+        return None
 
 
 def _is_file(cell: Cell) -> bool:

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["collect", "cpu_times", "describe_host"]
+__all__ = ["collect", "cpu_times", "describe", "describe_host"]
 
 _SYSCTLS = (
     *("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.core.rmem_max", "net.core.wmem_max"),
@@ -180,8 +180,8 @@ def describe_host() -> dict[str, Any]:
     }
 
 
-def collect(server: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Both ends: the client is this process; `server` is what the other end reports, None where it cannot."""
+def describe() -> dict[str, Any]:
+    """This end: its software and its host."""
     software = {
         "venturi": version("venturi"),
         "python": platform.python_version(),
@@ -189,7 +189,14 @@ def collect(server: Mapping[str, Any] | None = None) -> dict[str, Any]:
         "implementation": sys.implementation.name,
         "commit": _commit(),
     }
-    return {
-        "client": {"software": software, **describe_host()},
-        "server": dict(server) if server is not None else None,
-    }
+    return {"software": software, **describe_host()}
+
+
+def collect(servers: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """All ends: the client is this process; `servers` is what the others report, by place.
+
+    `server` is the first of them; where there are several, `servers` has each.
+    """
+    known = {place: dict(found) for place, found in (servers or {}).items()}
+    both: dict[str, Any] = {"client": describe(), "server": next(iter(known.values()), None)}
+    return both | ({"servers": known} if len(known) > 1 else {})

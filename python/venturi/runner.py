@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,8 +100,11 @@ def execute(
     observer: Observer,
     resume: bool = False,
     retry_failed: bool = False,
+    command: Sequence[str] | None = None,
 ) -> RunResult:
     """Runs a scenario into `out`. Trials are on disk the moment they end.
+
+    `command` is the command line to keep with the run; it must hold no secrets.
 
     Raises VenturiError: ScenarioError for data files, StoreError for the directory, and where the
     reference server does not start. A failed trial raises nothing; see the result's `exit_code`.
@@ -112,16 +116,15 @@ def execute(
     ):
         for text in writer.repaired:
             observer.note("warning", text)
+        began = {"run": out.resolve().name, "started_unix_ns": time.time_ns(), "command": command}
         if not resume:
             # The name first: a run that is killed at once can still be resumed.
             writer.write_scenario(scenario.to_toml())
-            writer.write_environment({"run": out.resolve().name, "started_unix_ns": time.time_ns()})
+            writer.write_environment(began)
         observer.begin(endpoints.cells)
         endpoints.start()
         if not resume:
-            started = writer.read().environment.get("started_unix_ns")
-            environment = {"run": out.resolve().name, "started_unix_ns": started}
-            writer.write_environment(environment | collect(endpoints.server_environment))
+            writer.write_environment(began | collect(endpoints.server_environments()))
         probed = bool(writer.read().ceiling_records())
         if scenario.run.ceilings and not probed:
             ceilings.measure(endpoints, executor, writer, observer.note, interrupts.guard)

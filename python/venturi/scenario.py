@@ -347,8 +347,15 @@ def explain(error: Any) -> str:
         end = f"; did you mean {close[0]}?" if close else ""
         return f"{value!r} is not one of {', '.join(allowed)}{end}"
     if kind in ("greater_than_equal", "greater_than", "less_than_equal", "less_than"):
-        limit = next(iter(context.values()))
+        limit = (
+            f"{next(iter(context.values())):g}"
+            if kind in ("greater_than", "less_than")
+            else next(iter(context.values()))
+        )
         words = {"g": "at least", "l": "at most"}[kind[0]] if kind.endswith("equal") else "above"
+        if isinstance(value, str) and any(c.isalpha() for c in value) and kind == "greater_than_equal":
+            # A duration's least is one nanosecond, which nobody means.
+            return f"{value} must be above 0"
         return f"{value} must be {words} {limit}" if value is not None else f"must be {words} {limit}"
     if kind in ("bool_type", "bool_parsing"):
         return f"{value!r} is not true or false"

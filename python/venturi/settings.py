@@ -179,7 +179,10 @@ class Target(Table):
     window: Annotated[
         Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**31 - 1)] | None, BeforeValidator(_null)
     ] = None
-    max_message_size: Count = 67_108_864
+    send_buffer: Annotated[
+        Annotated[int, BeforeValidator(parse_count), Field(ge=4096, le=2**30)] | None, BeforeValidator(_null)
+    ] = None
+    max_message_size: Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**32 - 1)] = 67_108_864
     protocol: Literal["auto", "perf", "path", "command", "ticket"] = "auto"
     ack: Literal["stream", "batch"] = "stream"
     tls_ca: StrictStr | None = None

@@ -34,9 +34,13 @@ from venturi.trial import (
 
 __all__ = ["Interrupts", "Observer", "Result", "Slot", "Sweep", "exit_code"]
 
-# An address that never answered is given up after this many trials; a sweep of 800 cells
+# An address that never let a trial begin is given up after this many; a sweep of 800 cells
 # against a host that is switched off would take hours to say so.
-_UNREACHABLE_TRIES = 2
+_TRIES = 2
+# One that has worked and is silent since: a server may come back.
+_TRIES_ONCE_SEEN = 10
+# What lies with the address and not with the cell, as long as nothing has gone well there.
+_HOPELESS = {"unreachable", "tls", "auth", "protocol", "timeout"}
 
 
 class Observer(Protocol):
@@ -78,6 +82,8 @@ class Result:
     failed: int = 0
     interrupted: bool = False
     kinds: set[str] = field(default_factory=set)
+    # The distinct reasons, first come first.
+    reasons: dict[str, None] = field(default_factory=dict)
 
 
 def exit_code(result: Result) -> ExitCode:
@@ -158,7 +164,9 @@ class Sweep:
         self._rates: dict[str, list[float]] = {}
         for line in lines:
             self._learn(line)
+        # Addresses, and cells, that are left out from now on.
         self._given_up: set[str] = set()
+        self._seen: set[str] = set()
         self._silent: dict[str, int] = {}
 
     def slots(self) -> Iterator[list[Slot]]:
@@ -202,7 +210,7 @@ class Sweep:
                 if self._interrupts.asked:
                     result.interrupted = True
                     return result
-                if slot.cell.parameters["target"] in self._given_up:
+                if {str(slot.cell.parameters["target"]), slot.cell.id} & self._given_up:
                     total -= 1
                     continue
                 self._observer.started(result.trials + 1, total, slot)
@@ -214,12 +222,13 @@ class Sweep:
                 if line["outcome"] == "failed":
                     result.failed += 1
                     result.kinds.add(line["error"]["kind"])
+                    result.reasons[f"{line['error']['kind']}: {line['error']['message']}"] = None
                     if self._run.on_failure == "stop":
                         self._observer.note(
                             "error", "stopped at the first failure, as --on-failure stop asks"
                         )
                         return result
-                self._notice_silence(slot, line)
+                self._notice_silence(slot, line, result.trials < total)
         return result
 
     def _one(self, slot: Slot) -> dict[str, Any]:
@@ -289,18 +298,28 @@ class Sweep:
         narrow = (interval.high - interval.low) * 100 < self._run.adaptive * interval.median
         return narrow and interval.coverage >= 0.95
 
-    def _notice_silence(self, slot: Slot, line: Mapping[str, Any]) -> None:
+    def _notice_silence(self, slot: Slot, line: Mapping[str, Any], more: bool) -> None:
+        """Gives up an address that answers no trial, and a cell whose spec asks for something impossible."""
         target = str(slot.cell.parameters["target"])
-        if line["outcome"] != "failed" or line["error"]["kind"] != "unreachable":
-            # It has answered once, so a later silence is a failure of that trial only.
-            self._silent[target] = -(10**9)
+        error = line["error"] if line["outcome"] == "failed" else None
+        if error is not None and error["kind"] == "usage":
+            self._given_up.add(slot.cell.id)
+            return
+        if error is None or error["kind"] not in _HOPELESS or line["counts"]["rows"]:
+            if error is None:
+                self._seen.add(target)
+            self._silent[target] = 0
+            return
+        if target in self._seen and error["kind"] != "unreachable":
             return
         self._silent[target] = self._silent.get(target, 0) + 1
-        if self._silent[target] >= _UNREACHABLE_TRIES:
-            self._given_up.add(target)
-            self._observer.note(
-                "error",
-                f"{target} never answered ({line['error']['message']}); its other trials are left out",
-            )
+        if self._silent[target] < (_TRIES_ONCE_SEEN if target in self._seen else _TRIES):
+            return
+        self._given_up.add(target)
+        if more:
+            never = "never answered" if error["kind"] == "unreachable" else "let no trial begin"
+            how = "answers no more" if target in self._seen else never
+            self._observer.note("error", f"{target} {how}; its other trials are left out")
+        if error["kind"] == "unreachable":
             anywhere = "" if is_loopback(target) else " --host 0.0.0.0"
             self._observer.note("hint", f"start a server there: venturi serve flight{anywhere}")

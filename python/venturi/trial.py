@@ -45,7 +45,12 @@ class Cell:
     @property
     def id(self) -> str:
         """Readable, and the same in every run of the same cell: get-2x4096-1a2b3c4d."""
-        identity = {name: value for name, value in self.parameters.items() if name != "row_bytes"}
+        # What is null is left out, so that a parameter added by a later version changes no id.
+        identity = {
+            name: value
+            for name, value in self.parameters.items()
+            if value is not None and name != "row_bytes"
+        }
         text = json.dumps([identity, dict(self.options)], sort_keys=True, separators=(",", ":"))
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         p = self.parameters

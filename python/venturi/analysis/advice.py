@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.cells import Cell, get, numeric, quotient, steady_throughput, throughput
-from venturi.analysis.statistics import RANGE_BELOW, range_coverage
+from venturi.analysis.statistics import range_coverage
 from venturi.units import percent
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ WIDE = 0.10
 SHORT_NS = 100e6
 """A trial under 100 ms is over before the congestion window and the CPU's frequency have settled."""
 SKEW = 0.01
+DEFAULT_REPEATS = 5
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def _failures(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
             "failed",
             f"{len(failed)} of {len(measured)} trials failed ({counted})",
             "their errors are listed below, and no figure counts them",
-            "Mend the cause, then run the scenario again",
+            "Mend the cause, then: venturi run --resume RUN --retry-failed",
         )
     if cut:
         return Advice(
@@ -331,7 +332,8 @@ def _no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> A
 
 def _few(cells: Sequence[Cell]) -> Advice | None:
     least = min((c.good for c in cells if c.good), default=0)
-    if not least or least >= RANGE_BELOW:
+    if not least or least >= DEFAULT_REPEATS:
+        # With the default the head of the column says what the range covers.
         return None
     if least == 1:
         return Advice(

@@ -11,6 +11,7 @@ import difflib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 from typing import Any, NoReturn
 
@@ -114,15 +115,45 @@ def fail(error: VenturiError) -> NoReturn:
     sys.exit(int(error.exit_code))
 
 
+_NO_OPTION = r"No such option: (\S+)(?: \(Possible options: (.*)\)| Did you mean (.*)\?)?"
+
+
+def _misused(error: Any) -> VenturiError:
+    """The parser's complaint in the form of all others: one line, and where to read on."""
+    text = " ".join(str(error.format_message()).split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "venturi"
+    if found := re.fullmatch(
+        r"No such option: (\S+)(?: \(Possible options: (.*)\)| Did you mean (.*)\?)?", text
+    ):
+        offered = (found[2] or found[3] or "").split(", ")
+        close = difflib.get_close_matches(found[1], offered, n=1) or offered[:1]
+        end = f"; did you mean {close[0]}?" if close[0] else ""
+        return VenturiError(f"{found[1]}: no such option{end}", hint=f"{command} --help")
+    if found := re.fullmatch(r"Invalid value for '?([^:']*(?:'[^:]*)?)'?: (?:Value error, )?(.*)", text):
+        what = found[1].replace("' / '", "/").strip("'")
+        return VenturiError(f"{what}: {found[2][:1].lower()}{found[2][1:]}", hint=f"{command} --help")
+    return VenturiError(text[:1].lower() + text[1:], hint=f"{command} --help")
+
+
 def main() -> None:
     """The entry point."""
     try:
-        app(prog_name="venturi")
+        ended = app(prog_name="venturi", standalone_mode=False)
+        sys.exit(ended if isinstance(ended, int) else 0)
     except VenturiError as error:
         fail(error)
     except KeyboardInterrupt:
         sys.exit(int(ExitCode.INTERRUPTED))
     except Exception as error:
+        # The parser's own errors, whichever copy of click typer brings along.
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # type: ignore[attr-defined]
+            sys.exit(int(ExitCode.USAGE))
+        if hasattr(error, "format_message"):
+            fail(_misused(error))
+        if type(error).__name__ == "Abort":
+            sys.exit(int(ExitCode.INTERRUPTED))
         if os.environ.get("VENTURI_DEBUG"):
             raise
         fail(

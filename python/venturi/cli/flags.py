@@ -14,7 +14,7 @@ import typer
 from venturi import toml_text
 from venturi.errors import VenturiError
 
-__all__ = ["layer_tree"]
+__all__ = ["command_line", "layer_tree"]
 
 
 def _option(flag: str, help_text: str, panel: str = "Workload") -> Any:
@@ -54,6 +54,13 @@ Place = Annotated[
 ]
 Compression = Annotated[Text, _option("--compression", "Of what is put: lz4, zstd or none.")]
 Connections = Annotated[Text, _option("--connections", "per-stream or shared.")]
+SendBuffer = Annotated[
+    Text,
+    _option(
+        "--send-buffer",
+        "Bytes of a socket's send buffer; none = 256Ki on loopback, else the kernel's.",
+    ),
+]
 Window = Annotated[Text, _option("--window", "HTTP/2 flow-control window in bytes, as 4Mi; none = no limit.")]
 MaxMessageSize = Annotated[Text, _option("--max-message-size", "Largest message accepted, in bytes.")]
 Protocol = Annotated[Text, _option("--protocol", "auto, perf, path, command or ticket.")]
@@ -153,10 +160,36 @@ def _several(key: str, value: Any) -> Any:
     return [value] if ".." in value and "/" not in value else None
 
 
+def command_line(argv: Sequence[str]) -> list[str]:
+    """What was typed, to be stored with the run: without the values of headers, which may be secrets."""
+    words = ["venturi"]
+    masked = False
+    for word in argv[1:]:
+        flag, equals, text = word.partition("=")
+        if masked:
+            word = _masked(word)
+        elif flag == "--header" and equals:
+            word = f"{flag}={_masked(text)}"
+        elif flag.replace(" ", "") in ("target.headers", "--set=target.headers") or flag.startswith(
+            "target.headers."
+        ):
+            word = f"{flag}=***"
+        masked = word == "--header"
+        words.append(word)
+    return words
+
+
+def _masked(pair: str) -> str:
+    name, equals, _ = pair.partition("=")
+    return f"{name}=***" if equals else "***"
+
+
 def _pair(flag: str, text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise VenturiError(f"{flag} {text}: must be written NAME=VALUE")
+        form = "LABEL=URL" if flag == "--place" else "NAME=VALUE"
+        # What was meant for a header may be a secret, which does not belong on a screen.
+        raise VenturiError(f"{flag}{'' if flag == '--header' else f' {text}'}: must be written {form}")
     return name.strip(), value.strip()
 
 

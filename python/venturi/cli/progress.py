@@ -20,7 +20,7 @@ def outcome_text(line: Mapping[str, Any]) -> str:
     """How a trial ended, in a few words: "2431 MB/s" or "failed: lost: ..."."""
     if line["outcome"] == "ok":
         interval = line["times"]["interval_ns"]
-        return f"{line['counts']['payload_bytes'] * 1e3 / max(interval, 1):.0f} MB/s"
+        return f"{line['counts']['payload_bytes'] * 1e3 / max(interval, 1):,.0f} MB/s"
     error = line.get("error") or {}
     return f"{line['outcome']}: {error.get('kind')}: {error.get('message')}"
 
@@ -130,7 +130,7 @@ class LiveObserver(QuietObserver):
     def progress(self, progress: Progress) -> None:
         moved, now = progress.payload_bytes, time.monotonic()
         passed = now - self._last[1]
-        rate = f"{max(0, moved - self._last[0]) / max(passed, 1e-9) / 1e6:.0f} MB/s"
+        rate = f"{max(0, moved - self._last[0]) / max(passed, 1e-9) / 1e6:,.0f} MB/s"
         self._last = (moved, now)
         share = min(moved / self._expected, 1.0) if self._expected else 0.0
         self._draw(share, rate=rate)

@@ -14,6 +14,7 @@ from venturi.cli import say
 from venturi.errors import ExitCode, StoreError, VenturiError
 
 if TYPE_CHECKING:
+    from venturi.analysis.results import Results
     from venturi.cli.progress import QuietObserver
     from venturi.runner import RunResult
     from venturi.scenario import Scenario
@@ -95,6 +96,7 @@ def run(
     compression: f.Compression = None,
     connections: f.Connections = None,
     window: f.Window = None,
+    send_buffer: f.SendBuffer = None,
     max_message_size: f.MaxMessageSize = None,
     protocol: f.Protocol = None,
     ack: f.Ack = None,
@@ -255,21 +257,23 @@ def _measure(found: Scenario, made: Path | None, given: dict[str, Any]) -> None:
     observer = _observer(given)
     out = made or given["out"] or runner.default_out(found)
     try:
-        ended = runner.execute(found, out, engine, observer, made is not None, given["retry_failed"])
+        ended = runner.execute(
+            found, out, engine, observer, made is not None, given["retry_failed"], f.command_line(sys.argv)
+        )
     except StoreError:
         _close(observer)
         # What was stored before is still worth reading; where nothing was, the error says enough.
         if not given["as_json"] and _has_trials(out):
-            _print_results(out)
+            _print_results(_results(out))
         raise
     finally:
         _close(observer)
     if not given["as_json"]:
+        results = _results(out)
         # The report first: a reader of the table who leaves early (head, less) takes nothing from it.
-        report = _write_report(out) if given["report"] else None
-        _print_results(out)
-        if report is not None:
-            print(f"report: {report}")
+        report = _write_report(results) if given["report"] else None
+        _print_results(results)
+        print(f"report: {report}" if report is not None else f"run: {out}")
     _conclude(ended)
 
 
@@ -289,20 +293,26 @@ def _close(observer: QuietObserver) -> None:
         observer.close()
 
 
-def _print_results(out: Path) -> None:
+def _results(out: Path) -> Results:
+    from venturi.analysis import results
+
+    return results.load(out)
+
+
+def _print_results(results: Results) -> None:
     from rich.console import Console
 
     from venturi.report import terminal
 
-    terminal.print_run(out, Console())
+    terminal.print_results(results, Console())
 
 
-def _write_report(out: Path) -> Path:
+def _write_report(results: Results) -> Path:
     from venturi.report import html
 
-    path = out / "report.html"
+    path = results.directory.path / "report.html"
     try:
-        html.write(out, path)
+        html.write(results, path)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from None
     return path
@@ -313,9 +323,9 @@ def _conclude(ended: RunResult) -> None:
     if result.interrupted:
         say("warning", f"interrupted; go on with: venturi run --resume {ended.path}")
     elif result.failed:
-        kinds = ", ".join(sorted(result.kinds))
-        say(
-            "error",
-            f"{result.failed} of {result.trials} trials failed ({kinds}); their reasons are in the report",
-        )
+        reason = next(iter(result.reasons), "")
+        more = f"; and {len(result.reasons) - 1} other reasons" if len(result.reasons) > 1 else ""
+        say("error", f"{result.failed} of {result.trials} trials failed: {reason}{more}")
+        if result.kinds & {"lost", "timeout", "unreachable"} and result.failed < result.trials:
+            say("hint", f"try those again by: venturi run --resume {ended.path} --retry-failed")
     raise typer.Exit(int(ended.exit_code))

@@ -35,6 +35,14 @@ def flight(
     max_connections: Annotated[
         int, typer.Option("--max-connections", min=1, help="Most connections at a time; each has a thread.")
     ] = 1024,
+    send_buffer: Annotated[
+        str | None,
+        typer.Option(
+            "--send-buffer",
+            help="Bytes of the sockets' send buffers; without it 256Ki on loopback, else the kernel's.",
+            show_default=False,
+        ),
+    ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option("--tls-certificate", help="Certificate file (PEM).", show_default=False)
     ] = None,
@@ -66,6 +74,7 @@ def flight(
 ) -> None:
     """Serve Arrow Flight: Arrow's perf protocol, and tables under a path."""
     from venturi.data import DataStore
+    from venturi.environment import describe
     from venturi.suffixes import parse_count
     from venturi.trial import load_core
 
@@ -73,6 +82,10 @@ def flight(
         memory_bytes = parse_count(memory)
     except ValueError as error:
         raise VenturiError(f"--memory: {error}") from None
+    try:
+        send_buffer_bytes = parse_count(send_buffer) if send_buffer is not None else None
+    except ValueError as error:
+        raise VenturiError(f"--send-buffer: {error}") from None
     if (tls_certificate is None) != (tls_key is None):
         raise VenturiError("--tls-certificate and --tls-key go together")
     if tls_client_ca is not None and tls_certificate is None:
@@ -84,6 +97,8 @@ def flight(
             raise VenturiError(f"{path}: no such file")
     _warn_if_open(host, tls_certificate is not None, token_env is not None)
     core = load_core()
+    # Whoever measures this server may ask what it runs on.
+    environment = describe()
     with DataStore() as store:
         tables = [_table(store, text) for text in data or []]
         store.forget_tables()
@@ -92,14 +107,16 @@ def flight(
             "port": port,
             "memory_bytes": memory_bytes,
             "max_connections": max_connections,
+            "send_buffer": send_buffer_bytes,
             "tls_certificate": _path(tls_certificate),
             "tls_key": _path(tls_key),
             "tls_client_ca": _path(tls_client_ca),
             "token_env": token_env,
+            "environment": environment,
             "tables": tables,
         }
         server = _start(core, spec, f"{host}:{port}")
-        _announce(server, as_json, tls_certificate is not None)
+        _announce(server, as_json, tls_certificate is not None, environment)
         _wait(server, exit_with_parent)
     if not as_json:
         _print_statistics(server)
@@ -136,12 +153,10 @@ def _start(core: Any, spec: dict[str, Any], where: str) -> Any:
         raise VenturiError(f"cannot serve on {where}: {error}") from None
 
 
-def _announce(server: Any, as_json: bool, tls: bool) -> None:
+def _announce(server: Any, as_json: bool, tls: bool, environment: dict[str, Any]) -> None:
     address = server.address
     if as_json:
-        from venturi.environment import collect
-
-        hello = {"address": address, "pid": os.getpid(), "environment": collect()["client"]}
+        hello = {"address": address, "pid": os.getpid(), "environment": environment}
         print(json.dumps(hello), flush=True)
         return
     scheme = "flight+tls" if tls else "flight"

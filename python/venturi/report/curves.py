@@ -18,7 +18,7 @@ MB = 1e6
 MOST_LINES = 6
 """More lines than this in one panel cannot be told apart."""
 FOLLOWERS = {"streams": {"threads"}, "rows_per_stream": {"bytes_per_stream"}, "rows_per_batch": set[str]()}
-INTERVAL_NOTE = "Points are medians of the repeats, bars their 95 % interval (the range below 6 repeats)."
+INTERVAL_NOTE = "Points are medians of the repeats, bars their 95 % interval (below 6 repeats their range)."
 
 
 def _mb(value: float | None) -> float | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import json
 import os
+import shlex
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,9 @@ TUBE = (
 
 
 def write(
-    run_dir: str | os.PathLike[str], path: str | os.PathLike[str], reference: str | None = None
+    run: str | os.PathLike[str] | Results, path: str | os.PathLike[str], reference: str | None = None
 ) -> Path:
-    """Writes the report of a run to `path` and returns it.
+    """Writes the report of a run, a directory or what was read of it, to `path` and returns it.
 
     Raises `StoreError` where there is no run, `VenturiError` for an unknown reference, `OSError` where `path`
     cannot be written. The file is replaced as a whole, never left half written.
@@ -43,7 +44,8 @@ def write(
     out = Path(path)
     partial = out.with_name(out.name + ".tmp")
     try:
-        partial.write_text(page(load(run_dir), reference), encoding="utf-8")
+        results = run if isinstance(run, Results) else load(run)
+        partial.write_text(page(results, reference), encoding="utf-8")
         partial.replace(out)
     finally:
         partial.unlink(missing_ok=True)
@@ -159,7 +161,7 @@ def _card(operation: str, cells: list[Cell]) -> str:
         )
     where = labels.label(top, varying(cells) or ["streams"])
     margin = (
-        f"95 % interval {top.throughput.margin('MB/s')} MB/s"
+        f"{summary.coverage([top])} interval {top.throughput.margin('MB/s')} MB/s"
         if top.throughput.has_margin
         else "one trial, no margin"
     )
@@ -291,32 +293,31 @@ def _upper(text: str) -> str:
 
 def _environment(results: Results) -> str:
     environment = results.environment
-    ends = {end: _flat(environment.get(end)) for end in ("client", "server")}
-    rest = _flat(
-        {
-            k: v
-            for k, v in environment.items()
-            if k not in ("client", "server", "format", "run", "started_unix_ns")
-        }
-    )
+    servers = environment.get("servers")
+    ends = {"client": _flat(environment.get("client"))}
+    if isinstance(servers, dict) and servers:
+        ends |= {f"server {place}": _flat(found) for place, found in servers.items()}
+    else:
+        ends["server"] = _flat(environment.get("server"))
+    described = {end for end, found in ends.items() if found}
+    known = ("client", "server", "servers", "format", "run", "started_unix_ns", "command")
+    rest = _flat({k: v for k, v in environment.items() if k not in known})
     out = ""
-    if any(ends.values()):
+    if described:
         rows = []
-        for key in dict.fromkeys([*ends["client"], *ends["server"]]):
-            client, server = (ends[end].get(key, MISSING) for end in ("client", "server"))
-            if client == server == MISSING:
-                continue
-            differs = ends["server"] and client != server
+        for key in dict.fromkeys(key for found in ends.values() for key in found):
+            texts = [found.get(key, MISSING) for found in ends.values()]
+            differs = len({ends[end].get(key) for end in described}) > 1
+            cells = "".join(f'<td class="t wrap">{_e(text)}</td>' for text in texts)
             rows.append(
-                f'<tr class="{"differs" if differs else "same"}"><td class="t">{_e(key)}</td>'
-                f'<td class="t wrap">{_e(client)}</td><td class="t wrap">{_e(server)}</td></tr>'
+                f'<tr class="{"differs" if differs else "same"}"><td class="t">{_e(key)}</td>{cells}</tr>'
             )
+        heads = "".join(f'<th class="t">{_e(end)}</th>' for end in ends)
         out += (
-            '<div class="tablebox"><table><thead><tr><th class="t"></th><th class="t">client</th><th '
-            'class="t">server</th>'
-            f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+            f'<div class="tablebox"><table><thead><tr><th class="t"></th>{heads}</tr></thead>'
+            f"<tbody>{''.join(rows)}</tbody></table></div>"
         )
-    if not ends["server"]:
+    if described <= {"client"}:
         said = "; ".join(results.peers) or "nothing answered"
         out += f'<p class="quiet">The server did not describe its host. What the trials met: {_e(said)}.</p>'
     if rest:
@@ -363,9 +364,13 @@ def _reproduce(results: Results) -> str:
         out = "<p>This run holds no scenario, so it cannot be repeated from here.</p>"
         return out
     command = f"venturi run {results.directory.path.name}/scenario.toml"
+    typed = results.environment.get("command")
+    typed = shlex.join(map(str, typed)) if isinstance(typed, list) and typed else None
     software = get(results.environment, "client", "software", "venturi")
     commit = get(results.environment, "client", "software", "commit")
     out += f"<pre>{_e(command)}</pre>"
+    if typed:
+        out += f"<p>It was started by:</p><pre>{_e(typed)}</pre>"
     made = ", ".join(
         filter(None, [f"Venturi {software}" if software else "", f"commit {commit}" if commit else ""])
     )

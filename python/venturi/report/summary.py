@@ -8,6 +8,7 @@ from typing import Any
 
 from venturi.analysis.cells import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
+from venturi.analysis.statistics import RANGE_BELOW, range_coverage
 from venturi.report import labels
 from venturi.units import MISSING, Quantity, pick_unit
 
@@ -45,7 +46,7 @@ def columns(cells: Sequence[Cell], every: bool = False) -> list[Column]:
         for n in varying(cells)
     ]
     out.append(_numbers("median", "B/s", [c.throughput for c in cells], 0))
-    out.append(Column("95 %", "MB/s", [c.throughput.margin("MB/s") for c in cells], 0))
+    out.append(Column(coverage(cells), "MB/s", [c.throughput.margin("MB/s") for c in cells], 0))
     if every:
         out.append(_numbers("steady", "B/s", [c.steady for c in cells], 5))
     out.append(_short_unit(_numbers("rows", "rows/s", [c.rows for c in cells], 4)))
@@ -76,6 +77,16 @@ def columns(cells: Sequence[Cell], every: bool = False) -> list[Column]:
     out.append(Column("fail", "", [str(c.failed) for c in cells], 0))
     # A figure that no trial has, such as the CPU of a foreign server, would be a column of dashes.
     return [c for c in out if c.rank == 0 or any(cell != MISSING for cell in c.cells)]
+
+
+def coverage(cells: Sequence[Cell]) -> str:
+    """How surely the margins hold the median: `95 %`, or what the range of few repeats covers."""
+    counts = {cell.good for cell in cells if cell.good > 1}
+    least = min(counts, default=RANGE_BELOW)
+    if least >= RANGE_BELOW:
+        return "95 %"
+    sure = f"{range_coverage(least) * 100:.4g} %"
+    return sure if len(counts) == 1 else f"from {sure}"
 
 
 def _percent(share: Quantity) -> str:
