@@ -29,6 +29,26 @@ pub enum Compression {
     Zstd,
 }
 
+impl Compression {
+    /// As it stands in specs and commands.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Lz4 => "lz4",
+            Compression::Zstd => "zstd",
+        }
+    }
+
+    /// What `name` wrote; anything else is none.
+    pub fn of_name(name: &str) -> Self {
+        match name {
+            "lz4" => Compression::Lz4,
+            "zstd" => Compression::Zstd,
+            _ => Compression::None,
+        }
+    }
+}
+
 /// One encoded message.
 #[derive(Debug, Clone)]
 pub struct Encoded {

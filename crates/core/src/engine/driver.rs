@@ -157,8 +157,8 @@ impl<'a> Driver<'a> {
                 self.close(at);
                 continue;
             }
-            let rows = self.rules.counters[self.lanes[at].stream].read().rows;
-            if let Some(error) = self.lanes[at].stalled(now, self.rules.timeout, rows) {
+            let moved = self.rules.counters[self.lanes[at].stream].read();
+            if let Some(error) = self.lanes[at].stalled(now, self.rules.timeout, moved) {
                 self.fail(at, error);
             }
         }

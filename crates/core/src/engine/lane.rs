@@ -8,7 +8,7 @@ use super::pace::{Pace, Slots};
 use super::stop::Stop;
 use crate::error::{Error, Kind, Result};
 use crate::meter::clock::{Stage, StageClock, StageTotals};
-use crate::meter::counters::Counters;
+use crate::meter::counters::{Counters, Counts};
 use crate::meter::histogram::Recorder;
 use crate::spec::Operation;
 use crate::target::{Session, Tally};
@@ -93,6 +93,9 @@ pub struct Lane {
     end: Instant,
     stages: Option<StageTotals>,
     tally: Tally,
+    /// What had been moved when it was last looked at, and since when it has been so.
+    seen: (u64, u64),
+    since: Instant,
 }
 
 impl Lane {
@@ -124,6 +127,8 @@ impl Lane {
             end: now,
             stages: None,
             tally: Tally::default(),
+            seen: (0, 0),
+            since: now,
         }
     }
 
@@ -246,13 +251,19 @@ impl Lane {
         Poll::Ready(true)
     }
 
-    /// Why this lane must be given up, if it must: no progress for too long. Any sign
-    /// of life from the peer that wakes the session counts, a whole batch need not come.
-    pub fn stalled(&self, now: Instant, timeout: Duration, rows: u64) -> Option<Error> {
-        let silent = now.saturating_duration_since(self.clock.last());
-        if self.state == State::Done || self.idle || silent < timeout {
+    /// Why this lane must be given up, if it must: no progress for too long. Progress is a
+    /// batch, or a byte of one; a peer that merely shows signs of life stalls all the same.
+    /// To be called now and then.
+    pub fn stalled(&mut self, now: Instant, timeout: Duration, moved: Counts) -> Option<Error> {
+        let seen = (moved.batches, self.session.progress());
+        if self.state == State::Done || self.idle || seen != self.seen {
+            (self.seen, self.since) = (seen, now);
             return None;
         }
+        if now.saturating_duration_since(self.since) < timeout {
+            return None;
+        }
+        let rows = moved.rows;
         let what = match self.state {
             State::Finishing => "no acknowledgement",
             _ => "no data",

@@ -46,6 +46,13 @@ pub trait Session {
     /// was stopped early (fixed time, cancel) drops the rest.
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>>;
 
+    /// Grows with every byte of data that this stream's connection moves, a part of a batch
+    /// included. What only keeps a connection alive must not count: by this, and by
+    /// batches, the engine tells a slow stream from a stalled one.
+    fn progress(&self) -> u64 {
+        0
+    }
+
     /// What this end counted (after `poll_finish`, or when it failed).
     fn tally(&self) -> Tally;
 }

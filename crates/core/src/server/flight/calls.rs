@@ -15,7 +15,7 @@ use crate::codec::proto::{
     descriptor_type, Action, ActionType, Bytes, FlightDescriptor, FlightEndpoint, FlightInfo,
     Location, Ticket,
 };
-use crate::data::{Cursor, Source};
+use crate::data::{records, Cursor, Source};
 use crate::error::{Error, Kind, Result};
 use crate::spec::{Data, Values};
 
@@ -318,11 +318,7 @@ impl State {
                 return Ok(Reading::Table(self.store.table(&command.table)?, 0));
             }
             let (source, rows) = self.table_source(&command)?;
-            let compression = match command.compression.as_str() {
-                "lz4" => Compression::Lz4,
-                "zstd" => Compression::Zstd,
-                _ => Compression::None,
-            };
+            let compression = Compression::of_name(&command.compression);
             return Ok(Reading::Source(source.cursor(Some(rows)), compression));
         }
         let unknown = || Status::new(status::INVALID_ARGUMENT, "not a ticket of this server");
@@ -333,36 +329,17 @@ impl State {
             return Err(unknown());
         }
         let source = self.perf_source(&perf)?;
+        let wanted = Wanted::of(&perf)?;
         Ok(Reading::Source(
             source.cursor(Some(rows)),
-            Compression::None,
+            wanted.compression,
         ))
     }
 
     fn perf_source(&self, perf: &Perf) -> Result<Source> {
         let rows_per_batch = perf.records_per_batch.max(1) as usize;
-        let data = match perf.schema.is_empty() {
-            true => Data::Records {
-                columns: COLUMNS,
-                values: Values::Random,
-                seed: 0,
-            },
-            false => {
-                let schema = schema_from_bytes(&perf.schema)?;
-                let metadata = |key: &str| schema.metadata().get(key).map(String::as_str);
-                Data::Records {
-                    columns: schema.fields().len().clamp(1, 10_000),
-                    values: match metadata("venturi.values") {
-                        Some("sequential") => Values::Sequential,
-                        _ => Values::Random,
-                    },
-                    seed: metadata("venturi.seed")
-                        .and_then(|seed| seed.parse().ok())
-                        .unwrap_or(0),
-                }
-            }
-        };
-        self.batch_fits(rows_per_batch, 8 * COLUMNS)?;
+        let Wanted { data, columns, .. } = Wanted::of(perf)?;
+        self.batch_fits(rows_per_batch, 8 * columns)?;
         self.store
             .source(&format!("\n{data:?} {rows_per_batch}"), || {
                 Source::make(&data, rows_per_batch)
@@ -390,6 +367,37 @@ impl State {
             Source::from_batches(table.schema.clone(), table.batches.to_vec(), rows_per_batch)
         })?;
         Ok((source, command.rows_per_stream.unwrap_or(table.rows)))
+    }
+}
+
+/// What a `Perf` message asks for. Arrow leaves its schema empty; Venturi's own client says
+/// there what it wants beyond the usual.
+struct Wanted {
+    data: Data,
+    columns: usize,
+    compression: Compression,
+}
+
+impl Wanted {
+    fn of(perf: &Perf) -> Result<Self> {
+        let schema = match perf.schema.is_empty() {
+            true => records::schema(COLUMNS).as_ref().clone(),
+            false => schema_from_bytes(&perf.schema)?,
+        };
+        let metadata = |key: &str| schema.metadata().get(key).map_or("", String::as_str);
+        let columns = schema.fields().len().clamp(1, 10_000);
+        Ok(Self {
+            data: Data::Records {
+                columns,
+                values: match metadata("venturi.values") {
+                    "sequential" => Values::Sequential,
+                    _ => Values::Random,
+                },
+                seed: metadata("venturi.seed").parse().unwrap_or(0),
+            },
+            columns,
+            compression: Compression::of_name(metadata("venturi.compression")),
+        })
     }
 }
 

@@ -160,21 +160,32 @@ impl Worker {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Headers {
-                stream, headers, ..
-            } => self.begin(stream, &headers),
+                stream,
+                headers,
+                end,
+            } => {
+                self.begin(stream, &headers);
+                if end {
+                    self.request_ended(stream);
+                }
+            }
             Event::Message { stream, message } => {
                 if let Err(status) = self.message(stream, message) {
                     self.finish(stream, Err(status));
                 }
             }
-            Event::End { stream } => match self.calls.get(&stream) {
-                Some(Call::Request(_)) => self.request(stream),
-                Some(Call::Put(_)) => self.finish(stream, Ok(())),
-                _ => {}
-            },
+            Event::End { stream } => self.request_ended(stream),
             Event::Reset { stream, .. } => {
                 let _ = self.close_call(stream, Err(Status::new(status::CANCELLED, "cancelled")));
             }
+        }
+    }
+
+    fn request_ended(&mut self, stream: u32) {
+        match self.calls.get(&stream) {
+            Some(Call::Request(_)) => self.request(stream),
+            Some(Call::Put(_)) => self.finish(stream, Ok(())),
+            _ => {}
         }
     }
 

@@ -29,6 +29,7 @@ struct Shared {
     headers: Vec<(String, Vec<u8>)>,
     inboxes: BTreeMap<u32, Inbox>,
     failed: Option<Error>,
+    users: u64,
 }
 
 #[derive(Default)]
@@ -51,6 +52,7 @@ impl Link {
             headers,
             inboxes: BTreeMap::new(),
             failed: None,
+            users: 1,
         })))
     }
 
@@ -112,8 +114,32 @@ impl Link {
         self.0.borrow().connection.unsent(stream)
     }
 
+    /// Bytes of messages that the connection has moved, both ways.
+    pub fn data_bytes(&self) -> u64 {
+        self.0.borrow().connection.data_bytes()
+    }
+
+    /// False once the server has ended the call: nothing can be queued onto it.
+    pub fn is_open(&self, stream: u32) -> bool {
+        let shared = &mut *self.0.borrow_mut();
+        shared.connection.send_queue(stream).is_some()
+    }
+
+    /// Bytes that the connection has carried, both ways.
     pub fn wire_bytes(&self) -> u64 {
         self.0.borrow().connection.wire_bytes()
+    }
+
+    /// One stream's share of what the connection has carried since then: streams that share
+    /// a connection cannot tell theirs apart, but the sum is right.
+    pub fn wire_share(&self, before: u64) -> u64 {
+        let shared = self.0.borrow();
+        (shared.connection.wire_bytes() - before) / shared.users
+    }
+
+    /// How many streams of the trial share this connection.
+    pub fn set_users(&self, users: usize) {
+        self.0.borrow_mut().users = users.max(1) as u64;
     }
 
     /// Gives a call up.

@@ -303,6 +303,9 @@ impl Target for Flight {
                 let session = self.open_stream(stream, &mut links).await;
                 sessions.push(session.map_err(|error| error.context(format!("stream {stream}")))?);
             }
+            for link in links.values() {
+                link.set_users(group.len());
+            }
             Ok(sessions)
         })
     }

@@ -263,6 +263,7 @@ impl Options {
         self.window.unwrap_or(frame::MAX_WINDOW)
     }
 
+    /// Of the bodies that the sender is told, or is, to compress.
     pub fn compression(&self) -> Compression {
         match self.compression {
             None | Some(CompressionChoice::None) => Compression::None,

@@ -22,6 +22,10 @@ use crate::target::{Moved, Session, Tally};
 /// batches share a system call; a large one waits for its own bytes.
 const LOW_WATER: usize = 128 << 10;
 
+/// Messages without a batch (dictionaries, metadata, acknowledgements) that are taken in one
+/// go: a peer that sends nothing else must not keep the thread.
+const IN_ONE_GO: usize = 256;
+
 pub struct GetSession {
     pieces: VecDeque<(Link, Vec<u8>)>,
     headers: Vec<(String, Vec<u8>)>,
@@ -83,7 +87,7 @@ impl GetSession {
     fn close(&mut self) {
         if let Some(call) = self.current.take() {
             call.link.forget(call.stream);
-            self.tally.wire_bytes += call.link.wire_bytes() - self.wire_before;
+            self.tally.wire_bytes += call.link.wire_share(self.wire_before);
             self.wire_before = self.pieces.front().map_or(0, |(link, _)| link.wire_bytes());
         }
     }
@@ -96,7 +100,7 @@ impl Session for GetSession {
         clock: &mut StageClock,
     ) -> Poll<Result<Option<Moved>>> {
         clock.mark(Stage::Wait);
-        loop {
+        for _ in 0..IN_ONE_GO {
             let Some(call) = &mut self.current else {
                 if self.begin()? {
                     continue;
@@ -136,6 +140,8 @@ impl Session for GetSession {
                 }
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
@@ -171,10 +177,17 @@ impl Session for GetSession {
         Poll::Ready(Ok(()))
     }
 
+    fn progress(&self) -> u64 {
+        match &self.current {
+            Some(call) => call.link.data_bytes(),
+            None => 0,
+        }
+    }
+
     fn tally(&self) -> Tally {
         let mut tally = self.tally;
         if let Some(call) = &self.current {
-            tally.wire_bytes += call.link.wire_bytes() - self.wire_before;
+            tally.wire_bytes += call.link.wire_share(self.wire_before);
         }
         tally
     }
@@ -286,7 +299,7 @@ impl PutSession {
 
     /// Reads what the server has to say, writing on the way; Pending is the normal answer.
     fn poll_server(&mut self, stream: u32, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        loop {
+        for _ in 0..IN_ONE_GO {
             if self.over {
                 return Poll::Ready(Ok(()));
             }
@@ -298,6 +311,16 @@ impl PutSession {
                 return Poll::Pending;
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// The server has ended the call before all was sent: why, if it says so.
+    fn poll_refusal(&mut self, stream: u32, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        ready!(self.poll_server(stream, cx))?;
+        Poll::Ready(Err(Error::protocol(
+            "the server ended the stream before all was sent",
+        )))
     }
 }
 
@@ -313,6 +336,9 @@ impl Session for PutSession {
             None => self.begin()?,
         };
         if self.moving.is_none() {
+            if !self.link.is_open(stream) {
+                ready!(self.poll_refusal(stream, cx))?;
+            }
             self.moving = match self.queue_next(stream)? {
                 Some(moved) => Some(moved),
                 None => return Poll::Ready(Ok(None)),
@@ -354,9 +380,13 @@ impl Session for PutSession {
         Poll::Ready(Ok(()))
     }
 
+    fn progress(&self) -> u64 {
+        self.link.data_bytes()
+    }
+
     fn tally(&self) -> Tally {
         let mut tally = self.tally;
-        tally.wire_bytes = self.link.wire_bytes() - self.wire_before;
+        tally.wire_bytes = self.link.wire_share(self.wire_before);
         tally
     }
 }
