@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -98,7 +100,7 @@ class Endpoints:
             described = (
                 self._server.hello.get("environment")
                 if is_local(url) and self._server is not None
-                else _described(url, cell.options)
+                else _described(url, cell.options, self._scenario.run.timeout / 1e9)
             )
             if isinstance(described, dict):
                 found[place] = described
@@ -130,17 +132,23 @@ class Endpoints:
         return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
 
 
-def _described(url: str, options: Mapping[str, Any]) -> object:
-    """The environment that a reference server on another host tells, None where it tells none."""
-    try:
-        from venturi import _core
+def _described(url: str, options: Mapping[str, Any], seconds: float) -> object:
+    """The environment that a reference server tells, None where it tells none in that time."""
+    answers: list[object] = []
 
-        answer = _core.flight_environment(
-            urlsplit(url)._replace(path="", query="").geturl(), json.dumps(options)
-        )
-        return json.loads(answer) if answer else None
-    except (ImportError, AttributeError, RuntimeError, OSError, ValueError):
-        return None
+    def ask() -> None:
+        with contextlib.suppress(ImportError, AttributeError, RuntimeError, OSError, ValueError):
+            from venturi import _core
+
+            address = urlsplit(url)._replace(path="", query="").geturl()
+            answer = _core.flight_environment(address, json.dumps(dict(options)))
+            answers.append(json.loads(answer) if answer else None)
+
+    # The core is patient with a server that says nothing; a run need not be.
+    thread = threading.Thread(target=ask, name="venturi-environment", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return answers[0] if answers else None
 
 
 def _is_file(cell: Cell) -> bool:

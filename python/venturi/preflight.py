@@ -117,7 +117,7 @@ def _messages(scenario: Scenario, cell: Cell) -> None:
         return
     rows = min(p["rows_per_batch"], p["rows_per_stream"] or p["rows_per_batch"])
     size = int(rows * p["row_bytes"])
-    head = f"{_where(scenario, 'workload', 'rows_per_batch')}: {p['rows_per_batch']} rows are a message of"
+    head = f"{_where(scenario, 'workload', 'rows_per_batch')}: {p['rows_per_batch']:,} rows are a message of"
     if size > _MOST_BATCH_BYTES:
         raise ScenarioError(f"{head} {format_bytes(size)}; the most is {format_bytes(_MOST_BATCH_BYTES)}")
     limit = dict(cell.options).get("max_message_size", scenario.target.max_message_size)

@@ -170,6 +170,13 @@ class Workload(Table):
     )
 
 
+def _headers(value: dict[str, str]) -> dict[str, str]:
+    for name in value:
+        if name.lower() in ("authorization", "proxy-authorization", "cookie"):
+            raise ValueError(f"{name} would be stored with the run; name its variable by header_env")
+    return value
+
+
 class Target(Table):
     """Where it is moved, and how the client speaks. Secrets are names of environment variables."""
 
@@ -193,7 +200,7 @@ class Target(Table):
     token_env: StrictStr | None = None
     user: StrictStr | None = None
     password_env: StrictStr | None = None
-    headers: dict[str, StrictStr] = Field(default_factory=dict)
+    headers: Annotated[dict[str, StrictStr], AfterValidator(_headers)] = Field(default_factory=dict)
     header_env: dict[str, StrictStr] = Field(default_factory=dict)
 
     def options(self) -> dict[str, Any]:

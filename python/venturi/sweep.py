@@ -305,7 +305,8 @@ class Sweep:
         if error is not None and error["kind"] == "usage":
             self._given_up.add(slot.cell.id)
             return
-        if error is None or error["kind"] not in _HOPELESS or line["counts"]["rows"]:
+        # What a stream met may be the cell's own doing, as a message that is too large.
+        if error is None or error["kind"] not in _HOPELESS or error.get("stream") is not None:
             if error is None:
                 self._seen.add(target)
             self._silent[target] = 0

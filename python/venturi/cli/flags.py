@@ -156,7 +156,7 @@ def _several(key: str, value: Any) -> Any:
     if not isinstance(value, str) or key in _WHOLE:
         return None
     if "," in value:
-        return [part.strip() for part in value.split(",")]
+        return [part for text in value.split(",") if (part := text.strip())]
     return [value] if ".." in value and "/" not in value else None
 
 

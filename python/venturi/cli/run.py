@@ -324,7 +324,8 @@ def _conclude(ended: RunResult) -> None:
         say("warning", f"interrupted; go on with: venturi run --resume {ended.path}")
     elif result.failed:
         reason = next(iter(result.reasons), "")
-        more = f"; and {len(result.reasons) - 1} other reasons" if len(result.reasons) > 1 else ""
+        others = len(result.reasons) - 1
+        more = f" (and {others} other reason{'s' if others > 1 else ''})" if others > 0 else ""
         say("error", f"{result.failed} of {result.trials} trials failed: {reason}{more}")
         if result.kinds & {"lost", "timeout", "unreachable"} and result.failed < result.trials:
             say("hint", f"try those again by: venturi run --resume {ended.path} --retry-failed")
