@@ -19,7 +19,7 @@ use arrow_ipc::{CompressionType, Message, MessageHeader, MetadataVersion};
 use arrow_schema::{DataType, Schema, SchemaRef};
 
 use super::chunk::Chunk;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Compression {
@@ -212,11 +212,17 @@ fn split(buffers: Vec<Buffer>) -> Result<Vec<Encoded>> {
 }
 
 /// Turns the messages of one stream back into batches.
-#[derive(Default)]
 pub struct Decoder {
     schema: Option<SchemaRef>,
     dictionaries: HashMap<i64, ArrayRef>,
     remembered: Option<Remembered>,
+    limit: u64,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::limited(DECOMPRESSED_LIMIT)
+    }
 }
 
 /// Where the columns of a batch with this header lie in its body.
@@ -228,6 +234,22 @@ struct Remembered {
 }
 
 impl Decoder {
+    /// A decoder that refuses a batch, and dictionaries, of more than so many bytes in memory.
+    pub fn limited(bytes: u64) -> Self {
+        Self {
+            schema: None,
+            dictionaries: HashMap::new(),
+            remembered: None,
+            limit: bytes.min(DECOMPRESSED_LIMIT),
+        }
+    }
+
+    /// Memory of the dictionaries that the stream's batches refer to.
+    pub fn dictionary_bytes(&self) -> u64 {
+        let bytes = |array: &ArrayRef| array.get_buffer_memory_size() as u64;
+        self.dictionaries.values().map(bytes).sum()
+    }
+
     pub fn schema(&self) -> Option<&SchemaRef> {
         self.schema.as_ref()
     }
@@ -266,7 +288,7 @@ impl Decoder {
                     Error::protocol("an Arrow dictionary message without a dictionary")
                 })?;
                 if let Some(data) = dictionary.data() {
-                    check_bounds(&data, &body)?;
+                    check_bounds(&data, &body, self.limit)?;
                 }
                 read_dictionary(
                     &body,
@@ -275,6 +297,10 @@ impl Decoder {
                     &mut self.dictionaries,
                     &message.version(),
                 )?;
+                // Deltas add to what is there.
+                if self.dictionary_bytes() > self.limit {
+                    return Err(too_large("dictionaries", self.limit));
+                }
                 Ok(None)
             }
             MessageHeader::RecordBatch => {
@@ -282,7 +308,7 @@ impl Decoder {
                 let batch = message
                     .header_as_record_batch()
                     .ok_or_else(|| Error::protocol("an Arrow batch message without a batch"))?;
-                check_bounds(&batch, &body)?;
+                check_bounds(&batch, &body, self.limit)?;
                 let version = message.version();
                 let decoded = RecordBatchDecoder::try_new(
                     &body,
@@ -416,7 +442,7 @@ const DECOMPRESSED_LIMIT: u64 = 4 << 30;
 
 /// arrow-ipc slices the body by these numbers and panics where they lie outside; and it
 /// allocates what a compressed buffer says it will become.
-fn check_bounds(batch: &arrow_ipc::RecordBatch<'_>, body: &Buffer) -> Result<()> {
+fn check_bounds(batch: &arrow_ipc::RecordBatch<'_>, body: &Buffer, limit: u64) -> Result<()> {
     let lies = |what: &str| Err(Error::protocol(format!("an Arrow batch {what}")));
     let nodes_sane = batch
         .nodes()
@@ -441,10 +467,17 @@ fn check_bounds(batch: &arrow_ipc::RecordBatch<'_>, body: &Buffer) -> Result<()>
             }
         }
     }
-    if decompressed > DECOMPRESSED_LIMIT {
-        return lies("of more than 4 GiB once it is decompressed");
+    if decompressed > limit {
+        return Err(too_large("a batch", limit));
     }
     Ok(())
+}
+
+fn too_large(what: &str, limit: u64) -> Error {
+    Error::new(
+        Kind::Memory,
+        format!("{what} of more than {limit} bytes once decompressed: use fewer rows per batch"),
+    )
 }
 
 /// A schema as Flight's `FlightInfo.schema` and `SchemaResult` carry it: an encapsulated IPC message.
@@ -461,6 +494,7 @@ pub fn schema_to_bytes(schema: &Schema) -> Result<Vec<u8>> {
 
 /// Reads what `schema_to_bytes` (of any implementation) wrote.
 pub fn schema_from_bytes(bytes: &[u8]) -> Result<Schema> {
-    arrow_ipc::convert::try_schema_from_ipc_buffer(bytes)
+    quietly(|| arrow_ipc::convert::try_schema_from_ipc_buffer(bytes))
+        .map_err(|_| Error::protocol("an Arrow schema that contradicts itself"))?
         .map_err(|error| Error::protocol(format!("not an Arrow schema: {error}")))
 }

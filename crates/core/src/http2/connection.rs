@@ -169,11 +169,6 @@ impl Connection {
         self.data_bytes
     }
 
-    /// The peer has shown that it speaks HTTP/2.
-    pub fn is_greeted(&self) -> bool {
-        !self.input.awaits_preface()
-    }
-
     pub fn peer(&self) -> &str {
         &self.peer
     }

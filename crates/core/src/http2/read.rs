@@ -60,10 +60,6 @@ impl Input {
         }
     }
 
-    pub fn awaits_preface(&self) -> bool {
-        self.preface
-    }
-
     fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
@@ -366,6 +362,21 @@ impl Connection {
         }
         self.input.data = Some(data);
         Ok(!self.events.is_empty())
+    }
+
+    /// Something that the peer has begun and not finished, other than a message: its preface,
+    /// a header block, a frame's head. It stays the same for as long as it is the same thing.
+    pub fn half_said(&self) -> Option<(u32, u64)> {
+        if self.input.preface {
+            return Some((0, 0));
+        }
+        match &self.input.block {
+            Some(block) => Some((block.stream, 0)),
+            None if self.input.data.is_none() && !self.input.bytes().is_empty() => {
+                Some((0, self.data_bytes))
+            }
+            None => None,
+        }
     }
 
     fn count_quiet(&mut self) -> Result<()> {

@@ -71,8 +71,18 @@ const KEPT: usize = 256;
 pub(super) struct Accounts(Mutex<Vec<(String, Entry)>>);
 
 impl Accounts {
+    /// An entry that is there: only streams make one, not whoever asks.
     fn with<T>(&self, trial: &str, act: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         let mut entries = self.0.lock().ok()?;
+        let (_, entry) = entries.iter_mut().find(|(id, _)| id == trial)?;
+        Some(act(entry))
+    }
+
+    /// A stream of the trial begins; the flag says when it shall end early.
+    pub fn begin(&self, trial: &str) -> Arc<AtomicBool> {
+        let Ok(mut entries) = self.0.lock() else {
+            return Arc::default();
+        };
         let at = entries.iter().position(|(id, _)| id == trial);
         let at = at.unwrap_or_else(|| {
             if entries.len() >= KEPT {
@@ -81,17 +91,10 @@ impl Accounts {
             entries.push((trial.to_owned(), Entry::default()));
             entries.len() - 1
         });
-        Some(act(&mut entries[at].1))
-    }
-
-    /// A stream of the trial begins; the flag says when it shall end early.
-    pub fn begin(&self, trial: &str) -> Arc<AtomicBool> {
-        self.with(trial, |entry| {
-            entry.streams += 1;
-            entry.open += 1;
-            entry.stop.clone()
-        })
-        .unwrap_or_default()
+        let entry = &mut entries[at].1;
+        entry.streams += 1;
+        entry.open += 1;
+        entry.stop.clone()
     }
 
     pub fn end(&self, trial: &str, counted: Counted, stages: StageTotals, cpu: (u64, u64)) {
@@ -111,15 +114,20 @@ impl Accounts {
         self.with(trial, |entry| entry.stop.store(true, Ordering::Relaxed));
     }
 
-    /// The account, once all of the trial's streams have ended here as well.
-    pub async fn settle(&self, trial: &str) -> Account {
+    /// The account, once all of the trial's streams have ended here as well. It is handed
+    /// over once and forgotten, so that a trial of the same id begins with nothing. `None`:
+    /// there is no such trial.
+    pub async fn settle(&self, trial: &str) -> Option<Account> {
         for _ in 0..5000 {
-            if self.with(trial, |entry| entry.open) == Some(0) {
+            if self.with(trial, |entry| entry.open)? == 0 {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        self.with(trial, |entry| Account {
+        let mut entries = self.0.lock().ok()?;
+        let at = entries.iter().position(|(id, _)| id == trial)?;
+        let (_, entry) = entries.remove(at);
+        Some(Account {
             streams: entry.streams,
             rows: entry.counted.rows,
             batches: entry.counted.batches,
@@ -134,7 +142,6 @@ impl Accounts {
             user_ns: entry.user_ns,
             system_ns: entry.system_ns,
         })
-        .unwrap_or_default()
     }
 }
 
@@ -206,10 +213,18 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let account = runtime.block_on(accounts.settle("t"));
+        let account = runtime.block_on(accounts.settle("t")).unwrap();
         assert_eq!((account.rows, account.streams, account.user_ns), (30, 3, 3));
         let sum = (0..3u64).fold(0u64, |sum, k| sum.wrapping_add(u64::MAX - k));
         assert_eq!(account.checksum, format!("{sum:016x}"));
+        // Handed over once; the next trial of that id begins with nothing.
+        accounts.stop("t");
+        assert!(runtime.block_on(accounts.settle("t")).is_none());
+        assert!(!accounts.begin("t").load(Ordering::Relaxed));
+        accounts.end("t", Counted::default(), StageTotals::default(), (0, 0));
+        let again = runtime.block_on(accounts.settle("t")).unwrap();
+        assert_eq!((again.rows, again.streams), (0, 1));
+        accounts.begin("t");
         for k in 0..KEPT {
             accounts.begin(&k.to_string());
         }

@@ -185,7 +185,10 @@ impl State {
             .to_string()
             .into_bytes(),
             "venturi.account" => {
-                let account = self.accounts.settle(&text).await;
+                let account = self.accounts.settle(&text).await.ok_or_else(|| {
+                    let text = format!("no trial {text:?}, or its account was handed over already");
+                    Status::new(status::NOT_FOUND, text)
+                })?;
                 serde_json::to_vec(&account)
                     .map_err(|error| Status::new(status::INTERNAL, error.to_string()))?
             }
@@ -257,6 +260,7 @@ impl State {
             ));
         }
         let schema = self.perf_source(&perf)?.schema();
+        answer_fits(streams, descriptor.cmd.len() + caller.authority.len())?;
         let endpoint = (0..streams)
             .map(|stream| {
                 let token = Token {
@@ -298,6 +302,10 @@ impl State {
             .rows_per_stream
             .unwrap_or(table.rows)
             .saturating_mul(command.streams as u64);
+        answer_fits(
+            command.streams as i64,
+            ticket.len() + caller.authority.len(),
+        )?;
         Ok(FlightInfo {
             schema: schema_to_bytes(&table.schema)?,
             flight_descriptor: Some(descriptor.clone()),
@@ -404,6 +412,19 @@ impl Wanted {
 fn parse_table_command(json: &[u8]) -> Result<TableCommand> {
     serde_json::from_slice(json)
         .map_err(|error| Error::usage(format!("Venturi's JSON command: {error}")))
+}
+
+/// Every endpoint repeats what the client asked with; a small question must not have an
+/// answer that fills the memory.
+fn answer_fits(endpoints: i64, each: usize) -> std::result::Result<(), Status> {
+    const LARGEST: u64 = 16 << 20;
+    match (endpoints as u64).saturating_mul(each as u64 + 64) > LARGEST {
+        true => Err(Status::new(
+            status::RESOURCE_EXHAUSTED,
+            format!("{endpoints} endpoints of {each} bytes are more than this server answers"),
+        )),
+        false => Ok(()),
+    }
 }
 
 fn endpoint(ticket: Vec<u8>, caller: &Caller) -> FlightEndpoint {

@@ -24,6 +24,9 @@ pub struct ServerSpec {
     /// Bytes of the sockets' send buffers; absent: `socket::prepare` decides.
     #[serde(default)]
     pub send_buffer: Option<usize>,
+    /// How long a client may take to say what it wants: TLS, preface, headers, a request.
+    #[serde(default = "ten_seconds")]
+    pub patience_ns: u64,
     #[serde(default)]
     pub tls_certificate: Option<String>,
     #[serde(default)]
@@ -52,6 +55,9 @@ pub struct TableSpec {
 
 fn thousand() -> usize {
     1024
+}
+fn ten_seconds() -> u64 {
+    10_000_000_000
 }
 fn largest_message() -> usize {
     256 << 20

@@ -37,8 +37,6 @@ use worker::Worker;
 
 /// How long a stopping server lets its streams finish.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long a new connection may take until it has said what it wants.
-const HELLO: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
@@ -79,6 +77,8 @@ pub(crate) struct State {
     ip: IpAddr,
     max_message: usize,
     send_buffer: Option<usize>,
+    /// How long a client may take until it has said what it wants.
+    patience: Duration,
     open: AtomicUsize,
 }
 
@@ -151,6 +151,7 @@ impl Server {
             tcp: Mutex::new(None),
             ip: address.ip(),
             max_message: spec.max_message_size,
+            patience: Duration::from_nanos(spec.patience_ns),
             send_buffer: spec.send_buffer,
             open: AtomicUsize::new(0),
         });
@@ -289,13 +290,22 @@ fn start_connection(
         .name("connection".into())
         .stack_size(1 << 20)
         .spawn(move || {
+            let _open = Open(state.clone());
             if let Ok(runtime) = runtime() {
-                runtime.block_on(serve(socket, state.clone(), acceptor, stopped));
+                runtime.block_on(serve(socket, state, acceptor, stopped));
             }
-            state.open.fetch_sub(1, Ordering::Relaxed);
         });
     if thread.is_err() {
         counted.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An open connection; counted off however its thread ends.
+struct Open(Arc<State>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -312,7 +322,8 @@ async fn serve(
     let tls = acceptor.is_some();
     let wire = match acceptor {
         None => Wire::Tcp(socket),
-        Some(acceptor) => match tokio::time::timeout(HELLO, acceptor.accept(socket)).await {
+        Some(acceptor) => match tokio::time::timeout(state.patience, acceptor.accept(socket)).await
+        {
             Ok(Ok(session)) => Wire::Tls(Box::new(TlsStream::Server(session))),
             _ => return,
         },
@@ -322,13 +333,24 @@ async fn serve(
         ..Config::new(Role::Server)
     };
     let mut worker = Worker::new(Connection::new(wire, config), state, tls);
-    let mut hello = std::pin::pin!(tokio::time::sleep(HELLO));
-    let working = poll_fn(|cx| match worker.poll(cx) {
-        // Who connects and says nothing must not hold a thread for ever.
-        Poll::Pending if !worker.is_greeted() && hello.as_mut().poll(cx).is_ready() => {
-            Poll::Ready(Err(Error::new(Kind::Timeout, "the client said nothing")))
+    let patience = worker.patience();
+    let mut owed = None;
+    let mut timer = std::pin::pin!(tokio::time::sleep(patience));
+    let working = poll_fn(|cx| {
+        let polled = worker.poll(cx);
+        if polled.is_pending() {
+            // Who says nothing, or one byte now and then, must not hold a thread for ever.
+            let now = worker.owed();
+            if now != owed {
+                owed = now;
+                timer.as_mut().reset(tokio::time::Instant::now() + patience);
+            }
+            if owed.is_some() && timer.as_mut().poll(cx).is_ready() {
+                let late = Error::new(Kind::Timeout, "the client did not say what it wants");
+                return Poll::Ready(Err(late));
+            }
         }
-        other => other,
+        polled
     });
     let outcome = tokio::select! {
         outcome = working => outcome,

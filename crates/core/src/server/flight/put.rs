@@ -22,6 +22,11 @@ pub(super) struct Put {
     pub counted: Counted,
 }
 
+/// What a batch costs at least: its body lies in memory of its own, in whole pages.
+const LEAST_COST: u64 = 4096;
+/// What a column costs at least, however few its values.
+const ARRAY_COST: u64 = 256;
+
 enum Sink {
     /// The perf protocol: a descriptor without a name, rows that nobody keeps.
     Discard,
@@ -34,9 +39,9 @@ enum Sink {
 }
 
 impl Put {
-    pub fn new(trial: Option<Trial>) -> Self {
+    pub fn new(trial: Option<Trial>, store: &Store) -> Self {
         Self {
-            decoder: Decoder::default(),
+            decoder: Decoder::limited(store.limit()),
             sink: None,
             trial,
             counted: Counted::default(),
@@ -56,6 +61,7 @@ impl Put {
             .get_or_insert_with(|| Sink::of(&message.descriptor));
         let body_bytes = message.body.as_ref().map_or(0, |body| body.len()) as u64;
         if !message.header.is_empty() {
+            let dictionaries = self.decoder.dictionary_bytes();
             if let Some(batch) = self.decoder.message(&message.header, message.body)? {
                 let bytes = payload_bytes(&batch);
                 clock.mark(Stage::Decode);
@@ -69,13 +75,27 @@ impl Put {
                     ..
                 } = sink
                 {
-                    // Compressed bodies grow when they are decoded.
-                    let cost = body_bytes.max(bytes);
-                    store.reserve(cost)?;
-                    *kept += cost;
-                    batches.push(batch);
+                    // A batch without rows adds nothing but its bookkeeping.
+                    if batch.num_rows() > 0 {
+                        // Compressed bodies grow when they are decoded, and small ones weigh
+                        // more than their bytes.
+                        let least = LEAST_COST.max(ARRAY_COST * batch.num_columns() as u64);
+                        let cost = body_bytes.max(bytes).max(least);
+                        store.reserve(cost)?;
+                        *kept += cost;
+                        batches.push(batch);
+                    }
                     clock.mark(Stage::Apply);
                 }
+            } else if let Sink::Keep { bytes: kept, .. } = sink {
+                // The batches that follow hold on to their dictionaries, also to replaced ones.
+                let now = self.decoder.dictionary_bytes();
+                let cost = match now > dictionaries {
+                    true => now - dictionaries,
+                    false => body_bytes,
+                };
+                store.reserve(cost)?;
+                *kept += cost;
             }
         }
         Ok(message.metadata)

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use prost::Message as _;
 
@@ -75,9 +76,19 @@ impl Worker {
         self.calls.is_empty()
     }
 
-    /// The client has shown that it speaks HTTP/2.
-    pub fn is_greeted(&self) -> bool {
-        self.connection.is_greeted()
+    /// What the client has begun to say and not said to its end; while it stays the same,
+    /// it owes it to us.
+    pub fn owed(&self) -> Option<(u32, u64)> {
+        let request = self
+            .calls
+            .iter()
+            .find(|(_, call)| matches!(call, Call::Request(_)));
+        let request = request.map(|(stream, _)| (*stream, 0));
+        self.connection.half_said().or(request)
+    }
+
+    pub fn patience(&self) -> Duration {
+        self.state.patience
     }
 
     pub fn say_goodbye(&mut self) {
@@ -241,7 +252,7 @@ impl Worker {
         let call = if method == "DoPut" {
             self.activate();
             self.state.totals.puts.fetch_add(1, Ordering::Relaxed);
-            Call::Put(Box::new(Put::new(trial)))
+            Call::Put(Box::new(Put::new(trial, &self.state.store)))
         } else {
             Call::Request(Box::new(Request {
                 method,

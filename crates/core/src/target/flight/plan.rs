@@ -135,7 +135,10 @@ impl Flight {
             warm_up: None,
             put_to: FlightDescriptor::command(vec![]),
             discards: false,
-            rows: self.spec.rows_per_stream.map(|rows| rows * streams as u64),
+            rows: self
+                .spec
+                .rows_per_stream
+                .map(|rows| rows.saturating_mul(streams as u64)),
             uploaded: None,
         };
         match (self.spec.operation, &self.subject) {
@@ -288,7 +291,7 @@ impl Flight {
         let total = u64::try_from(info.total_records).ok();
         plan.rows = match (total, count < streams, count) {
             (total, false, _) => total,
-            (Some(total), true, 1) => Some(total * streams as u64),
+            (Some(total), true, 1) => total.checked_mul(streams as u64),
             _ => None,
         };
         Ok(())
