@@ -39,8 +39,17 @@ def test_no_line_is_longer_than_the_terminal(tmp_path: Path, width: int) -> None
 
 def test_wide_terminal_shows_all(tmp_path: Path) -> None:
     text = shown(make_run(tmp_path / "run", repeats=2), 120)
-    for head in ("streams", "median", "95 %", "rows", "p50", "p99", "raw TCP", "CPU c+s", "ok", "fail"):
+    for head in ("streams", "median", "50 %", "rows", "p50", "p99", "raw TCP", "CPU c+s", "ok", "fail"):
         assert head in text
+
+
+@pytest.mark.parametrize(
+    ("repeats", "head", "warned"), [(3, "75 %", True), (5, "93.75 %", False), (6, "95 %", False)]
+)
+def test_the_head_says_what_the_margin_covers(tmp_path: Path, repeats: int, head: str, warned: bool) -> None:
+    text = shown(make_run(tmp_path / "run", cells(("get",), (1,)), repeats=repeats), 120)
+    assert f" {head} " in text.splitlines()[4]
+    assert ("margins are the range" in text) == warned
 
 
 def test_control_characters_and_markup_are_not_obeyed(tmp_path: Path) -> None:

@@ -308,7 +308,8 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
     if not sides:
         return None
     own, overlaid = len(sides), False
-    for one in published.sets(reference) if reference else []:
+    # Published sizes belong on an axis of sizes only; beside other cells they would be boxes of one point.
+    for one in published.sets(reference) if reference and only_rows else []:
         if one.place is None or not any(c.operation == one.operation for c in cells):
             continue
         counts = {n for by_streams in sides.values() for n in by_streams}
@@ -381,5 +382,5 @@ def _spread_finding(cells: Sequence[Cell]) -> str:
     )
     if not half:
         return "Throughput per size, trial by trial"
-    middle, worst = percent(half[len(half) // 2], 1), percent(half[-1], 1)
+    middle, worst = (percent(h, 0 if h >= 0.1 else 1) for h in (half[len(half) // 2], half[-1]))
     return f"Repeats agree within ±{middle} in half of the cells, within ±{worst} in all"

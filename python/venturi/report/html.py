@@ -237,7 +237,7 @@ def _figure(index: int, figure: Figure) -> str:
         for i, panel in enumerate(figure.panels)
     )
     columns = max(1, min(figure.columns, len(figure.panels)))
-    on_paper = min(2, columns) if len(figure.panels) > 2 else 1
+    on_paper = min(2, columns)
     return (
         f'<figure id="figure-{_e(figure.name)}"><h3>{_e(figure.title)}</h3>{legend}'
         f'<div class="panels" '

@@ -10,7 +10,7 @@ from venturi.analysis.cells import ENDS, Cell, best, by_operation, get, numeric,
 from venturi.analysis.results import Results
 from venturi.report import labels, palette
 from venturi.report.figure import Figure, Panel, Series
-from venturi.units import Quantity, percent
+from venturi.units import FACTORS, percent, pick_unit
 
 MOST_BARS = 16
 MOST_LINES = 6
@@ -100,8 +100,8 @@ def over_time(results: Results) -> Figure | None:
     return Figure(
         "throughput-time",
         title,
-        "The trial with the median throughput of each cell, from the 100 ms counters of payload, all "
-        "streams together; "
+        "The trial with the median throughput of each cell, from the counters of payload, all streams "
+        "together; "
         "the last step may be shorter and hold the end of the first stream."
         + _choice_note(shown, results.cells),
         "time since the start instant, s",
@@ -233,7 +233,8 @@ def latency(results: Results) -> Figure | None:
             p50, p99 = cell.latency.get(50.0), cell.latency.get(99.0)
             if p50 and p99 and p50.value and p99.value and (tail is None or p99.value / p50.value > tail[0]):
                 where = labels.label(cell, ["operation", "streams"])
-                tail = p99.value / p50.value, f"p99 {Quantity(p99.value, unit='ns')} ({where})"
+                unit = pick_unit("ns", [p99.value])
+                tail = p99.value / p50.value, f"p99 {p99.value / FACTORS[unit][1]:.3g} {unit} ({where})"
         if panel.series:
             shown += len(panel.series)
             panels.append(panel)
@@ -242,9 +243,13 @@ def latency(results: Results) -> Figure | None:
     kind = (
         "Response time from the intended send time (open loop)" if open_loop else "Service time (closed loop)"
     )
+    title = "Batch latency"
+    if tail:
+        times = f"{tail[0]:,.{0 if tail[0] >= 10 else 1}f}"
+        title = f"The longest tail: p99 is {times} x the median batch, {tail[1]}"
     return Figure(
         "latency",
-        f"The longest tail: p99 is {tail[0]:.1f} x the median batch, {tail[1]}" if tail else "Batch latency",
+        title,
         f"{kind} of a batch; each point is the median of the trials' percentile, with its interval; max "
         f"is the median "
         "of the trials' longest batch." + _choice_note(shown, results.cells),
