@@ -84,7 +84,7 @@ impl Worker {
             .iter()
             .find(|(_, call)| matches!(call, Call::Request(_)));
         let request = request.map(|(stream, _)| (*stream, 0));
-        self.connection.half_said().or(request)
+        request.or_else(|| self.connection.half_said())
     }
 
     pub fn patience(&self) -> Duration {

@@ -1,0 +1,7 @@
+//! Peers that are broken, or mean harm: raw bytes against our client and our server. What
+//! they get is an error in good time, and nobody else notices them.
+
+mod client;
+mod server;
+mod server_bounds;
+mod wire;

@@ -1,0 +1,255 @@
+//! Clients that break the rules of HTTP/2: the connection ends with the reason, and the
+//! server goes on.
+
+use venturi_core::codec::frame::{code, flag, kind, Frame};
+use venturi_core::server::flight::Server;
+
+use super::wire::*;
+
+pub fn serve(more: &str) -> Server {
+    let spec = format!(r#"{{"host": "127.0.0.1", "port": 0, "memory_bytes": 16000000{more}}}"#);
+    Server::start(&spec).unwrap()
+}
+
+/// Someone else is served at once.
+pub fn assert_well(server: &Server) {
+    let mut other = Raw::greeted(&server.address());
+    assert!(other.send(&action(1, "ping", b"")));
+    let (status, answer) = other.answer(1);
+    assert_eq!(status, "0");
+    assert!(answer.ends_with(b"ok"));
+}
+
+/// Sends this after the greeting; how the server ends the connection.
+fn farewell(server: &Server, bytes: &[u8]) -> Option<u32> {
+    let mut client = Raw::greeted(&server.address());
+    client.send(bytes);
+    let code = client.farewell();
+    assert_well(server);
+    code
+}
+
+#[test]
+fn frames_where_they_may_not_be() {
+    let server = serve("");
+    let put = call(1, false, "DoPut");
+    let ended = [call(1, false, "DoPut"), data(1, true, b"")].concat();
+    let cases: [(&str, u32, Vec<u8>); 13] = [
+        (
+            "data before headers",
+            code::PROTOCOL_ERROR,
+            data(1, false, b"x"),
+        ),
+        (
+            "data of stream 0",
+            code::PROTOCOL_ERROR,
+            data(0, false, b"x"),
+        ),
+        (
+            "an even stream",
+            code::PROTOCOL_ERROR,
+            call(2, false, "DoGet"),
+        ),
+        (
+            "headers of stream 0",
+            code::PROTOCOL_ERROR,
+            call(0, false, "DoGet"),
+        ),
+        (
+            "headers twice",
+            code::PROTOCOL_ERROR,
+            [&put[..], &put].concat(),
+        ),
+        (
+            "a push",
+            code::PROTOCOL_ERROR,
+            frame(kind::PUSH_PROMISE, 4, 1, &[0; 8]),
+        ),
+        (
+            "a continuation of nothing",
+            code::PROTOCOL_ERROR,
+            frame(kind::CONTINUATION, 4, 1, &[]),
+        ),
+        (
+            "a short ping",
+            code::FRAME_SIZE_ERROR,
+            frame(kind::PING, 0, 0, &[0; 7]),
+        ),
+        (
+            "half a setting",
+            code::FRAME_SIZE_ERROR,
+            frame(kind::SETTINGS, 0, 0, &[0; 5]),
+        ),
+        (
+            "a window of nothing",
+            code::FLOW_CONTROL_ERROR,
+            frame(kind::WINDOW_UPDATE, 0, 0, &[0; 4]),
+        ),
+        (
+            "padding beyond the frame",
+            code::PROTOCOL_ERROR,
+            [&put[..], &frame(kind::DATA, flag::PADDED, 1, &[9, 0])].concat(),
+        ),
+        (
+            "data inside of a header block",
+            code::PROTOCOL_ERROR,
+            [
+                &put[..],
+                &frame(kind::HEADERS, 0, 3, &[]),
+                &data(1, false, b"x"),
+            ]
+            .concat(),
+        ),
+        (
+            "a message cut short by the end",
+            code::PROTOCOL_ERROR,
+            [&put[..], &data(1, true, &[0, 0])].concat(),
+        ),
+    ];
+    for (what, expected, bytes) in cases {
+        assert_eq!(farewell(&server, &bytes), Some(expected), "{what}");
+    }
+    // After the end of a stream: the connection ends, or the stream was forgotten meanwhile.
+    let late = [
+        &ended[..],
+        &data(1, false, b"x"),
+        &frame(kind::PING, 0, 0, &[7; 7]),
+    ]
+    .concat();
+    assert!(farewell(&server, &late).is_some());
+}
+
+#[test]
+fn windows_that_overflow() {
+    let server = serve("");
+    let most = 0x7fff_ffffu32.to_be_bytes();
+    let update = frame(kind::WINDOW_UPDATE, 0, 0, &most);
+    assert_eq!(farewell(&server, &update), Some(code::FLOW_CONTROL_ERROR));
+    let setting = [&[0, 4][..], &0x8000_0000u32.to_be_bytes()].concat();
+    let setting = frame(kind::SETTINGS, 0, 0, &setting);
+    assert_eq!(farewell(&server, &setting), Some(code::FLOW_CONTROL_ERROR));
+}
+
+#[test]
+fn floods_of_frames_without_data() {
+    let server = serve("");
+    let reset = frame(kind::RST_STREAM, 0, 1, &code::CANCEL.to_be_bytes());
+    let mut rapid = Vec::new();
+    for k in 0..6_000u32 {
+        rapid.extend_from_slice(&call(2 * k + 1, false, "DoGet"));
+        rapid.extend_from_slice(&frame(
+            kind::RST_STREAM,
+            0,
+            2 * k + 1,
+            &code::CANCEL.to_be_bytes(),
+        ));
+    }
+    let open = call(1, false, "DoPut");
+    let floods: [(&str, Vec<u8>); 6] = [
+        ("pings", frame(kind::PING, 0, 0, &[0; 8]).repeat(12_000)),
+        ("settings", frame(kind::SETTINGS, 0, 0, &[]).repeat(12_000)),
+        ("resets of nothing", reset.repeat(12_000)),
+        ("rapid resets", rapid),
+        (
+            "empty data",
+            [open.clone(), data(1, false, b"").repeat(12_000)].concat(),
+        ),
+        (
+            "priorities",
+            frame(kind::PRIORITY, 0, 1, &[0; 5]).repeat(12_000),
+        ),
+    ];
+    for (what, bytes) in floods {
+        let mut client = Raw::greeted(&server.address());
+        let whole = client.send(&bytes);
+        let code = client.farewell();
+        // Whoever still writes when the connection is closed may lose the farewell.
+        assert!(
+            code == Some(code::ENHANCE_YOUR_CALM) || code.is_none(),
+            "{what}: {code:?} {whole}"
+        );
+        assert_well(&server);
+    }
+}
+
+#[test]
+fn header_bombs() {
+    let server = serve("");
+    let block = |bytes: &[u8]| frame(kind::HEADERS, flag::END_HEADERS, 1, bytes);
+    // One entry of 4000 bytes, then a byte for each further copy of it.
+    let mut bomb = vec![0x40, 1, b'x', 0x7f, 0xa1, 0x1e];
+    bomb.resize(bomb.len() + 127 + 0x21 + (0x1e << 7), b'y');
+    bomb.resize(bomb.len() + 40_000, 0x80 | 62);
+    assert_eq!(
+        farewell(&server, &block(&bomb)),
+        Some(code::COMPRESSION_ERROR)
+    );
+    let index = block(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+    assert_eq!(farewell(&server, &index), Some(code::COMPRESSION_ERROR));
+    let begun = frame(kind::HEADERS, 0, 1, &[]);
+    let empty = frame(kind::CONTINUATION, 0, 1, &[]).repeat(1000);
+    let full = frame(kind::CONTINUATION, 0, 1, &[0; 16_000]).repeat(10);
+    for more in [empty, full] {
+        let code = farewell(&server, &[&begun[..], &more].concat());
+        assert!(
+            code == Some(code::ENHANCE_YOUR_CALM) || code.is_none(),
+            "{code:?}"
+        );
+    }
+}
+
+#[test]
+fn too_many_streams_are_refused_one_by_one() {
+    let server = serve("");
+    let mut client = Raw::greeted(&server.address());
+    let open: Vec<u8> = (0..300)
+        .flat_map(|k| call(2 * k + 1, false, "DoGet"))
+        .collect();
+    assert!(client.send(&[open, frame(kind::PING, 0, 0, &[1; 8])].concat()));
+    let mut refused = 0;
+    loop {
+        let (Frame { kind, .. }, payload) = client.frame().unwrap();
+        match kind {
+            kind::RST_STREAM => {
+                assert_eq!(payload, code::REFUSED_STREAM.to_be_bytes());
+                refused += 1;
+            }
+            kind::PING => break,
+            _ => {}
+        }
+    }
+    assert_eq!(refused, 44);
+    assert_well(&server);
+}
+
+#[test]
+fn a_request_may_end_with_its_headers_and_have_trailers() {
+    let server = serve("");
+    for method in ["ListFlights", "DoPut", "DoGet"] {
+        let mut client = Raw::greeted(&server.address());
+        assert!(client.send(&call(1, true, method)));
+        let (status, _) = client.answer(1);
+        assert!(["0", "3"].contains(&status.as_str()), "{method}: {status}");
+    }
+    let mut client = Raw::greeted(&server.address());
+    assert!(client.send(&call(1, false, "ListActions")));
+    assert!(client.send(&data(1, false, &message(b""))));
+    assert!(client.send(&headers(1, true, &[("x-sum", "1")])));
+    assert_eq!(client.answer(1).0, "0");
+}
+
+#[test]
+fn an_early_answer_ends_the_stream() {
+    let server = serve("");
+    let mut client = Raw::greeted(&server.address());
+    let elsewhere = [(":method", "POST"), (":path", "/another.Service/Call")];
+    assert!(client.send(&headers(1, false, &elsewhere)));
+    assert_eq!(client.answer(1).0, "12");
+    let (reset, payload) = client.frame().unwrap();
+    assert_eq!((reset.kind, reset.stream), (kind::RST_STREAM, 1));
+    assert_eq!(payload, code::NO_ERROR.to_be_bytes());
+    // What was under way is passed over.
+    assert!(client.send(&data(1, true, &message(b"late"))));
+    assert!(client.send(&action(3, "ping", b"")));
+    assert_eq!(client.answer(3).0, "0");
+}

@@ -1,0 +1,252 @@
+//! Clients that want the server's memory or its threads.
+
+use std::time::{Duration, Instant};
+
+use prost::Message;
+use venturi_core::codec::frame::kind;
+use venturi_core::codec::ipc::Compression;
+use venturi_core::codec::perf::Perf;
+use venturi_core::codec::proto::FlightDescriptor;
+use venturi_core::server::flight::Server;
+
+use super::server::{assert_well, serve};
+use super::wire::*;
+
+fn table() -> FlightDescriptor {
+    FlightDescriptor::path(vec!["t".into()])
+}
+
+fn used(server: &Server) -> u64 {
+    let text = server.statistics();
+    let statistics: serde_json::Value = serde_json::from_str(&text).unwrap();
+    statistics["memory_used_bytes"].as_u64().unwrap()
+}
+
+fn soon(what: &str, mut reached: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(2);
+    while !reached() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn one_byte_now_and_then() {
+    let server = serve(r#", "patience_ns": 300000000"#);
+    let request = message(&[0x0a, 60]);
+    let drips: [(&str, Vec<u8>, Vec<u8>); 4] = [
+        ("preface", vec![], hello()),
+        ("headers", hello(), call(1, false, "DoGet")),
+        (
+            "header block",
+            [hello(), frame(kind::HEADERS, 0, 1, &[])].concat(),
+            frame(kind::CONTINUATION, 0, 1, &[]).repeat(9),
+        ),
+        (
+            "request",
+            [hello(), call(1, false, "DoGet")].concat(),
+            request
+                .iter()
+                .flat_map(|byte| data(1, false, &[*byte]))
+                .collect(),
+        ),
+    ];
+    std::thread::scope(|scope| {
+        for (what, first, slowly) in &drips {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = Raw::connect(&server.address());
+                assert!(client.send(first));
+                let begun = Instant::now();
+                for byte in slowly {
+                    if !client.send(&[*byte]) {
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(40));
+                    if begun.elapsed() > Duration::from_millis(1200) {
+                        break;
+                    }
+                }
+                client.farewell();
+                let took = begun.elapsed();
+                assert!(took > Duration::from_millis(250), "{what}: {took:?}");
+                assert!(took < Duration::from_millis(1900), "{what}: {took:?}");
+            });
+        }
+        assert_well(&server);
+    });
+    // Between requests a client may be silent for as long as it likes.
+    let mut client = Raw::greeted(&server.address());
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(client.send(&action(1, "ping", b"")));
+    assert_eq!(client.answer(1).0, "0");
+}
+
+#[cfg(target_os = "linux")]
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        * 1024
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn three_hundred_idle_connections() {
+    let server = serve("");
+    let before = resident();
+    let mut idle: Vec<Raw> = (0..150).map(|_| Raw::connect(&server.address())).collect();
+    idle.extend((0..150).map(|_| Raw::greeted(&server.address())));
+    assert_well(&server);
+    // The other tests of this process grow as well; a connection may not cost megabytes.
+    let each = resident().saturating_sub(before) / 300;
+    assert!(each < 500_000, "{each} bytes a connection");
+}
+
+#[test]
+fn no_more_connections_than_allowed() {
+    let server = serve(r#", "max_connections": 3"#);
+    let mut idle: Vec<Raw> = (0..3).map(|_| Raw::greeted(&server.address())).collect();
+    for client in &mut idle {
+        assert!(client.send(&action(1, "ping", b"")));
+        assert_eq!(client.answer(1).0, "0");
+    }
+    assert_eq!(Raw::connect(&server.address()).farewell(), None);
+    drop(idle);
+    soon("a place is free again", || {
+        let mut client = Raw::connect(&server.address());
+        client.send(&[hello(), action(1, "ping", b"")].concat()) && client.answer(1).0 == "0"
+    });
+}
+
+#[test]
+fn a_put_without_end_meets_the_bound() {
+    let server = serve("");
+    let (schema, batch) = schema_and_batch(&rows(50_000), Compression::None);
+    let batch = flight_data(None, batch);
+    let mut client = Raw::greeted(&server.address());
+    assert!(client.send(&call(1, false, "DoPut")));
+    assert!(client.send(&data(1, false, &flight_data(Some(&table()), schema))));
+    // 400 kB each, in frames of 16 kB: the bound of 16 MB is reached with the 40th.
+    for _ in 0..50 {
+        for piece in batch.chunks(16_384) {
+            if !client.send(&data(1, false, piece)) {
+                break;
+            }
+        }
+    }
+    assert_eq!(client.answer(1).0, "8");
+    soon("what was put is forgotten", || used(&server) == 0);
+    assert_well(&server);
+}
+
+#[test]
+fn small_and_empty_batches_weigh_too() {
+    let server = serve("");
+    for (count, expected) in [(0, "0"), (1, "8")] {
+        let (schema, batch) = schema_and_batch(&rows(count), Compression::None);
+        let batch = data(1, false, &flight_data(None, batch));
+        let mut client = Raw::greeted(&server.address());
+        assert!(client.send(&call(1, false, "DoPut")));
+        assert!(client.send(&data(1, false, &flight_data(Some(&table()), schema))));
+        client.send(&batch.repeat(5_000));
+        client.send(&data(1, true, b""));
+        assert_eq!(client.answer(1).0, expected, "{count} rows a batch");
+    }
+    soon("what was put is forgotten", || used(&server) == 0);
+}
+
+#[test]
+fn a_put_that_goes_away_is_forgotten() {
+    let server = serve("");
+    let (schema, batch) = schema_and_batch(&rows(1000), Compression::None);
+    for how in 0..3 {
+        let mut client = Raw::greeted(&server.address());
+        assert!(client.send(&call(1, false, "DoPut")));
+        assert!(client.send(&data(
+            1,
+            false,
+            &flight_data(Some(&table()), schema.clone())
+        )));
+        assert!(client.send(&data(1, false, &flight_data(None, batch.clone()))));
+        soon("it is being put", || used(&server) > 0);
+        match how {
+            0 => drop(client),
+            1 => assert!(client.send(&frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 8]))),
+            _ => assert!(client.send(&call(1, false, "DoPut"))),
+        }
+        soon("what was put is forgotten", || used(&server) == 0);
+    }
+}
+
+#[test]
+fn a_decompression_bomb() {
+    let server = serve("");
+    let (schema, bomb) = schema_and_batch(&rows(10_000), Compression::Zstd);
+    let mut bomb = flight_data(None, bomb);
+    // The first buffer says how long it will become (BodyCompression): 80000 bytes, really.
+    let length = 80_000u64.to_le_bytes();
+    let at = bomb.windows(8).position(|eight| eight == length).unwrap();
+    bomb[at..at + 8].copy_from_slice(&(3u64 << 30).to_le_bytes());
+    let mut client = Raw::greeted(&server.address());
+    assert!(client.send(&call(1, false, "DoPut")));
+    assert!(client.send(&data(1, false, &flight_data(Some(&table()), schema))));
+    for piece in bomb.chunks(16_384) {
+        client.send(&data(1, false, piece));
+    }
+    assert_eq!(client.answer(1).0, "8");
+    assert_well(&server);
+}
+
+#[test]
+fn a_small_question_with_a_large_answer() {
+    let server = serve("");
+    let perf = Perf {
+        schema: vec![0xff; 60_000],
+        stream_count: 65_536,
+        records_per_stream: 1,
+        records_per_batch: 1,
+    };
+    let columns = Perf {
+        schema: vec![],
+        records_per_batch: i32::MAX,
+        ..perf.clone()
+    };
+    for (perf, expected) in [(perf, "3"), (columns, "8")] {
+        let request = FlightDescriptor::command(perf.encode_to_vec()).encode_to_vec();
+        let mut client = Raw::greeted(&server.address());
+        assert!(client.send(&call(1, false, "GetFlightInfo")));
+        let request = message(&request);
+        for piece in request.chunks(16_384) {
+            assert!(client.send(&data(1, false, piece)));
+        }
+        assert!(client.send(&data(1, true, b"")));
+        assert_eq!(client.answer(1).0, expected);
+    }
+    assert_well(&server);
+}
+
+#[test]
+fn a_client_that_does_not_read() {
+    let server = serve("");
+    let mut client = Raw::connect(&server.address());
+    // No window at all: the answers wait, and the server does not read on without end.
+    let none = frame(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let preface = hello();
+    assert!(client.send(&[&preface[..24], &none].concat()));
+    for k in 0..2_000 {
+        if !client.send(&action(2 * k + 1, "statistics", b"")) {
+            break;
+        }
+    }
+    let ping = frame(kind::PING, 0, 0, &[0; 8]);
+    client.send(&ping.repeat(100));
+    assert_well(&server);
+}
