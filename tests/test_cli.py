@@ -137,6 +137,20 @@ def test_sql_prints_tables(run: Path) -> None:
     assert json.loads(done.stdout)[0]["b"] > 0
 
 
+def test_the_last_run_is_meant_everywhere(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert model(*SMALL, "--quiet", cwd=tmp_path).returncode == 0
+    newest = sorted(path.name for path in (tmp_path / "venturi-runs").iterdir())[-1]
+    done = venturi("sql", "last", "select distinct run from trials", "--format", "csv", cwd=tmp_path)
+    assert (done.returncode, done.stdout.split()[-1]) == (0, newest)
+    for arguments in (
+        ("show", "last"),
+        ("report", "last"),
+        ("run", "--executor", "model", "--resume", "last"),
+    ):
+        assert venturi(*arguments, cwd=tmp_path).returncode == 0
+
+
 def test_sql_has_all_tables(run: Path) -> None:
     views = ("trials", "streams", "latency", "stages", "samples", "ceilings")
     query = " union all ".join(f"select distinct run, '{view}' as view from {view}" for view in views)

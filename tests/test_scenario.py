@@ -335,3 +335,9 @@ def test_resolved_scenarios_read_back(
     )
     found = scenario(text)
     assert same(found, scenario(found.to_toml()))
+
+
+def test_a_zipped_axis_may_say_the_same_twice() -> None:
+    text = "[matrix]\nstreams = [1, 2, 4]\nthreads = [1, 1, 2]\nzip = [['streams', 'threads']]\n"
+    found = matrix.cells(scenario(text))
+    assert [(c.parameters["streams"], c.parameters["threads"]) for c in found] == [(1, 1), (2, 1), (4, 2)]

@@ -51,7 +51,9 @@ def read(
             found = [_valid(name, value, places) for value in _spread(name, values)]
         except ValueError as error:
             raise wrong(axis, str(error)) from None
-        axes[name] = [value for i, value in enumerate(found) if value not in found[:i]]
+        # Twice the same is one cell; in a zipped axis it is a partner for another value.
+        zipped = isinstance(zips, list) and any(axis in group for group in zips if isinstance(group, list))
+        axes[name] = found if zipped else [v for i, v in enumerate(found) if v not in found[:i]]
         if not found:
             raise wrong(axis, "has no values")
     if "target" in axes and (places or "place" in axes):

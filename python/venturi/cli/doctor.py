@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from venturi.units import percent
+
 app = typer.Typer(rich_markup_mode=None)
 
 # How long the load of the machine is watched.
@@ -85,13 +87,13 @@ def _load() -> Iterator[Finding]:
     spent = {name: after[name] - before[name] for name in after}
     total = max(sum(spent.values()), 1)
     busy = 1 - (spent["idle"] + spent.get("iowait", 0) + spent.get("steal", 0)) / total
-    load = f"{busy:.1%} of all CPUs busy, load average {os.getloadavg()[0]:.2f}"
+    load = f"{percent(busy)} of all CPUs busy, load average {os.getloadavg()[0]:.2f}"
     if busy > _MOST_BUSY:
         yield Finding("load", "warning", load, "other work takes CPU; find it by top, and end it")
     else:
         yield Finding("load", "ok", load)
     steal = spent.get("steal", 0) / total
-    text = f"{steal:.1%} of CPU time taken by the hypervisor"
+    text = f"{percent(steal, 1)} of CPU time taken by the hypervisor"
     if steal > _MOST_STEAL:
         yield Finding(
             "steal", "warning", text, "other guests use this host; use more repeats, or a dedicated host"

@@ -45,7 +45,8 @@ def run(
         ),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option("--resume", help="Go on with this run directory.", show_default=False)
+        Path | None,
+        typer.Option("--resume", help="Go on with this run directory, or last.", show_default=False),
     ] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="With --resume: run failed trials again.")
@@ -179,6 +180,7 @@ def _scaled(found: Scenario, factor: float) -> tuple[Scenario, list[str]]:
 
 
 def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[str]]:
+    from venturi.analysis.results import find_run
     from venturi.runner import scenario_of
     from venturi.store import RunDirectory
 
@@ -200,6 +202,7 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
             f"{flag} does not go with --resume: a resumed run keeps the scenario it was begun with",
             hint="start another run for another scenario",
         )
+    path = find_run(path)
     found = scenario_of(RunDirectory(path))
     if given["on_failure"]:
         from venturi.scenario import validate_value

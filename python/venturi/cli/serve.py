@@ -189,6 +189,13 @@ def _until_closed(ending: threading.Event) -> None:
 def _print_statistics(server: Any) -> None:
     found = server.statistics()
     found = json.loads(found) if isinstance(found, str) else found
-    if isinstance(found, dict):
-        shown = ", ".join(f"{k} {v}" for k, v in found.items() if isinstance(v, int | float | str))
-        say("info", f"stopped; {shown}" if shown else "stopped")
+    if not isinstance(found, dict):
+        return
+    from venturi.suffixes import format_bytes, format_duration
+
+    def moved(calls: str, payload: str) -> str:
+        return f"{found.get(calls, 0):,} {calls} ({format_bytes(found.get(payload, 0))})"
+
+    calls = f"{moved('gets', 'payload_bytes_sent')}, {moved('puts', 'payload_bytes_received')}"
+    after = format_duration(found.get("uptime_ns", 0))
+    say("info", f"stopped after {after}: {found.get('connections', 0):,} connections, {calls}")

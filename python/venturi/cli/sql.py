@@ -41,7 +41,10 @@ class Format(str, enum.Enum):
 @app.command(epilog=EPILOG)
 def sql(
     words: Annotated[
-        list[str], typer.Argument(metavar="RUN... QUERY", help="Run directories, and last the query.")
+        list[str],
+        typer.Argument(
+            metavar="RUN... QUERY", help="Run directories (last: the newest), and at the end the query."
+        ),
     ],
     format: Annotated[
         Format, typer.Option("--format", help="table for people, csv, or json: one array of objects.")
@@ -60,9 +63,10 @@ def _answer(runs: list[Path], query: str) -> pa.Table:
     import duckdb
     import pyarrow as pa
 
+    from venturi.analysis.results import find_run
     from venturi.store import RunDirectory
 
-    directories = [RunDirectory(path) for path in runs]
+    directories = [RunDirectory(find_run(path)) for path in runs]
     with duckdb.connect() as connection:
         for view in VIEWS:
             parts = []
@@ -71,7 +75,7 @@ def _answer(runs: list[Path], query: str) -> pa.Table:
                 if "run" not in part.column_names:
                     part = part.add_column(0, "run", pa.array([directory.name] * part.num_rows, pa.string()))
                 parts.append(part)
-            connection.register(view, pa.concat_tables(parts))
+            connection.register(view, pa.concat_tables(parts, promote_options="default"))
         # Only the run's tables: a query copied from somewhere must not read or write other files.
         connection.execute("set enable_external_access = false")
         try:

@@ -161,12 +161,16 @@ def common(results: Results) -> str:
     if not cells:
         return ""
     differing = {n for members in by_operation(cells).values() for n in varying(members)}
-    names = ("target", "data", "rows_per_batch", "rows_per_stream", "duration_ns", "rate", "compression")
+    names = (
+        *("target", "data", "rows_per_batch", "rows_per_stream", "duration_ns", "rate", "compression"),
+        *("pin", "connections", "window", "send_buffer"),
+    )
+    usual = {"connections": "per-stream"}
     shared = []
     for name in names:
         values = {repr(c.parameters.get(name)) for c in cells}
         found = cells[0].parameters.get(name)
-        if len(values) == 1 and found is not None and name not in differing:
+        if len(values) == 1 and found not in (None, usual.get(name)) and name not in differing:
             shared.append(labels.phrase(name, found))
     return ", ".join(shared)
 
