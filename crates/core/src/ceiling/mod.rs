@@ -13,6 +13,8 @@ use crate::target::flight;
 
 pub mod tcp;
 
+use tcp::Placement;
+
 /// What Python asks for: raw TCP to or from the host of a reference server.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -74,16 +76,31 @@ pub fn run(spec: &ProbeSpec, control: &Control) -> ProbeRecord {
     }
 }
 
+/// A ceiling is the most that can be had. Within one machine that depends on where the
+/// ends run, so half of the time goes to each placement, and the better one counts.
 fn probe(spec: &ProbeSpec, control: &Control) -> Result<tcp::Probe> {
-    let peer = crate::engine::block_on(flight::tcp_port(&spec.target, &spec.options))?;
-    tcp::probe(
-        peer?,
-        spec.direction,
-        spec.streams,
-        spec.message_bytes,
-        Duration::from_nanos(spec.duration_ns),
-        &|| control.cancelled(),
-    )
+    let peer = crate::engine::block_on(flight::tcp_port(&spec.target, &spec.options))??;
+    let placements: &[Placement] = match peer.ip().is_loopback() {
+        true => &[Placement::Free, Placement::OneCpu],
+        false => &[Placement::Free],
+    };
+    let share = Duration::from_nanos(spec.duration_ns) / placements.len() as u32;
+    let mut best: Option<tcp::Probe> = None;
+    for placement in placements {
+        let found = tcp::probe(
+            peer,
+            spec.direction,
+            spec.streams,
+            spec.message_bytes,
+            share,
+            *placement,
+            &|| control.cancelled(),
+        )?;
+        if best.is_none_or(|best| found.rate() > best.rate()) {
+            best = Some(found);
+        }
+    }
+    best.ok_or_else(|| Error::new(Kind::Internal, "raw TCP: nothing was probed"))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! N connections, a blocking thread each, at both ends. The connections are made
 //! first; after a barrier the client writes a 32-byte header on each: a magic number,
-//! the direction, the size of a message, how long. Then
+//! the direction and the CPU to stay on, the size of a message, how long. Then
 //! - get: the peer writes message after message from one buffer until the client hangs
 //!   up; the client counts what it has read when the time is over;
 //! - put: the client writes until the time is over and half-closes; the peer answers
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{mpsc, Arc};
 use std::time::{Duration, Instant};
 
+use crate::engine::pin::{allowed, pin};
 use crate::error::{Error, Kind, Result};
 use crate::spec::Operation;
 
@@ -35,12 +36,30 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 /// Reads ask for this much at least: fewer system calls, as a good receiver does.
 const READ: usize = 256 << 10;
 
+/// Where the two threads of a connection run. On one machine it makes all the difference
+/// whether a byte has to cross from one core's cache to another's, and the scheduler
+/// decides now this way, now that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// As the scheduler likes.
+    Free,
+    /// Both ends of a connection on one CPU, connections spread over all.
+    OneCpu,
+}
+
 /// What a probe found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probe {
     /// As counted by the receivers.
     pub bytes: u64,
     pub interval_ns: u64,
+}
+
+impl Probe {
+    /// Bytes per second.
+    pub fn rate(&self) -> f64 {
+        self.bytes as f64 * 1e9 / self.interval_ns.max(1) as f64
+    }
 }
 
 /// The far end of a probe: sends or discards what clients ask for, on threads of its
@@ -114,7 +133,8 @@ fn serve(mut socket: TcpStream, stop: &AtomicBool) -> io::Result<()> {
             more => have += more,
         }
     }
-    let (operation, message, duration) = parse(&header)?;
+    let (operation, cpu, message, duration) = parse(&header)?;
+    stay_on(cpu);
     match operation {
         Operation::Get => {
             let buffer = vec![0x5a; message];
@@ -139,26 +159,40 @@ fn serve(mut socket: TcpStream, stop: &AtomicBool) -> io::Result<()> {
     Ok(())
 }
 
-fn header(operation: Operation, message: usize, duration: Duration) -> [u8; HEADER] {
+/// Binds the thread, where that is wished and can be had.
+fn stay_on(cpu: Option<usize>) {
+    if let Some(cpu) = cpu {
+        let _ = pin(cpu);
+    }
+}
+
+fn header(
+    operation: Operation,
+    cpu: Option<usize>,
+    message: usize,
+    duration: Duration,
+) -> [u8; HEADER] {
     let direction: u64 = match operation {
         Operation::Get => 0,
         Operation::Put => 1,
     };
     let mut header = [0; HEADER];
     header[..8].copy_from_slice(&MAGIC);
-    header[8..16].copy_from_slice(&direction.to_le_bytes());
+    let place = cpu.map_or(0, |cpu| cpu as u64 + 1);
+    header[8..16].copy_from_slice(&(direction | place << 8).to_le_bytes());
     header[16..24].copy_from_slice(&(message as u64).to_le_bytes());
     header[24..].copy_from_slice(&(duration.as_nanos() as u64).to_le_bytes());
     header
 }
 
-fn parse(header: &[u8; HEADER]) -> io::Result<(Operation, usize, Duration)> {
+fn parse(header: &[u8; HEADER]) -> io::Result<(Operation, Option<usize>, usize, Duration)> {
     let number = |at: usize| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&header[at..at + 8]);
         u64::from_le_bytes(bytes)
     };
-    let operation = match number(8) {
+    let cpu = (number(8) >> 8).checked_sub(1).map(|cpu| cpu as usize);
+    let operation = match number(8) & 0xff {
         0 => Operation::Get,
         1 => Operation::Put,
         _ => return Err(ErrorKind::InvalidData.into()),
@@ -168,7 +202,7 @@ fn parse(header: &[u8; HEADER]) -> io::Result<(Operation, usize, Duration)> {
         && (1..=LARGEST_MESSAGE as u64).contains(&message)
         && duration <= LONGEST;
     match good {
-        true => Ok((operation, message as usize, duration)),
+        true => Ok((operation, cpu, message as usize, duration)),
         false => Err(ErrorKind::InvalidData.into()),
     }
 }
@@ -229,6 +263,7 @@ pub fn probe(
     streams: usize,
     message_bytes: usize,
     duration: Duration,
+    placement: Placement,
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<Probe> {
     check(streams, message_bytes, duration)?;
@@ -240,10 +275,16 @@ pub fn probe(
         prepare(&socket).map_err(failed)?;
         sockets.push(socket);
     }
-    let header = header(operation, message_bytes, duration);
-    let work = |socket: TcpStream| {
+    let cpus = match placement {
+        Placement::Free => vec![],
+        Placement::OneCpu => allowed()?,
+    };
+    let work = |stream: usize, socket: TcpStream| {
+        let cpu = (!cpus.is_empty()).then(|| cpus[stream % cpus.len()]);
+        let header = header(operation, cpu, message_bytes, duration);
         let mut buffer = vec![0x5a; message_bytes.max(READ)];
         move |start: Instant| {
+            stay_on(cpu);
             let end = start + duration;
             match operation {
                 Operation::Get => receive(socket, &header, &mut buffer, end, cancelled),
@@ -253,10 +294,10 @@ pub fn probe(
     };
     let ended = std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(streams);
-        for socket in sockets {
+        for (stream, socket) in sockets.into_iter().enumerate() {
             // The barrier: a thread that cannot be had ends those that wait already.
             let (go, start) = mpsc::channel::<Instant>();
-            let work = work(socket);
+            let work = work(stream, socket);
             let thread = std::thread::Builder::new()
                 .name("tcp-probe".into())
                 .spawn_scoped(scope, move || {

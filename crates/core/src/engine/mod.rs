@@ -16,7 +16,7 @@ mod driver;
 mod lane;
 mod marks;
 mod pace;
-mod pin;
+pub(crate) mod pin;
 pub mod record;
 mod stop;
 mod summary;

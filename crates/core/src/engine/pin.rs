@@ -27,7 +27,7 @@ pub fn pin(cpu: usize) -> Result<()> {
 
 /// The CPUs that this thread may run on.
 #[cfg(target_os = "linux")]
-fn allowed() -> Result<Vec<usize>> {
+pub fn allowed() -> Result<Vec<usize>> {
     // SAFETY: as above; CPU_ISSET is asked within CPU_SETSIZE only.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -44,6 +44,11 @@ fn allowed() -> Result<Vec<usize>> {
 fn failure() -> Error {
     let error = std::io::Error::last_os_error();
     Error::new(crate::error::Kind::Io, format!("pin: {error}"))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn allowed() -> Result<Vec<usize>> {
+    Ok(vec![])
 }
 
 #[cfg(not(target_os = "linux"))]

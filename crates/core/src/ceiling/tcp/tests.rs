@@ -12,7 +12,14 @@ fn bytes_move_in_both_directions() {
     let peer = Peer::start(LOOPBACK).unwrap();
     for operation in [Operation::Get, Operation::Put] {
         for streams in [1, 3] {
-            let probe = probe(peer.addr, operation, streams, 65_536, SHORT, &never).unwrap();
+            let placement = match streams {
+                1 => Placement::Free,
+                _ => Placement::OneCpu,
+            };
+            let probe = probe(
+                peer.addr, operation, streams, 65_536, SHORT, placement, &never,
+            )
+            .unwrap();
             assert!(probe.bytes > 1_000_000, "{operation:?}: {probe:?}");
             assert!(probe.interval_ns >= SHORT.as_nanos() as u64);
             assert!(probe.interval_ns < 5_000_000_000);
@@ -26,7 +33,16 @@ fn a_cancel_ends_it() {
     let begun = Instant::now();
     let soon = || begun.elapsed() > SHORT;
     let long = Duration::from_secs(60);
-    let error = probe(peer.addr, Operation::Get, 2, 1000, long, &soon).unwrap_err();
+    let error = probe(
+        peer.addr,
+        Operation::Get,
+        2,
+        1000,
+        long,
+        Placement::Free,
+        &soon,
+    )
+    .unwrap_err();
     assert_eq!(error.kind, Kind::Cancelled);
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
@@ -42,6 +58,7 @@ fn what_the_peer_will_not_do() {
             streams,
             message,
             duration,
+            Placement::Free,
             &never,
         )
         .unwrap_err()
@@ -67,14 +84,26 @@ fn a_peer_that_was_dropped_does_not_listen() {
         assert!(begun.elapsed() < Duration::from_secs(5));
         std::thread::sleep(LOOK_UP);
     }
-    let error = probe(addr, Operation::Get, 1, 1000, SHORT, &never).unwrap_err();
+    let error = probe(
+        addr,
+        Operation::Get,
+        1,
+        1000,
+        SHORT,
+        Placement::Free,
+        &never,
+    )
+    .unwrap_err();
     assert_eq!(error.kind, Kind::Unreachable);
 }
 
 #[test]
 fn the_header_reads_back() {
-    let made = header(Operation::Put, 4096, SHORT);
-    assert_eq!(parse(&made).unwrap(), (Operation::Put, 4096, SHORT));
+    for cpu in [None, Some(0), Some(127)] {
+        let made = header(Operation::Put, cpu, 4096, SHORT);
+        assert_eq!(parse(&made).unwrap(), (Operation::Put, cpu, 4096, SHORT));
+    }
+    let made = header(Operation::Put, None, 4096, SHORT);
     let mut other = made;
     other[0] = 0;
     assert!(parse(&other).is_err());
