@@ -146,6 +146,12 @@ def test_ceilings_are_measured_once_for_each_kind_of_trial(tmp_path: Path) -> No
     run(tmp_path / "r", EIGHT + "[run]\nrepeats = 1\n")
     lines = RunDirectory(tmp_path / "r").ceiling_records()
     assert len(lines) == 8 * 3 and {line["message_bytes"] for line in lines} == {131_072}
+    # Interrupted while it probed, a resumed run makes the missing ones.
+    path = tmp_path / "r" / "ceilings.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
+    directory = RunDirectory(tmp_path / "r")
+    execute(scenario_of(directory), directory.path, ModelExecutor(), Recorder(), resume=True)
+    assert directory.ceiling_records() == lines
     run(tmp_path / "none", EIGHT + "[run]\nrepeats = 1\nceilings = false\n")
     assert RunDirectory(tmp_path / "none").ceiling_records() == []
 

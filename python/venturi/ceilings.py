@@ -51,32 +51,41 @@ def measure(
     guard: Callable[[TrialControl | None], bool],
 ) -> None:
     """Probes and stores. `guard` is told of each running probe, and answers whether to go on."""
+    # A run that was interrupted while it probed goes on where it stopped.
+    done = {_key(line) for line in writer.read().ceiling_records()}
+    missing = [
+        (repeat, probe)
+        for repeat in range(REPEATS)
+        for probe in probes(endpoints.cells)
+        if (probe.place, probe.direction, probe.streams, probe.message_bytes, repeat) not in done
+    ]
     if any(cell.message_bytes is None for cell in endpoints.cells):
         note("info", "no raw TCP ceiling for remote data: the size of its messages is not known before")
-    wanted = probes(endpoints.cells)
     dropped: set[str] = set()
     options = {str(cell.parameters["target"]): dict(cell.options) for cell in endpoints.cells}
     with contextlib.ExitStack() as stack:
-        servers = {url: _server(url, endpoints, executor, stack) for url in {probe.url for probe in wanted}}
-        for repeat in range(REPEATS):
-            for probe in wanted:
-                if probe.url in dropped:
+        servers = {url: _server(url, endpoints, executor, stack) for url in {p.url for _, p in missing}}
+        for repeat, probe in missing:
+            if probe.url in dropped:
+                continue
+            control = executor.control()
+            if not guard(control):
+                return
+            answer = _answer(executor, probe, servers[probe.url], options[probe.url], control)
+            guard(None)
+            if answer["outcome"] == "interrupted":
+                return
+            if answer["outcome"] != "ok":
+                dropped.add(probe.url)
+                note("info", f"{probe.url}: no raw TCP ceiling: {_reason(answer)}")
+                if _foreign(probe.url):
                     continue
-                control = executor.control()
-                if not guard(control):
-                    return
-                answer = _answer(executor, probe, servers[probe.url], options[probe.url], control)
-                guard(None)
-                if answer["outcome"] == "interrupted":
-                    return
-                if answer["outcome"] != "ok":
-                    dropped.add(probe.url)
-                    note("info", f"{probe.url}: no raw TCP ceiling: {_reason(answer)}")
-                    if not _foreign(probe.url):
-                        # Our own server should have answered, so the failure is kept.
-                        writer.append_ceiling(_line(probe, answer, repeat))
-                    continue
-                writer.append_ceiling(_line(probe, answer, repeat))
+            # Our own server should have answered, so its failure is kept too.
+            writer.append_ceiling(_line(probe, answer, repeat))
+
+
+def _key(line: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(line.get(n) for n in ("place", "direction", "streams", "message_bytes", "repeat"))
 
 
 def _foreign(url: str) -> bool:

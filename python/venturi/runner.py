@@ -125,8 +125,7 @@ def execute(
         endpoints.start()
         if not resume:
             writer.write_environment(began | collect(endpoints.server_environments()))
-        probed = bool(writer.read().ceiling_records())
-        if scenario.run.ceilings and not probed:
+        if scenario.run.ceilings:
             ceilings.measure(endpoints, executor, writer, observer.note, interrupts.guard)
         sweep = Sweep(scenario.run, endpoints, executor, writer, observer, interrupts, retry_failed)
         result = sweep.run()
