@@ -1,0 +1,107 @@
+//! Writes the seeds: `cargo run --example seeds` in `fuzz/`, into `fuzz/corpus/`.
+//!
+//! libfuzzer hands over tuples of byte strings with the lengths behind them; seeds without
+//! these are only split elsewhere, so each target gets its plain bytes.
+
+use std::path::Path;
+
+use prost::Message;
+use venturi_core::codec::chunk::SendQueue;
+use venturi_core::codec::flight::{queue_flight_data, Parts};
+use venturi_core::codec::frame::{flag, kind, write, write_headers, write_settings};
+use venturi_core::codec::hpack::encode;
+use venturi_core::codec::ipc::{schema_to_bytes, Compression, Encoded, Encoder};
+use venturi_core::codec::perf::{Perf, Token};
+use venturi_core::codec::proto::FlightDescriptor;
+use venturi_core::data::records;
+use venturi_core::spec::Values;
+
+fn save(target: &str, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join(name), bytes)
+}
+
+fn flat(encoded: &Encoded) -> Vec<u8> {
+    encoded.body.iter().flat_map(|chunk| chunk.as_slice().to_vec()).collect()
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut block = vec![0x82, 0x86, 0x41, 0x03, b'a', b':', b'1', 0x3f, 0x21];
+    encode("grpc-status", b"0", &mut block);
+    save("hpack", "plain", &block)?;
+    // RFC 7541, C.4.1: Huffman.
+    let huffman = b"\x82\x86\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff";
+    save("hpack", "huffman", huffman)?;
+
+    let batch = records::batch(2, 5, Values::Sequential, 0)?;
+    let mut frames = Vec::new();
+    for (name, compression) in [
+        ("plain", Compression::None),
+        ("lz4", Compression::Lz4),
+        ("zstd", Compression::Zstd),
+    ] {
+        let mut encoder = Encoder::new(&batch.schema(), compression)?;
+        let mut messages = vec![encoder.schema_message()];
+        encoder.encode(&batch, &mut messages)?;
+        let mut ipc = Vec::new();
+        let mut grpc = vec![1];
+        for message in &messages {
+            let body = flat(message);
+            ipc.extend_from_slice(&(message.header.len() as u16).to_be_bytes());
+            ipc.extend_from_slice(&(body.len() as u16).to_be_bytes());
+            ipc.extend_from_slice(&message.header);
+            ipc.extend_from_slice(&body);
+            let mut queue = SendQueue::default();
+            let parts = Parts { header: &message.header, ..Parts::default() };
+            let body = message.body.iter().cloned();
+            queue_flight_data(parts, body, message.body_length, &mut queue)?;
+            while let Some(chunk) = queue.pop(usize::MAX) {
+                grpc.extend_from_slice(chunk.as_slice());
+            }
+        }
+        save("ipc", name, &ipc)?;
+        save("assembler", name, &grpc)?;
+        frames = grpc[1..].to_vec();
+    }
+    save("ipc", "schema", &schema_to_bytes(&batch.schema())?)?;
+
+    let perf = Perf {
+        schema: vec![1, 2],
+        stream_count: 2,
+        records_per_stream: 1000,
+        records_per_batch: 10,
+    };
+    let command = FlightDescriptor::command(perf.encode_to_vec());
+    let token = Token { definition: Some(perf), start: 0, end: 1000 };
+    save("proto", "descriptor", &command.encode_to_vec())?;
+    save("proto", "token", &token.encode_to_vec())?;
+
+    for (name, url) in [
+        ("path", "flight://[::1]:31337/a%20b/{stream}"),
+        ("command", "flight+tls://host:1?command=select%201"),
+        ("ticket", "flight://h?ticket=base64:AAE="),
+    ] {
+        save("url", name, url.as_bytes())?;
+        let options = r#"{"window": 65535, "connections": "shared", "ack": "batch"}"#;
+        save("url", &format!("{name}-options"), format!("{url}{options}").as_bytes())?;
+    }
+
+    for client in [false, true] {
+        let mut bytes = vec![u8::from(client)];
+        write_settings(&[(4, 1000), (5, 20_000)], &mut bytes);
+        let mut block = Vec::new();
+        encode(":path", b"/arrow.flight.protocol.FlightService/DoPut", &mut block);
+        encode("content-type", b"application/grpc", &mut block);
+        write_headers(1, false, &block, 16_384, &mut bytes);
+        write(kind::DATA, 0, 1, &frames, &mut bytes);
+        write(kind::DATA, flag::PADDED, 1, &[1, 0, 0], &mut bytes);
+        write(kind::PING, 0, 0, &[0; 8], &mut bytes);
+        write(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 1, 0], &mut bytes);
+        write(kind::DATA, flag::END_STREAM, 1, &[], &mut bytes);
+        write(kind::RST_STREAM, 0, 3, &[0, 0, 0, 8], &mut bytes);
+        write(kind::GOAWAY, 0, 0, &[0; 8], &mut bytes);
+        save("connection", if client { "client" } else { "server" }, &bytes)?;
+    }
+    Ok(())
+}
