@@ -35,6 +35,9 @@ def flight(
     max_connections: Annotated[
         int, typer.Option("--max-connections", min=1, help="Most connections at a time; each has a thread.")
     ] = 1024,
+    max_message_size: Annotated[
+        str, typer.Option("--max-message-size", help="Largest batch that a put may send, in bytes.")
+    ] = "256Mi",
     send_buffer: Annotated[
         str | None,
         typer.Option(
@@ -83,6 +86,10 @@ def flight(
     except ValueError as error:
         raise VenturiError(f"--memory: {error}") from None
     try:
+        message_bytes = parse_count(max_message_size)
+    except ValueError as error:
+        raise VenturiError(f"--max-message-size: {error}") from None
+    try:
         send_buffer_bytes = parse_count(send_buffer) if send_buffer is not None else None
     except ValueError as error:
         raise VenturiError(f"--send-buffer: {error}") from None
@@ -107,6 +114,7 @@ def flight(
             "port": port,
             "memory_bytes": memory_bytes,
             "max_connections": max_connections,
+            "max_message_size": message_bytes,
             "send_buffer": send_buffer_bytes,
             "tls_certificate": _path(tls_certificate),
             "tls_key": _path(tls_key),

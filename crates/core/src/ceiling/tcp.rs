@@ -24,7 +24,7 @@ const MAGIC: [u8; 8] = *b"VENTURI1";
 const HEADER: usize = 32;
 
 /// Bounds of what a client may ask a peer for.
-const LARGEST_MESSAGE: usize = 64 << 20;
+const LARGEST_MESSAGE: usize = 256 << 20;
 const LONGEST: Duration = Duration::from_secs(3600);
 const MOST_CONNECTIONS: usize = 1024;
 

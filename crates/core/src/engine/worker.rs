@@ -141,7 +141,10 @@ async fn open(shared: &Shared<'_>, groups: &[Vec<usize>]) -> Option<Vec<Opened>>
                 "a session a stream was expected",
             )),
         });
-        let stream = group.first().copied();
+        let stream = match group[..] {
+            [only] => Some(only),
+            _ => None,
+        };
         match sessions {
             Ok(sessions) => {
                 opened.extend(group.iter().zip(sessions).map(|(&stream, session)| Opened {
@@ -151,10 +154,7 @@ async fn open(shared: &Shared<'_>, groups: &[Vec<usize>]) -> Option<Vec<Opened>>
                 }))
             }
             Err(error) => {
-                let error = match (error.kind, stream) {
-                    (Kind::Cancelled, _) | (_, None) => error,
-                    (_, Some(stream)) => error.context(format_args!("stream {stream}")),
-                };
+                // The target knows which of the group it was, and has said so.
                 shared.stop.set(Failure::new(error, stream));
                 return None;
             }

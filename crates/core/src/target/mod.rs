@@ -119,6 +119,7 @@ pub trait Target: Send + Sync {
     }
 
     /// Connects one group of streams and warms it up; returns a session a stream, in order.
+    /// An error names the stream.
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>>;
 
     /// Compares what arrived with what was sent. `tallies` in the order of streams.

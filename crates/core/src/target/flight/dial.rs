@@ -40,7 +40,7 @@ pub async fn dial(address: &Address, options: &Options, timeout: Duration) -> Re
         let session = tokio::time::timeout(timeout, connector.connect(name, socket))
             .await
             .map_err(|_| late("the TLS handshake"))?
-            .map_err(|error| tls_error(&place, &error))?;
+            .map_err(|error| tls_error(&place, &error, options))?;
         Wire::Tls(Box::new(TlsStream::Client(session)))
     } else {
         Wire::Tcp(socket)
@@ -63,18 +63,22 @@ fn unreachable(place: &str, error: &std::io::Error) -> Error {
     Error::new(Kind::Unreachable, format!("{place}: {error}{advice}"))
 }
 
-fn tls_error(place: &str, error: &std::io::Error) -> Error {
+fn tls_error(place: &str, error: &std::io::Error, options: &Options) -> Error {
     let text = error.to_string();
-    let advice = if text.contains("UnknownIssuer") {
-        "; give the server's CA as tls_ca"
-    } else if text.contains("NotValidForName") {
+    let lower = text.to_lowercase();
+    let says = |part: &str| lower.contains(part);
+    let advice = if says("unknownissuer") {
+        match &options.tls_ca {
+            Some(_) => "; the authority in tls_ca did not sign the server's certificate",
+            None => "; give the server's CA as tls_ca",
+        }
+    } else if says("expired") {
+        "; the server's certificate is out of date: renew it (or tls_insecure, for a test server of yours)"
+    } else if says("notvalidforname") || says("not valid for name") {
         "; give the name in the certificate as tls_server_name"
-    } else if text.contains("InvalidContentType")
-        || text.contains("corrupt")
-        || text.contains("eof")
-    {
+    } else if says("invalidcontenttype") || says("corrupt") || says("eof") {
         "; does the server speak TLS on this port? Without TLS the URL begins with flight://"
-    } else if text.contains("CertificateRequired") {
+    } else if says("certificaterequired") {
         "; the server wants a client certificate: tls_certificate and tls_key"
     } else {
         ""

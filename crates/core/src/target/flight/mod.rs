@@ -236,7 +236,8 @@ impl Flight {
 
 /// The first exchange with a server that is something else fails in odd ways.
 fn first_contact(mut error: Error, tls: bool) -> Error {
-    if error.kind == Kind::Lost {
+    // A peer that said why it went has said enough.
+    if error.kind == Kind::Lost && !error.message.contains("ended the connection") {
         // TLS 1.3 refuses a client after the handshake has ended well for it.
         let (kind, question) = match tls {
             true => (Kind::Tls, "does the server want a client certificate (tls_certificate, tls_key), and does it speak gRPC?"),
