@@ -124,8 +124,10 @@ def flight(
             "tables": tables,
         }
         server = _start(core, spec, f"{host}:{port}")
+        # Who reads that it is ready may stop it at once.
+        ending = _signalled()
         _announce(server, as_json, tls_certificate is not None, environment)
-        _wait(server, exit_with_parent)
+        _wait(server, ending, exit_with_parent)
     if not as_json:
         _print_statistics(server)
 
@@ -171,11 +173,16 @@ def _announce(server: Any, as_json: bool, tls: bool, environment: dict[str, Any]
     print(f"serving {scheme}://{address}  (Ctrl-C stops)", flush=True)
 
 
-def _wait(server: Any, exit_with_parent: bool) -> None:
-    """Until a signal, the end of standard input, or of the server itself; then stops gracefully."""
+def _signalled() -> threading.Event:
+    """Set by the signals that end a server."""
     ending = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ending.set())
+    return ending
+
+
+def _wait(server: Any, ending: threading.Event, exit_with_parent: bool) -> None:
+    """Until a signal, the end of standard input, or of the server itself; then stops gracefully."""
     if exit_with_parent:
         threading.Thread(target=_until_closed, args=(ending,), daemon=True).start()
     while not ending.is_set() and not server.wait(0.2):
