@@ -9,6 +9,7 @@
 
 use arrow_buffer::Buffer;
 
+use super::budget::{Budget, Claim};
 use super::chunk::{Chunk, SendQueue};
 use super::slab::{Body, Pool};
 use crate::error::{Error, Result};
@@ -113,6 +114,9 @@ pub struct Assembler {
     /// The largest message taken, in bytes.
     limit: usize,
     pool: Pool,
+    budget: Option<Budget>,
+    /// The current message's part of it.
+    claim: Option<Claim>,
     state: State,
     /// Bytes of the current message not yet seen.
     left: usize,
@@ -148,11 +152,19 @@ impl Assembler {
             expect,
             limit,
             pool,
+            budget: None,
+            claim: None,
             state: State::Prefix,
             left: 0,
             scratch: Vec::new(),
             message: FlightMessage::default(),
         }
+    }
+
+    /// Counts the messages, while they come in, against a bound shared with others.
+    pub fn within(mut self, budget: Option<Budget>) -> Self {
+        self.budget = budget;
+        self
     }
 
     /// True between messages: a stream may end here.
@@ -272,6 +284,9 @@ impl Assembler {
                 self.limit
             )));
         }
+        if let Some(budget) = &self.budget {
+            self.claim = budget.claim(length)?;
+        }
         self.scratch.clear();
         self.left = length;
         self.state = match self.expect {
@@ -287,6 +302,7 @@ impl Assembler {
             return None;
         }
         self.state = State::Prefix;
+        self.claim = None;
         Some(match self.expect {
             Expect::Flight => Message::Flight(std::mem::take(&mut self.message)),
             Expect::Other => Message::Other(std::mem::take(&mut self.scratch)),

@@ -1,5 +1,6 @@
 //! Batches <-> bytes. No sockets, no clocks; one file a format.
 
+pub mod budget;
 pub mod chunk;
 pub mod flight;
 pub mod frame;

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use super::stream::{Ending, Stream};
 use super::wire::Wire;
+use crate::codec::budget::Budget;
 use crate::codec::chunk::{Chunk, SendQueue};
 use crate::codec::flight::{Assembler, Expect, Message};
 use crate::codec::frame::{self, code, flag, kind, setting, Frame};
@@ -83,6 +84,7 @@ pub struct Connection {
     pub(super) streams: BTreeMap<u32, Stream>,
     pub(super) events: VecDeque<Event>,
     pub(super) pool: Pool,
+    budget: Option<Budget>,
     pub(super) next_stream: u32,
     pub(super) last_peer_stream: u32,
     /// What the peer allows on the whole connection, and on a new stream.
@@ -118,6 +120,7 @@ impl Connection {
             streams: BTreeMap::new(),
             events: VecDeque::new(),
             pool: Pool::default(),
+            budget: None,
             next_stream: 1,
             last_peer_stream: 0,
             send_window: i64::from(frame::DEFAULT_WINDOW),
@@ -159,6 +162,12 @@ impl Connection {
         connection
     }
 
+    /// Shares a bound on the messages that are coming in with other connections.
+    pub fn within(mut self, budget: Budget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
     /// Bytes read from and written to the wire.
     pub fn wire_bytes(&self) -> u64 {
         self.wire_bytes
@@ -187,7 +196,8 @@ impl Connection {
             (Role::Server, Expect::Other) => self.config.max_message.min(REQUEST_LIMIT),
             _ => self.config.max_message,
         };
-        let assembler = Assembler::new(expect, limit, self.pool.clone());
+        let assembler =
+            Assembler::new(expect, limit, self.pool.clone()).within(self.budget.clone());
         // Until a client has seen our settings it may use the default window (6.9.2).
         let window = match self.settings_acknowledged || self.config.role == Role::Client {
             true => self.config.window,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use prost::Message;
-use venturi_core::codec::frame::kind;
+use venturi_core::codec::frame::{code, kind};
 use venturi_core::codec::ipc::Compression;
 use venturi_core::codec::perf::Perf;
 use venturi_core::codec::proto::FlightDescriptor;
@@ -248,5 +248,26 @@ fn a_client_that_does_not_read() {
     }
     let ping = frame(kind::PING, 0, 0, &[0; 8]);
     client.send(&ping.repeat(100));
+    assert_well(&server);
+}
+
+/// Messages of which only the beginning comes: what they announce is counted.
+#[test]
+fn many_large_messages_at_once() {
+    let server = serve(r#", "max_message_size": 8000000"#);
+    let mut client = Raw::greeted(&server.address());
+    let announced = [&[0][..], &7_000_000u32.to_be_bytes()].concat();
+    for k in 0..3 {
+        assert!(client.send(&call(2 * k + 1, false, "DoPut")));
+        client.send(&data(2 * k + 1, false, &announced));
+    }
+    // Two fit into the 16 MB; the third ends the connection, and that frees them.
+    assert_eq!(client.farewell(), Some(code::CANCEL));
+    soon("there is room again", || {
+        let mut client = Raw::greeted(&server.address());
+        let ping = frame(kind::PING, 0, 0, &[0; 8]);
+        client.send(&[call(1, false, "DoPut"), data(1, false, &announced), ping].concat());
+        std::iter::from_fn(|| client.frame()).any(|(found, _)| found.kind == kind::PING)
+    });
     assert_well(&server);
 }

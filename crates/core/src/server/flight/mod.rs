@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use crate::ceiling::tcp::Peer;
+use crate::codec::budget::Budget;
 use crate::data::{file, payload_bytes};
 use crate::error::{Error, Kind, Result};
 use crate::http2::{Config, Connection, Role, Wire};
@@ -79,6 +80,8 @@ pub(crate) struct State {
     send_buffer: Option<usize>,
     /// How long a client may take until it has said what it wants.
     patience: Duration,
+    /// Bounds the messages that are coming in, over all connections.
+    incoming: Budget,
     open: AtomicUsize,
 }
 
@@ -153,6 +156,7 @@ impl Server {
             max_message: spec.max_message_size,
             patience: Duration::from_nanos(spec.patience_ns),
             send_buffer: spec.send_buffer,
+            incoming: Budget::new(spec.memory_bytes.max(spec.max_message_size as u64)),
             open: AtomicUsize::new(0),
         });
         let (stop, stopped) = watch::channel(false);
@@ -332,7 +336,8 @@ async fn serve(
         max_message: state.max_message,
         ..Config::new(Role::Server)
     };
-    let mut worker = Worker::new(Connection::new(wire, config), state, tls);
+    let connection = Connection::new(wire, config).within(state.incoming.clone());
+    let mut worker = Worker::new(connection, state, tls);
     let patience = worker.patience();
     let mut owed = None;
     let mut timer = std::pin::pin!(tokio::time::sleep(patience));

@@ -319,6 +319,16 @@ impl Flight {
         if ["0.0.0.0", "::"].contains(&address.host.as_str()) {
             address.host = self.address.host.clone();
         }
+        // Another place gets this trial's headers too, and with them its credentials.
+        if self.address.tls && !address.tls && !self.headers.is_empty() {
+            return Err(Error::new(
+                Kind::Tls,
+                format!(
+                    "the server offers its data at {} without TLS, where the trial's headers and credentials would travel in the clear",
+                    address.authority()
+                ),
+            ));
+        }
         Ok(Piece { address, ticket })
     }
 
