@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pyarrow.flight as flight
 import pytest
 
 from run_support import command, environment, venturi
@@ -44,6 +45,28 @@ def until_gone(pid: int) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def started_trial(server: ReferenceServer, path: Path, *arguments: object) -> subprocess.Popen[str]:
+    """A get of one stream against the server, in the middle of its first trial."""
+    process = subprocess.Popen(
+        command(
+            *("run", "--target", f"flight://{server.address}", "--streams", "1", "--warmup", "0"),
+            *("--no-ceilings", "--out", path, "--no-report", *arguments),
+        ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    deadline = time.monotonic() + 30
+    with flight.connect(f"grpc+tcp://{server.address}") as client:
+        # The first get warms the stream up, before the barrier; the second one is the trial's.
+        while json.loads(next(client.do_action("statistics")).body.to_pybytes())["gets"] < 2:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+    return process
 
 
 def test_quick_ends_well_and_follows_the_schema(tmp_path: Path) -> None:
@@ -123,24 +146,10 @@ def test_no_server_is_left_after_kill_9(tmp_path: Path) -> None:
 
 def test_ctrl_c_keeps_the_trial_that_ran(tmp_path: Path) -> None:
     path = tmp_path / "r"
-    process = subprocess.Popen(
-        command("run", "--duration", "60s", "--warmup", "0", "--no-ceilings", "--out", path, "--no-report"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-    # The scenario is stored before the server starts, the environment with its kernel after.
-    deadline = time.monotonic() + 30
-    while "sysctls" not in (
-        (path / "environment.json").read_text() if (path / "environment.json").exists() else ""
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    time.sleep(0.5)  # into the trial: what is under test is that half a second's work is kept
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    with ReferenceServer() as server:
+        process = started_trial(server, path, "--duration", "60s")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
     assert process.returncode == 130 and "Traceback" not in errors
     (trial,) = lines(path)
     assert trial["outcome"] == "interrupted" and trial["error"]["kind"] == "cancelled"
@@ -150,24 +159,7 @@ def test_ctrl_c_keeps_the_trial_that_ran(tmp_path: Path) -> None:
 def test_a_server_that_dies_in_mid_trial_is_a_failed_row(tmp_path: Path) -> None:
     path = tmp_path / "r"
     with ReferenceServer() as server:
-        process = subprocess.Popen(
-            command(
-                *("run", "--target", f"flight://{server.address}", "--duration", "30s", "--repeats", "1"),
-                *("--warmup", "0", "--no-ceilings", "--out", path, "--no-report"),
-            ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment(),
-        )
-        deadline = time.monotonic() + 30
-        while "sysctls" not in (
-            (path / "environment.json").read_text() if (path / "environment.json").exists() else ""
-        ):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        time.sleep(0.5)  # into the trial
+        process = started_trial(server, path, "--duration", "30s", "--repeats", "1")
         assert server.pid is not None
         os.kill(server.pid, signal.SIGKILL)
         _, errors = process.communicate(timeout=60)

@@ -11,7 +11,9 @@ use socket2::SockRef;
 /// best. On loopback there is no delay to cover, yet it grows to megabytes: what is queued
 /// then leaves the core's cache before the receiver copies it. Measured on two cores with
 /// 2 MiB of cache each, one stream of gets, 4 MiB messages: 4.4 GB/s by the kernel's choice,
-/// 4.6 with 256 KiB, 1.2 with 64 KiB (too many wake-ups); two streams: 5.3, 8.3-10.
+/// 4.6 with 256 KiB, 1.2 with 64 KiB (too many wake-ups); two streams: 5.3, 8.3-10. To try
+/// it elsewhere: `venturi serve flight --send-buffer 1Mi`, and `venturi run --operation get
+/// --rows-per-batch 131072 --streams 1,2 --target` on it.
 pub const LOOPBACK_SEND_BUFFER: usize = 256 << 10;
 
 /// No waiting for company of small frames (Nagle), and a send buffer: the one that was

@@ -97,7 +97,7 @@ def _failures(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
         return Advice(
             "failed",
             f"{len(failed)} of {len(measured)} trials failed ({counted})",
-            "their errors are listed below, and no figure counts them",
+            "their errors are listed as failed, and no figure counts them",
             "Mend the cause, then: venturi run --resume RUN --retry-failed",
         )
     if cut:
