@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis import cells as cells_module
+from venturi.analysis import verdict as verdict_module
 from venturi.analysis.advice import Advice, advise
 from venturi.analysis.cells import Cell, get
+from venturi.analysis.verdict import Finding, Verdict
 from venturi.errors import StoreError
 from venturi.store import RunDirectory
 
@@ -80,6 +82,16 @@ class Results:
     @cached_property
     def advice(self) -> list[Advice]:
         return advise(self.cells, self.records, self.probes, lambda: self.samples)
+
+    @cached_property
+    def verdicts(self) -> dict[str, Verdict]:
+        """The narrowest place of each cell, by the cell's name."""
+        return verdict_module.verdicts(self.cells, self.environment)
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """What the sweep says as a whole, the most telling first."""
+        return verdict_module.findings(self.cells, self.verdicts, self.environment)
 
     @property
     def failures(self) -> list[dict[str, Any]]:
