@@ -1,55 +1,229 @@
-"""Which measured physical limit a result is set against."""
+"""Which measured physical limits apply to a result, and which of them is the lowest."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from venturi.analysis.statistics import Interval, median_interval
+
+__all__ = ["NEAR", "Ceiling", "Limits", "binding", "codec_of", "data_label", "share", "stores"]
 
 NEAR = math.log(2.0)
 """A probe counts for messages up to twice as large or small as its own: raw TCP differs little within that,
 and a last short batch or a string column moves a trial's mean message size a little off the probe's."""
 
+RAW_TCP, ENGINE, MEMORY, DISK = "raw TCP", "engine", "memory copy", "disk"
+_KEEP_NOTHING = ("flight", "flight+tls", "empty")
+
 
 @dataclass(frozen=True)
 class Ceiling:
-    """A limit measured in the same run: bytes per second, over the probe's repeats."""
+    """One limit (bytes of payload per second) over the probe's repeats.
 
-    rate: Interval
-    streams: int
-    message_bytes: float
-
-
-def ceiling_for(
-    probes: Sequence[Mapping[str, Any]], parameters: Mapping[str, Any], message_bytes: float | None
-) -> Ceiling | None:
-    """Raw TCP in the same direction, over as many connections, with the nearest message size within a
-    factor 2.
-
-    `message_bytes` is the trial's payload bytes per batch. Where either side names a place, it must be the
-    same one: a loopback probe is no ceiling of a remote target. None where no probe qualifies; a share of a
-    limit that was measured under other conditions would mislead.
+    `message_bytes` is the probe's own message size, None where the limit has none.
     """
-    if message_bytes is None or message_bytes <= 0:
+
+    name: str
+    rate: Interval
+    message_bytes: float | None = None
+
+
+def stores(url: object) -> bool:
+    """Whether what is sent to this address ends on a disk. Flight servers and `empty://` keep nothing."""
+    return urlsplit(str(url or "")).scheme not in ("", *_KEEP_NOTHING)
+
+
+def data_label(parameters: Mapping[str, Any]) -> str | None:
+    """What a probe of codec or engine must have worked on to count for a trial: how well data compress, and
+    what a checksum costs, depends on them. None for remote data, which nobody has before the trial."""
+    data = parameters.get("data")
+    if data == "records":
+        return f"records, {parameters.get('columns')} columns, {parameters.get('values')}"
+    return None if data in (None, "remote") else str(data)
+
+
+def codec_of(compression: object) -> str | None:
+    """`zstd`, `zstd:7`, `lz4`; None where nothing is compressed."""
+    text = str(compression or "none")
+    return None if text == "none" else text
+
+
+def _same_machine(parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether both ends share this host's processors and disks: as the trials found, else by the address."""
+    for record in records:
+        known = (record.get("resources") or {}).get("same_machine")
+        if known is not None:
+            return bool(known)
+    target = str(parameters.get("target") or "")
+    host = urlsplit(target).hostname or ""
+    return host in ("local", "localhost", "::1") or host.startswith("127.")
+
+
+def _scaled(rate: Interval, factor: float) -> Interval:
+    return Interval(rate.median * factor, rate.low * factor, rate.high * factor, rate.n, rate.coverage)
+
+
+def _of_payload(
+    raw: Ceiling | None, parameters: Mapping[str, Any], payload_per_wire: float | None
+) -> Ceiling | None:
+    """Sockets carry compressed bytes, results count payload; where nobody counted both, no limit is known."""
+    if raw is None or codec_of(parameters.get("compression")) is None:
+        return raw
+    if payload_per_wire is None:
         return None
-    fitting: dict[float, list[float]] = {}
-    for probe in probes:
-        if probe.get("kind", "tcp") != "tcp" or probe.get("outcome", "ok") != "ok":
-            continue
-        if probe.get("direction") != parameters.get("operation") or probe.get("streams") != parameters.get(
-            "streams"
-        ):
-            continue
-        place, own = probe.get("place"), parameters.get("place")
-        if place is not None and own is not None and place != own:
-            continue
-        size, moved, took = probe.get("message_bytes"), probe.get("bytes"), probe.get("interval_ns")
-        if size and moved and took and abs(math.log(size / message_bytes)) <= NEAR + 1e-9:
-            fitting.setdefault(float(size), []).append(moved * 1e9 / took)
-    if not fitting:
-        return None
-    nearest = min(fitting, key=lambda size: abs(math.log(size / message_bytes)))
-    return Ceiling(median_interval(fitting[nearest]), int(parameters["streams"]), nearest)
+    return Ceiling(raw.name, _scaled(raw.rate, payload_per_wire), raw.message_bytes)
+
+
+class Limits:
+    """The probes of a run, ordered once, so that thousands of cells find theirs quickly."""
+
+    def __init__(self, probes: Iterable[Mapping[str, Any]]) -> None:
+        # kind -> what must be equal -> message size -> rates
+        self._found: dict[str, dict[tuple[Any, ...], dict[float, list[float]]]] = {}
+        self._cores = 1
+        self._intervals: dict[tuple[float, ...], Interval] = {}
+        for probe in probes:
+            moved, took = probe.get("bytes"), probe.get("interval_ns")
+            if probe.get("outcome", "ok") != "ok" or not moved or not took:
+                continue
+            kind = str(probe.get("kind") or "tcp")
+            names = {
+                "tcp": ("place", "direction", "streams"),
+                "engine": ("data", "name", "streams", "threads"),
+                "codec": ("end", "data", "name"),
+                "memory": ("end", "name", "threads"),
+                "disk": ("end", "name", "path"),
+            }.get(kind)
+            if names is None:
+                continue
+            key = tuple(probe.get(name) for name in names)
+            size = float(probe.get("message_bytes") or 0)
+            self._found.setdefault(kind, {}).setdefault(key, {}).setdefault(size, []).append(
+                moved * 1e9 / took
+            )
+            if kind == "memory" and probe.get("end") in (None, "client"):
+                self._cores = max(self._cores, int(probe.get("threads") or 1))
+
+    def of(
+        self,
+        parameters: Mapping[str, Any],
+        message_bytes: float | None,
+        records: Sequence[Mapping[str, Any]] = (),
+        payload_per_wire: float | None = None,
+    ) -> dict[str, Ceiling]:
+        """Every limit that applies to a cell, by name; see docs/method.md, "Ceilings".
+
+        `message_bytes` is the trial's payload bytes per batch; `payload_per_wire` how many bytes of payload
+        one byte on the wire carried (compression), None where that was not counted. `records` are the good
+        trials. Limits measured under other conditions are left out: a share of one would mislead.
+        """
+        raw = self._tcp(parameters, message_bytes)
+        found = [
+            _of_payload(raw, parameters, payload_per_wire),
+            self._engine(parameters, message_bytes),
+            self._memory(),
+            *self._codec(parameters, message_bytes, records),
+            self._disk(parameters, records),
+        ]
+        limits = {ceiling.name: ceiling for ceiling in found if ceiling is not None}
+        # Messages that passed through TCP faster than memory is copied stayed in the processor's cache, so
+        # for messages of this size the memory is no limit.
+        if raw is not None and MEMORY in limits and raw.rate.median > limits[MEMORY].rate.median:
+            del limits[MEMORY]
+        return limits
+
+    def _tcp(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
+        own = parameters.get("place")
+        sizes: dict[float, list[float]] = {}
+        for (place, direction, streams), rates in self._found.get("tcp", {}).items():
+            if direction != parameters.get("operation") or streams != parameters.get("streams"):
+                continue
+            # A loopback probe is no ceiling of a remote target; imported lines name no place.
+            if place is not None and own is not None and place != own:
+                continue
+            for at, values in rates.items():
+                sizes.setdefault(at, []).extend(values)
+        return self._nearest(RAW_TCP, sizes, size)
+
+    def _engine(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
+        p = parameters
+        label = data_label(p)
+        key = (label, p.get("verify"), p.get("streams"), p.get("threads"))
+        return self._nearest(ENGINE, self._found.get("engine", {}).get(key, {}), size) if label else None
+
+    def _memory(self) -> Ceiling | None:
+        """The best of one core and all: which of them is higher is the machine's affair."""
+        found = [
+            self._interval(values)
+            for (end, _, _), rates in self._found.get("memory", {}).items()
+            for values in rates.values()
+            if end in (None, "client")
+        ]
+        return Ceiling(MEMORY, max(found, key=lambda rate: rate.median)) if found else None
+
+    def _codec(
+        self,
+        parameters: Mapping[str, Any],
+        size: float | None,
+        records: Sequence[Mapping[str, Any]],
+    ) -> Iterable[Ceiling]:
+        """The codec's rate of one core x the cores that each end on this host can put to it."""
+        codec = codec_of(parameters.get("compression"))
+        if codec is None:
+            return
+        sender = "client" if parameters.get("operation") == "put" else "server"
+        for verb, end in (("encode", sender), ("decode", "client" if sender == "server" else "server")):
+            if end == "server" and not _same_machine(parameters, records):
+                continue
+            # The client has as many threads as it was given. What a server has is its own affair.
+            threads = parameters.get("threads") if end == "client" else None
+            workers = min(int(threads or self._cores), self._cores)
+            key = ("client", data_label(parameters), f"{codec}-{verb}")
+            one = self._nearest(f"{codec} {verb}", self._found.get("codec", {}).get(key, {}), size)
+            if one is not None:
+                yield Ceiling(one.name, _scaled(one.rate, workers), one.message_bytes)
+
+    def _disk(self, parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Ceiling | None:
+        """The better way of writing, where what is put stays on this host's disk."""
+        if parameters.get("operation") == "get" or not stores(parameters.get("target")):
+            return None
+        if not _same_machine(parameters, records):
+            return None
+        found = [
+            self._interval(values)
+            for rates in self._found.get("disk", {}).values()
+            for values in rates.values()
+        ]
+        return Ceiling(DISK, max(found, key=lambda rate: rate.median)) if found else None
+
+    def _nearest(self, name: str, sizes: Mapping[float, list[float]], size: float | None) -> Ceiling | None:
+        """That of the nearest message size, on a logarithmic scale, within a factor 2."""
+        if size is None or size <= 0:
+            return None
+        near = {at: abs(math.log(at / size)) for at in sizes if at > 0}
+        best = min(near, key=lambda at: near[at], default=None)
+        if best is None or near[best] > NEAR + 1e-9:
+            return None
+        return Ceiling(name, self._interval(sizes[best]), best)
+
+    def _interval(self, values: Sequence[float]) -> Interval:
+        key = tuple(values)
+        if key not in self._intervals:
+            self._intervals[key] = median_interval(values)
+        return self._intervals[key]
+
+
+def binding(limits: Mapping[str, Ceiling]) -> Ceiling | None:
+    """The lowest of the limits that apply; None where there is none."""
+    return min(limits.values(), key=lambda ceiling: ceiling.rate.median, default=None)
+
+
+def share(binding_name: str | None) -> str:
+    """How a share of that limit is called: `of raw TCP`, `of the engine's limit`."""
+    if binding_name is None:
+        return ""
+    return {ENGINE: "of the engine's limit", DISK: "of the disk"}.get(binding_name, f"of {binding_name}")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis.ceilings import Ceiling, ceiling_for
+from venturi.analysis.ceilings import Limits, binding
 from venturi.analysis.statistics import Interval, median_interval, ratio_interval
 from venturi.units import MISSING, Quantity
 
@@ -28,6 +28,10 @@ PARAMETER_ORDER = (
     "data",
     "columns",
     "values",
+    "hosts",
+    "partitions",
+    "encoders",
+    "decoders",
     "streams",
     "threads",
     "connections",
@@ -64,8 +68,19 @@ def quotient(amount: float | None, divisor: float | None, scale: float = 1.0) ->
 
 
 def throughput(record: Record) -> float | None:
-    """Payload over the whole interval (B/s)."""
+    """Payload over the whole interval (B/s); of an imported trial the rate that its tool printed, if any."""
+    printed = numeric(record, "rates", "bytes_per_second")
+    if printed is not None:
+        return printed
     return quotient(numeric(record, "counts", "payload_bytes"), numeric(record, "times", "interval_ns"), 1e9)
+
+
+def per_second(record: Record, what: str) -> float | None:
+    """Rows or batches a second over the whole interval; the printed rate of an imported trial comes first."""
+    printed = numeric(record, "rates", f"{what}_per_second")
+    if printed is not None:
+        return printed
+    return quotient(numeric(record, "counts", what), numeric(record, "times", "interval_ns"), 1e9)
 
 
 def steady_throughput(record: Record) -> float | None:
@@ -126,13 +141,19 @@ class Cell:
     latency: dict[float, Quantity]
     stages: dict[str, dict[str, float]]
     ceiling: Quantity
+    """The lowest of `ceilings`."""
     ceiling_message_bytes: float | None
     share: Quantity
+    """Throughput over the lowest ceiling."""
     payload_bytes: float | None
     verified: dict[str, int]
     """How many good trials were verified how: {"checksum": 5}."""
     records: list[Record] = field(repr=False, default_factory=list)
     """The good trials themselves."""
+    ceilings: dict[str, Quantity] = field(default_factory=dict)
+    """Every measured limit that applies, by name: "raw TCP", "engine", "memory copy", "zstd encode", ..."""
+    binding: str | None = None
+    """The name of the lowest."""
 
     @property
     def operation(self) -> str:
@@ -160,11 +181,12 @@ def summarise(records: Sequence[Record], probes: Sequence[Record] = ()) -> list[
     for record in records:
         if record.get("kind", "trial") == "trial":
             by_cell.setdefault(str(record.get("cell", "?")), []).append(record)
-    cells = [_cell(name, trials, probes) for name, trials in by_cell.items()]
+    limits = Limits(probes)
+    cells = [_cell(name, trials, limits) for name, trials in by_cell.items()]
     return sorted(cells, key=lambda cell: sort_key(cell.parameters))
 
 
-def _cell(name: str, records: list[Record], probes: Sequence[Record]) -> Cell:
+def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
     measured = [r for r in records if not r.get("warmup")]
     good = [r for r in measured if is_good(r)]
     parameters = dict(get(records[0], "parameters") or {})
@@ -175,21 +197,17 @@ def _cell(name: str, records: list[Record], probes: Sequence[Record]) -> Cell:
     width, per_batch = parameters.get("row_bytes"), parameters.get("rows_per_batch")
     batches = _quantity((numeric(r, "counts", "batches") for r in good), "").value
     message = width * per_batch if width and per_batch else quotient(payload, batches)
-    ceiling: Ceiling | None = ceiling_for(probes, parameters, message)
+    # How many bytes of payload one byte on the wire carried: above 1 where data were compressed.
+    carried = _interval(
+        quotient(numeric(r, "counts", "payload_bytes"), numeric(r, "counts", "wire_bytes")) for r in good
+    )
+    ceilings = limits.of(parameters, message, good, carried.median if carried else None)
+    ceiling = binding(ceilings)
     share = ratio_interval(speed, ceiling.rate).quantity("fraction") if speed and ceiling else None
     verified: dict[str, int] = {}
     for record in good:
         how = get(record, "verification", "achieved") or "not recorded"
         verified[str(how)] = verified.get(str(how), 0) + 1
-
-    def per_second(field_name: str, unit: str) -> Quantity:
-        return _quantity(
-            (
-                quotient(numeric(r, "counts", field_name), numeric(r, "times", "interval_ns"), 1e9)
-                for r in good
-            ),
-            unit,
-        )
 
     return Cell(
         name=name,
@@ -201,8 +219,8 @@ def _cell(name: str, records: list[Record], probes: Sequence[Record]) -> Cell:
         warmups=len(records) - len(measured),
         throughput=speed.quantity("B/s") if speed else Quantity(None, unit="B/s"),
         steady=_quantity(map(steady_throughput, good), "B/s"),
-        rows=per_second("rows", "rows/s"),
-        batches=per_second("batches", "batches/s"),
+        rows=_quantity((per_second(r, "rows") for r in good), "rows/s"),
+        batches=_quantity((per_second(r, "batches") for r in good), "batches/s"),
         interval=_quantity((numeric(r, "times", "interval_ns") for r in good), "ns"),
         setup=_quantity((numeric(r, "times", "setup_ns") for r in good), "ns"),
         cpu={
@@ -227,6 +245,8 @@ def _cell(name: str, records: list[Record], probes: Sequence[Record]) -> Cell:
         payload_bytes=payload,
         verified=verified,
         records=good,
+        ceilings={name: limit.rate.quantity("B/s") for name, limit in ceilings.items()},
+        binding=ceiling.name if ceiling else None,
     )
 
 
@@ -245,7 +265,9 @@ def sort_key(parameters: Mapping[str, Any]) -> tuple[Any, ...]:
             return (0, float(value), "")
         return (1, 0.0, "" if value is None else str(value))
 
-    return tuple((name, comparable(parameters.get(name))) for name in PARAMETER_ORDER)
+    # Imported runs have parameters of their own.
+    others = sorted(set(parameters) - set(PARAMETER_ORDER))
+    return tuple((name, comparable(parameters.get(name))) for name in (*PARAMETER_ORDER, *others))
 
 
 def varying(cells: Sequence[Cell]) -> list[str]:
@@ -279,9 +301,19 @@ def by_operation(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
 
 
 def best(cells: Sequence[Cell]) -> Cell | None:
-    """The cell with the highest median throughput; None where no trial was good."""
-    known = [c for c in cells if c.throughput.known]
-    return max(known, key=lambda c: c.throughput.value or 0.0, default=None)
+    """The cell with the highest median speed; None where no trial was good."""
+    known = [(c, q.value) for c in cells if (q := speed(c, cells)).value is not None]
+    return max(known, key=lambda pair: pair[1], default=(None, 0.0))[0]
+
+
+def in_rows(cells: Sequence[Cell]) -> bool:
+    """Whether rows are all that is known of these cells: some tools do not count bytes."""
+    return not any(c.throughput.known for c in cells) and any(c.rows.known for c in cells)
+
+
+def speed(cell: Cell, among: Sequence[Cell] = ()) -> Quantity:
+    """Payload a second, or rows a second where no byte was counted in any cell it stands `among`."""
+    return cell.rows if in_rows(among or (cell,)) else cell.throughput
 
 
 def table(cells: Sequence[Cell]) -> pa.Table:
@@ -316,6 +348,12 @@ def table(cells: Sequence[Cell]) -> pa.Table:
         margins(name, [c.latency.get(p, Quantity(None, unit="ns")) for c in cells])
     margins("ceiling_bytes_per_second", [c.ceiling for c in cells])
     margins("share_of_ceiling", [c.share for c in cells])
+    columns["binding_ceiling"] = pa.array([c.binding for c in cells], pa.string())
+    for name in dict.fromkeys(n for c in cells for n in c.ceilings):
+        head = "".join(x if x.isalnum() else "_" for x in name).lower()
+        columns[f"{head}_ceiling_bytes_per_second"] = pa.array(
+            [c.ceilings[name].value if name in c.ceilings else None for c in cells], pa.float64()
+        )
     for end in ENDS:
         for stage in dict.fromkeys(s for c in cells for s in c.stages[end]):
             columns[f"{end}_{stage}_share"] = pa.array(
