@@ -52,6 +52,12 @@ class RunDirectory:
         """The run's name, by default that of its directory."""
         return str(self.environment.get("run") or self.path.resolve().name)
 
+    @property
+    def saved(self) -> bool:
+        """Whether it is a directory, in which reports have a place; published figures taken for a run are
+        not."""
+        return True
+
     def _read_environment(self) -> dict[str, Any]:
         path = self.path / ENVIRONMENT
         try:
@@ -312,30 +318,63 @@ def _check_version(document: Mapping[str, Any], path: Path) -> None:
         )
 
 
+_CHUNK = 1 << 20
+"""Bytes of lines that are parsed at once. Within one call the JSON parser keeps one copy of each key, so that
+the records of a long run share them."""
+
+
 def _read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The lines of a file, and how many bytes of a torn last one follow them."""
+    lines: list[dict[str, Any]] = []
+    number = 0
     try:
-        data = path.read_bytes() if path.exists() else b""
+        with path.open("rb") as file:
+            while chunk := file.readlines(_CHUNK):
+                found = _parsed(chunk)
+                if found is None:
+                    return _with_torn_end(path, lines, number, chunk + file.readlines())
+                for line in found:
+                    _check_version(line, path)
+                lines += found
+                number += len(chunk)
+    except FileNotFoundError:
+        return [], 0
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from None
-    lines: list[dict[str, Any]] = []
-    at = 0
-    while at < len(data):
-        end = data.find(b"\n", at)
-        # After a power cut a line's place may hold zeros: torn as well, if it is the last.
-        last = end < 0 or end == len(data) - 1
-        text = data[at : end if end >= 0 else len(data)]
+    return lines, 0
+
+
+def _parsed(chunk: list[bytes]) -> list[dict[str, Any]] | None:
+    """Whole lines as objects; None where any of them is not exactly one object."""
+    if not chunk[-1].endswith(b"\n"):
+        return None
+    try:
+        found = json.loads(b"[" + b",".join(chunk) + b"]")
+    except ValueError:
+        return None
+    # Lines that are wrong one by one can make a right list together: "{" and "}", or "{},{}".
+    if len(found) != len(chunk) or not all(isinstance(line, dict) for line in found):
+        return None
+    if not all(line.startswith(b"{") and line.endswith(b"}\n") for line in chunk):
+        return None
+    return found
+
+
+def _with_torn_end(
+    path: Path, lines: list[dict[str, Any]], number: int, rest: list[bytes]
+) -> tuple[list[dict[str, Any]], int]:
+    """Goes on line by line; only the very last one may be torn."""
+    for at, text in enumerate(rest):
         line: Any = None
         with contextlib.suppress(ValueError):
             line = json.loads(text)
-        if not isinstance(line, dict) or end < 0:
-            if last:
-                return lines, len(data) - at
-            number = data.count(b"\n", 0, at) + 1
-            raise StoreError(f"{path}:{number}: not a JSON object; the file is damaged")
+        if not isinstance(line, dict) or not text.endswith(b"\n"):
+            # After a power cut a line's place may hold zeros: torn as well, if it is the last.
+            if at == len(rest) - 1:
+                return lines, len(text)
+            raise StoreError(f"{path}:{number + at + 1}: not a JSON object; the file is damaged")
         _check_version(line, path)
         lines.append(line)
-        at = end + 1
     return lines, 0
 
 

@@ -157,9 +157,11 @@ def trials(records: Sequence[Record]) -> pa.Table:
             "outcome": record.get("outcome"),
             "error_kind": _inner(record, "error", "kind"),
             "error_message": _inner(record, "error", "message"),
-            "bytes_per_second": _per_second(counts.get("payload_bytes"), times.get("interval_ns")),
+            "bytes_per_second": _inner(record, "rates", "bytes_per_second")
+            or _per_second(counts.get("payload_bytes"), times.get("interval_ns")),
             "steady_bytes_per_second": _per_second(times.get("steady_payload_bytes"), times.get("steady_ns")),
-            "rows_per_second": _per_second(counts.get("rows"), times.get("interval_ns")),
+            "rows_per_second": _inner(record, "rates", "rows_per_second")
+            or _per_second(counts.get("rows"), times.get("interval_ns")),
             "verified": _inner(record, "verification", "achieved"),
             **{f"{end}_{kind}": cpu[end].get(kind) for end in cpu for kind in ("user_ns", "system_ns")},
             "service_p50_ns": _percentile(service, 50.0),

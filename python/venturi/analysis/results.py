@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 RUNS = Path("venturi-runs")
 """Where `venturi run` puts runs unless told otherwise."""
 LAST = "last"
+REFERENCE = "reference:"
+"""Before the name of a published set that is taken as a run."""
 
 
 def find_run(path: str | os.PathLike[str]) -> Path:
@@ -54,6 +56,7 @@ class Results:
     """The lines of a run and what is derived from them, computed when asked for."""
 
     directory: RunDirectory
+    """Where it was read from; of a reference run no directory, see `saved`."""
     records: list[dict[str, Any]] = field(repr=False)
     probes: list[dict[str, Any]] = field(repr=False)
 
@@ -81,7 +84,7 @@ class Results:
 
     @cached_property
     def advice(self) -> list[Advice]:
-        return advise(self.cells, self.records, self.probes, lambda: self.samples)
+        return advise(self.cells, self.records, self.probes, self.directory.samples)
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
@@ -136,11 +139,30 @@ class Results:
         return "cartesius" if len(self.places) > 1 or "remote" in self.name else "macbook"
 
     @property
+    def imported(self) -> bool:
+        """Whether every trial was measured by another tool."""
+        return bool(self.records) and all(r.get("imported") for r in self.records)
+
+    @property
     def measured(self) -> int:
         return sum(not r.get("warmup") for r in self.records)
 
 
+def open_run(path: str | os.PathLike[str]) -> RunDirectory:
+    """What `path` names: a run directory, "last", or published figures as a run, `reference:NAME`.
+
+    Raises `StoreError` where there is no run or its format is newer, `VenturiError` for a reference that does
+    not exist.
+    """
+    name = os.fspath(path)
+    if name.startswith(REFERENCE) and not Path(name).is_dir():
+        from venturi.reference.runs import ReferenceRun
+
+        return ReferenceRun(name)
+    return RunDirectory(find_run(path))
+
+
 def load(path: str | os.PathLike[str]) -> Results:
-    """Reads a run directory. Raises `StoreError` where there is none or its format is newer."""
-    directory = RunDirectory(find_run(path))
+    """Reads a run. `path` and errors as in `open_run`."""
+    directory = open_run(path)
     return Results(directory, directory.records(), directory.ceiling_records())

@@ -63,10 +63,9 @@ def _answer(runs: list[Path], query: str) -> pa.Table:
     import duckdb
     import pyarrow as pa
 
-    from venturi.analysis.results import find_run
-    from venturi.store import RunDirectory
+    from venturi.analysis.results import open_run
 
-    directories = [RunDirectory(find_run(path)) for path in runs]
+    directories = [open_run(path) for path in runs]
     with duckdb.connect() as connection:
         for view in VIEWS:
             parts = []
