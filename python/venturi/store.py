@@ -349,7 +349,7 @@ def _parsed(chunk: list[bytes]) -> list[dict[str, Any]] | None:
     if not chunk[-1].endswith(b"\n"):
         return None
     try:
-        found = json.loads(b"[" + b",".join(chunk) + b"]")
+        found: list[dict[str, Any]] = json.loads(b"[" + b",".join(chunk) + b"]")
     except ValueError:
         return None
     # Lines that are wrong one by one can make a right list together: "{" and "}", or "{},{}".

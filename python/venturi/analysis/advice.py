@@ -29,6 +29,9 @@ SHORT_NS = 100e6
 """A trial under 100 ms is over before the congestion window and the CPU's frequency have settled."""
 SKEW = 0.01
 DEFAULT_REPEATS = 5
+MOST_SAMPLES = 100
+"""Samples files opened for runs whose records hold no summary of them."""
+OLD_COLUMNS = ("host_total_ns", "host_busy_ns", "host_steal_ns", "client_cpu_ns", "server_cpu_ns")
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,12 @@ def advise(
     cells: Sequence[Cell],
     records: Sequence[Mapping[str, Any]],
     probes: Sequence[Mapping[str, Any]],
-    samples: Callable[[], pa.Table] | None = None,
+    samples: Callable[[str], pa.Table] | None = None,
 ) -> list[Advice]:
-    """All warnings of a run, the gravest first. `samples` yields the counters with a column `trial`."""
+    """All warnings of a run, the gravest first.
+
+    `samples` reads the counters of a trial; it is asked only where the records hold no summary of them.
+    """
     measured = [r for r in records if not r.get("warmup")]
     found = [
         _failures(measured),
@@ -140,8 +146,33 @@ def _unverified(cells: Sequence[Cell]) -> Advice | None:
     )
 
 
-def noise(record: Mapping[str, Any], samples: Mapping[str, list[Any]]) -> tuple[float, float] | None:
-    """Shares of all CPU time of this host that others stole and that other processes used, in one trial.
+def noise(record: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Shares of all CPU time of the client's host in a trial that others stole and that other processes used.
+
+    From the summary in the record (`resources`, docs/format.md). The server's CPU is taken off where it is
+    known to share the machine. None where the trial has no such summary.
+    """
+    client = get(record, "resources", "client")
+    busy, cores = numeric(client, "host", "busy_share"), numeric(client, "host", "cores")
+    own = _process_cores(client)
+    if busy is None or not cores or own is None:
+        return None
+    if get(record, "resources", "same_machine"):
+        own += _process_cores(get(record, "resources", "server")) or 0.0
+    return numeric(client, "host", "steal_share") or 0.0, max(0.0, busy - own / cores)
+
+
+def _process_cores(end: Any) -> float | None:
+    """Cores that the process of an end kept busy over its window."""
+    user, system = numeric(end, "process", "user_ns"), numeric(end, "process", "system_ns")
+    spent = None if user is None and system is None else (user or 0.0) + (system or 0.0)
+    return quotient(spent, numeric(end, "window_ns"))
+
+
+def noise_of_samples(
+    record: Mapping[str, Any], samples: Mapping[str, list[Any]]
+) -> tuple[float, float] | None:
+    """The same from the samples of a run that has no summaries (before Venturi wrote `resources`).
 
     The counters are sums since the start; the difference of last and first is used, so that their zero does
     not matter. The server's CPU is taken off only where it runs on this host. None for fewer than two
@@ -161,21 +192,26 @@ def noise(record: Mapping[str, Any], samples: Mapping[str, list[Any]]) -> tuple[
     return (grown("host_steal_ns") or 0.0) / total, max(0.0, busy - own) / total
 
 
-def _noise(measured: Sequence[Mapping[str, Any]], samples: Callable[[], pa.Table] | None) -> Advice | None:
-    if samples is None:
-        return None
-    table = samples()
-    if table.num_rows == 0:
-        return None
-    by_trial: dict[str, dict[str, list[Any]]] = {}
-    names = ("host_total_ns", "host_busy_ns", "host_steal_ns", "client_cpu_ns", "server_cpu_ns")
-    present = [n for n in names if n in table.column_names]
-    columns = {n: table.column(n).to_pylist() for n in present}
-    for i, trial in enumerate(table.column("trial").to_pylist()):
-        rows = by_trial.setdefault(trial, {n: [] for n in present})
-        for name in present:
-            rows[name].append(columns[name][i])
-    shares = [n for r in measured if (n := noise(r, by_trial.get(str(r.get("trial")), {})))]
+def _shares(
+    measured: Sequence[Mapping[str, Any]], samples: Callable[[str], pa.Table] | None
+) -> list[tuple[float, float]]:
+    found = [n for r in measured if (n := noise(r)) is not None]
+    if found or samples is None:
+        return found
+    # An older run: each trial is a file to open, so at most so many are looked at, spread over the run.
+    step = max(1, -(-len(measured) // MOST_SAMPLES))
+    for record in measured[::step]:
+        table = samples(str(record.get("trial")))
+        if table.num_rows:
+            columns = {
+                name: table.column(name).to_pylist() for name in OLD_COLUMNS if name in table.column_names
+            }
+            found += [n] if (n := noise_of_samples(record, columns)) is not None else []
+    return found
+
+
+def _noise(measured: Sequence[Mapping[str, Any]], samples: Callable[[str], pa.Table] | None) -> Advice | None:
+    shares = _shares(measured, samples)
     if not shares:
         return None
     steal, other = max(s for s, _ in shares), _median([o for _, o in shares]) or 0.0

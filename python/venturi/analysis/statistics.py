@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from venturi.units import Quantity
 
@@ -88,32 +90,53 @@ def median_interval(
     Values that are NaN are refused with `ValueError`, and so is an empty list: a cell without a good trial
     has no median, and the caller must say so.
     """
-    import numpy as np
-
-    data = np.sort(np.asarray(values, dtype=np.float64))
-    n = int(data.size)
+    data = sorted(map(float, values))
+    n = len(data)
     if n == 0:
         raise ValueError("no values: a cell without a good trial has no median")
-    if bool(np.isnan(data).any()):
+    if any(math.isnan(value) for value in data):
         raise ValueError("NaN among the values")
-    median = float(np.median(data))
+    median = (data[(n - 1) // 2] + data[n // 2]) / 2
     rank, coverage = order_statistic_rank(n, confidence)
-    low, high = float(data[rank - 1]), float(data[n - rank])
+    low, high = data[rank - 1], data[n - rank]
     if n >= RANGE_BELOW:
-        generator = np.random.default_rng(seed)
-        # One row of the matrix is one resample; in blocks, so that thousands of latencies do not take
-        # gigabytes.
-        block = max(1, min(resamples, 4_000_000 // n))
-        medians = np.concatenate(
-            [
-                np.median(data[generator.integers(0, n, size=(min(block, resamples - done), n))], axis=1)
-                for done in range(0, resamples, block)
-            ]
-        )
         tail = (1.0 - confidence) / 2
-        boot_low, boot_high = np.quantile(medians, [tail, 1.0 - tail])
-        low, high = min(low, float(boot_low)), max(high, float(boot_high))
+        boot_low, boot_high = _bootstrap(data, (tail, 1.0 - tail), seed, resamples)
+        low, high = min(low, boot_low), max(high, boot_high)
     return Interval(median, low, high, n, coverage)
+
+
+def _bootstrap(
+    data: Sequence[float], at: tuple[float, float], seed: int, resamples: int
+) -> tuple[float, float]:
+    """Quantiles of the medians of resamples of `data`, which is sorted."""
+    import numpy as np
+
+    values = np.asarray(data, dtype=np.float64)
+    # The median of a resample is the value at the median of its positions, which do not depend on the data.
+    lower, upper = _middle_positions(values.size, seed, resamples)
+    low, high = np.quantile((values[lower] + values[upper]) / 2, at)
+    return float(low), float(high)
+
+
+@lru_cache(maxsize=64)
+def _middle_positions(n: int, seed: int, resamples: int) -> tuple[Any, Any]:
+    """Positions in sorted data of the two middle values of each resample; where n is odd both are the same.
+
+    Drawn once for each n: a run of many cells asks for thousands of intervals of equally many repeats.
+    """
+    import numpy as np
+
+    generator = np.random.default_rng(seed)
+    middle = [(n - 1) // 2, n // 2]
+    # One row of the matrix is one resample; in blocks, so that thousands of latencies do not take gigabytes.
+    block = max(1, min(resamples, 4_000_000 // n))
+    parts = []
+    for done in range(0, resamples, block):
+        drawn = generator.integers(0, n, size=(min(block, resamples - done), n), dtype=np.int64)
+        parts.append(np.partition(drawn, middle, axis=1)[:, middle])
+    positions = np.concatenate(parts)
+    return positions[:, 0].copy(), positions[:, 1].copy()
 
 
 def ratio_interval(numerator: Interval, denominator: Interval) -> Interval:

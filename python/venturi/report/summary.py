@@ -194,10 +194,11 @@ def fit(
 def failure_rows(results: Results) -> list[tuple[str, str, str]]:
     """Cell, trials and error of all that did not end well; a cell's trials with the same error are one
     row."""
-    cells = by_operation(results.cells)
+    telling = {operation: varying(cells) for operation, cells in by_operation(results.cells).items()}
     names = {
-        c.name: ", ".join(dict.fromkeys([c.operation, labels.label(c, varying(cells[c.operation]))]))
+        c.name: ", ".join(dict.fromkeys([c.operation, labels.label(c, telling[c.operation])]))
         for c in results.cells
+        if c.trials + c.warmups > c.good
     }
     groups: dict[tuple[str, str], list[Any]] = {}
     for record in results.failures:
