@@ -1,0 +1,229 @@
+"""Whether two handfuls of repeats differ: a moderated t test on logarithms, over all cells of a comparison.
+
+The case is awkward: five repeats against five, skewed, over dozens of cells. A rank or permutation test is
+exact but blind: with 5 against 5 its least p is 2 / C(10, 5) = 0.8 %, which no correction over more than six
+cells leaves below 5 %. A t test a cell has power, but its spread comes from eight degrees of freedom. What
+helps is that all cells were measured by one machine in one run: their spreads are alike, and each cell's may
+be drawn towards what is common to all, as far as the cells themselves agree on it. docs/compare.md has the
+reasoning, the sources, and what simulations showed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+LEAST_REPEATS = 3
+"""Good trials a side without which a cell is not judged. One has no spread; two happen to agree too often:
+where a machine runs at two speeds, two repeats of one speed look like certainty."""
+LEAST_POOLED = 3
+"""Cells from which a common spread is learned; from fewer it would be guessed."""
+FLOOR = 1e-4
+"""Least standard deviation of a logarithm: no host repeats itself better than 1 in 10^4, and equal figures
+(rounded ones of an import) are not certainty."""
+POWER = 0.8
+"""With what probability the smallest detectable difference would have been found."""
+LEAST_SHIFT_CELLS = 4
+LEAST_SHIFT = 0.005
+"""A shift of all cells below half a percent is nobody's concern, however certain."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Run over base of one cell: the quotient of their geometric means, with its interval."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    p: float | None
+    """Two-sided, of no difference, not corrected; None where too few repeats are there to judge."""
+    adjusted: float | None
+    """The same, corrected over all cells judged."""
+    detectable: float | None
+    """The smallest difference |ln ratio| that would have been found in this cell, were it the only one."""
+    error: float | None
+    """Standard error of ln ratio."""
+    df: float | None
+
+    @property
+    def judged(self) -> bool:
+        return self.p is not None
+
+
+@dataclass(frozen=True)
+class Shift:
+    """What all cells have in common: run over base of the cell in the middle."""
+
+    ratio: float
+    low: float
+    high: float
+    p: float
+    cells: int
+
+
+def trigamma_inverse(value: float) -> float:
+    """x > 0 with trigamma(x) = value, by Newton's method on 1 / trigamma, which is nearly linear and convex.
+
+    Smyth (2004), Statistical Applications in Genetics and Molecular Biology 3(1), article 3, appendix.
+    """
+    from scipy.special import polygamma
+
+    if value > 1e7:
+        return 1.0 / math.sqrt(value)
+    if value < 1e-6:
+        return 1.0 / value
+    x = 0.5 + 1.0 / value
+    for _ in range(50):
+        tri = float(polygamma(1, x))
+        step = tri * (1.0 - tri / value) / float(polygamma(2, x))
+        x += step
+        if -step / x < 1e-8:
+            break
+    return x
+
+
+def prior(variances: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
+    """The spread that many have in common: (degrees of freedom it is worth, variance).
+
+    Each variance s2 with d degrees of freedom is taken for a draw of s0^2 x F(d, d0); d0 and s0^2 follow from
+    mean and variance of ln s2 (Smyth 2004, section 6.2). d0 is infinite where they spread no more than
+    chance has it, and 0 where there are too few of them to say.
+    """
+    import numpy as np
+    from scipy.special import digamma, polygamma
+
+    if variances.size < LEAST_POOLED:
+        return 0.0, 1.0
+    level = np.log(variances) - digamma(freedom / 2) + np.log(freedom / 2)
+    excess = float(level.var(ddof=1) - polygamma(1, freedom / 2).mean())
+    if excess <= 1e-9:
+        return math.inf, float(np.average(variances, weights=freedom))
+    d0 = 2.0 * trigamma_inverse(excess)
+    return d0, float(np.exp(level.mean() + digamma(d0 / 2) - math.log(d0 / 2)))
+
+
+def moderated(variances: np.ndarray, freedom: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each variance drawn towards the common one, and the degrees of freedom that it is worth then.
+
+    (d0 s0^2 + d s^2) / (d0 + d), Smyth (2004), eq. 3; never worth more than all of them together.
+    """
+    import numpy as np
+
+    d0, common = prior(variances, freedom)
+    if math.isinf(d0):
+        drawn = np.full(variances.shape, common)
+    else:
+        drawn = (d0 * common + freedom * variances) / (d0 + freedom)
+    return drawn, np.minimum(d0 + freedom, freedom.sum()) if d0 else freedom
+
+
+def adjust(p: Sequence[float]) -> list[float]:
+    """p corrected for many cells by Benjamini and Hochberg (1995), JRSS B 57(1).
+
+    Of the cells reported as different at 5 %, 5 % are so by chance on average; and where nothing differs at
+    all, the probability that any cell is reported is at most 5 %: what a gate in CI needs.
+    """
+    order = sorted(range(len(p)), key=lambda i: p[i], reverse=True)
+    out, least = [1.0] * len(p), 1.0
+    for rank, i in zip(range(len(p), 0, -1), order, strict=True):
+        least = min(least, p[i] * len(p) / rank)
+        out[i] = least
+    return out
+
+
+def differences(
+    pairs: Sequence[tuple[Sequence[float], Sequence[float]]], confidence: float = 0.95
+) -> list[Difference]:
+    """Run against base for every cell at once; `pairs` are (base's, run's) positive values of its trials.
+
+    The statistic is the difference of the means of logarithms over its standard error, whose square is
+    moderated over all cells. Cells with fewer than `LEAST_REPEATS` values on a side get their ratio and
+    nothing else. Raises `ValueError` for an empty side or values that are not positive.
+    """
+    import numpy as np
+    from scipy.stats import t as student
+
+    for base, run in pairs:
+        if not base or not run or min(*base, *run) <= 0 or not all(map(math.isfinite, (*base, *run))):
+            raise ValueError("a comparison needs positive values on both sides")
+    logs = [(np.log(np.asarray(b, float)), np.log(np.asarray(r, float))) for b, r in pairs]
+    shifts = [float(r.mean() - b.mean()) for b, r in logs]
+    judged = [i for i, (b, r) in enumerate(logs) if min(b.size, r.size) >= LEAST_REPEATS]
+    found = [Difference(math.exp(s), None, None, None, None, None, None, None) for s in shifts]
+    if not judged:
+        return found
+    sizes = np.array([[b.size, r.size] for b, r in (logs[i] for i in judged)], float)
+    spreads = np.array([[b.var(ddof=1), r.var(ddof=1)] for b, r in (logs[i] for i in judged)])
+    # The variance of the difference is the sum of both sides', as Welch has it: right also where the repeats
+    # of one side scatter more. Per repeat it becomes comparable over cells with different numbers of them.
+    weights = (1.0 / sizes).sum(axis=1)
+    variances = np.maximum((spreads / sizes).sum(axis=1) / weights, FLOOR**2)
+    drawn, df = moderated(variances, sizes.sum(axis=1) - 2.0)
+    error = np.sqrt(drawn * weights)
+    distance = np.array([shifts[i] for i in judged])
+    p = 2.0 * student.sf(np.abs(distance) / error, df)
+    half = student.ppf((1.0 + confidence) / 2, df) * error
+    # What a lone change must reach to be the first that the correction lets through, 80 % of the time.
+    alone = student.isf((1.0 - confidence) / 2 / len(judged), df)
+    detectable = (alone + student.ppf(POWER, df)) * error
+    for k, (i, corrected) in enumerate(zip(judged, adjust(p.tolist()), strict=True)):
+        low, high = math.exp(distance[k] - half[k]), math.exp(distance[k] + half[k])
+        found[i] = Difference(
+            found[i].ratio, low, high, float(p[k]), corrected,
+            float(detectable[k]), float(error[k]), float(df[k]),
+        )  # fmt: skip
+    return found
+
+
+Rounds = Sequence[Mapping[int, float]]
+"""A cell each: its values by the number of the repeat."""
+
+
+def shift(base: Rounds, run: Rounds, confidence: float = 0.95) -> Shift | None:
+    """What moved all cells alike; None under `LEAST_SHIFT_CELLS` cells.
+
+    The median of ln(run / base) over cells. Its standard error has two parts: how cells scatter about it
+    (median: pi/2 x s^2 / m, s from the median absolute deviation), and how much the machine wandered from
+    round to round inside each run, all cells together, for a round's state is common to its cells and does
+    not average out over them. A state that lasts a whole run does not show inside it: that is what the
+    finding must say.
+    """
+    import numpy as np
+    from scipy.stats import t as student
+
+    if len(base) < LEAST_SHIFT_CELLS:
+        return None
+    logs = [[{k: math.log(v) for k, v in cell.items()} for cell in side] for side in (base, run)]
+    moved = np.array([_mean(r) - _mean(b) for b, r in zip(*logs, strict=True)])
+    middle = float(np.median(moved))
+    scatter = max(1.4826 * float(np.median(np.abs(moved - middle))), FLOOR)
+    square, freedom = math.pi / 2 * scatter**2 / moved.size, float(moved.size - 1)
+    rounds = [_rounds(side) for side in logs]
+    if all(r.size > 1 for r in rounds):
+        square += sum(float(r.var(ddof=1)) / r.size for r in rounds)
+        freedom = min(freedom, sum(r.size - 1 for r in rounds))
+    error = math.sqrt(square)
+    half = float(student.ppf((1.0 + confidence) / 2, freedom)) * error
+    p = 2.0 * float(student.sf(abs(middle) / error, freedom))
+    return Shift(math.exp(middle), math.exp(middle - half), math.exp(middle + half), p, moved.size)
+
+
+def _mean(values: Mapping[int, float]) -> float:
+    return sum(values.values()) / len(values)
+
+
+def _rounds(cells: Sequence[Mapping[int, float]]) -> Any:
+    """Of each round that holds at least half the cells, how far they lay from their means, on average."""
+    import numpy as np
+
+    off: dict[int, list[float]] = {}
+    for cell in cells:
+        mean = _mean(cell)
+        for number, value in cell.items():
+            off.setdefault(number, []).append(value - mean)
+    return np.array([sum(v) / len(v) for v in off.values() if 2 * len(v) >= len(cells)])
