@@ -21,6 +21,7 @@ class ExitCode(IntEnum):
     TRIALS_FAILED = 5
     VERIFICATION = 6
     STORE = 7
+    SLOWER = 8
     INTERRUPTED = 130
 
 

@@ -45,6 +45,7 @@ FACTORS: dict[str, tuple[str, float]] = {
     "kbatches/s": ("batches/s", 1e3),
     "Mbatches/s": ("batches/s", 1e6),
     "cores": ("cores", 1.0),
+    "s/GB": ("ns/B", 1.0),
     "%": ("fraction", 0.01),
     "": ("", 1.0),
 }
@@ -60,6 +61,7 @@ LADDERS: dict[str, tuple[str, ...]] = {
     "rows": ("rows", "krows", "Mrows"),
     "batches/s": ("batches/s", "kbatches/s", "Mbatches/s"),
     "cores": ("cores",),
+    "ns/B": ("s/GB",),
     "fraction": ("%",),
     "": ("",),
 }

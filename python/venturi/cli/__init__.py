@@ -35,6 +35,7 @@ Exit codes:
   5  some trials failed
   6  verification failed: what arrived is not what was sent
   7  the run directory cannot be used: disk full, locked, newer format
+  8  compare: a cell is significantly slower, by more than the threshold
   130  interrupted
 """
 
