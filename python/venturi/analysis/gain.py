@@ -1,0 +1,145 @@
+"""Is there a gain beyond N? Does a parameter matter at all? Tests on logs of throughput, paired.
+
+Pairs are what was measured under the same other conditions: the same repeat of interleaved rounds, or, where
+every cell has one trial, the same size or the same other parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+ALPHA = 0.05
+LEAST_PAIRS = 3
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What all larger N together give over this N: a ratio less one, with a 95 % interval."""
+
+    n: float
+    change: float
+    low: float
+    high: float
+    p: float
+    """Two-sided."""
+    pairs: int
+    effective: float
+    """Pairs that the serial correlation leaves."""
+
+    @property
+    def significant(self) -> bool:
+        """A gain: above 0 with 97.5 % on that side."""
+        return self.low > 0
+
+    def text(self) -> str:
+        """`+2.3 % [+0.6..+4.1]`."""
+        return f"{100 * self.change:+.1f} % [{100 * self.low:+.1f}..{100 * self.high:+.1f}]"
+
+
+def beyond(blocks: Sequence[Mapping[float, float]]) -> list[Gain]:
+    """For each N but the largest, what the larger ones gain over it.
+
+    `blocks` are throughputs by N, one mapping a repeat or a size, in the order measured; those that lack an N
+    are left out. The contrast is Helmert's: the mean of log throughput over all larger N less that at N. It
+    asks "is anything gained by going on?", once, instead of comparing N with its luckiest successor. Blocks
+    next to one another are alike (the machine's state lasts longer than a trial), so their number is reduced
+    by their lag-1 correlation, n (1 - r)/(1 + r): Bayley & Hammersley 1946, JRSS Supplement 8. Then Student's
+    t. Answers nothing where there are under 3 whole blocks.
+    """
+    import numpy as np
+
+    every = sorted({n for block in blocks for n in block})
+    whole = [block for block in blocks if len(block) == len(every) and all(v > 0 for v in block.values())]
+    if len(whole) < LEAST_PAIRS or len(every) < 2:
+        return []
+    logs = np.log(np.array([[block[n] for n in every] for block in whole]))
+    return [_tested(every[i], logs[:, i + 1 :].mean(axis=1) - logs[:, i]) for i in range(len(every) - 1)]
+
+
+def _tested(n: float, difference: object) -> Gain:
+    import numpy as np
+    from scipy.stats import t
+
+    d = np.asarray(difference, dtype=np.float64)
+    size, mean = len(d), float(d.mean())
+    effective = effective_number(d)
+    error = max(float(d.std(ddof=1)), 1e-9) / math.sqrt(effective)
+    half = float(t.ppf(1 - ALPHA / 2, effective - 1)) * error
+    p = float(2 * t.sf(abs(mean / error), effective - 1))
+    return Gain(n, math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half), p, size, effective)
+
+
+def effective_number(values: object) -> float:
+    """How many independent values these in a row are worth; at least 2. Under 8 they are taken as they are:
+    a correlation of so few says nothing."""
+    import numpy as np
+
+    d = np.asarray(values, dtype=np.float64)
+    centred = d - d.mean()
+    total = float((centred**2).sum())
+    if len(d) < 8 or total <= 0:
+        return float(len(d))
+    r = max(0.0, float((centred[1:] * centred[:-1]).sum()) / total)
+    return max(2.0, len(d) * (1 - r) / (1 + r))
+
+
+def level_from(gains: Sequence[Gain]) -> float | None:
+    """The smallest N from which on nothing is significantly gained; None where the last step still gains."""
+    found = None
+    for gain in reversed(gains):
+        if gain.significant:
+            break
+        found = gain.n
+    return found
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Whether a parameter matters, other parameters being equal."""
+
+    levels: tuple[object, ...]
+    p: float
+    pairs: int
+    """Blocks: settings of all others."""
+    spread: float
+    """Largest over smallest mean level, less one."""
+
+    @property
+    def significant(self) -> bool:
+        return self.p < ALPHA
+
+
+def effect(
+    blocks: Sequence[Mapping[object, float]], seed: int = 20191104, draws: int = 9999
+) -> Effect | None:
+    """Tests whether the levels of a parameter differ, by permuting them within each block.
+
+    A block holds the throughput at each level, all others equal. The statistic is the sum of squares between
+    the levels' mean deviations from their block (on logs), its distribution that under random order within
+    blocks (Good, Permutation, Parametric and Bootstrap Tests, 3rd ed., ch. 6): no shape of the errors is
+    assumed. p counts the observed order too, so it is never 0. None under 2 blocks of 2 levels.
+    """
+    import numpy as np
+
+    useful = [{k: math.log(v) for k, v in b.items() if v > 0} for b in blocks]
+    useful = [b for b in useful if len(b) > 1]
+    levels = tuple(dict.fromkeys(k for b in useful for k in b))
+    if len(useful) < 2 or len(levels) < 2:
+        return None
+    index = {k: i for i, k in enumerate(levels)}
+    generator = np.random.default_rng(seed)
+    sums = np.zeros((draws + 1, len(levels)))
+    counts = np.zeros(len(levels))
+    for block in useful:
+        values = np.array(list(block.values()))
+        values -= values.mean()
+        at = [index[k] for k in block]
+        counts[at] += 1
+        shuffled = generator.permuted(np.tile(values, (draws, 1)), axis=1)
+        sums[:, at] += np.vstack([values, shuffled])
+    means = sums / counts
+    statistic = (counts * means**2).sum(axis=1)
+    p = float((statistic >= statistic[0] * (1 - 1e-12)).mean())
+    return Effect(levels, p, len(useful), float(np.expm1(means[0].max() - means[0].min())))
