@@ -31,6 +31,7 @@ ROWS = (1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000)
 COMPRESSION = (None, "zstd")
 ROW_BYTES = 32.0
 CORES = 8
+DATA = "records, 4 columns, random"
 SAMPLE_NS = 100_000_000
 PHASES = 4
 ONE = {"get": 1.5e9, "put": 1.2e9}
@@ -429,7 +430,14 @@ def probes(cells: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         message = int(batch * ROW_BYTES)
         speed = min(streams, CORES) * message / 1.2e-6
         for line in three(
-            speed, "engine", place=None, streams=streams, threads=streams, message_bytes=message
+            speed,
+            "engine",
+            place=None,
+            name="checksum",
+            data=DATA,
+            streams=streams,
+            threads=streams,
+            message_bytes=message,
         ):
             yield line | {"batches": line["bytes"] // message}
     for end in ("client", "server"):
@@ -443,7 +451,9 @@ def probes(cells: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             ("zstd-encode", 0.45e9),
             ("zstd-decode", 1.1e9),
         ):
-            yield from three(speed, "codec", end="client", name=name, threads=1, message_bytes=message)
+            yield from three(
+                speed, "codec", end="client", data=DATA, name=name, threads=1, message_bytes=message
+            )
 
 
 def write(path: Path, cells: int = 2000, repeats: int = 5, seconds: float = 3.0) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Mark = Literal["line", "box", "bar"]
+Mark = Literal["line", "points", "area", "box", "bar"]
 Scale = Literal["linear", "log", "category"]
 
 
@@ -16,9 +16,9 @@ Scale = Literal["linear", "log", "category"]
 class Series:
     """One line, row of boxes or set of stacked bars.
 
-    `colour` is a role of the palette. For a `line`, `low` and `high` are the ends of the interval at each
-    point. For a `box`, x repeats the category for every observation. For a `bar`, y is the category and x
-    the length.
+    `colour` is a role of the palette. For a `line` and for `points`, `low` and `high` are the ends of the
+    interval at each point. An `area` stands on the areas before it in its panel. For a `box`, x repeats the
+    category for every observation. For a `bar`, y is the category and x the length.
     """
 
     name: str
@@ -32,6 +32,11 @@ class Series:
     markers: bool = True
     notes: list[str] | None = None
     """A word for each point, shown when pointed at."""
+    links: list[str] | None = None
+    """The cell of each point, which the page opens when it is clicked."""
+    named_at: Literal["begin", "end", "after", "before"] | None = None
+    """Where the name stands at the line itself, for lines of one colour which no legend tells apart: above
+    its begin or its end, or after or before its end."""
 
 
 @dataclass
@@ -40,6 +45,10 @@ class Panel:
 
     title: str
     series: list[Series] = field(default_factory=list)
+    y_label: str | None = None
+    """Where panels do not share the figure's."""
+    low: bool = False
+    """Whether it may be low: one of many over the same x."""
 
 
 @dataclass
@@ -61,6 +70,8 @@ class Figure:
     x_ticks: list[Any] | None = None
     """Where ticks stand, for axes with few distinct values."""
     x_range: tuple[float, float] | None = None
+    shared_x: bool = False
+    """Panels stand one above the other over one x axis."""
 
     @property
     def names(self) -> dict[str, Series]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from venturi.analysis.results import Results
 from venturi.errors import VenturiError
-from venturi.report import curves, profiles
+from venturi.report import curves, profiles, roofline, timeline
 from venturi.report.figure import Figure
 
 BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
@@ -14,7 +14,9 @@ BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "box-size": curves.box_per_size,
     "throughput-size": curves.over_size,
     "throughput-batch": curves.over_batch,
+    "roofline": lambda results, _: roofline.roofline(results),
     "throughput-time": lambda results, _: profiles.over_time(results),
+    "timeline": lambda results, _: timeline.timeline(results),
     "stages": lambda results, _: profiles.stages(results),
     "latency": lambda results, _: profiles.latency(results),
 }

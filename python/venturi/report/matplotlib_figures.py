@@ -41,6 +41,8 @@ def render(figure: Figure, kind: str) -> bytes:
         if any(s.mark == "bar" for s in p.series)
     ]
     panel_height = 0.85 + 0.34 * max(bars) if bars else (2.6 if len(figure.panels) > 8 else 3.3)
+    if figure.shared_x:
+        panel_height = 0.95
     style: Any = {
         "font.family": "sans-serif",
         "font.size": 9,
@@ -59,7 +61,8 @@ def render(figure: Figure, kind: str) -> bytes:
         # Title, legend and caption have rooms of their own, in inches; the panels share the rest.
         title = textwrap.wrap(figure.title, int(wide * 9.5))
         caption = textwrap.wrap(figure.caption, int(wide * 15))
-        names = [] if all(s.mark == "box" for p in figure.panels for s in p.series) else list(figure.names)
+        every = [s for p in figure.panels for s in p.series]
+        names = list(dict.fromkeys(s.name for s in every if s.mark != "box" and not s.named_at))
         across = max(1, int(wide * 13 / (max(map(len, names), default=1) + 7)))
         above, notes = 0.12 + 0.2 * len(title), 0.12 + 0.14 * len(caption)
         below = notes + 0.2 * -(-len(names) // across)
@@ -67,7 +70,7 @@ def render(figure: Figure, kind: str) -> bytes:
         room = (0.005, below / height, 0.99, 1 - (above + below) / height)
         canvas = Canvas(figsize=(wide, height), layout=ConstrainedLayoutEngine(rect=room))
         (FigureCanvasAgg if kind == "png" else FigureCanvasSVG)(canvas)
-        axes = canvas.subplots(rows, columns, squeeze=False)
+        axes = canvas.subplots(rows, columns, squeeze=False, sharex=figure.shared_x)
         flat = [axes[r][c] for r in range(rows) for c in range(columns)]
         for ax, panel in zip(flat, figure.panels, strict=False):
             _panel(ax, figure, panel)
@@ -117,8 +120,12 @@ def _panel(ax: Any, figure: Figure, panel: Panel) -> None:
 
     kinds = {s.mark for s in panel.series}
     ax.set_title(_literal(panel.title))
-    ax.set_xlabel(_literal(figure.x_label))
-    ax.set_ylabel(_literal(figure.y_label))
+    if not figure.shared_x or panel is figure.panels[-1]:
+        ax.set_xlabel(_literal(figure.x_label))
+    ax.set_ylabel(_literal(panel.y_label or figure.y_label))
+    if figure.shared_x:
+        ax.title.set_fontsize(8.5)
+        ax.locator_params(axis="y", nbins=3)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_axisbelow(True)
     ax.grid(axis="x" if "bar" in kinds else "y", color=LIGHT["grid"], linewidth=0.8)
@@ -148,14 +155,30 @@ def _panel(ax: Any, figure: Figure, panel: Panel) -> None:
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(FixedLocator(log_ticks(figure)))
         ax.yaxis.set_minor_locator(FixedLocator([]))
-    elif figure.y_from_zero:
+    elif figure.y_from_zero and not figure.shared_x:
         ax.set_ylim(0, top(figure, panel))
     ax.yaxis.set_major_formatter(thousands)
+    _areas(ax, [s for s in panel.series if s.mark == "area"])
     for series in panel.series:
         if series.mark == "box":
             _boxes(ax, series, places)
-        else:
+        elif series.mark != "area":
             _line(ax, series, places)
+    if figure.shared_x:
+        # Each has a unit of its own, and areas stand on each other: matplotlib finds the upper end.
+        ax.set_ylim(0, ax.get_ylim()[1] * 1.04)
+
+
+def _areas(ax: Any, stacked: list[Series]) -> None:
+    if stacked:
+        ax.stackplot(
+            stacked[0].x,
+            *([0.0 if y is None else y for y in s.y] for s in stacked),
+            labels=[_literal(s.name) for s in stacked],
+            colors=[_colour(s.colour)[0] for s in stacked],
+            alpha=0.55,
+            linewidth=0,
+        )
 
 
 def _line(ax: Any, series: Series, places: dict[str, int]) -> None:
@@ -168,8 +191,29 @@ def _line(ax: Any, series: Series, places: dict[str, int]) -> None:
     style = {"color": colour, "alpha": opacity, "linestyle": DASHES[series.dash], "linewidth": 1.6}
     if series.markers:
         style |= {"marker": "o", "markersize": 4}
+    if series.mark == "points":
+        style |= {"linestyle": "none", "markersize": 5}
     xs, ys = [p[0] for p in points], [p[1] for p in points]
-    ax.plot(xs, ys, label=_literal(series.name), **style)
+    # What is named at the line is not named again in the legend.
+    ax.plot(xs, ys, label=None if series.named_at else _literal(series.name), **style)
+    if series.named_at and points:
+        at = 0 if series.named_at == "begin" else -1
+        offset, across, along = {
+            "begin": ((3, 2), "left", "bottom"),
+            "end": ((-3, 2), "right", "bottom"),
+            "after": ((4, 0), "left", "center"),
+            "before": ((-6, -3), "right", "top"),
+        }[series.named_at]
+        ax.annotate(
+            _literal(series.name),
+            (xs[at], ys[at]),
+            xytext=offset,
+            textcoords="offset points",
+            ha=across,
+            va=along,
+            fontsize=7,
+            color=LIGHT["muted"],
+        )
     if series.low and series.high:
         ends = [(x, y, series.low[i], series.high[i]) for x, y, i in points]
         known = [(x, y, y - lo, hi - y) for x, y, lo, hi in ends if lo is not None and hi is not None]

@@ -18,6 +18,11 @@ LIGHT = {
     "ceiling": "#7a838d",
     "reference": "#a0713a",
     "wait": "#d3d8de",
+    "w1": "#c3cbd4",
+    "w2": "#e6d7ae",
+    "w3": "#c9d9e8",
+    "w4": "#dccfe3",
+    "w5": "#e8cdc0",
     "other": "#9aa3ad",
     "c0": "#1f6fb4",
     "c1": "#d2591f",
@@ -36,6 +41,11 @@ DARK = {
     "ceiling": "#8f99a3",
     "reference": "#d3a56c",
     "wait": "#3c4650",
+    "w1": "#4c5763",
+    "w2": "#5b5132",
+    "w3": "#324a60",
+    "w4": "#4d3f57",
+    "w5": "#5c443a",
     "other": "#6b7580",
     "c0": "#63abee",
     "c1": "#f0905b",
@@ -55,10 +65,29 @@ STAGES = {
     "decode": "$c6",
     "apply": "$c1",
     "verify": "$c5",
+    "await_input": "$wait",
+    "await_output": "$w1",
+    "await_window": "$w2",
+    "await_reply": "$w3",
+    "await_schedule": "$w4",
+    "await_thread": "$w5",
     "wait": "$wait",
 }
-"""One colour a stage, in the order of the pipeline; `wait` is pale, because it is what no work was done
-in."""
+"""One colour a stage, in the order of the pipeline. Those that wait are pale: no work was done in them."""
+
+VERDICTS = {
+    "load-generator": "$c1",
+    "cores": "$c0",
+    "stage": "$c3",
+    "link": "$c2",
+    "disk": "$c4",
+    "memory": "$c6",
+    "flow-control": "$c5",
+    "server": "$c7",
+    "schedule": "$w3",
+    "unknown": "$other",
+}
+"""One colour a kind of verdict."""
 
 _ROLE = re.compile(r"^\$([a-z0-9]+)(?:/([0-9.]+))?$")
 
@@ -69,6 +98,10 @@ def series_colour(index: int) -> str:
 
 def stage_colour(stage: str) -> str:
     return STAGES.get(stage, "$other")
+
+
+def verdict_colour(kind: str) -> str:
+    return VERDICTS.get(kind, "$other")
 
 
 def resolve(role: str, theme: dict[str, str] = LIGHT) -> str:

@@ -25,7 +25,7 @@ def text(plain: str) -> str:
     return html.escape(labels.plain(plain, 200), quote=False)
 
 
-def _traces(series: Series, figure: Figure) -> list[dict[str, Any]]:
+def panel_traces(series: Series, figure: Figure) -> list[dict[str, Any]]:
     name = text(series.name)
     if series.mark == "box":
         return [
@@ -58,18 +58,35 @@ def _traces(series: Series, figure: Figure) -> list[dict[str, Any]]:
             }
         ]
     category = figure.x_scale == "category"
+    points = series.mark == "points"
     trace: dict[str, Any] = {
         "type": "scatter",
         "name": name,
         "x": [text(x) for x in series.x] if category else series.x,
         "y": series.y,
-        "mode": "lines+markers" if series.markers else "lines",
+        "mode": "markers" if points else "lines+markers" if series.markers else "lines",
         "legendgroup": name,
         "line": {"color": series.colour, "width": 2 if series.dash == "solid" else 1.6, "dash": series.dash},
         "marker": {"color": series.colour, "size": 6},
         "connectgaps": True,
         "hovertemplate": "%{y:,.4~g}<extra>" + name + "</extra>",
     }
+    if points:
+        trace["marker"] |= {"size": 8, "opacity": 0.85, "line": {"color": "$paper", "width": 1}}
+    if series.mark == "area":
+        trace |= {"stackgroup": "all", "fillcolor": f"{series.colour}/0.35", "connectgaps": False}
+        trace["line"]["width"] = 1
+    if series.links:
+        # `meta` is plotly's place for what is not drawn; the page opens the cell of a point that is clicked.
+        trace["meta"] = series.links
+    if series.named_at and series.x:
+        at = 0 if series.named_at == "begin" else len(series.x) - 1
+        places = {"begin": "top right", "end": "top left", "after": "middle right", "before": "bottom left"}
+        trace["mode"] = "lines+text"
+        trace["text"] = [name if i == at else "" for i in range(len(series.x))]
+        trace["textposition"] = places[series.named_at]
+        trace["textfont"] = {"size": 10.5, "color": "$muted"}
+        trace["cliponaxis"] = False
     if series.notes:
         trace["customdata"] = [text(n) for n in series.notes]
         trace["hovertemplate"] = "%{customdata}<extra>" + name + "</extra>"
@@ -199,7 +216,7 @@ def height(figure: Figure, panel: Panel) -> int:
 def panel_document(figure: Figure, panel: Panel) -> dict[str, Any]:
     """One panel as a plotly document with roles for colours; the page draws title and legend itself."""
     return {
-        "data": [trace for series in panel.series for trace in _traces(series, figure)],
+        "data": [trace for series in panel.series for trace in panel_traces(series, figure)],
         "layout": {
             "autosize": True,
             "height": height(figure, panel),
@@ -224,6 +241,18 @@ def panel_document(figure: Figure, panel: Panel) -> dict[str, Any]:
 
 def document(figure: Figure, theme: dict[str, str] = LIGHT) -> dict[str, Any]:
     """The whole figure with its panels, title and legend, colours resolved."""
+    if figure.shared_x:
+        from venturi.report import plotly_stack
+
+        stacked = plotly_stack.document(figure)
+        for trace in stacked["data"]:
+            trace["x"] = stacked["x"][trace["x"]]
+        title = {"text": text(figure.title), "x": 0, "xref": "paper", "font": {"size": 16, "color": "$ink"}}
+        stacked["layout"] |= {"title": title, "paper_bgcolor": "$paper"}
+        stacked["layout"]["margin"]["t"] = 50
+        stacked["layout"]["height"] += 50
+        found: dict[str, Any] = resolve_all({k: stacked[k] for k in ("data", "layout")}, theme)
+        return found
     columns = max(1, min(figure.columns, len(figure.panels)))
     rows = -(-len(figure.panels) // columns)
     row_heights = [
@@ -277,7 +306,7 @@ def document(figure: Figure, theme: dict[str, str] = LIGHT) -> dict[str, Any]:
             }
         )
         for series in panel.series:
-            for trace in _traces(series, figure):
+            for trace in panel_traces(series, figure):
                 if series.mark != "box":
                     trace["showlegend"] = series.name not in listed
                 listed.add(series.name)

@@ -8,12 +8,14 @@ from typing import Any
 
 from venturi.analysis.cells import ENDS, Cell, best, by_operation, get, numeric, throughput, varying
 from venturi.analysis.results import Results
-from venturi.report import labels, palette
+from venturi.report import labels, palette, pipeline
 from venturi.report.figure import Figure, Panel, Series
 from venturi.units import FACTORS, percent, pick_unit
 
 MOST_BARS = 16
 MOST_LINES = 6
+MOST_STEPS = 600
+"""Points of a line; more would be drawn into the same pixels."""
 PERCENTILES = (
     (50.0, "p50"),
     (90.0, "p90"),
@@ -48,7 +50,7 @@ def _choice_note(shown: int, cells: Sequence[Cell]) -> str:
     return "" if shown >= total else f" {shown} of {total} cells are shown: the fastest of each stream count."
 
 
-def _middle_trial(cell: Cell) -> Any:
+def middle_trial(cell: Cell) -> Any:
     """The trial whose throughput is the median (the lower of the two middle ones)."""
     ranked = sorted(cell.records, key=lambda r: throughput(r) or 0.0)
     return ranked[(len(ranked) - 1) // 2] if ranked else None
@@ -56,25 +58,16 @@ def _middle_trial(cell: Cell) -> Any:
 
 def over_time(results: Results) -> Figure | None:
     """Throughput within the median trial of each cell; None without samples."""
-    table = results.samples
-    if table.num_rows == 0 or not {"trial", "t_ns", "payload_bytes"} <= set(table.column_names):
-        return None
-    counters: dict[str, list[tuple[float, float]]] = {}
-    for trial, t, moved in zip(
-        *(table.column(n).to_pylist() for n in ("trial", "t_ns", "payload_bytes")), strict=True
-    ):
-        if t is not None and moved is not None:
-            counters.setdefault(trial, []).append((t, moved))
     panels, shown, worst = [], 0, None
     for operation, cells in by_operation(results.cells).items():
         panel = Panel(operation)
-        chosen = representative([c for c in cells if _sampled(c, counters)], MOST_LINES)
-        names = varying(chosen)
-        for index, cell in enumerate(chosen):
-            points = sorted(counters[str(_middle_trial(cell).get("trial"))])
-            steps = _steps(points)
+        counters = {c.name: _counters(results, c) for c in representative(cells, MOST_LINES)}
+        drawn = [c for c in cells if counters.get(c.name)]
+        names = varying(drawn)
+        for index, cell in enumerate(drawn):
+            steps = _steps(counters[cell.name])
             rates = [rate for *_, rate in steps]
-            worst = _deepest_dip(_middle_trial(cell), steps, worst)
+            worst = _deepest_dip(middle_trial(cell), steps, worst)
             panel.series.append(
                 Series(
                     labels.label(cell, names),
@@ -110,6 +103,18 @@ def over_time(results: Results) -> Figure | None:
     )
 
 
+def _counters(results: Results, cell: Cell) -> list[tuple[float, float]]:
+    """Times (ns) and payload so far of the median trial; at most `MOST_STEPS` of them. Opens one file."""
+    trial = middle_trial(cell)
+    table = results.directory.samples(str(trial.get("trial"))) if trial is not None else None
+    if table is None or not {"t_ns", "payload_bytes"} <= set(table.column_names):
+        return []
+    columns = (table.column(n).to_pylist() for n in ("t_ns", "payload_bytes"))
+    points = sorted((t, b) for t, b in zip(*columns, strict=True) if t is not None and b is not None)
+    step = max(1, -(-len(points) // MOST_STEPS))
+    return points[::step] if step == 1 else [*points[:-1:step], points[-1]]
+
+
 def _steps(points: list[tuple[float, float]]) -> list[tuple[float, float, float]]:
     """Begin, end (ns) and rate (MB/s) between samples; counters start at zero with the clock.
 
@@ -137,11 +142,6 @@ def _deepest_dip(record: Any, steps: list[tuple[float, float, float]], before: f
         return before
     dip = 1 - inside[0] / inside[len(inside) // 2]
     return dip if before is None else max(before, dip)
-
-
-def _sampled(cell: Cell, counters: dict[str, Any]) -> bool:
-    trial = _middle_trial(cell)
-    return trial is not None and len(counters.get(str(trial.get("trial")), ())) > 0
 
 
 def stages(results: Results) -> Figure | None:
@@ -175,7 +175,7 @@ def stages(results: Results) -> Figure | None:
         )
     largest = [
         max(
-            ((share, stage, end, c) for stage, share in c.stages[end].items() if stage != "wait"),
+            ((share, stage, end, c) for stage, share in c.stages[end].items() if not pipeline.waits(stage)),
             default=None,
             key=lambda item: item[0],
         )
@@ -197,9 +197,10 @@ def stages(results: Results) -> Figure | None:
     return Figure(
         "stages",
         title,
-        "Share of the time of all workers of that end, mean over the good trials; wait is blocked on the "
-        "other end, "
-        "verify is the instrument's own checksum." + missing + _choice_note(len(chosen), accounted),
+        "Share of the time of all workers of that end, mean over the good trials. Pale stages wait "
+        "(await_input for the other end's bytes, await_output for the socket, await_window for the peer's "
+        "HTTP/2 window, await_thread for a thread at work for another stream); verify is the instrument's "
+        "own checksum." + missing + _choice_note(len(chosen), accounted),
         "share of accounted time, %",
         "",
         panels,

@@ -32,7 +32,7 @@ def print_results(results: Results, console: Console) -> None:
     from rich.text import Text
 
     def say(text: str, style: str = "") -> None:
-        for line in _wrap(text, console.width):
+        for line in wrap(text, console.width):
             console.print(Text(line, style=style))
 
     for line in summary.headline(results):
@@ -57,7 +57,7 @@ def print_results(results: Results, console: Console) -> None:
         say("failed trials", "bold red")
         for cell, trials, error in failures[:MOST_FAILURES]:
             say(f"  {cell}, {trials}")
-            for line in _wrap(error, console.width - 4):
+            for line in wrap(error, console.width - 4):
                 say("    " + line, "red")
         if len(failures) > MOST_FAILURES:
             say(f"  {len(failures) - MOST_FAILURES} more; venturi show --format json has all", "dim")
@@ -65,11 +65,12 @@ def print_results(results: Results, console: Console) -> None:
         console.print()
         say("warnings", "bold yellow")
         for advice in results.advice:
-            for i, line in enumerate(_wrap(str(advice), console.width - 4)):
+            for i, line in enumerate(wrap(str(advice), console.width - 4)):
                 say(("  - " if i == 0 else "    ") + line)
 
 
-def _wrap(text: str, width: int) -> list[str]:
+def wrap(text: str, width: int) -> list[str]:
+    """Lines of at most `width` characters, all indented as the first one is."""
     import textwrap
 
     indent = text[: len(text) - len(text.lstrip())]

@@ -1,0 +1,166 @@
+"""A cell as the pipeline that its data took: stages in order, how occupied each is, who waited for what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from venturi.analysis.cells import Cell
+from venturi.analysis.statistics import median_interval
+from venturi.analysis.verdict import Verdict
+
+SENDING = ("generate", "encode", "send")
+RECEIVING = ("receive", "decode", "verify", "apply")
+WAITS = {
+    "await_input": "for input",
+    "await_output": "for the socket",
+    "await_window": "for the window",
+    "await_reply": "for the reply",
+    "await_schedule": "for the schedule",
+    "await_thread": "for the thread",
+    "wait": "not told apart",
+}
+"""Stages in which a worker does nothing, and for what."""
+
+
+def waits(stage: str) -> bool:
+    return stage in WAITS
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stage and its share of the time of its end's workers."""
+
+    stage: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Side:
+    """One end. Shares of `work`, `besides` and `waiting` together are one."""
+
+    end: str
+    sends: bool
+    work: tuple[Part, ...]
+    """Stages on the data's way, in its order."""
+    besides: tuple[Part, ...]
+    """Work off that way, such as reading window updates while sending."""
+    waiting: tuple[Part, ...]
+    workers: float | None
+    """Median number of workers whose time the shares are of; None where it was not recorded."""
+
+    @property
+    def idle(self) -> float:
+        return sum(part.share for part in self.waiting)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Sides in the order in which data pass them; an end that did not account for its stages is missing."""
+
+    sides: tuple[Side, ...]
+    missing: str | None
+    narrowest: tuple[str, str] | None
+    """End and stage: that of the verdict, else the working stage with the highest share."""
+
+    def is_narrowest(self, end: str, stage: str) -> bool:
+        return self.narrowest == (end, stage)
+
+
+def of(cell: Cell, verdict: Verdict | None = None) -> Pipeline | None:
+    """The pipeline of a cell; None where neither end accounted for stages.
+
+    Data flow from the server in a get, from the client in every other operation.
+    """
+    order = ("server", "client") if cell.operation == "get" else ("client", "server")
+    sides = [_side(cell, end, end == order[0]) for end in order if cell.stages.get(end)]
+    if not sides:
+        return None
+    missing = next((end for end in order if not cell.stages.get(end)), None)
+    work = [(part.share, side.end, part.stage) for side in sides for part in (*side.work, *side.besides)]
+    narrowest: tuple[str, str] | None = None
+    if verdict and verdict.end and verdict.stage and not waits(verdict.stage):
+        narrowest = (verdict.end, verdict.stage)
+    elif work:
+        narrowest = max(work)[1:]
+    return Pipeline(tuple(sides), missing, narrowest)
+
+
+def _side(cell: Cell, end: str, sends: bool) -> Side:
+    shares = cell.stages[end]
+    way = SENDING if sends else RECEIVING
+    # A stage of the way that took no time is a stage all the same; `apply` only where a target has it.
+    work = [Part(stage, shares.get(stage, 0.0)) for stage in way if stage in shares or stage != "apply"]
+    besides = [Part(s, v) for s, v in shares.items() if s not in way and not waits(s) and v > 0]
+    waiting = [Part(s, shares[s]) for s in WAITS if shares.get(s, 0.0) > 0]
+    counts = [
+        float(n)
+        for record in cell.records
+        if isinstance(n := ((record.get("workers") or {}).get(end) or {}).get("workers"), int)
+    ]
+    workers = median_interval(counts).median if counts else None
+    return Side(
+        end, sends, tuple(work), tuple(sorted(besides, key=lambda p: -p.share)), tuple(waiting), workers
+    )
+
+
+def percent(share: float) -> str:
+    """A share in few characters: `41 %`, `<1 %`."""
+    if 0 < share < 0.005:
+        return "<1 %"
+    return f"{100 * share:.0f} %"
+
+
+BAR = 10
+_FULL, _EMPTY = "\N{FULL BLOCK}", "\N{LIGHT SHADE}"
+
+
+def ascii_lines(pipeline: Pipeline, width: int = 80) -> list[str]:
+    """The picture in characters: a line a stage, in the data's order, the wire between the ends.
+
+    server   generate  ░░░░░░░░░░   5 %
+    1 worker encode    █░░░░░░░░░  10 %
+             send      ████░░░░░░  45 %
+             waits: for the socket 40 %
+      ~~~ wire ~~~
+    """
+    lines: list[str] = []
+    for index, side in enumerate(pipeline.sides):
+        if index:
+            lines.append("  ~~~~ wire ~~~~")
+        heads = [side.end, _workers(side)]
+        rows = [(part, _row(part)) for part in side.work]
+        for at, (part, text) in enumerate(rows):
+            head = heads[at] if at < len(heads) else ""
+            mark = "  <- narrowest" if pipeline.is_narrowest(side.end, part.stage) else ""
+            lines.append(f"  {head:<11}{text}{mark}")
+        for name, parts in (("besides", side.besides), ("waits", side.waiting)):
+            told = ", ".join(
+                f"{WAITS.get(p.stage, p.stage.replace('_', ' '))} {percent(p.share)}" for p in parts
+            )
+            if told:
+                lines.append(f"  {'':<11}{name}: {told}"[:width])
+    if pipeline.missing:
+        lines.append(f"  {pipeline.missing}: did not account for its stages")
+    return lines
+
+
+def _workers(side: Side) -> str:
+    if side.workers is None:
+        return ""
+    return f"{side.workers:g} worker" + ("" if side.workers == 1 else "s")
+
+
+def _row(part: Part) -> str:
+    filled = round(BAR * min(1.0, part.share))
+    return f"{part.stage:<9} {_FULL * filled}{_EMPTY * (BAR - filled)} {percent(part.share):>5}"
+
+
+def sentence(pipeline: Pipeline) -> str:
+    """The picture in words, for those who do not see it."""
+    parts = []
+    for side in pipeline.sides:
+        work = ", ".join(f"{p.stage} {percent(p.share)}" for p in side.work)
+        parts.append(f"{side.end}: {work}, waiting {percent(side.idle)}")
+    if pipeline.narrowest:
+        parts.append(f"narrowest: {pipeline.narrowest[0]} {pipeline.narrowest[1]}")
+    return "; ".join(parts)
