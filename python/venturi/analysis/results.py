@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis import cells as cells_module
+from venturi.analysis import findings as findings_module
 from venturi.analysis import verdict as verdict_module
 from venturi.analysis.advice import Advice, advise
 from venturi.analysis.cells import Cell, get
@@ -94,7 +95,7 @@ class Results:
     @cached_property
     def findings(self) -> list[Finding]:
         """What the sweep says as a whole, the most telling first."""
-        return verdict_module.findings(self.cells, self.verdicts, self.environment)
+        return findings_module.findings(self.cells, self.verdicts, self.environment)
 
     @property
     def failures(self) -> list[dict[str, Any]]:

@@ -1,0 +1,298 @@
+"""What to try next: for each verdict the settings that open its place, as commands that can be typed.
+
+A command repeats the run with one thing changed, as it was typed; or, where nobody typed it (the Python API,
+an imported result), one is made from the cell's own parameters.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from venturi.analysis.ceilings import codec_of
+from venturi.analysis.cells import Cell
+from venturi.analysis.evidence import Seen
+from venturi.analysis.proof import Hit
+from venturi.analysis.proof.ends import handicapped, own_stages
+
+# Of a run as it was typed: what a repeat shall not inherit.
+_DROPPED = {
+    "--out": 1,
+    "--resume": 1,
+    "--retry-failed": 0,
+    "--dry-run": 0,
+    "--json": 0,
+    "--quiet": 0,
+    "-q": 0,
+}
+# Parameters that a command made from a cell has to name, with the value that needs no naming.
+_NAMED: dict[str, Any] = {
+    "operation": None,
+    "columns": 4,
+    "values": "random",
+    "rows_per_batch": None,
+    "streams": None,
+    "threads": None,
+    "rate": None,
+    "compression": None,
+    "connections": "per-stream",
+    "window": None,
+    "verify": "checksum",
+    "ack": "stream",
+}
+BATCH_LARGE = 8192
+"""Rows a batch from which what a batch costs (headers, calls, wake-ups) is small against its rows."""
+BATCH_BYTES = 256 * 1024
+STREAMS_MOST = 64
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A run to be repeated with a change."""
+
+    words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, cell: Cell, environment: Mapping[str, Any]) -> Rerun:
+        """From what was typed; from the parameters where nothing was, or where it only went on with a run."""
+        typed = environment.get("command")
+        words = [str(w) for w in typed] if isinstance(typed, list | tuple) else []
+        if words[:2] != ["venturi", "run"] or any(w.partition("=")[0] == "--resume" for w in words):
+            return cls(_spelled(cell))
+        kept, skip = ["venturi", "run"], 0
+        for word in words[2:]:
+            name, equals, _ = word.partition("=")
+            if skip:
+                skip -= 1
+            elif name in _DROPPED:
+                skip = 0 if equals else _DROPPED[name]
+            else:
+                kept.append(word)
+        return cls(tuple(kept))
+
+    def but(self, **changes: Any) -> str:
+        """The command with these parameters; what it said of them before is left out."""
+        flags = {"--" + name.replace("_", "-"): value for name, value in changes.items()}
+        kept: list[str] = []
+        skip = False
+        for word in self.words:
+            name, equals, _ = word.partition("=")
+            if skip:
+                skip = False
+            elif name in flags:
+                skip = not equals
+            else:
+                kept.append(word)
+        for flag, value in flags.items():
+            kept += [flag, str(value)] if value is not None else []
+        return shlex.join(kept)
+
+
+def _spelled(cell: Cell) -> tuple[str, ...]:
+    p = cell.parameters
+    words = ["venturi", "run", "--target", str(p.get("target") or "flight://local")]
+    if p.get("data") not in (None, "records", "remote"):
+        words += ["--data", str(p["data"])]
+    for name, usual in _NAMED.items():
+        value = p.get(name)
+        if value is None or value == usual or (name == "threads" and value == p.get("streams")):
+            continue
+        words += ["--" + name.replace("_", "-"), f"{value:g}" if isinstance(value, float) else str(value)]
+    if p.get("duration_ns"):
+        words += ["--duration", f"{p['duration_ns'] / 1e9:g}s"]
+    elif p.get("rows_per_stream"):
+        words += ["--rows-per-stream", str(int(p["rows_per_stream"]))]
+    return tuple(words)
+
+
+def remedies(seen: Seen, hit: Hit, rerun: Rerun) -> tuple[str, ...]:
+    """What to try, the most promising first, three at most."""
+    found = _BY_KIND[hit.kind](seen, hit, rerun)
+    return tuple(dict.fromkeys(found))[:3]
+
+
+def _batch(seen: Seen) -> tuple[int, float]:
+    p = seen.cell.parameters
+    return int(p.get("rows_per_batch") or 0), float(p.get("row_bytes") or 0.0)
+
+
+def _larger_batches(seen: Seen, rerun: Rerun) -> list[str]:
+    rows, width = _batch(seen)
+    if not rows or rows >= BATCH_LARGE or (width and rows * width >= BATCH_BYTES):
+        return []
+    return [f"larger batches, for less work a row: {rerun.but(rows_per_batch=max(BATCH_LARGE, 4 * rows))}"]
+
+
+def more_streams(seen: Seen, rerun: Rerun) -> str:
+    """The command with twice the streams, each with a thread of its own."""
+    threads = seen.cell.parameters.get("threads")
+    own = {"threads": "streams"} if threads not in (None, seen.cell.parameters.get("streams")) else {}
+    return rerun.but(streams=int(2 * seen.streams), **own)
+
+
+def _more_streams(seen: Seen, rerun: Rerun) -> list[str]:
+    streams = int(seen.streams)
+    if streams >= STREAMS_MOST:
+        return []
+    return [f"more streams, so that more workers share it: {more_streams(seen, rerun)}"]
+
+
+def _without_codec(seen: Seen, rerun: Rerun) -> list[str]:
+    codec = codec_of(seen.cell.parameters.get("compression"))
+    if codec is None:
+        return []
+    found = [f"no compression: {rerun.but(compression='none')}"]
+    if codec != "lz4":
+        found.insert(0, f"a lighter codec: {rerun.but(compression='lz4')}")
+    return found
+
+
+def _load_generator(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+    found = []
+    if hit.stage == "await_thread":
+        found.append(f"a thread a stream: {rerun.but(threads=int(seen.streams))}")
+    slowed = handicapped(seen, "client")
+    if slowed:
+        found.append(f"without the handicap: {rerun.but(handicap='none')}")
+    if "verify" in own_stages(seen) and seen.client.share("verify") > 0.2:
+        found.append(f"count rows instead of checking values: {rerun.but(verify='count')}")
+    found += _larger_batches(seen, rerun)
+    return found + _more_streams(seen, rerun)
+
+
+def _cores(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+    if "held by others" in hit.title:
+        return ["stop what else runs here (who: venturi doctor), then run again: " + rerun.but()]
+    found: list[str] = []
+    if hit.title == "one core for both ends":
+        return [f"keep the client off the server's core: {rerun.but(pin=0)}", *_more_streams(seen, rerun)]
+    if seen.cell.records and seen.cell.records[0].get("pin"):
+        found.append(f"without --pin: {rerun.but(pin='none')}")
+    quota = seen.server.quota if hit.end == "server" else seen.client.quota
+    if quota and "quota" in hit.title:
+        found.append(f"a larger CPU quota for the {hit.end}'s control group than {quota:g} cores")
+    if hit.stage in ("encode", "decode"):
+        found += _without_codec(seen, rerun)
+    found += _larger_batches(seen, rerun)
+    if seen.client.share("verify") > 0.1 and hit.end != "server":
+        found.append(f"count rows instead of checking values: {rerun.but(verify='count')}")
+    if (
+        hit.end is None
+        and seen.same_machine is not False
+        and str(seen.cell.parameters.get("target") or "").startswith("flight")
+    ):
+        found.append(
+            "the server on another host: venturi serve flight --host 0.0.0.0 there, then "
+            + rerun.but(target="flight://HOST:31337")
+        )
+    if hit.end is not None:
+        found.append(f"more or faster cores at the {hit.end}")
+    return found
+
+
+def _stage(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+    end = seen.client if hit.end == "client" else seen.server
+    if "throttled" in hit.title:
+        return [f"raise the CPU quota of the {hit.end}'s control group ({end.quota:g} of a core)"]
+    found = []
+    if hit.stage in ("encode", "decode"):
+        if hit.stage in handicapped(seen, end.name):
+            found.append(f"start the {end.name} without --handicap")
+        found += _without_codec(seen, rerun)
+    # Small batches first where there is one: their cost is paid a batch.
+    found += _larger_batches(seen, rerun)
+    spare = end.busy is None or end.busy < 0.8
+    if spare:
+        found[:0] = _more_streams(seen, rerun)
+    if seen.client.share("verify") > 0.2 and hit.end == "client":
+        found.append(f"count rows instead of checking values: {rerun.but(verify='count')}")
+    return found
+
+
+def _link(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+    found = []
+    if codec_of(seen.cell.parameters.get("compression")) is None:
+        found.append(f"fewer bytes on the wire: {rerun.but(compression='lz4')}")
+    if seen.sender.retransmits and seen.streams < 8:
+        found += _more_streams(seen, rerun)
+    if seen.of("raw TCP") is None:
+        found.append(
+            f"what the path can do at all: venturi ceilings {seen.cell.parameters.get('target') or 'URL'}"
+        )
+    return [*found, "a faster path between the hosts"]
+
+
+def _disk(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+    return [f"what the disk can do: venturi ceilings {seen.cell.parameters.get('target') or ''}".strip(),
+            f"a faster disk at the {hit.end}"]  # fmt: skip
+
+
+def _memory(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+    rows, width = _batch(seen)
+    found = []
+    if rows * width > 2**20:
+        smaller = max(1, int(2**18 / width))
+        found.append(f"smaller batches, which stay in the cache: {rerun.but(rows_per_batch=smaller)}")
+    return [
+        *found,
+        f"what memory can do: venturi ceilings {seen.cell.parameters.get('target') or ''}".strip(),
+    ]
+
+
+def _flow_control(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+    found = []
+    if "HTTP/2 window" in hit.title:
+        window = seen.cell.parameters.get("window")
+        if seen.receiver is seen.client:
+            # Twice what is under way at the rate wanted would do; without a limit TCP's own windows rule.
+            found.append(f"no HTTP/2 limit: {rerun.but(window='none')}" if window else "a larger window")
+        else:
+            found.append("a larger HTTP/2 window at the server, which is its own setting")
+    elif "send buffer" in hit.title:
+        larger = int(4 * (seen.sender.send_buffer or 2**18))
+        if seen.sender is seen.client:
+            found.append(f"a larger send buffer: {rerun.but(send_buffer=larger)}")
+        else:
+            found.append(f"a larger send buffer at the server: venturi serve flight --send-buffer {larger}")
+    elif "receive window" in hit.title:
+        found.append(f"larger TCP buffers at the {seen.receiver.name} (net.ipv4.tcp_rmem; venturi doctor)")
+    elif "acknowledgements" in hit.title:
+        if seen.cell.parameters.get("ack") == "batch":
+            found.append(f"acknowledge a stream at a time: {rerun.but(ack='stream')}")
+        found += _larger_batches(seen, rerun)
+    return found + _more_streams(seen, rerun)
+
+
+def _server(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+    return [
+        *_more_streams(seen, rerun),
+        "what this client and path can do with a server that gives account of itself: "
+        "venturi serve flight there, then " + rerun.but(target="flight://HOST:31337"),
+        *_larger_batches(seen, rerun),
+    ]
+
+
+def _schedule(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+    offered = seen.offered or 0.0
+    return [f"a higher rate: {rerun.but(rate=f'{2 * offered:.0f}')}",
+            f"the limit itself, closed loop: {rerun.but(rate='none')}"]  # fmt: skip
+
+
+def _unknown(seen: Seen, hit: Hit, rerun: Rerun) -> Sequence[str]:
+    return []
+
+
+_BY_KIND = {
+    "load-generator": _load_generator,
+    "cores": _cores,
+    "stage": _stage,
+    "link": _link,
+    "disk": _disk,
+    "memory": _memory,
+    "flow-control": _flow_control,
+    "server": _server,
+    "schedule": _schedule,
+    "unknown": _unknown,
+}
