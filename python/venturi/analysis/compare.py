@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from venturi.analysis import likeness
@@ -18,6 +19,7 @@ from venturi.analysis.cells import (
     quotient,
     steady_throughput,
     throughput,
+    varying,
 )
 from venturi.analysis.difference import (
     LEAST_REPEATS,
@@ -29,6 +31,7 @@ from venturi.analysis.difference import (
     shift,
 )
 from venturi.analysis.likeness import Fact
+from venturi.analysis.matching import implied, match, spelled, why
 from venturi.analysis.results import Results
 from venturi.analysis.statistics import median_interval
 from venturi.errors import ExitCode, VenturiError
@@ -153,6 +156,15 @@ class Comparison:
     within: bool
     """Whether both sides are parts of one run, their trials interleaved."""
 
+    @cached_property
+    def varying(self) -> list[str]:
+        """The parameters that tell the cells of the base apart."""
+        return varying([r.base for r in self.rows] + self.only_base)
+
+    @cached_property
+    def operations(self) -> set[str]:
+        return {c.operation for c in [r.base for r in self.rows] + self.only_base}
+
     def count(self, verdict: Verdict) -> int:
         return sum(row.verdict == verdict for row in self.rows)
 
@@ -208,17 +220,17 @@ def compare_by(
     order = {str(r.get("cell")): i for i, r in reversed(list(enumerate(results.records)))}
     for cell in sorted(results.cells, key=lambda c: order.get(c.name, 0)):
         if by in cell.parameters:
-            found.setdefault(_spelled(cell.parameters[by]), []).append(cell)
+            found.setdefault(spelled(cell.parameters[by]), []).append(cell)
     if len(found) < 2:
-        varying = sorted(
+        others = sorted(
             n for n in {n for c in results.cells for n in c.parameters}
-            if len({_spelled(c.parameters.get(n)) for c in results.cells}) > 1 and n != "row_bytes"
+            if len({spelled(c.parameters.get(n)) for c in results.cells}) > 1 and n != "row_bytes"
         )  # fmt: skip
         raise VenturiError(
             f"--by {by}: {results.name} has only one value of it"
             if found
             else f"--by {by}: {results.name} has no such parameter",
-            hint=f"these vary: {', '.join(varying)}" if varying else "the run has one setting only",
+            hint=f"these vary: {', '.join(others)}" if others else "the run has one setting only",
         )
     values = list(found)
     first = values[0] if base_value is None else base_value
@@ -226,7 +238,7 @@ def compare_by(
         raise VenturiError(
             f"--by {by}={first}: {results.name} has no such value", hint=f"it has: {', '.join(values)}"
         )
-    ignored = frozenset({by}) | _implied(by, results.cells)
+    ignored = frozenset({by}) | implied(by, results.cells)
     return [
         _compare(
             Side(f"{by}={first}", results, found[first]),
@@ -236,23 +248,6 @@ def compare_by(
         for value in values
         if value != first
     ]  # fmt: skip
-
-
-def _spelled(value: Any) -> str:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _implied(by: str, cells: Sequence[Cell]) -> frozenset[str]:
-    """Parameters that follow from `by`, as a target from its place, or threads from streams."""
-    names = {n for c in cells for n in c.parameters} - {by}
-    out = set()
-    for name in names:
-        pairs = {(_spelled(c.parameters.get(by)), _spelled(c.parameters.get(name))) for c in cells}
-        if len(pairs) == len({one for one, _ in pairs}) == len({other for _, other in pairs}):
-            out.add(name)
-    return frozenset(out)
 
 
 def _compare(
@@ -276,60 +271,16 @@ def _compare(
         )
     pairs, only_base, only_run = match(base.cells, run.cells, ignored | {f.name for f in differing})
     if not pairs:
-        raise VenturiError(f"no cell of {run.name} is a cell of {base.name}", hint=_why(base, run))
+        raise VenturiError(
+            f"no cell of {run.name} is a cell of {base.name}",
+            hint=why((base.name, base.cells), (run.name, run.cells)),
+        )
     rows = _judge(pairs, metric, confidence, threshold)
     rows, common = _common(rows, confidence)
     return Comparison(
         base, run, metric, confidence, threshold, rows, only_base, only_run, facts, differing, common,
         apart, within,
     )  # fmt: skip
-
-
-def match(
-    base: Sequence[Cell], run: Sequence[Cell], ignored: frozenset[str] | set[str] = frozenset()
-) -> tuple[list[tuple[Cell, Cell]], list[Cell], list[Cell]]:
-    """Cells with the same parameters, and those without a partner on either side.
-
-    A parameter that only one side knows does not count: an imported run has few of them. Where that leaves
-    several cells with the same parameters on one side, none of them is matched: which is meant is unknown.
-    """
-    known = [{n for c in side for n in c.parameters} for side in (base, run)]
-    names = sorted((known[0] & known[1]) - set(ignored) - {"row_bytes", "seed"})
-
-    def keyed(cells: Sequence[Cell]) -> dict[tuple[Any, ...], list[Cell]]:
-        out: dict[tuple[Any, ...], list[Cell]] = {}
-        for cell in cells:
-            key = tuple(likeness.canonical(n, cell.parameters.get(n)) for n in names)
-            out.setdefault(key, []).append(cell)
-        return out
-
-    ours, theirs = keyed(base), keyed(run)
-    pairs = [
-        (ours[key][0], theirs[key][0])
-        for key in ours
-        if key in theirs and len(ours[key]) == len(theirs[key]) == 1
-    ]
-    taken = [{id(pair[i]) for pair in pairs} for i in (0, 1)]
-    return (
-        pairs,
-        [c for c in base if id(c) not in taken[0]],
-        [c for c in run if id(c) not in taken[1]],
-    )
-
-
-def _why(base: Side, run: Side) -> str:
-    """Which parameters keep the cells apart."""
-    if not base.cells or not run.cells:
-        return f"{(base if not base.cells else run).name} has no cells"
-    apart = []
-    for name in sorted({n for c in base.cells for n in c.parameters} - {"row_bytes", "seed"}):
-        values = [
-            {likeness.canonical(name, c.parameters.get(name)) for c in side.cells if name in c.parameters}
-            for side in (base, run)
-        ]
-        if all(values) and not values[0] & values[1]:
-            apart.append(name)
-    return f"they share no value of: {', '.join(apart)}" if apart else "their parameters overlap nowhere"
 
 
 def _values(cell: Cell, metric: Metric) -> dict[int, float]:
@@ -387,7 +338,9 @@ def _verdict(row: Row, values: Sequence[dict[int, float]], alpha: float, thresho
     if d.low is not None and d.high is not None and row.before.value and row.after.value:
         medians = row.after.value / row.before.value
         if not d.low <= medians <= d.high:
-            reasons.append(f"the quotient of the medians is {medians:.3f}: repeats come at several speeds")
+            reasons.append(
+                f"the quotient of the medians is {medians:.3f}: some repeats differ much from the others"
+            )
     verdict: Verdict = "no-difference"
     if d.adjusted < alpha:
         verdict = "worse" if row.loss > 0 else "better"

@@ -23,7 +23,7 @@ from venturi.errors import ExitCode, VenturiError
 __all__ = ["app", "fail", "main", "say"]
 
 # In the order of the help text. The name is the module's.
-COMMANDS = ("run", "show", "report", "sql", "scenarios", "serve", "doctor")
+COMMANDS = ("run", "show", "report", "compare", "sql", "import", "scenarios", "serve", "doctor")
 
 EPILOG = """\b
 Exit codes:

@@ -1,0 +1,203 @@
+"""`venturi compare`: runs against a base, for people, pull requests and CI."""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from venturi.errors import ExitCode, StoreError, VenturiError
+
+if TYPE_CHECKING:
+    from venturi.analysis.compare import Comparison
+
+app = typer.Typer(rich_markup_mode=None)
+
+EPILOG = """\b
+Examples:
+  venturi compare venturi-runs/main last
+  venturi compare main-run pr-run --threshold 5% -o comparison.md
+  venturi compare main-run pr-run --format junit -o venturi.xml
+  venturi compare last --by place=old
+  venturi compare reference:cartesius-localhost reference:cartesius-remote
+The exit code is 8 where a cell is significantly slower by more than the
+threshold, and 5 where trials fail that did not fail in the base.
+"""
+
+
+class Format(str, enum.Enum):
+    """How a comparison is written."""
+
+    table = "table"
+    markdown = "markdown"
+    junit = "junit"
+    json = "json"
+
+
+class MetricName(str, enum.Enum):
+    """What is compared."""
+
+    throughput = "throughput"
+    steady = "steady"
+    latency_p50 = "latency-p50"
+    latency_p99 = "latency-p99"
+    cpu_per_byte = "cpu-per-byte"
+
+
+SUFFIXES = {".md": Format.markdown, ".xml": Format.junit, ".json": Format.json}
+
+
+@app.command(epilog=EPILOG)
+def compare(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="BASE RUN...",
+            help="Runs as everywhere: a directory, last, or reference:NAME. Each RUN is set against BASE.",
+        ),
+    ],
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="PARAMETER[=VALUE]",
+            help="Compare within one run: the cells with each other value of this parameter against those "
+            "with VALUE (or the first). Their trials were interleaved.",
+            show_default=False,
+        ),
+    ] = None,
+    metric: Annotated[
+        MetricName,
+        typer.Option(
+            "--metric", help="What to compare; rows/s stand in for throughput where no bytes are known."
+        ),
+    ] = MetricName.throughput,
+    threshold: Annotated[
+        str, typer.Option("--threshold", help="How much slower a cell may become before the exit code is 8.")
+    ] = "3%",
+    confidence: Annotated[
+        str, typer.Option("--confidence", help="Of intervals, and of a difference that is called one.")
+    ] = "95%",
+    force: Annotated[
+        bool, typer.Option("--force", help="Compare runs that were made under unlike conditions.")
+    ] = False,
+    format: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            help="table for people; markdown for a pull request; junit: XML for a CI server; json. "
+            "[default: table, or by the ending of --out]",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Write to this file, and the summary to the screen.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Compare runs cell by cell: ratios with intervals, tests, and an exit code for CI."""
+    at_most = _share("--threshold", threshold, 0.0)
+    level = _share("--confidence", confidence, 0.5)
+    shape = format or (SUFFIXES.get(out.suffix, Format.table) if out else Format.table)
+    found = _comparisons(runs, by, metric.value, level, at_most, force)
+    code = max(
+        (one.exit_code for one in found), key=(ExitCode.OK, ExitCode.SLOWER, ExitCode.TRIALS_FAILED).index
+    )
+    text = _text(found, shape, int(code), wide=out is not None)
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        try:
+            out.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise StoreError(f"{out}: cannot be written: {error.strerror or error}") from None
+        from venturi.report import comparison
+
+        for one in found:
+            print(f"{one.run.name} against {one.base.name}: {comparison.summary(one)[0]}")
+        print(out)
+    sys.stdout.flush()
+    raise typer.Exit(int(code))
+
+
+def _comparisons(
+    runs: list[str], by: str | None, metric: str, confidence: float, threshold: float, force: bool
+) -> list[Comparison]:
+    from venturi.analysis import compare as comparing
+    from venturi.analysis import results
+
+    if by is not None:
+        if len(runs) > 1:
+            raise VenturiError("--by compares within one run", hint=f"venturi compare {runs[0]} --by {by}")
+        name, _, value = by.partition("=")
+        return comparing.compare_by(results.load(runs[0]), name, value or None, metric, confidence, threshold)
+    if len(runs) < 2:
+        raise VenturiError(
+            "a comparison needs two runs: BASE and RUN",
+            hint="venturi compare BASE RUN, or within one run: --by PARAMETER",
+        )
+    base = results.load(runs[0])
+    out = []
+    for run in runs[1:]:
+        other = results.load(run)
+        paths = [str(r.directory.path) for r in (base, other)]
+        if paths[0] == paths[1] or (all(map(os.path.exists, paths)) and os.path.samefile(*paths)):
+            raise VenturiError(
+                f"{runs[0]} and {run} are the same run",
+                hint="name another one; within one run: --by PARAMETER",
+            )
+        out.append(comparing.compare(base, other, metric, confidence, threshold, force))
+    return out
+
+
+def _share(flag: str, text: str, least: float) -> float:
+    """A percentage as a share; 0 is allowed where `least` is 0."""
+    from venturi.suffixes import parse_percent
+
+    if least == 0.0 and text.strip().rstrip("%").strip() in ("0", "0.0"):
+        return 0.0
+    try:
+        found = parse_percent(text) / 100
+    except ValueError as error:
+        raise VenturiError(f"{flag}: {error}", hint=f"as in {flag} 5%") from None
+    if found < least:
+        raise VenturiError(f"{flag}: {text!r} is under {least * 100:g}%", hint=f"as in {flag} 95%")
+    return found
+
+
+def _text(found: list[Comparison], shape: Format, code: int, wide: bool) -> str:
+    from venturi.report import comparison, comparison_files
+
+    if shape is Format.junit:
+        return comparison_files.junit(found)
+    if shape is Format.json:
+        document = comparison_files.document(found, code)
+        return json.dumps(document, ensure_ascii=False, indent=2, default=str) + "\n"
+    if shape is Format.markdown:
+        return "\n".join(comparison.markdown(one) for one in found)
+    import io
+
+    from rich.console import Console
+
+    # Drawn first and written in one piece, so that a pipe that closes early is met in one place.
+    screen = Console()
+    drawn = io.StringIO()
+    colours = not wide and screen.is_terminal and not screen.no_color
+    console = Console(
+        file=drawn,
+        width=120 if wide else screen.width,
+        force_terminal=colours,
+        no_color=not colours,
+    )
+    for i, one in enumerate(found):
+        if i:
+            console.print()
+        comparison.print_comparison(one, console)
+    return "\n".join(line.rstrip() for line in drawn.getvalue().splitlines()) + "\n"
