@@ -11,7 +11,7 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -199,24 +199,40 @@ class RunWriter:
         Raises StoreError where the disk is full; the file is left as it was before.
         """
         kept = {key: value for key, value in line.items() if key != "samples"}
-        samples = line.get("samples")
         trouble: StoreError | None = None
-        if samples and samples.get("t_ns"):
-            try:
-                self._write_samples(str(line["trial"]), samples)
-            except StoreError as error:
-                # The line itself is far smaller and worth more, so it is tried all the same.
-                trouble = error
+        try:
+            self._keep_samples(line)
+        except StoreError as error:
+            # The line itself is far smaller and worth more, so it is tried all the same.
+            trouble = error
         self._append(TRIALS, kept)
         if trouble is not None:
             raise trouble
+
+    def append_trials(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Appends many trials at once, all or none: what was imported was never in flight.
+
+        Raises StoreError where the disk is full; the file is left as it was before.
+        """
+        for line in lines:
+            if line.get("samples"):
+                self._keep_samples(line)
+        whole = "".join(
+            line_text({key: value for key, value in line.items() if key != "samples"}) + "\n"
+            for line in lines
+        )
+        self._append_text(TRIALS, whole)
 
     def append_ceiling(self, line: Mapping[str, Any]) -> None:
         """Appends a probe of a physical limit."""
         self._append(CEILINGS, line)
 
     def _append(self, name: str, line: Mapping[str, Any]) -> None:
-        data = (line_text(line) + "\n").encode()
+        self._append_text(name, line_text(line) + "\n")
+
+    def _append_text(self, name: str, text: str) -> None:
+        """Whole lines, in one piece."""
+        data = text.encode()
         path = self.path / name
         with _explained(path):
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -233,6 +249,12 @@ class RunWriter:
                 raise
             finally:
                 os.close(descriptor)
+
+    def _keep_samples(self, line: Mapping[str, Any]) -> None:
+        """The samples of a line into a file of their own, where it has any."""
+        samples = line.get("samples")
+        if samples and samples.get("t_ns"):
+            self._write_samples(str(line["trial"]), samples)
 
     def _write_samples(self, trial: str, samples: Mapping[str, Any]) -> None:
         import pyarrow as pa

@@ -46,6 +46,10 @@ _PARAMETERS = {
     "protocol": _S,
     "ack": _S,
 }
+PARAMETER_KINDS: dict[str, type] = {
+    name: {_I: int, _F: float, _S: str, _B: bool}[kind] for name, kind in _PARAMETERS.items() if name != "pin"
+}
+"""The parameters that Venturi's own trials have, and of which type their values are."""
 _RESULT = {
     "outcome": _S,
     "error_kind": _S,
@@ -75,7 +79,14 @@ _RESULT = {
     "service_max_ns": _F,
     "instrument_share": _F,
     "server_software": _S,
+    "imported_from": _S,
+    "imported_format": _S,
+    "note": _S,
 }
+TAKEN = frozenset(
+    {*_IDENTITY, *_RESULT, "trials", "good", "failed", "interrupted", "warmups", "pin", "share_of_ceiling"}
+)
+"""Names of columns that no parameter may have."""
 _STREAM = {
     "stream": _I,
     "thread": _I,
@@ -92,15 +103,22 @@ _STAGE = {"end": _S, "stage": _S, "ns": _I, "share": _F}
 _CEILING = {
     "kind": _S,
     "place": _S,
+    "end": _S,
+    "name": _S,
+    "threads": _I,
     "direction": _S,
     "streams": _I,
     "message_bytes": _I,
+    "path": _S,
+    "data": _S,
     "repeat": _I,
     "bytes": _I,
     "interval_ns": _I,
     "bytes_per_second": _F,
     "outcome": _S,
     "error": _S,
+    "measured_unix_ns": _I,
+    "cached": _B,
 }
 _SAMPLE = {
     "t_ns": _I,
@@ -143,6 +161,7 @@ def _percentile(latency_of: Any, percent: float) -> float | None:
 
 def trials(records: Sequence[Record]) -> pa.Table:
     """One row a trial, warm-up and failed ones included."""
+    others = _others(records)
 
     def row(record: Record) -> dict[str, Any]:
         counts, times = record.get("counts") or {}, record.get("times") or {}
@@ -152,6 +171,7 @@ def trials(records: Sequence[Record]) -> pa.Table:
         return {
             **_identity(record),
             **{name: parameters.get(name) for name in _PARAMETERS},
+            **{name: _as(parameters.get(name), kind) for name, kind in others.items()},
             **counts,
             **times,
             "outcome": record.get("outcome"),
@@ -169,9 +189,28 @@ def trials(records: Sequence[Record]) -> pa.Table:
             "service_max_ns": _inner(service, "max") if service else None,
             "instrument_share": _inner(record, "instrument", "share"),
             "server_software": _inner(record, "target", "software"),
+            "imported_from": _inner(record, "imported", "from"),
+            "imported_format": _inner(record, "imported", "format"),
+            "note": _inner(record, "imported", "note"),
         }
 
-    return _table(map(row, records), {**_IDENTITY, **_PARAMETERS, **_RESULT})
+    return _table(map(row, records), {**_IDENTITY, **_PARAMETERS, **others, **_RESULT})
+
+
+def _others(records: Sequence[Record]) -> dict[str, pa.DataType]:
+    """Parameters that only other tools have, and their types: of a column of several, text."""
+    kinds: dict[str, set[type]] = {}
+    for record in records:
+        if record.get("imported"):
+            for name, value in (record.get("parameters") or {}).items():
+                if name not in _PARAMETERS and name not in TAKEN:
+                    kinds.setdefault(name, set()).update(() if value is None else (type(value),))
+    types = {frozenset({int}): _I, frozenset({float}): _F, frozenset({int, float}): _F, frozenset({bool}): _B}
+    return {name: types.get(frozenset(found), _S) for name, found in sorted(kinds.items())}
+
+
+def _as(value: Any, kind: pa.DataType) -> Any:
+    return value if value is None or kind != _S else str(value)
 
 
 def streams(records: Sequence[Record]) -> pa.Table:

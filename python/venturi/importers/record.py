@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from venturi.errors import ScenarioError
 from venturi.trial import FORMAT_VERSION, trial_id
 
 RECORD_BYTES = 32
@@ -53,12 +55,55 @@ class Draft:
     schedule: dict[str, Any] | None = None
     samples: dict[str, Any] | None = None
     resources: dict[str, Any] | None = None
+    figures: dict[str, float | str] = field(default_factory=dict)
+    """What the tool printed besides, by its own names and in its own units."""
+    interval_within_ns: int = 0
+    """How coarsely the tool prints the interval, where that shows: half its last digit."""
     error: str | None = None
     """Why the trial failed, as the tool says it; None for a good one."""
     line: int | None = None
     """Of the file, from 1: where this result begins."""
     note: str | None = None
     """What a reader must know of this figure, e.g. that two printed figures contradict each other."""
+
+
+@dataclass
+class Parsed:
+    """What one file holds. `client` and `server` are what it tells of the two ends, in the form of
+    environment.json; `source` names the tool, with its version where the file has it."""
+
+    drafts: list[Draft]
+    source: str
+    client: dict[str, Any] = field(default_factory=dict)
+    server: dict[str, Any] = field(default_factory=dict)
+    started_unix_ns: int | None = None
+
+
+def malformed(name: str, line: int | None, found: str, expected: str) -> ScenarioError:
+    """The error for a line (from 1) of a file that is not as its format has it."""
+    where = name if line is None else f"{name}:{line}"
+    return ScenarioError(f"{where}: {found}", hint=f"expected {expected}")
+
+
+def quoted(text: str, most: int = 60) -> str:
+    """A line of a foreign file, short and printable."""
+    plain = "".join(c if c.isprintable() else " " for c in text.strip())
+    return repr(plain if len(plain) <= most else plain[: most - 1] + "…")
+
+
+def whole(text: str) -> int | None:
+    """A count as tools print it, `51,983,500`; None where it is none."""
+    digits = text.strip().replace(",", "").replace("_", "")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
+
+
+def real(text: str) -> float | None:
+    """A finite number as tools print it, `1,155.5`; None where it is none, as for NaN."""
+    try:
+        found = float(text.strip().replace(",", ""))
+    except ValueError:
+        return None
+    return found if math.isfinite(found) and abs(found) < 1e18 else None
 
 
 @dataclass(frozen=True)
@@ -132,7 +177,10 @@ def _line(draft: Draft, run: str, origin: Origin, cell: str, repeat: int, order:
         "repeat": repeat,
         "warmup": False,
         "order": order,
-        "parameters": {"operation": draft.operation, **draft.parameters},
+        "parameters": {
+            "operation": draft.operation,
+            **{name: value for name, value in draft.parameters.items() if value is not None},
+        },
         "outcome": "ok" if draft.error is None else "failed",
         "error": None if draft.error is None else {"kind": "server", "message": draft.error, "stream": None},
         "target": draft.target,
@@ -152,6 +200,7 @@ def _line(draft: Draft, run: str, origin: Origin, cell: str, repeat: int, order:
             "line": draft.line,
             "format": origin.format,
             "source": origin.source,
+            "figures": draft.figures or None,
             "note": join_notes(draft.note, _contradiction(draft)),
         },
     }
@@ -177,7 +226,7 @@ def _contradiction(draft: Draft) -> str | None:
         if not printed or not moved or not interval:
             continue
         derived = moved / interval * 1e9
-        if abs(derived / printed - 1) > DISAGREES:
+        if abs(derived / printed - 1) > DISAGREES + draft.interval_within_ns / interval:
             return (
                 f"the tool prints {printed:,.6g} {unit}/s, but {moved:,} {unit} in {interval / 1e9:,.6g} s "
                 f"are {derived:,.6g} {unit}/s; the printed rate is kept"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from venturi.errors import VenturiError
-from venturi.importers import flight
+from venturi.importers import akumuli, chspark, flight, memsql
 from venturi.importers.record import Draft, Origin, lines
 from venturi.store import RunDirectory
 
@@ -56,15 +56,18 @@ def _flight(place: str) -> Callable[[str], list[Draft]]:
 
 
 def _chspark(text: str) -> list[Draft]:
-    return [
-        Draft(
-            "get",
-            {name: int(row[name]) for name in ("partitions", "encoders", "decoders")},
-            rates={"bytes_per_second": float(row["bytes_per_second"])},
-            line=at,
-        )
-        for at, row in enumerate(csv.DictReader(text.splitlines()), 2)
-    ]
+    return chspark.parse(text, "chspark.csv").drafts
+
+
+def _akumuli(text: str) -> list[Draft]:
+    return akumuli.parse(text, "akumuli.txt").drafts
+
+
+def _upsert(system: str) -> Callable[[str], list[Draft]]:
+    def drafts(text: str) -> list[Draft]:
+        return [d for d in memsql.parse(text, "upsert.txt").drafts if d.parameters["target"] == system]
+
+    return drafts
 
 
 _MACBOOK = {
@@ -87,6 +90,14 @@ _CHSPARK = {
     "cpu": "Intel Xeon E312xx, 2.4 GHz",
     "cores": {"logical": 16},
     "memory": {"total": 16 * 2**30},
+}
+# Each host ran both the benchmark and its share of the database.
+_M4 = {
+    "host": "m4.10xlarge",
+    "system": "Linux",
+    "cpu": "Intel Xeon E5-2676 v3, 2.4 GHz",
+    "cores": {"logical": 40},
+    "memory": {"total": 160 * 2**30},
 }
 _FLIGHT_TOOL = "Arrow C++ flight_benchmark"
 
@@ -135,9 +146,39 @@ RUNS = {
             _CHSPARK,
             _CHSPARK,
         ),
+        PublishedRun(
+            "akumuli",
+            "akumuli.txt",
+            "akumuli",
+            "Akumuli's ingest benchmark on AWS, published 2017",
+            _akumuli,
+            {"host": "m3.xlarge"},
+            {
+                "host": "c3.8xlarge",
+                "system": "Linux",
+                "cpu": "Intel Xeon E5-2680 v2",
+                "cores": {"logical": 32},
+            },
+        ),
+        *(
+            PublishedRun(
+                system,
+                "upsert.txt",
+                "memsql",
+                f"{title} on 1, 5 and 10 machines of AWS, published with MemSQL's benchmark.py",
+                _upsert(system),
+                _M4,
+                _M4,
+            )
+            for system, title in (("memsql", "MemSQL"), ("cassandra", "Cassandra"))
+        ),
     )
 }
-GROUPS = {"macbook": ("macbook-get", "macbook-put"), "cartesius": ("cartesius-localhost", "cartesius-remote")}
+GROUPS = {
+    "macbook": ("macbook-get", "macbook-put"),
+    "cartesius": ("cartesius-localhost", "cartesius-remote"),
+    "upsert": ("memsql", "cassandra"),
+}
 """Sets that can be taken as one run."""
 
 
