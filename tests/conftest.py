@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,19 @@ def require(present: object, what: str) -> None:
     if os.environ.get("VENTURI_REQUIRE") == "1":
         pytest.fail(f"{what} is missing")
     pytest.skip(f"{what} is missing")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache directory of the tests' own, also for the commands that they start."""
+    before = os.environ.get("XDG_CACHE_HOME")
+    place = tmp_path_factory.mktemp("cache")
+    os.environ["XDG_CACHE_HOME"] = str(place)
+    yield place
+    if before is None:
+        del os.environ["XDG_CACHE_HOME"]
+    else:
+        os.environ["XDG_CACHE_HOME"] = before
 
 
 @pytest.fixture(scope="session")

@@ -1,46 +1,76 @@
-"""Raw TCP over the same hosts with the trials' own message sizes, measured when a run begins.
+"""The physical limits that results are set against, measured when a run begins; docs/ceilings.md.
 
-What a result is set against; docs/method.md. Only reference servers answer the probe: our own on this
-machine, and on another host `venturi serve`, where that is what runs there.
+Only what the run's cells need is probed, and what was probed within the last hour, under the same boot and
+configuration, is taken over.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
-from venturi.endpoints import Endpoints, is_loopback
-from venturi.matrix import is_local
-from venturi.servers import ReferenceServer
+from venturi.ceiling_cache import CeilingCache
+from venturi.ceiling_probes import (
+    IDENTITY,
+    NAMES,
+    REPEATS,
+    SECONDS,
+    Probe,
+    Prober,
+    foreign,
+    probes,
+    seconds,
+)
+from venturi.endpoints import Endpoints
 from venturi.store import RunWriter
-from venturi.trial import FORMAT_VERSION, Cell, Executor, TrialControl, run_with_progress
+from venturi.suffixes import format_duration
+from venturi.trial import Executor, TrialControl
 
-__all__ = ["REPEATS", "SECONDS", "Probe", "measure", "probes"]
-
-REPEATS = 3
-SECONDS = 0.3
+__all__ = ["cache_key", "keep", "measure", "probes", "reason", "seconds"]
 
 
-class Probe(NamedTuple):
-    """What is probed: `url` is the scenario's address, sizes are bytes."""
+def cache_key(probe: Probe, peers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+    """What a kept probe must have been measured of. None where that cannot be told: it is measured each time.
 
-    place: str
-    url: str
-    direction: str
-    streams: int
-    message_bytes: int
+    `peers` are the environments that the other ends tell, by place.
+    """
+    key: dict[str, Any] = dict(zip(IDENTITY, probe.key, strict=True))
+    key |= {"place": None, "repeats": REPEATS, "seconds": SECONDS[probe.kind]}
+    if probe.cell is not None and probe.kind in ("engine", "codec"):
+        p = probe.cell.parameters
+        key |= {"rows_per_batch": p["rows_per_batch"], "file": _stamp(str(p["data"]))}
+    if probe.kind == "disk":
+        try:
+            key["device"] = os.stat(probe.path or ".").st_dev
+        except OSError:
+            return None
+    if probe.kind == "tcp" and foreign(probe.url):
+        peer = peers.get(str(probe.place)) or {}
+        # The same address may be another machine tomorrow, and the same machine may have started anew.
+        if not peer.get("boot_id"):
+            return None
+        address = urlsplit(probe.url)
+        key["peer"] = [
+            address.scheme,
+            address.netloc,
+            peer["boot_id"],
+            peer.get("kernel"),
+            peer.get("software"),
+        ]
+    return key
 
 
-def probes(found: list[Cell]) -> list[Probe]:
-    """The distinct probes that these cells ask for."""
-    distinct: dict[Probe, None] = {}
-    for cell in found:
-        p, size = cell.parameters, cell.message_bytes
-        if size is not None and not str(p["target"]).startswith("empty:"):
-            distinct[Probe(str(p["place"]), str(p["target"]), p["operation"], p["streams"], size)] = None
-    return list(distinct)
+def _stamp(label: str) -> list[int] | None:
+    """Size and time of a data file, so that a changed one is measured again."""
+    try:
+        stat = os.stat(label)
+    except (OSError, ValueError):
+        return None
+    return [stat.st_size, stat.st_mtime_ns]
 
 
 def measure(
@@ -49,99 +79,103 @@ def measure(
     writer: RunWriter,
     note: Callable[[str, str], None],
     guard: Callable[[TrialControl | None], bool],
+    peers: Mapping[str, Mapping[str, Any]] | None = None,
+    cache: CeilingCache | None = None,
+    fresh: bool = False,
 ) -> None:
-    """Probes and stores. `guard` is told of each running probe, and answers whether to go on."""
-    # A run that was interrupted while it probed goes on where it stopped.
-    done = {_key(line) for line in writer.read().ceiling_records()}
-    missing = [
-        (repeat, probe)
-        for repeat in range(REPEATS)
-        for probe in probes(endpoints.cells)
-        if (probe.place, probe.direction, probe.streams, probe.message_bytes, repeat) not in done
-    ]
+    """Probes and stores. `guard` is told of each running probe, and answers whether to go on.
+
+    `cache` None: the user's own, where the executor measures at all. `fresh`: nothing is taken from it.
+    """
     if any(cell.message_bytes is None for cell in endpoints.cells):
         note("info", "no raw TCP ceiling for remote data: the size of its messages is not known before")
+    if cache is None:
+        cache = CeilingCache.of_this_user() if executor.measures else CeilingCache(None, None)
+    # A run that was interrupted while it probed goes on where it stopped.
+    done = {(*(line.get(n) for n in IDENTITY), line["repeat"]) for line in writer.read().ceiling_records()}
+    wanted = [
+        probe
+        for probe in probes(endpoints.cells, writer.path)
+        if any((*probe.key, repeat) not in done for repeat in range(REPEATS))
+    ]
+    keys = {probe: cache_key(probe, peers or {}) for probe in wanted}
+    if not fresh:
+        wanted = _taken_over(wanted, keys, cache, writer, done, note)
+    if executor.measures and wanted:
+        kinds = {NAMES[p.kind]: sum(q.kind == p.kind for q in wanted) for p in wanted}
+        parts = ", ".join(f"{name} ({n})" if n > 1 else name for name, n in kinds.items())
+        note("info", f"measuring ceilings: {parts}; about {format_duration(seconds(wanted) * 1e9)}")
+    measured: dict[Probe, list[dict[str, Any]]] = {}
     dropped: set[str] = set()
-    options = {str(cell.parameters["target"]): dict(cell.options) for cell in endpoints.cells}
     with contextlib.ExitStack() as stack:
-        servers = {url: _server(url, endpoints, executor, stack) for url in {p.url for _, p in missing}}
-        for repeat, probe in missing:
-            if probe.url in dropped:
+        prober = Prober(executor, endpoints, stack)
+        for repeat, probe in ((r, p) for r in range(REPEATS) for p in wanted):
+            what = probe.url or f"{probe.kind} {probe.name}"
+            if (*probe.key, repeat) in done or what in dropped:
                 continue
             control = executor.control()
             if not guard(control):
                 return
-            answer = _answer(executor, probe, servers[probe.url], options[probe.url], control)
+            line = prober.line(probe, repeat, control)
             guard(None)
-            if answer["outcome"] == "interrupted":
+            if line["outcome"] == "interrupted":
                 return
-            if answer["outcome"] != "ok":
-                dropped.add(probe.url)
-                note("info", f"{probe.url}: no raw TCP ceiling: {_reason(answer)}")
-                if _foreign(probe.url):
+            if line["outcome"] != "ok":
+                dropped.add(what)
+                whose = f"{probe.url}: " if probe.url else ""
+                note("info", f"{whose}no {_name(probe)} ceiling: {reason(line)}")
+                # Our own server should have answered, so its failure is kept too.
+                if probe.url and foreign(probe.url):
                     continue
-            # Our own server should have answered, so its failure is kept too.
-            writer.append_ceiling(_line(probe, answer, repeat))
+            writer.append_ceiling(line)
+            measured.setdefault(probe, []).append(line)
+    for probe, lines in measured.items():
+        keep(cache, keys[probe], lines)
 
 
-def _key(line: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(line.get(n) for n in ("place", "direction", "streams", "message_bytes", "repeat"))
+def _name(probe: Probe) -> str:
+    return (
+        f"{NAMES[probe.kind]} {probe.name}"
+        if probe.kind == "disk"
+        else {"codec": probe.name or ""}.get(probe.kind, NAMES[probe.kind])
+    )
 
 
-def _foreign(url: str) -> bool:
-    """Whether the other end is another host, which answers the probe only if it runs `venturi serve`."""
-    return not is_local(url) and not is_loopback(url)
+def keep(cache: CeilingCache, key: Mapping[str, Any] | None, lines: list[dict[str, Any]]) -> None:
+    """Keeps the repeats of a probe where all of them went well."""
+    if key is not None and len(lines) == REPEATS and all(line["outcome"] == "ok" for line in lines):
+        cache.put(key, lines)
 
 
-def _line(probe: Probe, answer: dict[str, Any], repeat: int) -> dict[str, Any]:
-    return {
-        "format": FORMAT_VERSION,
-        "kind": "tcp",
-        "place": probe.place,
-        "direction": probe.direction,
-        "streams": probe.streams,
-        "message_bytes": probe.message_bytes,
-        **answer,
-        "repeat": repeat,
-    }
+def _taken_over(
+    wanted: list[Probe],
+    keys: Mapping[Probe, Mapping[str, Any] | None],
+    cache: CeilingCache,
+    writer: RunWriter,
+    done: set[tuple[Any, ...]],
+    note: Callable[[str, str], None],
+) -> list[Probe]:
+    """Stores what is known from before; returns what is still to be measured."""
+    missing, ages = [], []
+    for probe in wanted:
+        key = keys[probe]
+        lines = cache.get(key) if key is not None else []
+        # Half of a probe from then and half from now would be one figure of two states of the machine.
+        if len(lines) != REPEATS or any((*probe.key, repeat) in done for repeat in range(REPEATS)):
+            missing.append(probe)
+            continue
+        for repeat, line in enumerate(lines):
+            identity = dict(zip(IDENTITY, probe.key, strict=True))
+            writer.append_ceiling({**line, **identity, "repeat": repeat, "cached": True})
+        ages.append(time.time_ns() - min(line["measured_unix_ns"] for line in lines))
+    if ages:
+        age = format_duration(max(ages))
+        text = f"{len(ages)} of {len(wanted)} ceilings taken over, measured up to {age} ago"
+        note("info", f"{text}; --fresh-ceilings measures them again")
+    return missing
 
 
-def _answer(
-    executor: Executor, probe: Probe, server: str, options: dict[str, Any], control: TrialControl
-) -> dict[str, Any]:
-    spec = {
-        "target": server,
-        # Another host may ask for a token or a certificate; servers that are only ours do not.
-        "options": options if _foreign(probe.url) else {},
-        "direction": probe.direction,
-        "streams": probe.streams,
-        "message_bytes": probe.message_bytes,
-        "duration_ns": int(SECONDS * 1e9),
-    }
-    try:
-        found = run_with_progress(executor.probe_tcp, spec, control)
-    except Exception as error:  # the run is worth more than its ceiling; the reason is told
-        message = str(error) or type(error).__name__
-        return {"bytes": 0, "interval_ns": 0, "outcome": "failed", "error": message}
-    names = ("bytes", "interval_ns", "outcome", "error")
-    return {name: found.get(name) for name in names}
-
-
-def _reason(answer: dict[str, Any]) -> str:
-    error = answer["error"]
-    return str(error.get("message")) if isinstance(error, dict) else str(error)
-
-
-def _server(url: str, endpoints: Endpoints, executor: Executor, stack: contextlib.ExitStack) -> str:
-    """The reference server that stands for this address in a probe."""
-    if not executor.needs_server:
-        return url
-    if is_local(url):
-        assert endpoints.local_address is not None
-        return endpoints.local_address
-    if is_loopback(url):
-        # A foreign server on this machine: the limit is the loopback's, so any server of ours shows it.
-        if endpoints.local_address is not None:
-            return endpoints.local_address
-        return f"flight://{stack.enter_context(ReferenceServer()).address}"
-    return urlsplit(url)._replace(path="", query="").geturl()
+def reason(line: Mapping[str, Any]) -> str:
+    """Why a probe failed, in one line."""
+    error = line["error"]
+    return str(error.get("message")) if isinstance(error, Mapping) else str(error)

@@ -163,6 +163,7 @@ def describe_host() -> dict[str, Any]:
         "system": platform.system(),
         "kernel": platform.release(),
         "architecture": platform.machine(),
+        "boot_id": read("/proc/sys/kernel/random/boot_id"),
         "cpu": _cpu_model(),
         "cores": _cores(),
         "numa": _numa(),

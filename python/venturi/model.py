@@ -27,6 +27,12 @@ __all__ = ["ModelControl", "ModelExecutor"]
 _RATES = {"get": (1.6e9, 4.2e9, 1.5e6), "put": (1.3e9, 3.4e9, 2.0e6)}
 _REMOTE_FACTOR = 0.7
 _EPOCH_NS = 1_790_000_000_000_000_000
+# Limits of a host (bytes/s): memory by threads, disk and codec by name, the engine's of one thread.
+_MEMORY = {1: 9.0e9}
+_MEMORY_ALL = 11.0e9
+_DISK = {"fsync": 0.9e9, "direct": 1.2e9}
+_CODEC = {"ipc": (60e9, 90e9), "lz4": (0.7e9, 2.4e9), "zstd": (0.4e9, 1.1e9)}
+_ENGINE = 20e9
 _CLIENT_STAGES = {
     "get": {"wait": 0.35, "receive": 0.45, "decode": 0.05, "verify": 0.15},
     "put": {"generate": 0.02, "encode": 0.03, "send": 0.65, "wait": 0.15, "verify": 0.15},
@@ -58,6 +64,7 @@ class ModelExecutor:
     """
 
     needs_server = False
+    measures = False
 
     def __init__(
         self, fail: str | None = None, kind: str = "lost", hang: str | None = None, probes: bool = True
@@ -84,6 +91,9 @@ class ModelExecutor:
 
     def run_trial(self, spec: str, control: TrialControl) -> str:
         fields = json.loads(spec)
+        if fields["trial"] == "engine":
+            # A probe of the engine itself: conditions are about trials.
+            return json.dumps(_record(fields))
         names = {**fields, **fields["options"]}
         hung = self._hang is not None and self._hang(names)
         if hung:
@@ -108,10 +118,32 @@ class ModelExecutor:
             return json.dumps({"bytes": 0, "interval_ns": 0, "outcome": "failed", "error": error})
         noise = random.Random(f"{fields['streams']}/{fields['message_bytes']}/{fields['direction']}")
         rate = min(3.2e9 * fields["streams"], 5.6e9) * (1 + 0.02 * noise.uniform(-1, 1))
-        interval = fields["duration_ns"]
-        return json.dumps(
-            {"bytes": int(rate * interval / 1e9), "interval_ns": interval, "outcome": "ok", "error": None}
-        )
+        return json.dumps(_moved(rate, fields["duration_ns"]))
+
+    def probe(self, spec: str, control: TrialControl) -> str:
+        fields = json.loads(spec)
+        kind, name = fields["kind"], str(fields.get("name"))
+        if kind == "memory":
+            rate = _MEMORY.get(fields["threads"], _MEMORY_ALL)
+        elif kind == "disk":
+            rate = _DISK[name]
+        else:
+            codec, _, verb = name.rpartition("-")
+            rate = _CODEC[codec.partition(":")[0]][verb == "decode"]
+        noise = random.Random(f"{kind}/{name}/{fields.get('threads')}")
+        rate *= 1 + 0.02 * noise.uniform(-1, 1)
+        return json.dumps(_moved(rate, fields["duration_ns"]))
+
+
+def _moved(rate: float, interval: int) -> dict[str, Any]:
+    """The answer of a probe that went well."""
+    return {
+        "bytes": int(rate * interval / 1e9),
+        "interval_ns": interval,
+        "outcome": "ok",
+        "error": None,
+        "measured_unix_ns": _EPOCH_NS,
+    }
 
 
 def _failed(spec: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -139,6 +171,8 @@ def _record(spec: Mapping[str, Any]) -> dict[str, Any]:
     one, most, startup = _RATES[operation]
     remote = "local" not in spec["target"] and "127.0.0.1" not in spec["target"]
     rate = min(one * streams, most) * (_REMOTE_FACTOR if remote else 1.0)
+    if spec["target"].startswith("empty:"):
+        rate = _ENGINE * min(streams, spec["threads"])
     # Small batches pay for their headers: half the rate at 256 rows of 32 bytes.
     rate *= batch * row_bytes / (batch * row_bytes + 8192)
     rate *= 1 + 0.02 * noise.gauss(0, 1)

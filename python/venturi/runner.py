@@ -88,7 +88,7 @@ def estimate(scenario: Scenario, found: list[Cell]) -> Estimate:
     seconds = total / _BYTES_PER_SECOND + len(found) * per_cell * _SECONDS_PER_TRIAL
     seconds += sum(duration or 0 for duration in durations) / 1e9 * per_cell
     if scenario.run.ceilings:
-        seconds += len(ceilings.probes(found)) * ceilings.REPEATS * ceilings.SECONDS
+        seconds += ceilings.seconds(ceilings.probes(found))
     unknown = sum(size is None and not duration for size, duration in zip(sizes, durations, strict=True))
     return Estimate(found, len(found) * per_cell, total, seconds, unknown)
 
@@ -101,10 +101,12 @@ def execute(
     resume: bool = False,
     retry_failed: bool = False,
     command: Sequence[str] | None = None,
+    fresh_ceilings: bool = False,
 ) -> RunResult:
     """Runs a scenario into `out`. Trials are on disk the moment they end.
 
-    `command` is the command line to keep with the run; it must hold no secrets.
+    `command` is the command line to keep with the run; it must hold no secrets. `fresh_ceilings`: physical
+    limits are measured again even where an earlier run of this hour has them.
 
     Raises VenturiError: ScenarioError for data files, StoreError for the directory, and where the
     reference server does not start. A failed trial raises nothing; see the result's `exit_code`.
@@ -123,10 +125,12 @@ def execute(
             writer.write_environment(began)
         observer.begin(endpoints.cells)
         endpoints.start()
+        peers = {} if resume else endpoints.server_environments()
         if not resume:
-            writer.write_environment(began | collect(endpoints.server_environments()))
+            writer.write_environment(began | collect(peers))
         if scenario.run.ceilings:
-            ceilings.measure(endpoints, executor, writer, observer.note, interrupts.guard)
+            note, guard = observer.note, interrupts.guard
+            ceilings.measure(endpoints, executor, writer, note, guard, peers, fresh=fresh_ceilings)
         sweep = Sweep(scenario.run, endpoints, executor, writer, observer, interrupts, retry_failed)
         result = sweep.run()
     return RunResult(out, result)

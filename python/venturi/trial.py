@@ -193,6 +193,8 @@ class Executor(Protocol):
 
     # Whether trials and probes need a server process at the other end.
     needs_server: bool
+    # Whether what it answers was measured: only that may be kept for later runs.
+    measures: bool
 
     def control(self) -> TrialControl:
         """A fresh handle, good for one trial."""
@@ -203,11 +205,15 @@ class Executor(Protocol):
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
         """Measures the raw TCP ceiling."""
 
+    def probe(self, spec: str, control: TrialControl) -> str:
+        """Measures a limit of this host: memory, disk, codec."""
+
 
 class CoreExecutor:
     """Measures, by the Rust engine."""
 
     needs_server = True
+    measures = True
 
     def __init__(self) -> None:
         self._core = load_core()
@@ -221,6 +227,9 @@ class CoreExecutor:
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
         return _text(self._core.probe_tcp(spec, control))
+
+    def probe(self, spec: str, control: TrialControl) -> str:
+        return _text(self._core.probe(spec, control))
 
 
 def load_core() -> Any:

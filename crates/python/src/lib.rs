@@ -101,6 +101,13 @@ fn probe_tcp(py: Python<'_>, spec: &str, control: &Control) -> PyResult<String> 
     Ok(py.detach(|| ceiling::run(&spec, &control.0).to_json()))
 }
 
+/// Probes a limit of this host: memory, disk or codec. ValueError: the spec cannot be read.
+#[pyfunction]
+fn probe(py: Python<'_>, spec: &str, control: &Control) -> PyResult<String> {
+    let spec = ceiling::HostSpec::parse(spec).map_err(raised)?;
+    Ok(py.detach(|| ceiling::run_host(&spec, &control.0).to_json()))
+}
+
 /// What measuring costs here: clock_resolution_ns, clock_read_ns, record_ns, as JSON.
 #[pyfunction]
 fn instrument(py: Python<'_>) -> String {
@@ -131,6 +138,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(version, module)?)?;
     module.add_function(wrap_pyfunction!(run_trial, module)?)?;
     module.add_function(wrap_pyfunction!(probe_tcp, module)?)?;
+    module.add_function(wrap_pyfunction!(probe, module)?)?;
     module.add_function(wrap_pyfunction!(instrument, module)?)?;
     module.add_function(wrap_pyfunction!(serve, module)?)?;
     module.add_function(wrap_pyfunction!(flight_environment, module)?)?;

@@ -97,7 +97,7 @@ SampleInterval = Annotated[
     Text, _option("--sample-interval", "Of the counters over time, as 100ms; 0 = none.")
 ]
 Ceilings = Annotated[
-    bool | None, _option("--ceilings/--no-ceilings", "Measure raw TCP as well, to compare with.")
+    bool | None, _option("--ceilings/--no-ceilings", "Measure the physical limits as well, to compare with.")
 ]
 Set = Annotated[
     list[str] | None,

@@ -121,6 +121,13 @@ def run(
     timeout: f.Timeout = None,
     sample_interval: f.SampleInterval = None,
     ceilings: f.Ceilings = None,
+    fresh_ceilings: Annotated[
+        bool,
+        typer.Option(
+            "--fresh-ceilings",
+            help="Measure all ceilings now; take none over from a run of the last hour.",
+        ),
+    ] = False,
     settings: f.Set = None,
     executor: Annotated[
         str, typer.Option("--executor", hidden=True, help="core, or model for tests.")
@@ -194,6 +201,7 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
         "quiet",
         "executor",
         "on_failure",
+        "fresh_ceilings",
     )
     extra = [name for name, value in given.items() if name not in ours and value not in (None, [])]
     if extra:
@@ -261,7 +269,14 @@ def _measure(found: Scenario, made: Path | None, given: dict[str, Any]) -> None:
     out = made or given["out"] or runner.default_out(found)
     try:
         ended = runner.execute(
-            found, out, engine, observer, made is not None, given["retry_failed"], f.command_line(sys.argv)
+            found,
+            out,
+            engine,
+            observer,
+            made is not None,
+            given["retry_failed"],
+            f.command_line(sys.argv),
+            given["fresh_ceilings"],
         )
     except StoreError:
         _close(observer)

@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Control, Failure, Outcome};
 use crate::error::{Error, Kind, Result};
-use crate::spec::Operation;
+use crate::spec::{Data, Operation};
 use crate::target::flight;
 
+pub mod codec;
+pub mod disk;
+pub mod memory;
 pub mod tcp;
 
 use tcp::Placement;
@@ -37,6 +41,35 @@ impl ProbeSpec {
     }
 }
 
+/// What Python asks for: a limit of this host.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum HostSpec {
+    /// Copies in memory on so many threads.
+    Memory { threads: usize, duration_ns: u64 },
+    /// Writes into a directory, `fsync` or `direct`, so many bytes at most.
+    Disk {
+        name: String,
+        path: PathBuf,
+        most_bytes: u64,
+        duration_ns: u64,
+    },
+    /// Codecs by the names of ceiling lines: `ipc-encode`, `zstd:7-decode`.
+    Codec {
+        name: String,
+        data: Data,
+        rows_per_batch: usize,
+        duration_ns: u64,
+    },
+}
+
+impl HostSpec {
+    pub fn parse(json: &str) -> Result<Self> {
+        serde_json::from_str(json)
+            .map_err(|error| Error::usage(format!("the probe's spec: {error}")))
+    }
+}
+
 /// What Python gets: the measured part of a ceiling line (docs/format.md).
 #[derive(Debug, Clone, Serialize)]
 pub struct ProbeRecord {
@@ -53,11 +86,58 @@ impl ProbeRecord {
     }
 }
 
-/// Probes; whatever goes wrong is in the record.
+/// Probes raw TCP; whatever goes wrong is in the record.
 pub fn run(spec: &ProbeSpec, control: &Control) -> ProbeRecord {
-    let found = catch_unwind(AssertUnwindSafe(|| probe(spec, control)))
-        .unwrap_or_else(|_| Err(Error::new(Kind::Internal, "raw TCP: the probe panicked")));
-    match found {
+    recorded("raw TCP", || probe(spec, control))
+}
+
+/// Probes a limit of this host; whatever goes wrong is in the record.
+pub fn run_host(spec: &HostSpec, control: &Control) -> ProbeRecord {
+    let cancelled = || control.cancelled();
+    recorded("the probe of this host", || match spec {
+        HostSpec::Memory {
+            threads,
+            duration_ns,
+        } => memory::copy(*threads, lasting(*duration_ns)?, &cancelled),
+        HostSpec::Disk {
+            name,
+            path,
+            most_bytes,
+            duration_ns,
+        } => disk::write(
+            path,
+            disk::Way::of_name(name)?,
+            *most_bytes,
+            lasting(*duration_ns)?,
+            &cancelled,
+        ),
+        HostSpec::Codec {
+            name,
+            data,
+            rows_per_batch,
+            duration_ns,
+        } => codec::run(
+            codec::Work::of_name(name)?,
+            data,
+            *rows_per_batch,
+            lasting(*duration_ns)?,
+            &cancelled,
+        ),
+    })
+}
+
+fn lasting(duration_ns: u64) -> Result<Duration> {
+    match Duration::from_nanos(duration_ns) {
+        time if time.is_zero() || time > tcp::LONGEST => Err(Error::usage(
+            "the probe's duration must be above 0, an hour at most",
+        )),
+        time => Ok(time),
+    }
+}
+
+fn recorded(what: &str, work: impl FnOnce() -> Result<tcp::Probe>) -> ProbeRecord {
+    let panicked = |_| Err(Error::new(Kind::Internal, format!("{what} panicked")));
+    match catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked) {
         Ok(probe) => ProbeRecord {
             bytes: probe.bytes,
             interval_ns: probe.interval_ns,
@@ -115,5 +195,31 @@ mod tests {
         assert_eq!(record.outcome, Outcome::Failed);
         assert_eq!(record.error.unwrap().kind, Kind::Unreachable);
         assert!(ProbeSpec::parse("{}").is_err());
+    }
+
+    #[test]
+    fn a_host_is_probed_by_what_its_spec_names() {
+        let answer = |spec: &str| run_host(&HostSpec::parse(spec).unwrap(), &Control::new());
+        let data = r#""data": {"source": "records"}, "rows_per_batch": 1000"#;
+        let record = answer(&format!(
+            r#"{{"kind": "codec", "name": "lz4-encode", {data}, "duration_ns": 1000000}}"#
+        ));
+        assert_eq!((record.outcome, record.error), (Outcome::Ok, None));
+        assert!(record.bytes >= 32_000 && record.interval_ns >= 1_000_000);
+        for wrong in [
+            r#"{"kind": "memory", "threads": 0, "duration_ns": 1000}"#,
+            r#"{"kind": "memory", "threads": 1, "duration_ns": 0}"#,
+            r#"{"kind": "disk", "name": "paper", "path": "/tmp", "most_bytes": 1, "duration_ns": 1}"#,
+        ] {
+            assert_eq!(answer(wrong).error.unwrap().kind, Kind::Usage, "{wrong}");
+        }
+        assert!(HostSpec::parse(r#"{"kind": "tape", "duration_ns": 1}"#).is_err());
+    }
+
+    #[test]
+    fn a_panic_is_a_failed_probe() {
+        let record = recorded("it", || panic!("on purpose"));
+        assert_eq!(record.outcome, Outcome::Failed);
+        assert_eq!(record.error.unwrap().kind, Kind::Internal);
     }
 }

@@ -25,7 +25,7 @@ const HEADER: usize = 32;
 
 /// Bounds of what a client may ask a peer for.
 const LARGEST_MESSAGE: usize = 256 << 20;
-const LONGEST: Duration = Duration::from_secs(3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(3600);
 const MOST_CONNECTIONS: usize = 1024;
 
 /// A connection on which nothing moves for so long is given up.

@@ -1,0 +1,257 @@
+"""Probes of physical limits: which ones the cells of a run need, and how each is executed.
+
+Raw TCP needs one of our servers at the other end: our own on this machine, and on another host `venturi
+serve`, where that is what runs there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from venturi.analysis.ceilings import codec_of, data_label, stores
+from venturi.endpoints import Endpoints, is_loopback
+from venturi.matrix import is_local
+from venturi.servers import ReferenceServer
+from venturi.trial import FORMAT_VERSION, Cell, Executor, TrialControl, run_with_progress
+
+__all__ = [
+    "IDENTITY",
+    "MOST_DISK_BYTES",
+    "NAMES",
+    "REPEATS",
+    "SECONDS",
+    "Probe",
+    "Prober",
+    "foreign",
+    "probes",
+    "seconds",
+    "usable_cores",
+]
+
+REPEATS = 3
+SECONDS = {"tcp": 0.3, "memory": 0.25, "engine": 0.1, "codec": 0.2, "disk": 0.3}
+"""How long one repeat of each kind moves data."""
+_MAKING_READY = {"memory": 0.5, "engine": 0.05, "disk": 0.1}
+"""Before a repeat, about: memory is touched, batches are made."""
+MOST_DISK_BYTES = 1 << 30
+NAMES = {
+    "tcp": "raw TCP", "memory": "memory copy", "engine": "engine", "codec": "codecs", "disk": "disk"
+}  # fmt: skip
+IDENTITY = (
+    *("kind", "place", "end", "name", "threads", "direction", "streams", "message_bytes", "path", "data"),
+)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What is probed: the fields that tell a line of ceilings.jsonl from others. Sizes are bytes."""
+
+    kind: str
+    place: str | None = None
+    end: str | None = None
+    name: str | None = None
+    threads: int | None = None
+    direction: str | None = None
+    streams: int | None = None
+    message_bytes: int | None = None
+    path: str | None = None
+    data: str | None = None
+    url: str = field(default="", compare=False)
+    """The scenario's address, of a TCP probe."""
+    cell: Cell | None = field(default=None, compare=False)
+    """A cell that needs it, which says what the data are."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in IDENTITY)
+
+
+def usable_cores() -> int:
+    """CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def foreign(url: str) -> bool:
+    """Whether the other end is another host, which answers the probe only if it runs `venturi serve`."""
+    return not is_local(url) and not is_loopback(url)
+
+
+def probes(found: Iterable[Cell], path: Path | None = None) -> list[Probe]:
+    """The distinct probes that these cells ask for. `path`: where a local target would store."""
+    distinct: dict[Probe, None] = {}
+
+    def want(probe: Probe) -> None:
+        distinct.setdefault(probe)
+
+    for cell in found:
+        p, size, url = cell.parameters, cell.message_bytes, str(cell.parameters["target"])
+        # What the empty target does is a limit, and has none.
+        if url.startswith("empty:"):
+            continue
+        for threads in sorted({1, usable_cores()}):
+            want(Probe("memory", end="client", name="copy", threads=threads))
+        if stores(url) and p["operation"] != "get" and not foreign(url):
+            for name in ("fsync", "direct"):
+                want(Probe("disk", end="client", name=name, path=str((path or Path()).resolve())))
+        if size is None:
+            continue
+        place, label = str(p["place"]), data_label(p)
+        want(
+            Probe(
+                "tcp",
+                place=place,
+                direction=p["operation"],
+                streams=p["streams"],
+                message_bytes=size,
+                url=url,
+                cell=cell,
+            )
+        )
+        if label is None:
+            continue
+        want(
+            Probe(
+                "engine",
+                name=p["verify"],
+                threads=p["threads"],
+                streams=p["streams"],
+                message_bytes=size,
+                data=label,
+                cell=cell,
+            )
+        )
+        codec = codec_of(p.get("compression"))
+        mine = "encode" if p["operation"] == "put" else "decode"
+        for verb in ("encode", "decode") if codec else ():
+            # Another host's cores are not ours to measure.
+            if verb == mine or not foreign(url):
+                name = f"{codec}-{verb}"
+                want(
+                    Probe(
+                        "codec", end="client", name=name, threads=1, message_bytes=size, data=label, cell=cell
+                    )
+                )
+    return list(distinct)
+
+
+def seconds(wanted: Iterable[Probe]) -> float:
+    """How long probing takes, about."""
+    return sum(SECONDS[p.kind] + _MAKING_READY.get(p.kind, 0.0) for p in wanted) * REPEATS
+
+
+class Prober:
+    """Executes probes: fills in addresses and data, and turns answers into lines."""
+
+    def __init__(self, executor: Executor, endpoints: Endpoints | None, stack: contextlib.ExitStack) -> None:
+        self._executor, self._endpoints, self._stack = executor, endpoints, stack
+        self._servers: dict[str, str] = {}
+
+    def line(
+        self, probe: Probe, repeat: int, control: TrialControl, length: float | None = None
+    ) -> dict[str, Any]:
+        """One repeat as a line of ceilings.jsonl, whatever becomes of it."""
+        duration = int((length or SECONDS[probe.kind]) * 1e9)
+        try:
+            answer = self._answer(probe, duration, control)
+        except Exception as error:  # the run is worth more than its ceiling; the reason is told
+            answer = {"outcome": "failed", "error": str(error) or type(error).__name__}
+        more = {"batches": answer["batches"]} if "batches" in answer else {}
+        return {
+            "format": FORMAT_VERSION,
+            **dict(zip(IDENTITY, probe.key, strict=True)),
+            "bytes": answer.get("bytes") or 0,
+            **more,
+            "interval_ns": answer.get("interval_ns") or 0,
+            "repeat": repeat,
+            "outcome": answer.get("outcome"),
+            "error": answer.get("error"),
+            "measured_unix_ns": answer.get("measured_unix_ns") or time.time_ns(),
+            "cached": False,
+        }
+
+    def _answer(self, probe: Probe, duration: int, control: TrialControl) -> dict[str, Any]:
+        executor = self._executor
+        if probe.kind == "tcp":
+            assert probe.cell is not None
+            options = dict(probe.cell.options) if foreign(probe.url) else {}
+            spec: dict[str, Any] = {
+                "target": self._server(probe.url),
+                # Another host may ask for a token or a certificate; servers that are only ours do not.
+                "options": options,
+                "direction": probe.direction,
+                "streams": probe.streams,
+                "message_bytes": probe.message_bytes,
+                "duration_ns": duration,
+            }
+            return run_with_progress(executor.probe_tcp, spec, control)
+        if probe.kind == "engine":
+            return self._engine(probe, duration, control)
+        spec = {"kind": probe.kind, "duration_ns": duration}
+        if probe.kind == "memory":
+            spec |= {"threads": probe.threads}
+        elif probe.kind == "disk":
+            spec |= {"name": probe.name, "path": probe.path, "most_bytes": MOST_DISK_BYTES}
+        else:
+            assert probe.cell is not None
+            rows = probe.cell.parameters["rows_per_batch"]
+            spec |= {"name": probe.name, "data": self._data(probe.cell), "rows_per_batch": rows}
+        return run_with_progress(executor.probe, spec, control)
+
+    def _engine(self, probe: Probe, duration: int, control: TrialControl) -> dict[str, Any]:
+        assert probe.cell is not None
+        spec = {
+            "trial": "engine",
+            "target": "empty://",
+            "options": {},
+            "operation": probe.cell.parameters["operation"],
+            "data": self._data(probe.cell),
+            "rows_per_batch": probe.cell.parameters["rows_per_batch"],
+            "rows_per_stream": None,
+            "duration_ns": duration,
+            "streams": probe.streams,
+            "threads": probe.threads,
+            "rate": None,
+            "verify": probe.name,
+            "include_setup": False,
+            "pin": None,
+            "timeout_ns": 30_000_000_000,
+            "sample_interval_ns": 0,
+        }
+        record = run_with_progress(self._executor.run_trial, spec, control)
+        return {
+            "bytes": record["counts"]["payload_bytes"],
+            "batches": record["counts"]["batches"],
+            "interval_ns": record["times"]["interval_ns"],
+            "outcome": record["outcome"],
+            "error": record["error"],
+            # A deterministic executor has its own time.
+            "measured_unix_ns": None if self._executor.measures else record["times"]["started_unix_ns"],
+        }
+
+    def _data(self, cell: Cell) -> dict[str, Any]:
+        p = cell.parameters
+        if self._endpoints is not None:
+            return self._endpoints.data(cell)
+        return {"source": "records", "columns": p["columns"], "values": p["values"], "seed": p["seed"]}
+
+    def _server(self, url: str) -> str:
+        """The reference server that stands for this address in a probe."""
+        if url not in self._servers:
+            self._servers[url] = self._found(url)
+        return self._servers[url]
+
+    def _found(self, url: str) -> str:
+        if not self._executor.needs_server:
+            return url
+        if is_local(url) or is_loopback(url):
+            # A foreign server on this machine: the limit is the loopback's, so any server of ours shows it.
+            own = self._endpoints.local_address if self._endpoints is not None else None
+            return own or f"flight://{self._stack.enter_context(ReferenceServer()).address}"
+        return urlsplit(url)._replace(path="", query="").geturl()
