@@ -279,7 +279,9 @@ def _shape(series: Series) -> tuple[str, bool]:
             f"{step} from {spelled(axis, series.cells[-2].parameters[axis])})"
         )
         return ", ".join(words), True
-    if knee is series.cells[0]:
+    if linear is knee and axis in PARALLEL:
+        words = [f"{words[0]} ({figure(knee).text()})"]
+    elif knee is series.cells[0]:
         verb = "moves" if knee.parameters[axis] == 1 else "move"
         words = [f"{spelled(axis, knee.parameters[axis])} already {verb} {_share(knee, peak)} of the most"]
     else:

@@ -77,7 +77,9 @@ def cores(seen: Seen) -> Hit | None:
     whose = "" if both or pinned else " of the " + " and of the ".join(e.name for e in filled)
     which, verb = all_cores(filled[0].cores)
     if pinned:
-        which, verb = f"the {plural(filled[0].cores or 1, 'core')} that the client is pinned to", verb
+        number = filled[0].cores or 1
+        which = "the core" if number == 1 else f"the {plural(number, 'core')}"
+        which, verb = f"{which} that the client is pinned to", "is" if number == 1 else "are"
     stages = mix(seen, ends)
     held_by_others = stages.get(OTHERS, 0.0)
     text = f"{which}{whose} {verb} busy {percent(busy)}"

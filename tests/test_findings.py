@@ -1,0 +1,137 @@
+"""What a sweep says as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from synthetic import cells as matrix
+from synthetic import imported, make_run
+from venturi.analysis.cells import Cell, summarise
+from venturi.analysis.findings import findings
+from venturi.analysis.results import load
+from venturi.analysis.verdict import Finding, verdicts
+from verdict_support import ENVIRONMENT, end, trial
+
+
+def sweep(
+    points: dict[float, float], axis: str = "streams", spread: float = 0.01, repeats: int = 5, **fixed: Any
+) -> list[dict[str, Any]]:
+    """Trials along an axis: value -> MB/s. From 4 streams on both cores are full, as their stages say."""
+    made = []
+    for x, rate in points.items():
+        full = end(0.97 if axis != "streams" or x >= 4 else 0.6, 2)
+        streams = {"streams": int(x), "threads": int(x)} if axis == "streams" else {axis: int(x)}
+        parameters = {"rows_per_batch": 1024, **streams, **fixed}
+        for repeat in range(repeats):
+            made.append(
+                trial(
+                    {"receive": 0.62, "verify": 0.2, "await_input": 0.18},
+                    {"send": 0.5, "await_output": 0.5},
+                    parameters=parameters, cell=repr(sorted(parameters.items())), repeat=repeat,
+                    rate=rate * 1e6 * (1 + spread * (repeat - repeats // 2)),
+                    client_end=full, server_end=full, cpu=(1.1, 0.8),
+                )
+            )  # fmt: skip
+    return made
+
+
+def found(*sweeps: list[dict[str, Any]]) -> tuple[list[Finding], list[Cell]]:
+    cells = summarise([r for s in sweeps for r in s])
+    return findings(cells, verdicts(cells, ENVIRONMENT), ENVIRONMENT), cells
+
+
+FLAT = {1: 500, 2: 1000, 4: 1950, 8: 1960}
+
+
+def test_the_sentence_of_the_issue() -> None:
+    larger = {x: rate * 1.34 for x, rate in FLAT.items()}
+    all_of_them, _ = found(sweep(FLAT), sweep(larger, rows_per_batch=8192))
+    one = next(f for f in all_of_them if "1,024 rows a batch" in f.title)
+    assert one.title == "get, 1,024 rows a batch: flat from 4 streams"
+    assert one.sentence.startswith(
+        "linear up to 4 streams (1,950 MB/s [1,911..1,989]); from there both cores are busy 97 %: "
+        "receive 44 %, send 42 %, verify 14 %; more streams gained nothing; "
+        "what opens it: 1,024 -> 8,192 rows a batch measured +34 % [+29..+39]"
+    )
+    assert not one.next, "what opens it was measured, so nothing needs guessing"
+    other = next(f for f in all_of_them if "8,192 rows a batch" in f.title and "streams" in f.title)
+    assert "what opens it" not in other.sentence
+
+
+def test_what_was_not_measured_is_proposed_as_such() -> None:
+    (one,), _ = found(sweep(FLAT))
+    assert one.next
+    assert all(text.startswith("not measured: ") for text in one.next)
+    assert "--rows-per-batch 8192" in one.next[0]
+
+
+def test_still_rising() -> None:
+    (one,), _ = found(sweep({1: 500, 2: 990, 3: 1480}))
+    assert one.title.endswith("rising up to 3 streams")
+    assert "linear up to 3 streams, still rising at 3 streams" in one.sentence
+    assert "gained nothing" not in one.sentence
+    assert "--streams 6" in one.next[0]
+
+
+def test_flat_from_the_first() -> None:
+    (one,), _ = found(sweep({1: 1000, 2: 1005, 4: 998}))
+    assert "1 stream already moves" in one.sentence
+    assert "flat over streams" in one.title
+
+
+def test_losing_beyond_the_peak() -> None:
+    (one,), _ = found(sweep({1: 500, 2: 1000, 4: 1900, 8: 1500}))
+    assert "8 streams lose 21 %" in one.sentence
+
+
+def test_an_effect_within_the_margins_is_none() -> None:
+    slightly = {x: rate * 1.01 for x, rate in FLAT.items()}
+    all_of_them, _ = found(sweep(FLAT, spread=0.03), sweep(slightly, spread=0.03, rows_per_batch=8192))
+    one = next(f for f in all_of_them if "1,024 rows a batch" in f.title)
+    assert "what opens it" not in one.sentence
+    assert "no significant gain from 1,024 -> 8,192 rows a batch +1 %" in one.sentence
+
+
+def test_the_verdict_is_the_knees() -> None:
+    all_of_them, cells = found(sweep(FLAT))
+    knee = next(c for c in cells if c.parameters["streams"] == 4)
+    assert verdicts(cells, ENVIRONMENT)[knee.name].sentence in all_of_them[0].sentence
+
+
+def test_axes_of_amounts_show_what_starting_costs() -> None:
+    (one,), _ = found(sweep({100_000: 300, 1_000_000: 985, 10_000_000: 1000}, axis="rows_per_stream"))
+    assert "flat from 1M rows a stream" in one.title
+    assert "starting takes a visible part" in one.sentence
+
+
+def test_no_axis_no_finding(tmp_path: Any) -> None:
+    assert load(make_run(tmp_path / "one", matrix(operations=["get"], streams=[2]))).findings == []
+
+
+def test_each_operation_has_its_own(tmp_path: Any) -> None:
+    titles = [f.title for f in load(make_run(tmp_path / "run")).findings]
+    assert any(t.startswith("get") for t in titles)
+    assert any(t.startswith("put") for t in titles)
+
+
+def test_imported_runs_give_figures_without_reasons(tmp_path: Any) -> None:
+    results = load(make_run(tmp_path / "run", edit=imported))
+    assert results.findings
+    assert all("why is not known" in f.sentence for f in results.findings)
+
+
+def test_single_repeats_have_no_margin_and_say_so() -> None:
+    all_of_them, _ = found(
+        sweep(FLAT, repeats=1), sweep({x: 2 * r for x, r in FLAT.items()}, repeats=1, rows_per_batch=8192)
+    )
+    one = next(f for f in all_of_them if "1,024 rows a batch" in f.title)
+    assert "+100 % (no margin known)" in one.sentence
+
+
+def test_the_published_limits() -> None:
+    by_axis = {f.title: f for f in load("reference:chspark").findings}
+    assert any("flat from 16 encoders" in t or "flat from 8 encoders" in t for t in by_axis)
+    assert any("flat over decoders" in t for t in by_axis)
+    assert any("flat over partitions" in t for t in by_axis)
+    get = load("reference:macbook-get").findings
+    assert any("flat from 4 streams" in f.title or "flat from 5 streams" in f.title for f in get)

@@ -1,0 +1,467 @@
+"""Each verdict on records made to measure, the borders between them, and what is missing."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, get_args
+
+import pytest
+
+from synthetic import imported, lines, make_run, without_server
+from venturi.analysis import verdict as module
+from venturi.analysis.cells import summarise
+from venturi.analysis.proof import ORDER
+from venturi.analysis.results import load
+from venturi.analysis.verdict import Verdict, judge
+from verdict_support import ENVIRONMENT, SECOND, cell_of, end, raw_tcp, trial, verdict
+
+FAR = {"loopback": False}
+RECEIVING = {"receive": 0.70, "decode": 0.05, "verify": 0.20, "await_input": 0.05}
+SENDING = {"send": 0.60, "encode": 0.02, "await_output": 0.38}
+
+
+def is_(found: Verdict, kind: str, end: str | None = None, stage: str | None = None) -> Verdict:
+    assert (found.kind, found.end, found.stage) == (kind, end, stage), found
+    return found
+
+
+# Each kind
+
+
+def test_both_cores() -> None:
+    full = end(0.97, 2)
+    found = verdict(
+        {"receive": 0.6, "decode": 0.1, "verify": 0.2, "await_input": 0.1},
+        {"send": 0.7, "encode": 0.1, "await_output": 0.2},
+        client_end=full, server_end=full, cpu=(1.0, 0.9), parameters={"streams": 4, "rows_per_batch": 1024},
+    )  # fmt: skip
+    is_(found, "cores", None, "send")
+    assert found.sentence == (
+        "both cores are busy 97 %: send 41 %, receive 35 %, verify 12 %, encode 6 %, decode 6 %"
+    )
+    assert found.title == "both cores"
+    assert found.confidence == "high"
+    assert not found.flagged
+    assert found.next[0].endswith("venturi run quick --streams 1,2,4 --rows-per-batch 8192")
+
+
+def test_only_the_cores_of_the_server() -> None:
+    found = verdict(
+        same_machine=False, client_end=end(0.2), server_end=end(0.98, 4), cpu=(0.5, 3.9),
+        client={"await_input": 0.8, "receive": 0.2}, server={"encode": 0.7, "send": 0.3},
+    )  # fmt: skip
+    is_(found, "cores", "server", "encode")
+    assert found.sentence.startswith("all 4 cores of the server are busy 98 %: encode 70 %, send 30 %")
+
+
+def test_what_was_stolen_is_not_free() -> None:
+    stolen = end(0.78, 2, host={"steal_share": 0.2, "busy_share": 0.78, "cores": 2})
+    found = verdict(RECEIVING, SENDING, client_end=stolen, server_end=stolen, cpu=(0.8, 0.75))
+    assert found.kind == "cores"
+    assert "20 % of the CPU time was stolen" in found.sentence
+    assert found.confidence != "high"
+
+
+def test_cores_that_others_hold() -> None:
+    full = end(0.99, 2)
+    found = verdict(RECEIVING, SENDING, client_end=full, server_end=full, cpu=(0.4, 0.3))
+    is_(found, "cores")
+    assert "other processes" in found.sentence
+    assert found.confidence == "low"
+    assert "venturi doctor" in found.next[0]
+
+
+def test_a_pinned_client_fills_its_own_core() -> None:
+    one = end(0.3, 8, host={"busy_share": 0.3, "core_busy_share": [0.1, 0.99] + [0.2] * 6})
+    found = verdict(RECEIVING, SENDING, client_end=one, server_end=one, pin=[1])
+    assert (found.kind, found.end) == ("cores", "client")
+    assert "the core that the client is pinned to is busy 99 %" in found.sentence
+    assert any("--pin none" in text for text in found.next)
+
+
+def test_a_quota_of_some_cores_is_the_cores_of_that_end() -> None:
+    held = end(0.2, 8, cgroup={"quota_cores": 2.0, "throttled_ns": SECOND // 2})
+    found = verdict({"await_input": 0.9, "receive": 0.1}, {"encode": 0.8, "send": 0.2},
+                    server_end=held, cpu=(0.1, 2.0))  # fmt: skip
+    is_(found, "cores", "server", "encode")
+    assert "2 cores" in found.sentence
+
+
+def test_a_tenth_of_a_core_is_a_stage_of_that_end() -> None:
+    # A throttled thread stops in any of its stages: here most of the time in one that waits.
+    held = end(0.2, 8, cgroup={"quota_cores": 0.1, "throttled_ns": int(0.9 * SECOND)})
+    found = verdict({"await_input": 0.95, "receive": 0.05}, {"await_output": 0.7, "send": 0.3},
+                    server_end=held, cpu=(0.1, 0.099))  # fmt: skip
+    is_(found, "stage", "server", "send")
+    assert "0.1 of a core" in found.sentence
+
+
+def test_a_quota_that_is_not_used_up_is_no_reason() -> None:
+    held = end(0.2, 8, cgroup={"quota_cores": 4.0, "throttled_ns": SECOND // 50})
+    assert verdict(RECEIVING, SENDING, server_end=held, cpu=(0.9, 0.6)).kind == "stage"
+
+
+def test_one_stage_at_the_client() -> None:
+    found = is_(verdict(RECEIVING, SENDING), "stage", "client", "receive")
+    assert "receive 70 %, verify 20 %, decode 5 %" in found.sentence
+    assert "the server waits for the socket to take more 38 %" in found.sentence
+    assert any("--streams 2" in text for text in found.next)
+    assert not found.flagged
+
+
+@pytest.mark.parametrize(
+    ("operation", "client", "server", "where"),
+    [
+        ("get", {"await_input": 0.9, "decode": 0.1}, {"encode": 0.97, "send": 0.03}, "server"),
+        ("put", {"encode": 0.97, "send": 0.03}, {"await_input": 0.9, "decode": 0.1}, "client"),
+    ],
+)
+def test_a_codec_that_was_asked_for_is_a_stage(operation: str, client: Any, server: Any, where: str) -> None:
+    settings = {"operation": operation, "compression": "zstd:19"}
+    found = is_(verdict(client, server, parameters=settings), "stage", where, "encode")
+    assert "zstd:19" in found.sentence
+    assert not found.flagged
+    assert any("--compression lz4" in text for text in found.next)
+
+
+def test_a_decoder_that_nobody_asked_for_is_the_load_generator() -> None:
+    found = is_(
+        verdict({"decode": 0.95, "receive": 0.04, "await_input": 0.01}, {"await_output": 0.9, "send": 0.1}),
+        "load-generator", "client", "decode",
+    )  # fmt: skip
+    assert found.flagged
+
+
+def test_a_handicap_is_the_load_generators_even_with_compression() -> None:
+    settings = {"compression": "zstd", "handicap": {"decode": 2_000_000}}
+    found = verdict(
+        {"decode": 0.95, "receive": 0.05}, {"await_output": 0.9, "send": 0.1}, parameters=settings
+    )
+    is_(found, "load-generator", "client", "decode")
+    assert "on purpose" in found.sentence
+
+
+def test_a_checksum_that_takes_longest_is_the_load_generators() -> None:
+    found = verdict({"verify": 0.6, "receive": 0.38, "await_input": 0.02}, SENDING)
+    is_(found, "load-generator", "client", "verify")
+    assert "--verify count" in found.next[0]
+
+
+def test_too_few_threads() -> None:
+    found = verdict(
+        {"await_thread": 0.74, "receive": 0.2, "verify": 0.045, "await_input": 0.015},
+        {"await_output": 0.8, "send": 0.2},
+        parameters={"streams": 8, "threads": 2},
+    )
+    is_(found, "load-generator", "client", "await_thread")
+    assert "2 client threads serve 8 streams" in found.sentence
+    assert "--threads 8" in found.next[0]
+
+
+def test_a_clock_that_takes_too_long() -> None:
+    found = verdict({"receive": 0.9, "verify": 0.1}, SENDING,
+                    instrument={"share": 0.2, "clock_read_ns": 1000.0})  # fmt: skip
+    is_(found, "load-generator", "client")
+
+
+def test_full_cores_come_before_the_load_generator_and_the_stage() -> None:
+    full = end(0.99, 2)
+    found = verdict({"decode": 0.99}, SENDING, client_end=full, server_end=full, cpu=(1.3, 0.6))
+    assert found.kind == "cores"
+
+
+def far(busy: float = 0.1, **sockets: Any) -> dict[str, Any]:
+    return end(busy, network=FAR, sockets=sockets)
+
+
+IDLE_CLIENT, BLOCKED_SERVER = {"await_input": 0.9, "receive": 0.1}, {"await_output": 0.93, "send": 0.07}
+
+
+@pytest.mark.parametrize("probed", [True, False])
+def test_link(probed: bool) -> None:
+    found = verdict(
+        IDLE_CLIENT, BLOCKED_SERVER, rate=118e6, same_machine=False, client_end=far(),
+        server_end=far(rtt_ns=30_000_000, min_rtt_ns=200_000), probes=raw_tcp(119e6) if probed else None,
+    )  # fmt: skip
+    is_(found, "link")
+    assert ("99 % of what raw TCP can do" in found.sentence) is probed
+    assert found.confidence == ("high" if probed else "medium")
+    assert any("queue" in e.name for e in found.evidence)
+
+
+def test_a_full_interface_is_the_link() -> None:
+    card = {**FAR, "tx_bytes": int(119e6), "speed_bits_per_second": 1_000_000_000}
+    found = verdict(IDLE_CLIENT, {}, rate=115e6, same_machine=False,
+                    client_end=end(0.1, network=FAR), server_end=end(0.1, network=card))  # fmt: skip
+    assert found.kind == "link"
+    assert "95 % of the interface's speed" in found.sentence
+
+
+def test_loopback_is_no_link() -> None:
+    found = verdict(IDLE_CLIENT, BLOCKED_SERVER, probes=raw_tcp(1.01e9))
+    assert found.kind == "unknown"
+
+
+def test_a_path_on_which_raw_tcp_is_much_faster_is_not_the_link() -> None:
+    found = verdict(IDLE_CLIENT, BLOCKED_SERVER, rate=118e6, same_machine=False, client_end=far(),
+                    server_end=far(), probes=raw_tcp(1000e6))  # fmt: skip
+    assert found.kind == "unknown"
+
+
+def test_window_and_its_bound() -> None:
+    found = verdict(
+        {"await_input": 0.97, "receive": 0.03}, {"await_window": 0.95, "send": 0.05}, rate=6.2e6,
+        parameters={"window": 65536}, client_end=end(0.05),
+        streams=[{"stream": 0, "round_trip_ns": 10_000_000}],
+    )  # fmt: skip
+    is_(found, "flow-control", None, "await_window")
+    bound = "64 KiB / 10 ms = 6.55 MB/s at most, and 6.20 MB/s were moved (95 % of the bound)"
+    assert bound in found.sentence
+    assert found.next[0].endswith("--window none")
+    assert found.confidence == "high"
+
+
+def test_the_bound_counts_streams() -> None:
+    found = verdict({"await_input": 0.97, "receive": 0.03}, {"await_window": 0.95, "send": 0.05}, rate=24e6,
+                    parameters={"window": 65536, "streams": 4},
+                    streams=[{"stream": 0, "round_trip_ns": 10_000_000}])  # fmt: skip
+    assert "4 streams x 64 KiB / 10 ms = 26.2 MB/s" in found.sentence
+
+
+def test_a_foreign_server_behind_a_small_window() -> None:
+    found = verdict({"await_input": 0.97, "receive": 0.03}, {}, rate=6.2e6, parameters={"window": 65536},
+                    server_end={}, cpu=(0.1, 0), 
+                    streams=[{"stream": 0, "round_trip_ns": 10_000_000}])  # fmt: skip
+    assert found.kind == "flow-control"
+
+
+def test_a_window_that_a_slow_receiver_closes_is_its_stage() -> None:
+    found = verdict({"receive": 0.97, "await_input": 0.03}, {"await_window": 0.95, "send": 0.05},
+                    parameters={"window": 65536})  # fmt: skip
+    is_(found, "stage", "client", "receive")
+
+
+def test_a_send_buffer_smaller_than_the_path() -> None:
+    sender = end(0.05, network=FAR, sockets={"send_buffer_limited_share": 0.9, "min_rtt_ns": 50_000_000,
+                                             "rtt_ns": 50_000_000})  # fmt: skip
+    found = verdict({"await_input": 0.95, "receive": 0.05}, {"await_output": 0.95, "send": 0.05}, rate=5e6,
+                    same_machine=False, server_end=sender, client_end=far(min_rtt_ns=50_000_000))  # fmt: skip
+    assert found.title == "flow control: send buffer"
+    assert "256 KiB / 50 ms = 5.24 MB/s" in found.sentence
+
+
+def test_a_send_buffer_that_a_queue_fills_is_the_link() -> None:
+    sender = end(0.05, network=FAR, sockets={"send_buffer_limited_share": 0.9, "rtt_ns": 30_000_000})
+    found = verdict(IDLE_CLIENT, BLOCKED_SERVER, rate=118e6, same_machine=False, client_end=far(),
+                    server_end=sender, probes=raw_tcp(119e6))  # fmt: skip
+    assert found.kind == "link"
+
+
+def test_acknowledgements() -> None:
+    found = verdict({"await_reply": 0.9, "send": 0.1}, {"await_input": 0.95, "receive": 0.05},
+                    parameters={"operation": "put", "ack": "batch"})  # fmt: skip
+    is_(found, "flow-control", None, "await_reply")
+    assert "--ack stream" in found.next[0]
+
+
+def test_disk() -> None:
+    busy = end(0.2, disk={"busy_share": 0.97, "written_bytes": SECOND})
+    found = verdict({"await_reply": 0.9, "send": 0.1}, {"apply": 0.5, "await_input": 0.5}, server_end=busy)
+    is_(found, "disk", "server")
+
+
+def test_a_disk_that_is_busy_with_something_else() -> None:
+    busy = end(0.2, disk={"busy_share": 0.97, "written_bytes": 1000})
+    assert verdict(RECEIVING, SENDING, server_end=busy).kind == "stage"
+
+
+def test_memory() -> None:
+    probe = [{"kind": "memory", "name": "copy", "end": "client", "threads": n, "bytes": int(1.1e9),
+              "interval_ns": SECOND, "repeat": i, "outcome": "ok"} for n in (1, 8) for i in range(3)]  # fmt: skip
+    found = verdict(probes=probe)
+    is_(found, "memory")
+    assert "91 % of what all cores copy" in found.sentence
+
+
+def test_a_foreign_server_that_is_waited_for() -> None:
+    theirs = {**end(), "by": "client", "host": None}
+    theirs["process"] = {**theirs["process"], "threads": [{"name": "grpc-0", "cpu_share": 0.98}]}
+    found = is_(verdict({"await_input": 0.8, "receive": 0.2}, {}, server_end=theirs), "server", "server")
+    assert "grpc-0" in found.sentence
+    assert found.confidence == "high"
+    opaque = verdict({"await_input": 0.8, "receive": 0.2}, {}, server_end={}, cpu=(0.2, 0), same_machine=False,
+                     client_end=far())  # fmt: skip
+    is_(opaque, "server", "server")
+    assert opaque.confidence == "medium"
+    assert "raw TCP over the same path" in opaque.sentence
+
+
+def test_schedule() -> None:
+    settings = {"rate": 1000.0}
+    record = trial({"await_schedule": 0.8, "await_input": 0.1, "receive": 0.1}, rate=32 * 4096 * 999.0,
+                   parameters=settings, schedule={"rate": 1000.0, "intended": 1000, "late": 3})  # fmt: skip
+    found = is_(judge(cell_of(record), ENVIRONMENT), "schedule", "client", "await_schedule")
+    assert found.flagged
+    assert "not a limit" in found.sentence
+    assert any("--rate none" in text for text in found.next)
+
+
+def test_polling_for_slots_is_not_the_cores() -> None:
+    full = end(0.97, 2)
+    found = verdict({"await_schedule": 0.8, "receive": 0.2}, rate=32 * 4096 * 999.0, client_end=full,
+                    server_end=full, schedule={"rate": 1000.0, "intended": 1000, "late": 0})  # fmt: skip
+    assert found.kind == "schedule"
+
+
+def test_a_schedule_that_did_not_keep_up_has_a_real_reason() -> None:
+    found = verdict(RECEIVING, SENDING, rate=32 * 4096 * 500.0,
+                    schedule={"rate": 1000.0, "intended": 1000, "late": 900})  # fmt: skip
+    is_(found, "stage", "client", "receive")
+
+
+# Borders, doubts, what is missing
+
+
+@pytest.mark.parametrize(("busy", "kind"), [(0.951, "cores"), (0.949, "stage")])
+def test_the_border_of_cores(busy: float, kind: str) -> None:
+    found = verdict(RECEIVING, SENDING, client_end=end(busy, 2), server_end=end(busy, 2), cpu=(1.0, 0.85))
+    assert found.kind == kind
+    if kind == "cores":
+        assert found.confidence != "high"
+
+
+@pytest.mark.parametrize(
+    ("share", "kind", "confidence"), [(0.92, "stage", None), (0.8, "stage", "low"), (0.7, "unknown", "low")]
+)
+def test_the_border_of_a_stage(share: float, kind: str, confidence: str | None) -> None:
+    found = verdict({"receive": share, "await_input": 1 - share}, {"send": 0.5, "await_output": 0.5})
+    assert found.kind == kind, found
+    assert confidence in (None, found.confidence)
+
+
+@pytest.mark.parametrize(("share", "kind"), [(0.91, "link"), (0.65, "unknown")])
+def test_the_border_of_the_link(share: float, kind: str) -> None:
+    found = verdict(IDLE_CLIENT, BLOCKED_SERVER, rate=1e8, same_machine=False, client_end=far(),
+                    server_end=far(), probes=raw_tcp(1e8 / share))  # fmt: skip
+    assert found.kind == kind
+
+
+def test_repeats_that_disagree_lower_the_confidence() -> None:
+    stage = trial(RECEIVING, SENDING)
+    other = trial({"await_input": 0.8, "receive": 0.2}, {"send": 0.98, "await_output": 0.02})
+    sure = judge(cell_of(stage))
+    torn = judge(cell_of(*[stage] * 3, *[other] * 2))
+    assert (sure.confidence, torn.confidence) == ("high", "low") or torn.confidence != "high"
+    assert "of 5 repeats" in torn.sentence
+
+
+def test_other_load_is_said() -> None:
+    noisy = end(0.6, 8)
+    found = verdict(RECEIVING, SENDING, client_end=noisy, server_end=noisy, cpu=(1.0, 0.7))
+    assert found.kind == "stage"
+    assert "other processes used 39 % of this host" in found.sentence
+    assert found.confidence != "high"
+
+
+def test_unknown_says_what_is_nearest_and_what_would_settle_it() -> None:
+    found = verdict({"await_input": 0.6, "receive": 0.4}, {"await_output": 0.6, "send": 0.4})
+    is_(found, "unknown")
+    assert found.confidence == "low"
+    assert "nearest are" in found.sentence
+    assert any("--streams 2" in text for text in found.next)
+
+
+def test_a_start_that_takes_most_of_the_trial() -> None:
+    found = verdict(streams=[{"stream": 0, "first_batch_ns": SECOND // 2}])
+    is_(found, "unknown")
+    assert "50 % of the interval" in found.sentence
+    assert any("--duration 5s" in text for text in found.next)
+
+
+def test_without_resources() -> None:
+    found = verdict(RECEIVING, SENDING, resources=None)
+    is_(found, "stage", "client", "receive")
+    assert "not known: whether the client's host had a core to spare" in found.sentence
+    assert found.confidence != "high"
+
+
+def test_no_good_trial() -> None:
+    found = judge(summarise([trial(outcome="failed")])[0], {})
+    is_(found, "unknown")
+    assert "no trial of this cell was good" in found.sentence
+
+
+@pytest.mark.parametrize(
+    "edit", [None, imported, without_server, lambda line: {"cell": "x", "outcome": "ok"}]
+)
+def test_runs_of_every_completeness(tmp_path: Any, edit: Any) -> None:
+    results = load(make_run(tmp_path / "run", edit=edit))
+    assert set(results.verdicts) == {c.name for c in results.cells}
+    for found in results.verdicts.values():
+        assert found.sentence
+        assert found.next or found.kind != "unknown" or edit is not None
+    assert isinstance(results.findings, list)
+
+
+@pytest.mark.parametrize("field", ["stages", "workers", "resources", "cpu", "counts", "times", "streams",
+                                   "schedule", "instrument", "target", "parameters"])  # fmt: skip
+@pytest.mark.parametrize("empty", [None, {}, [], "text"])
+def test_any_field_may_be_missing_or_odd(field: str, empty: Any) -> None:
+    record = trial(RECEIVING, SENDING)
+    found = judge(cell_of({**record, field: empty if field != "parameters" else {}}), ENVIRONMENT)
+    assert found.kind in get_args(module.Kind)
+
+
+@pytest.mark.parametrize("name", ["macbook-get", "macbook-put", "cartesius-localhost", "chspark"])
+def test_published_runs_are_not_known_and_say_so(name: str) -> None:
+    results = load(f"reference:{name}")
+    assert {v.kind for v in results.verdicts.values()} == {"unknown"}
+    assert results.findings
+
+
+def test_every_kind_is_one_of_the_contract() -> None:
+    import ast
+    import inspect
+
+    kinds = {"unknown"}
+    for proof in ORDER:
+        tree = ast.parse(inspect.getsource(inspect.getmodule(proof)))  # type: ignore[arg-type]
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Hit" and call.args:
+                assert isinstance(call.args[0], ast.Constant)
+                kinds.add(call.args[0].value)
+    assert kinds == set(get_args(module.Kind))
+
+
+def test_commands_are_ones_that_the_program_has(tmp_path: Any) -> None:
+    """Every command that any verdict proposes is parsed by the command line itself."""
+    from run_support import venturi
+    from venturi.cli import COMMANDS
+
+    settings = {"operation": "put", "rows_per_batch": 512, "compression": "zstd", "window": 65536,
+                "handicap": {"decode": 1}, "ack": "batch", "streams": 4, "threads": 2}  # fmt: skip
+    texts: set[str] = set()
+    ends = [RECEIVING, {"verify": 0.95}, {"await_reply": 1.0}, {"await_input": 0.5, "receive": 0.5}]
+    for operation in ("get", "put"):
+        for client in ends:
+            for server in (SENDING, {}, {"await_window": 0.9}, {"encode": 1.0}, {"await_input": 1.0}):
+                for place in (end(), end(0.99, 2), far()):
+                    changed = {**settings, "operation": operation}
+                    found = verdict(client, server, parameters=changed, client_end=place, server_end=place,
+                                    same_machine=None)  # fmt: skip
+                    texts.update(found.next)
+    commands = [t[t.index("venturi run") :] for t in texts if "venturi run" in t]
+    assert len(commands) > 5
+    assert "run" in COMMANDS
+    flags = {word.partition("=")[0] for text in commands for word in text.split() if word.startswith("--")}
+    known = venturi("run", "--help").stdout
+    assert not {flag for flag in flags if flag not in known}
+    longest = max(commands, key=lambda text: text.count("--"))
+    planned = venturi(*shlex.split(longest)[1:], "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+
+
+def test_lines_of_a_run_are_judged_as_written(tmp_path: Any) -> None:
+    path = make_run(tmp_path / "run", repeats=1)
+    assert lines(path)
+    assert all(v.confidence in get_args(module.Confidence) for v in load(path).verdicts.values())

@@ -1,0 +1,118 @@
+"""Trial records made to measure, after docs/format.md: what the tests of verdicts and findings judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from venturi.analysis.cells import Cell, summarise
+from venturi.analysis.verdict import Verdict, judge
+
+SECOND = 1_000_000_000
+ENVIRONMENT = {"command": ["venturi", "run", "quick", "--streams", "1,2,4", "--out", "somewhere"]}
+
+
+def host(busy: float = 0.15, cores: int = 8, **more: Any) -> dict[str, Any]:
+    return {
+        "cores": cores,
+        "busy_share": busy,
+        "softirq_share": 0.0,
+        "steal_share": 0.0,
+        "iowait_share": 0.0,
+        "core_busy_share": [busy] * cores,
+        "psi_cpu_share": 0.0,
+        "psi_io_share": 0.0,
+        **more,
+    }
+
+
+def end(busy: float = 0.15, cores: int = 8, **parts: Any) -> dict[str, Any]:
+    """One end's resources; `parts` are fields of its parts, as `network={"loopback": False}`."""
+    made: dict[str, Any] = {
+        "by": "self",
+        "window_ns": SECOND,
+        "process": {"user_ns": SECOND // 4, "system_ns": SECOND // 4, "run_delay_ns": 0, "threads": []},
+        "host": host(busy, cores),
+        "cgroup": {"quota_cores": None, "throttled_ns": 0},
+        "network": {"interface": "lo", "loopback": True, "rx_bytes": 0, "tx_bytes": 0,
+                    "speed_bits_per_second": None},
+        "disk": {"read_bytes": 0, "written_bytes": 0, "busy_share": 0.0},
+        "sockets": {"count": 1, "rtt_ns": 50_000, "min_rtt_ns": 40_000, "retransmits": 0,
+                    "send_buffer_bytes": 262_144, "busy_share": 1.0,
+                    "receive_window_limited_share": 0.0, "send_buffer_limited_share": 0.0},
+    }  # fmt: skip
+    for name, fields in parts.items():
+        made[name] = None if fields is None else {**made[name], **fields}
+    return made
+
+
+def trial(
+    client: dict[str, float] | None = None,
+    server: dict[str, float] | None = None,
+    *,
+    parameters: dict[str, Any] | None = None,
+    rate: float = 1e9,
+    repeat: int = 0,
+    cell: str = "cell",
+    same_machine: bool | None = True,
+    client_end: dict[str, Any] | None = None,
+    server_end: dict[str, Any] | None = None,
+    cpu: tuple[float, float] | None = (0.5, 0.5),
+    **more: Any,
+) -> dict[str, Any]:
+    """A trial of one second. Stages are shares of worker time, `cpu` is in cores; both default to idling."""
+    given = {"operation": "get", "streams": 1, "threads": 1, "rows_per_batch": 4096, "row_bytes": 32.0,
+             "target": "flight://10.0.0.2:31337", "window": None, "compression": None}  # fmt: skip
+    settings = {**given, **(parameters or {})}
+    streams = settings["streams"]
+    client = {"await_input": 0.6, "receive": 0.4} if client is None else client
+    server = {"await_output": 0.6, "send": 0.4} if server is None else server
+
+    def stages(shares: dict[str, float]) -> dict[str, int] | None:
+        return {n: int(s * SECOND * streams) for n, s in shares.items()} if shares else None
+
+    record = {
+        "format": 1, "kind": "trial", "cell": cell, "trial": f"{cell}-{repeat}", "repeat": repeat,
+        "warmup": False, "outcome": "ok", "parameters": settings,
+        "target": {"address": "10.0.0.2:31337", "software": "venturi", "reference": bool(server)},
+        "counts": {"rows": int(rate / 32), "batches": int(rate / 32 / 4096), "payload_bytes": int(rate),
+                   "wire_bytes": int(rate * 1.01)},
+        "times": {"interval_ns": SECOND, "setup_ns": 0},
+        "cpu": {
+            "client": {"user_ns": int(cpu[0] * SECOND / 2), "system_ns": int(cpu[0] * SECOND / 2)},
+            "server": {"user_ns": int(cpu[1] * SECOND / 2), "system_ns": int(cpu[1] * SECOND / 2)},
+        } if cpu else {"client": None, "server": None},
+        "stages": {"client": stages(client), "server": stages(server)},
+        "workers": {"client": {"workers": streams, "time_ns": SECOND * streams},
+                    "server": {"workers": streams, "time_ns": SECOND * streams} if server else None},
+        "resources": {
+            "same_machine": same_machine,
+            "clock": {"offset_ns": 0, "uncertainty_ns": 0},
+            "sampler": {"samples": 10, "cpu_ns": 0, "share": 0.0},
+            "client": end() if client_end is None else client_end,
+            "server": (end() if server_end is None else server_end) or None,
+        },
+        "streams": [], "latency": {"service": None, "response": None}, "schedule": None, "pin": None,
+        "instrument": {"clock_read_ns": 20.0, "clock_reads": 10, "share": 0.001},
+    }  # fmt: skip
+    return {**record, **more}
+
+
+def cell_of(*records: dict[str, Any], probes: list[dict[str, Any]] | None = None) -> Cell:
+    """The one cell of these trials; one trial stands for five like it."""
+    lines = [{**r, "repeat": i} for i, r in enumerate(records * 5 if len(records) == 1 else records)]
+    found = summarise(lines, probes or [])
+    assert len(found) == 1
+    return found[0]
+
+
+def raw_tcp(rate: float, streams: int = 1, direction: str = "get", **more: Any) -> list[dict[str, Any]]:
+    return [
+        {"kind": "tcp", "direction": direction, "streams": streams, "message_bytes": 131072, "repeat": i,
+         "bytes": int(rate), "interval_ns": SECOND, "outcome": "ok", **more}
+        for i in range(3)
+    ]  # fmt: skip
+
+
+def verdict(*args: Any, probes: list[dict[str, Any]] | None = None, **settings: Any) -> Verdict:
+    """The verdict of five equal trials made by `trial`."""
+    return judge(cell_of(trial(*args, **settings), probes=probes), ENVIRONMENT)
