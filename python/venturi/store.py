@@ -25,6 +25,7 @@ __all__ = ["RunDirectory", "RunWriter", "line_text"]
 
 SCENARIO, ENVIRONMENT = "scenario.toml", "environment.json"
 TRIALS, CEILINGS, SAMPLES, LOCK = "trials.jsonl", "ceilings.jsonl", "samples", ".lock"
+PREDICTIONS = "predictions.jsonl"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -87,6 +88,10 @@ class RunDirectory:
     def ceiling_records(self) -> list[dict[str, Any]]:
         """The lines of ceilings.jsonl."""
         return _read_lines(self.path / CEILINGS)[0]
+
+    def prediction_records(self) -> list[dict[str, Any]]:
+        """The lines of predictions.jsonl: what was foretold, to be checked by a trial."""
+        return _read_lines(self.path / PREDICTIONS)[0]
 
     def trials(self) -> pa.Table:
         """One row a trial: parameters, counts, times, outcome; see docs/format.md."""
@@ -157,7 +162,7 @@ class RunWriter:
         lock = _take_lock(directory.path)
         try:
             repaired = []
-            for name in (TRIALS, CEILINGS):
+            for name in (TRIALS, CEILINGS, PREDICTIONS):
                 torn = _repair(directory.path / name)
                 if torn:
                     repaired.append(f"{directory.path / name}: cut off a torn last line of {torn} bytes")
@@ -226,6 +231,10 @@ class RunWriter:
     def append_ceiling(self, line: Mapping[str, Any]) -> None:
         """Appends a probe of a physical limit."""
         self._append(CEILINGS, line)
+
+    def append_prediction(self, line: Mapping[str, Any]) -> None:
+        """Appends a queued prediction."""
+        self._append(PREDICTIONS, line)
 
     def _append(self, name: str, line: Mapping[str, Any]) -> None:
         self._append_text(name, line_text(line) + "\n")

@@ -21,6 +21,9 @@ from venturi.store import RunDirectory
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from venturi.analysis.fits import Fits
+    from venturi.analysis.predict import Checked
+
 RUNS = Path("venturi-runs")
 """Where `venturi run` puts runs unless told otherwise."""
 LAST = "last"
@@ -96,6 +99,21 @@ class Results:
     def findings(self) -> list[Finding]:
         """What the sweep says as a whole, the most telling first."""
         return findings_module.findings(self.cells, self.verdicts, self.environment)
+
+    @cached_property
+    def fits(self) -> Fits:
+        """Models: Hockney's line over sizes, scaling laws over the other axes, what matters and what does
+        not."""
+        from venturi.analysis import fits
+
+        return fits.build(self.cells)
+
+    @cached_property
+    def predictions(self) -> list[Checked]:
+        """What was foretold and queued, beside what was measured since."""
+        from venturi.analysis import predict
+
+        return predict.checked(self)
 
     @property
     def failures(self) -> list[dict[str, Any]]:
