@@ -58,6 +58,10 @@ def advise(
     `samples` reads the counters of a trial; it is asked only where the records hold no summary of them.
     """
     measured = [r for r in records if not r.get("warmup")]
+    if measured and all(r.get("imported") for r in measured):
+        from venturi.analysis import imported
+
+        return imported.advise(cells, measured)
     found = [
         _failures(measured),
         _unverified(cells),
@@ -79,6 +83,11 @@ def _label(cell: Cell) -> str:
     p = cell.parameters
     streams = p.get("streams")
     place = f" {p['place']}" if p.get("place") not in (None, "local") else ""
+    if streams is None:
+        # Results of other tools have axes of their own.
+        axes = [n for n in ("target", "hosts", "partitions", "encoders", "decoders", "threads") if p.get(n)]
+        given = ", ".join(f"{p[n]}" if n == "target" else f"{n} {p[n]}" for n in axes)
+        return f"{cell.operation}{place}" + (f" with {given}" if given else "")
     return f"{cell.operation}{place} with {streams} stream{'' if streams == 1 else 's'}"
 
 

@@ -302,18 +302,29 @@ def by_operation(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
 
 def best(cells: Sequence[Cell]) -> Cell | None:
     """The cell with the highest median speed; None where no trial was good."""
-    known = [(c, q.value) for c in cells if (q := speed(c, cells)).value is not None]
+    measure = basis(cells)
+    known = [(c, q.value) for c in cells if (q := getattr(c, measure)).value is not None]
     return max(known, key=lambda pair: pair[1], default=(None, 0.0))[0]
 
 
+def basis(cells: Sequence[Cell]) -> str:
+    """What tells how fast these cells are: `throughput`, payload a second; where no byte was counted in any
+    of them `rows` a second, and where no row was either, `batches`: some tools count rows or requests."""
+    for measure in ("throughput", "rows", "batches"):
+        if any(getattr(c, measure).known for c in cells):
+            return measure
+    return "throughput"
+
+
 def in_rows(cells: Sequence[Cell]) -> bool:
-    """Whether rows are all that is known of these cells: some tools do not count bytes."""
-    return not any(c.throughput.known for c in cells) and any(c.rows.known for c in cells)
+    """Whether rows are the most that is known of these cells."""
+    return basis(cells) == "rows"
 
 
 def speed(cell: Cell, among: Sequence[Cell] = ()) -> Quantity:
-    """Payload a second, or rows a second where no byte was counted in any cell it stands `among`."""
-    return cell.rows if in_rows(among or (cell,)) else cell.throughput
+    """The cell's speed by the `basis` of the cells it stands `among`."""
+    found: Quantity = getattr(cell, basis(among or (cell,)))
+    return found
 
 
 def table(cells: Sequence[Cell]) -> pa.Table:

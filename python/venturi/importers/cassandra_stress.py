@@ -89,7 +89,7 @@ def parse(text: str, name: str) -> Parsed:
         elif found := re.search(r"Connected to cluster: ([^,]+),", line):
             cluster = found[1].strip()
         elif (found := re.search(r"Host: (\S+);", line)) and len(hosts) < 1000:
-            hosts.append(found[1].lstrip("/"))
+            hosts.append(found[1].rsplit("/", 1)[-1])  # name/address, or /address
         elif found := re.search(r"(DataStax Java driver \S+)", line):
             version = found[1]
     drafts = [_draft(run, settings, hosts, name) for run in runs]
