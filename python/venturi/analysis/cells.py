@@ -52,14 +52,19 @@ NOT_DISTINGUISHING = frozenset({"row_bytes", "seed", "operation"})
 def get(record: Any, *path: str) -> Any:
     """The value under a path of keys, None where any of them is missing."""
     for name in path:
-        record = record.get(name) if isinstance(record, Mapping) else None
+        # Asking an abstract class is slow, and a large run asks millions of times; records are dictionaries.
+        if type(record) is not dict and not isinstance(record, Mapping):
+            return None
+        record = record.get(name)
     return record
 
 
 def numeric(record: Any, *path: str) -> float | None:
     """The number under a path, None where there is none. `true` is no number."""
     found = get(record, *path)
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+    if type(found) is float or found is None:
+        return found
+    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
 
 
 def quotient(amount: float | None, divisor: float | None, scale: float = 1.0) -> float | None:

@@ -60,6 +60,13 @@ def range_coverage(n: int) -> float:
     return 1.0 - 2.0 ** (1 - n) if n > 0 else 0.0
 
 
+def _binomial(n: int, k: int) -> float:
+    """P(Bin(n, 1/2) = k). Over some hundred repeats the coefficient is no float any more, its logarithm is."""
+    if n <= 500:
+        return math.comb(n, k) * 2.0**-n
+    return math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2.0))
+
+
 def order_statistic_rank(n: int, confidence: float) -> tuple[int, float]:
     """The largest k so that [x(k), x(n+1-k)] covers the median with at least `confidence`, and its coverage.
 
@@ -69,7 +76,7 @@ def order_statistic_rank(n: int, confidence: float) -> tuple[int, float]:
     """
     rank, coverage, below = 1, range_coverage(n), 2.0**-n
     for k in range(2, n // 2 + 1):
-        below += math.comb(n, k - 1) * 2.0**-n
+        below += _binomial(n, k - 1)
         if 1.0 - 2.0 * below < confidence:
             break
         rank, coverage = k, 1.0 - 2.0 * below

@@ -9,11 +9,15 @@ from typing import Annotated
 
 import typer
 
+from venturi.errors import VenturiError
+
 app = typer.Typer(rich_markup_mode=None)
 
 EPILOG = """\b
 Examples:
   venturi show last
+  venturi show last --explain
+  venturi show last --cell operation=get,streams=4
   venturi show venturi-runs/20261121-084500-quick --format json
 """
 
@@ -38,11 +42,39 @@ def show(
             "--format", help="table for people; json, csv: one row a cell, base units; markdown: to paste."
         ),
     ] = Format.table,
+    cell: Annotated[
+        str | None,
+        typer.Option(
+            "--cell",
+            metavar="NAME",
+            help="Explain one cell on one screen: its limits, its pipeline, its verdict. NAME is best, "
+            "PARAMETER=VALUE,..., or a cell's name (its begin will do).",
+            show_default=False,
+        ),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="The same as --cell best: the fastest cell.")
+    ] = False,
 ) -> None:
-    """Show the results of a run: medians with margins, shares of raw TCP, failed trials, warnings."""
+    """Show a run: medians with margins, shares of the lowest limit, verdicts and the reason, warnings."""
     from venturi.analysis import results
 
+    wanted = cell if cell is not None else "best" if explain else None
+    if wanted is not None and format is not Format.table:
+        name = "--cell" if cell is not None else "--explain"
+        raise VenturiError(
+            f"{name} does not go with --format {format.value}",
+            hint="json and csv have all cells; leave one of the two out",
+        )
     found = results.load(run)
+    if wanted is not None:
+        from rich.console import Console
+
+        from venturi.report import cell as cells
+        from venturi.report import terminal
+
+        terminal.print_cell(found, cells.find(found, wanted), Console())
+        return
     if format is Format.table:
         from rich.console import Console
 

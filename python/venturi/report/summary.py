@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from venturi.analysis.cells import Cell, best, by_operation, varying
+from venturi.analysis.ceilings import share
+from venturi.analysis.cells import Cell, basis, best, by_operation, numeric, speed, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics import RANGE_BELOW, range_coverage
 from venturi.report import labels
-from venturi.units import MISSING, Quantity, pick_unit
+from venturi.units import MISSING, Quantity, percent, pick_unit
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,11 @@ def _numbers(
     return Column(head, shown, [q.number(shown) for q in quantities], rank)
 
 
-def columns(cells: Sequence[Cell], every: bool = False) -> list[Column]:
-    """The columns for cells of one operation. `every` adds the figures that only a wide page has room for."""
+def columns(
+    cells: Sequence[Cell], every: bool = False, verdicts: Sequence[str] | None = None
+) -> list[Column]:
+    """The columns for cells of one operation. `every` adds the figures that only a wide page has room for;
+    `verdicts` is the short title of each cell's, "" where there is none."""
     out = [
         Column(
             labels.head(n),
@@ -45,21 +50,27 @@ def columns(cells: Sequence[Cell], every: bool = False) -> list[Column]:
         )
         for n in varying(cells)
     ]
-    out.append(_numbers("median", "B/s", [c.throughput for c in cells], 0))
-    out.append(Column(coverage(cells), "MB/s", [c.throughput.margin("MB/s") for c in cells], 0))
+    # Bytes a second, or of results of other tools what they counted instead: rows, requests.
+    measure = basis(cells)
+    speeds: list[Quantity] = [getattr(c, measure) for c in cells]
+    base = speeds[0].unit if speeds else "B/s"
+    unit = pick_unit(base, [q.value for q in speeds])
+    out.append(_numbers("median", base, speeds, 0, unit))
+    out.append(Column(coverage(cells), unit, [q.margin(unit) for q in speeds], 0))
     if every:
-        out.append(_numbers("steady", "B/s", [c.steady for c in cells], 5))
-    out.append(_short_unit(_numbers("rows", "rows/s", [c.rows for c in cells], 4)))
+        out.append(_numbers("steady", "B/s", [c.steady for c in cells], 6))
+    if measure != "rows":
+        out.append(_short_unit(_numbers("rows", "rows/s", [c.rows for c in cells], 5)))
     latencies = {p: [c.latency.get(p, Quantity(None, unit="ns")) for c in cells] for p in (50.0, 99.0, 100.0)}
     # One unit for the median and the tail, so that they compare at a glance.
     unit = pick_unit("ns", [q.value for q in latencies[50.0]])
-    out.append(_numbers("p50", "ns", latencies[50.0], 3, unit))
-    out.append(_numbers("p99", "ns", latencies[99.0], 2, unit))
+    out.append(_numbers("p50", "ns", latencies[50.0], 4, unit))
+    out.append(_numbers("p99", "ns", latencies[99.0], 3, unit))
     if every:
-        out.append(_numbers("max", "ns", latencies[100.0], 6, unit))
-    out.append(Column("raw TCP", "%", [_percent(c.share) for c in cells], 1))
+        out.append(_numbers("max", "ns", latencies[100.0], 7, unit))
+    out.append(_of_limit(cells))
     both = any(c.cpu["server"].known for c in cells)
-    out.append(Column("CPU c+s" if both else "CPU client", "cores", [_cores(c, both) for c in cells], 3))
+    out.append(Column("CPU c+s" if both else "CPU client", "cores", [_cores(c, both) for c in cells], 4))
     if every:
         for end in ("client", "server"):
             out.append(
@@ -67,16 +78,27 @@ def columns(cells: Sequence[Cell], every: bool = False) -> list[Column]:
                     f"per {end} CPU\N{NON-BREAKING HYPHEN}s",
                     "B/s",
                     [c.per_cpu[end] for c in cells],
-                    6,
+                    7,
                     "MB/s",
                 )
             )
-    if len({c.verification for c in cells}) > 1:
-        out.append(Column("verified", "", [c.verification for c in cells], 2, text=True))
+    if len({c.verification for c in cells if c.verified}) > 1:
+        out.append(Column("verified", "", [c.verification for c in cells], 3, text=True))
+    if verdicts is not None and any(verdicts):
+        out.append(Column("verdict", "", [v or MISSING for v in verdicts], 1, text=True))
     out.append(Column("ok", "", [f"{c.good}/{c.trials}" for c in cells], 0))
     out.append(Column("fail", "", [str(c.failed) for c in cells], 0))
     # A figure that no trial has, such as the CPU of a foreign server, would be a column of dashes.
     return [c for c in out if c.rank == 0 or any(cell != MISSING for cell in c.cells)]
+
+
+def _of_limit(cells: Sequence[Cell]) -> Column:
+    """The share of the lowest limit; named in the head where it is the same one for all cells."""
+    binding = {c.binding for c in cells if c.share.known}
+    if len(binding) <= 1:
+        return Column(next(iter(binding), None) or "limit", "%", [_percent(c.share) for c in cells], 2)
+    texts = [f"{_percent(c.share)} {c.binding}" if c.share.known else MISSING for c in cells]
+    return Column("limit", "% of", texts, 2)
 
 
 def coverage(cells: Sequence[Cell]) -> str:
@@ -116,11 +138,11 @@ def headline(results: Results) -> list[str]:
             continue
         names = varying(cells) or (["streams"] if top.parameters.get("streams") else [])
         where = labels.label(top, names)
-        text = f"{operation}: {'best ' if len(cells) > 1 else ''}{top.throughput}" + (
+        text = f"{operation}: {'best ' if len(cells) > 1 else ''}{speed(top, cells)}" + (
             f" with {where}" if names else ""
         )
         if top.share.known:
-            text += f", {_percent(top.share)} % of raw TCP"
+            text += f", {_percent(top.share)} % {share(top.binding)}"
         out.append(text)
     return out or ["no trial was measured"]
 
@@ -150,9 +172,36 @@ def verified(results: Results) -> str:
             how[name] = how.get(name, 0) + n
     if not how:
         return ""
+    if results.imported:
+        return "imported, verification not known"
     if len(how) == 1:
         return f"verified: {next(iter(how))}, every trial"
     return "verified: " + ", ".join(f"{name} {_plural(n, 'trial')}" for name, n in sorted(how.items()))
+
+
+def instrument(results: Results) -> str:
+    """What measuring cost: `sampling took 0.06 % of the CPU time of both ends; reading the clock ...`."""
+    return instrument_of([r for c in results.cells for r in c.records])
+
+
+def instrument_of(records: Sequence[Any]) -> str:
+    """The same of these trials; empty where it was not accounted."""
+    parts = []
+    for name, whole, path in (
+        ("sampling", "of the CPU time of both ends", ("resources", "sampler", "share")),
+        ("reading the clock", "of the workers' time", ("instrument", "share")),
+    ):
+        shares = [s for r in records if (s := numeric(r, *path)) is not None]
+        if shares:
+            middle, most = statistics.median(shares), max(shares)
+            worst = f" (at most {_small(most)})" if _small(most) != _small(middle) else ""
+            parts.append(f"{name} took {_small(middle)} {whole}{worst}")
+    return "; ".join(parts) + (", in the median trial" if parts and len(records) > 1 else "")
+
+
+def _small(part: float) -> str:
+    """A small share with two digits: `0.06 %`."""
+    return "0 %" if part <= 0 else percent(part, 3 if part < 1e-4 else 2 if part < 0.01 else 1)
 
 
 def common(results: Results) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from venturi.analysis.cells import by_operation
+from venturi.analysis.cells import Cell, by_operation
 from venturi.analysis.results import Results, load
-from venturi.report import summary
+from venturi.report import reason, summary
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 GAP = 2
 """Spaces between columns."""
 MOST_FAILURES = 20
+MOST_FINDINGS = 6
 MOST_ROWS = 200
 
 
@@ -41,7 +43,7 @@ def print_results(results: Results, console: Console) -> None:
     say("; ".join(f for f in facts if f), "dim")
     for operation, cells in by_operation(results.cells).items():
         shown = cells[:MOST_ROWS]
-        offered = summary.columns(shown)
+        offered = summary.columns(shown, verdicts=reason.column(results, shown))
         kept, left_out = summary.fit(offered, console.width + GAP, lambda c: _width(c) + GAP)
         console.print()
         say(operation, "bold cyan")
@@ -51,6 +53,7 @@ def print_results(results: Results, console: Console) -> None:
             say(f"no room here for: {heads}; venturi show --format markdown has all", "dim")
         if len(cells) > len(shown):
             say(f"{len(cells) - len(shown)} more cells; venturi show --format csv has all", "dim")
+    _reason(results, console, say)
     failures = summary.failure_rows(results)
     if failures:
         console.print()
@@ -67,6 +70,48 @@ def print_results(results: Results, console: Console) -> None:
         for advice in results.advice:
             for i, line in enumerate(wrap(str(advice), console.width - 4)):
                 say(("  - " if i == 0 else "    ") + line)
+    if cost := summary.instrument(results):
+        console.print()
+        say(f"{cost}.", "dim")
+
+
+def print_cell(results: Results, cell: Cell, console: Console) -> None:
+    """One cell on one screen."""
+    from rich.text import Text
+
+    from venturi.report import cell as cells
+
+    for style, line in cells.lines(results, cell, console.width):
+        console.print(Text(line, style=style), no_wrap=True, crop=False)
+
+
+def _reason(results: Results, console: Console, say: Callable[..., None]) -> None:
+    """Findings of the sweep, or the verdict of its fastest cell; what to do next."""
+    found = reason.sentences(results)
+    if not found:
+        return
+    console.print()
+    say("the reason", "bold green")
+
+    def item(text: str) -> None:
+        for i, line in enumerate(wrap(text, console.width - 4)):
+            say(("  - " if i == 0 else "    ") + line)
+
+    for title, sentence in found[:MOST_FINDINGS]:
+        item(f"{title}: {sentence}.")
+    if len(found) > MOST_FINDINGS:
+        say(f"  {len(found) - MOST_FINDINGS} more; venturi show --format markdown has all", "dim")
+    if len(results.cells) > 1 and (told := reason.spread(results)):
+        item(f"{told}.")
+    if any(v.flagged for v in results.verdicts.values()):
+        say(f"  {reason.FLAG_NOTE}", "red")
+    steps = reason.next_steps(results)
+    if steps:
+        say("next", "bold green")
+        for step in steps:
+            item(step)
+    if len(results.cells) > 1:
+        say("one cell on one screen: venturi show RUN --cell best, or operation=get,streams=2", "dim")
 
 
 def wrap(text: str, width: int) -> list[str]:

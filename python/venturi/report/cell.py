@@ -1,0 +1,224 @@
+"""One cell explained: its figures, its limits, its pipeline, its verdict, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from venturi.analysis.cells import ENDS, Cell, best, varying
+from venturi.analysis.results import Results
+from venturi.analysis.verdict import Evidence, Verdict
+from venturi.errors import VenturiError
+from venturi.report import labels, pipeline, reason, summary
+from venturi.units import Quantity, percent
+
+BEST = "best"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A measured limit and the share of it that the cell reached."""
+
+    name: str
+    rate: Quantity
+    share: float | None
+    binding: bool
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Everything that is known of a cell, as texts."""
+
+    cell: Cell
+    name: str
+    figures: list[tuple[str, str]]
+    limits: list[Limit]
+    pipeline: pipeline.Pipeline | None
+    verdict: Verdict | None
+
+
+def explain(results: Results, cell: Cell) -> Explained:
+    verdict = results.verdicts.get(cell.name)
+    return Explained(
+        cell,
+        reason.name_of(results, cell),
+        figures(cell),
+        limits(cell),
+        pipeline.of(cell, verdict),
+        verdict,
+    )
+
+
+def figures(cell: Cell) -> list[tuple[str, str]]:
+    """Name and text of each figure; what was not measured is left out."""
+    out: list[tuple[str, Quantity | str | None]] = [
+        ("throughput", cell.throughput),
+        ("steady", cell.steady),
+        ("rows", cell.rows),
+        ("batches", cell.batches),
+        ("batch latency p50", cell.latency.get(50.0)),
+        ("batch latency p99", cell.latency.get(99.0)),
+        *((f"{end} CPU", cell.cpu[end]) for end in ENDS),
+        *((f"payload per {end} CPU-second", cell.per_cpu[end]) for end in ENDS),
+        ("interval", cell.interval),
+        ("trials", trials(cell)),
+    ]
+    return [(name, str(q)) for name, q in out if q is not None and (isinstance(q, str) or q.known)]
+
+
+def trials(cell: Cell) -> str:
+    """`5 of 5 good, verified: checksum`."""
+    text = f"{cell.good} of {cell.trials} good"
+    for word, n in (("failed", cell.failed), ("interrupted", cell.interrupted)):
+        text += f", {n} {word}" if n else ""
+    return f"{text}, verified: {cell.verification}" if cell.good else text
+
+
+def limits(cell: Cell) -> list[Limit]:
+    """The limits of a cell, the lowest first."""
+    speed = cell.throughput.value
+    found = [
+        Limit(
+            name,
+            rate,
+            speed / rate.value if speed is not None and rate.value else None,
+            name == cell.binding,
+        )
+        for name, rate in cell.ceilings.items()
+        if rate.value
+    ]
+    return sorted(found, key=lambda limit: limit.rate.value or 0.0)
+
+
+def cost(cell: Cell) -> str:
+    """What measuring cost in the median trial of this cell; empty where it was not accounted."""
+    return summary.instrument_of(cell.records)
+
+
+def find(results: Results, name: str) -> Cell:
+    """The cell that `name` means: `best`, a cell's name or the begin of one, or PARAMETER=VALUE,...
+
+    Raises `VenturiError` where it is none, or more than one.
+    """
+    if not results.cells:
+        raise VenturiError(f"{results.name}: there are no cells in this run")
+    if name == BEST:
+        return best(results.cells) or results.cells[0]
+    exact = [c for c in results.cells if c.name == name]
+    begun = [c for c in results.cells if c.name.startswith(name)]
+    found = exact or (_by_parameters(results, name) if "=" in name else begun)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise VenturiError(
+            f"--cell {name}: there is no such cell in this run",
+            hint=f"name one as operation=get,streams=4, or by its name: {_some(results.cells)}",
+        )
+    raise VenturiError(
+        f"--cell {name}: {len(found)} cells fit",
+        hint=f"name one of them: {_some(found)}; or add what tells it apart: {_example(found)}",
+    )
+
+
+def _some(cells: Sequence[Cell], most: int = 4) -> str:
+    rest = f", ... (venturi show RUN --format csv has all {len(cells)})" if len(cells) > most else ""
+    return ", ".join(labels.plain(c.name) for c in cells[:most]) + rest
+
+
+def _example(cells: Sequence[Cell]) -> str:
+    names = varying(cells)[:3]
+    return ",".join(f"{n}={cells[0].parameters.get(n)}" for n in names) or "operation=get"
+
+
+def _by_parameters(results: Results, text: str) -> list[Cell]:
+    wanted = []
+    for part in text.split(","):
+        key, separator, value = part.partition("=")
+        if not separator or not any(key.strip() in c.parameters for c in results.cells):
+            known = sorted({n for c in results.cells for n in c.parameters})
+            raise VenturiError(
+                f"--cell {text}: {part.strip()!r} names no parameter of this run",
+                hint=f"PARAMETER=VALUE, parameters: {', '.join(known)}",
+            )
+        wanted.append((key.strip(), value.strip()))
+    return [c for c in results.cells if all(_is(c.parameters.get(k), v) for k, v in wanted)]
+
+
+def _is(value: object, text: str) -> bool:
+    """Whether a parameter is what was typed: `4096` and `4,096` as well as `4k` for 4000; `none` for null."""
+    if value is None:
+        return text.lower() in ("none", "null", "-")
+    if isinstance(value, bool):
+        return text.lower() in (("yes", "true") if value else ("no", "false"))
+    if isinstance(value, int | float):
+        for suffix, factor in (("k", 1e3), ("M", 1e6), ("G", 1e9), ("", 1.0)):
+            if text.endswith(suffix):
+                try:
+                    return float(text.removesuffix(suffix).replace("_", "")) * factor == float(value)
+                except ValueError:
+                    return False
+    return str(value) == text
+
+
+def evidence(found: Explained) -> list[str]:
+    """The evidence of the verdict without what limits and pipeline say beside it."""
+    if found.verdict is None:
+        return []
+    said = {limit.name for limit in found.limits}
+    if found.pipeline is not None:
+        said |= {f"{side.end} workers" for side in found.pipeline.sides}
+    return [evidence_text(e) for e in found.verdict.evidence if e.name not in said]
+
+
+def evidence_text(item: Evidence) -> str:
+    """A fact in words; a bare number gets its name."""
+    return item.text if len(item.text) > 30 or item.name in item.text else f"{item.name}: {item.text}"
+
+
+def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
+    """Style and text of each line, for a terminal of this width: one screen."""
+    from venturi.report.terminal import wrap
+
+    found = explain(results, cell)
+    out: list[tuple[str, str]] = []
+
+    def say(text: str, style: str = "", indent: str = "  ") -> None:
+        first, *rest = wrap(labels.plain(text), width - len(indent) - 2) or [""]
+        out.append((style, indent + first))
+        out.extend((style, indent + "  " + line) for line in rest)
+
+    say(found.name, "bold cyan", "")
+    say(f"cell {cell.name} of run {results.name}", "dim", "")
+    shown = dict(found.figures)
+    for pair in (("throughput",), ("rows", "batches"), ("batch latency p50", "batch latency p99"),
+                 ("client CPU", "server CPU"), ("trials",)):  # fmt: skip
+        known = [f"{name} {shown[name]}" for name in pair if name in shown]
+        if known:
+            say("; ".join(known), "bold" if pair[0] == "throughput" else "")
+    if found.limits:
+        out.append(("bold", "limits"))
+        wide = max(len(limit.name) for limit in found.limits)
+        for limit in found.limits:
+            mark = "  <- lowest" if limit.binding else ""
+            share = percent(limit.share) if limit.share is not None else ""
+            out.append(
+                ("", f"  {limit.name:<{wide}}  {limit.rate.number('MB/s'):>9} MB/s  {share:>6}{mark}"[:width])
+            )
+    if found.pipeline is not None:
+        out.append(("bold", "pipeline (share of each end's workers' time)"))
+        out += [("", line[:width]) for line in pipeline.ascii_lines(found.pipeline, width)]
+    if found.verdict is not None:
+        verdict = found.verdict
+        out.append(("bold", f"verdict: {reason.title(verdict)} ({verdict.confidence} confidence)"))
+        if verdict.flagged:
+            say(reason.FLAG_NOTE, "red")
+        say(f"{verdict.sentence}.")
+        for told in evidence(found):
+            say(f"- {told}")
+        if verdict.next:
+            out.append(("bold", "next"))
+            for step in verdict.next:
+                say(f"- {step}")
+    if spent := cost(cell):
+        say(spent, "dim", "")
+    return out
