@@ -133,4 +133,11 @@ def execute(
             ceilings.measure(endpoints, executor, writer, note, guard, peers, fresh=fresh_ceilings)
         sweep = Sweep(scenario.run, endpoints, executor, writer, observer, interrupts, retry_failed)
         result = sweep.run()
+        if resume:
+            from venturi import checks
+
+            # What was foretold and queued since is measured too.
+            result = result.with_more(
+                checks.measure(scenario, writer, executor, observer, interrupts, retry_failed)
+            )
     return RunResult(out, result)

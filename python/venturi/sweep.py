@@ -85,6 +85,16 @@ class Result:
     # The distinct reasons, first come first.
     reasons: dict[str, None] = field(default_factory=dict)
 
+    def with_more(self, other: Result) -> Result:
+        """Both together."""
+        return Result(
+            self.trials + other.trials,
+            self.failed + other.failed,
+            self.interrupted or other.interrupted,
+            self.kinds | other.kinds,
+            self.reasons | other.reasons,
+        )
+
 
 def exit_code(result: Result) -> ExitCode:
     """The process's exit code after a sweep; docs/exit-codes.md."""

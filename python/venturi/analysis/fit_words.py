@@ -61,7 +61,9 @@ def law(one: AxisFit, fit: Scaling) -> str:
     for name, interval in fit.intervals.items():
         if name in ("l", "C"):
             text = str(interval.quantity(one.unit))
-            found.append(f"{name} = {text}" + (f" a {SINGULAR.get(one.axis, 'unit')}" if name == "l" else ""))
+            found.append(
+                f"{name} = {text}" + (f" per {SINGULAR.get(one.axis, 'unit')}" if name == "l" else "")
+            )
         else:
             found.append(f"{name} = {plain_number(interval)}")
     rivals = [f"{v.title} {percent(v.weight)}" for v in fit.laws if v is not fit.chosen and v.weight >= 0.05]

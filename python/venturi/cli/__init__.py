@@ -23,7 +23,20 @@ from venturi.errors import ExitCode, VenturiError
 __all__ = ["app", "fail", "main", "say"]
 
 # In the order of the help text. The name is the module's.
-COMMANDS = ("run", "show", "report", "compare", "sql", "import", "scenarios", "serve", "doctor")
+COMMANDS = (
+    "run",
+    "show",
+    "report",
+    "fit",
+    "predict",
+    "compare",
+    "sql",
+    "import",
+    "scenarios",
+    "serve",
+    "ceilings",
+    "doctor",
+)
 
 EPILOG = """\b
 Exit codes:

@@ -1,0 +1,287 @@
+"""`venturi fit`: the laws behind a run's figures."""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from venturi.errors import VenturiError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from venturi.analysis.cells import Cell
+    from venturi.analysis.fits import Fits
+
+app = typer.Typer(rich_markup_mode=None)
+MOST_SHOWN = 6
+
+EPILOG = """\b
+Examples:
+  venturi fit last
+  venturi fit last --over streams --where "rows_per_batch == 4096"
+  venturi fit reference:cartesius-remote --over streams --hold-out 8
+  venturi fit last --format json
+"""
+
+
+class Format(str, enum.Enum):
+    """How fits are printed."""
+
+    table = "table"
+    json = "json"
+
+
+@app.command(epilog=EPILOG)
+def fit(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME for published figures."),
+    ] = "last",
+    over: Annotated[
+        str | None,
+        typer.Option(
+            "--over",
+            metavar="AXIS",
+            help="This parameter only, as streams, rows_per_batch, rows_per_stream.",
+            show_default=False,
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="CONDITION",
+            help="Only cells for which this holds; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    hold_out: Annotated[
+        str | None,
+        typer.Option(
+            "--hold-out",
+            metavar="N",
+            help="Leave out these values of the axis (8, or 6,7,8), foretell them, say how it came out.",
+            show_default=False,
+        ),
+    ] = None,
+    format: Annotated[
+        Format, typer.Option("--format", help="table for people, json in base units.")
+    ] = Format.table,
+    all: Annotated[bool, typer.Option("--all", help="Every fit, not only the most telling ones.")] = False,
+) -> None:
+    """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
+    from venturi.analysis import fits, results
+
+    found = results.load(run)
+    cells = select(found.cells, where or [])
+    if over is not None and not any(over in m.parameters for m in cells):
+        known = sorted({n for m in cells for n in m.parameters})
+        raise VenturiError(f"--over {over}: no such parameter", hint=f"parameters are: {', '.join(known)}")
+    held = _numbers(hold_out) if hold_out is not None else []
+    if held and over is None:
+        over = "streams"
+    kept = [m for m in cells if not held or m.parameters.get(over or "") not in held]
+    if held and len(kept) == len(cells):
+        raise VenturiError(f"--hold-out {hold_out}: no cell has that value of {over}")
+    made = fits.build(kept, over) if over is not None or where or held else found.fits
+    if format is Format.json:
+        print(json.dumps(document(made, _foretold(made, cells, over, held)), ensure_ascii=False, indent=2))
+        return
+    _print(made, _foretold(made, cells, over, held), all)
+
+
+def select(cells: Sequence[Cell], conditions: Sequence[str]) -> list[Cell]:
+    """The cells for which all conditions hold. Raises VenturiError for a bad one, or for no cell left."""
+    from venturi.conditions import Condition
+
+    kept = list(cells)
+    names = {n for m in cells for n in m.parameters}
+    for text in conditions:
+        try:
+            condition = Condition(text)
+            kept = [m for m in kept if condition(dict.fromkeys(names) | m.parameters)]
+        except ValueError as error:
+            raise VenturiError(f"--where: {error}") from None
+    if cells and not kept:
+        raise VenturiError(
+            f"--where {conditions[-1]!r}: no cell of this run is left", hint="venturi show RUN"
+        )
+    return kept
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise VenturiError(f"--hold-out {text}: write numbers, as in 8 or 6,7,8") from None
+
+
+def _foretold(
+    made: Fits, cells: Sequence[Cell], over: str | None, held: Sequence[float]
+) -> list[dict[str, Any]]:
+    """The values left out, with what the fits say of them and what was measured."""
+    from statistics import median
+
+    from venturi.analysis import fit_words, fits
+    from venturi.analysis.cells import by_operation
+    from venturi.units import Quantity
+
+    out = []
+    for one in made.over(over) if over and held else ():
+        if one.fit is None:
+            continue
+        every = by_operation(cells)[one.operation]
+        like = [m for m in every if all(m.parameters.get(k) == v for k, v in one.where.items())]
+        if one.pooled and one.pooled_from is not None:
+            like = [m for m in like if (m.parameters.get(one.pooled) or 0) >= one.pooled_from]
+        whole = fits.AxisFit(one.operation, one.axis, one.where, like, one.unit, one.pooled)
+        values = fits.observations(whole)
+        for n in held:
+            if not values.get(n):
+                continue
+            measured = median(values[n])
+            interval = one.fit.predict(n, 1 if one.pooled else len(values[n]))
+            out.append(
+                {
+                    "fit": fit_words.head(one),
+                    "value": n,
+                    "predicted": interval.median,
+                    "low": interval.low,
+                    "high": interval.high,
+                    "measured": measured,
+                    "unit": one.unit,
+                    "error": interval.median / measured - 1,
+                    "inside": interval.low <= measured <= interval.high,
+                    "text": f"{fit_words.several(one.axis, n)} left out: foretold "
+                    f"{interval.quantity(one.unit)}, measured {Quantity(measured, unit=one.unit)}: "
+                    f"{100 * (interval.median / measured - 1):+.1f} %",
+                }
+            )
+    return out
+
+
+def _print(made: Fits, foretold: Sequence[dict[str, Any]], every: bool) -> None:
+    from rich.console import Console
+
+    from venturi.analysis import fit_words
+    from venturi.report.terminal import wrap
+
+    console = Console()
+
+    def say(text: str, style: str = "", indent: int = 0) -> None:
+        from rich.text import Text
+
+        for i, line in enumerate(wrap(text, console.width - indent - 2)):
+            console.print(Text(" " * (indent + (2 if i and indent else 0)) + line, style=style))
+
+    if not made and not made.notes:
+        say("nothing to fit: no parameter was varied, or no trial succeeded")
+    scalings = made.scalings if every else made.main or made.scalings[:MOST_SHOWN]
+    for one in scalings:
+        say(fit_words.head(one), "bold")
+        for text in fit_words.axis_sentences(one):
+            say(text, indent=2)
+        for row in foretold:
+            if row["fit"] == fit_words.head(one):
+                where = "inside" if row["inside"] else "outside"
+                say(f"{row['text']}, {where} the interval", indent=2)
+    if made.sizes:
+        say("time over payload, t = a + n/b (Hockney)", "bold")
+    for size in made.sizes if every else made.sizes[: 2 * MOST_SHOWN]:
+        say(f"{fit_words.head(size)}: {fit_words.size_sentence(size)}", indent=2)
+    for effect in made.effects:
+        idle_above = effect.above is not None and not effect.above.significant
+        if effect.parameter not in {s.axis for s in made.scalings} or idle_above:
+            say(fit_words.effect_sentence(effect))
+    for note in made.notes:
+        say(note, "dim")
+    hidden = len(made.scalings) - len(scalings)
+    hidden += 0 if every else max(0, len(made.sizes) - 2 * MOST_SHOWN)
+    if hidden:
+        say(f"{hidden} more fits; --all has them", "dim")
+
+
+def document(made: Fits, foretold: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """All fits for machines: base units, intervals of 95 %."""
+    from venturi.analysis import fit_words
+
+    def interval(found: Any) -> dict[str, float]:
+        return {"value": found.median, "low": found.low, "high": found.high}
+
+    def clean(number: float) -> float | None:
+        return number if number == number else None
+
+    scalings = []
+    for one in made.scalings:
+        entry: dict[str, Any] = {
+            "operation": one.operation,
+            "axis": one.axis,
+            "where": one.where,
+            "pooled": one.pooled or None,
+            "pooled_from": one.pooled_from,
+            "pooled_rule": one.rule or None,
+            "unit": one.unit,
+            "refused": one.refused or None,
+            "medians": [[n, v] for n, v in one.medians.items()],
+            "linear_until": one.linear_until,
+            "knee_between": one.knee_between,
+            "gains": [asdict(g) | {"significant": g.significant} for g in one.gains],
+            "level_from": one.level_from,
+        }
+        if one.fit is not None:
+            fitted, held = one.fit, one.fit.held_out
+            entry |= {
+                "law": fitted.chosen.name,
+                "parameters": {k: interval(v) for k, v in fitted.intervals.items()},
+                "laws": [
+                    {"law": v.name, "aicc": v.aicc, "weight": v.weight, "parameters": v.parameters}
+                    for v in fitted.laws
+                ],
+                "knee": interval(fitted.knee),
+                "peak": interval(fitted.peak) | {"at": fitted.peak_at},
+                "limit": fitted.limit,
+                "r_squared": clean(fitted.r_squared),
+                "deviation": fitted.deviation,
+                "doubt": clean(fitted.doubt),
+                "doubtful": fitted.doubtful or None,
+                "held_out": None
+                if held is None
+                else {
+                    "value": held.n,
+                    "measured": held.measured,
+                    "predicted": interval(held.predicted),
+                    "error": held.error,
+                    "inside": held.inside,
+                },
+            }
+        scalings.append(entry)
+    sizes = []
+    for size in made.sizes:
+        entry = {"operation": size.operation, "where": size.where, "refused": size.refused or None}
+        if size.fit is not None:
+            entry |= {k: interval(v) for k, v in size.fit.intervals.items()}
+            entry |= {"unit": size.fit.unit, "r_squared": size.fit.r_squared}
+        sizes.append(entry)
+    effects = [
+        {
+            "operation": e.operation,
+            "parameter": e.parameter,
+            "levels": list(e.effect.levels),
+            "p": e.effect.p,
+            "significant": e.effect.significant,
+            "text": fit_words.effect_sentence(e),
+        }
+        for e in made.effects
+    ]
+    return {
+        "scaling": scalings,
+        "hockney": sizes,
+        "effects": effects,
+        "hold_out": list(foretold),
+        "notes": made.notes,
+    }

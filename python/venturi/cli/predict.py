@@ -1,0 +1,176 @@
+"""`venturi predict`: what a cell that was not measured would do; queued, it is checked by a trial."""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from venturi.cli import say
+from venturi.errors import VenturiError
+
+if TYPE_CHECKING:
+    from venturi.analysis.predict import Checked
+
+app = typer.Typer(rich_markup_mode=None)
+
+EPILOG = """\b
+Examples:
+  venturi predict last --streams 32
+  venturi predict last --streams 32 --set rows_per_batch=4096 --set operation=get
+  venturi predict last --set rows_per_stream=1G
+  venturi predict last --streams 32 --queue      # keep it, for a trial to check
+  venturi predict last --check                   # measure what is queued
+  venturi predict last --checked                 # foretold and measured, side by side
+  venturi predict reference:cartesius-remote --streams 16
+"""
+
+
+class Format(str, enum.Enum):
+    """How predictions are printed."""
+
+    table = "table"
+    json = "json"
+
+
+@app.command(epilog=EPILOG)
+def predict(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME for published figures."),
+    ] = "last",
+    streams: Annotated[
+        int | None, typer.Option("--streams", min=1, help="How many streams to foretell.", show_default=False)
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A parameter of the cell: the one to foretell along, or a measured value of another.",
+            show_default=False,
+        ),
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=1, help="The interval is for the median of so many new trials.")
+    ] = 5,
+    queue: Annotated[
+        bool, typer.Option("--queue", help="Keep the prediction in the run, for a trial to check.")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Measure what is queued, in this run.")] = False,
+    checked: Annotated[
+        bool, typer.Option("--checked", help="Show what was queued beside what was measured.")
+    ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="With --check: run failed trials again.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="With --check: no progress.")] = False,
+    format: Annotated[
+        Format, typer.Option("--format", help="table for people, json in base units.")
+    ] = Format.table,
+    executor: Annotated[
+        str, typer.Option("--executor", hidden=True, help="core, or model for tests.")
+    ] = "core",
+) -> None:
+    """Foretell the throughput of a cell that was not measured, with a 95 % prediction interval."""
+    from venturi.analysis import predict as prediction
+    from venturi.analysis import results
+
+    wanted = _wanted(streams, settings or [])
+    if not wanted and not (check or checked):
+        raise VenturiError("nothing to foretell: name a value", hint="venturi predict last --streams 32")
+    if queue and not wanted:
+        raise VenturiError("--queue needs a value to foretell", hint="--streams 32 --queue")
+    found = results.load(run)
+    document: dict[str, Any] = {}
+    if wanted:
+        made = prediction.predict(found.cells, wanted, repeats)
+        document["predictions"] = [
+            asdict(one) | {"extrapolation": one.extrapolation, "text": one.sentence} for one in made
+        ]
+        if format is Format.table:
+            for one in made:
+                print(one.sentence)
+        if queue or check:
+            from venturi import checks
+
+            checks.queue(found.directory, made)
+            if not check:
+                say("info", f"queued; measure it by: venturi predict {found.directory.path} --check")
+    code = 0
+    if check:
+        code = _check(found.directory.path, executor, quiet or format is Format.json, retry_failed)
+        found = results.load(found.directory.path)
+    if check or checked:
+        document["checked"] = [_entry(one) for one in found.predictions]
+        if format is Format.table:
+            for line in found.predictions:
+                print(line.sentence)
+            if not found.predictions:
+                print("no prediction is queued in this run")
+    if format is Format.json:
+        print(json.dumps(document, ensure_ascii=False, indent=2, default=str))
+    raise typer.Exit(code)
+
+
+def _wanted(streams: int | None, settings: list[str]) -> dict[str, Any]:
+    """`--set KEY=VALUE` with numbers as the scenario language spells them: 10M, 2s."""
+    from venturi.suffixes import parse_count
+
+    wanted: dict[str, Any] = {}
+    for text in settings:
+        key, equals, value = text.partition("=")
+        key = key.strip().rpartition(".")[2]
+        if not equals or not key:
+            raise VenturiError(f"--set {text}: write KEY=VALUE, as in rows_per_batch=4096")
+        if key in wanted:
+            raise VenturiError(f"--set {key}: given twice")
+        try:
+            wanted[key] = parse_count(value.strip())
+        except ValueError:
+            wanted[key] = {"true": True, "false": False, "none": None}.get(value.strip(), value.strip())
+    if streams is not None:
+        if "streams" in wanted:
+            raise VenturiError("--streams and --set streams both name the streams; keep one")
+        wanted["streams"] = streams
+    return wanted
+
+
+def _check(path: Any, executor: str, quiet: bool, retry_failed: bool) -> int:
+    import sys
+
+    from venturi import checks
+    from venturi.cli import progress
+    from venturi.cli.run import _executor
+
+    observer = (
+        progress.QuietObserver()
+        if quiet
+        else progress.LiveObserver()
+        if sys.stderr.isatty()
+        else progress.PlainObserver()
+    )
+    try:
+        ended = checks.execute(path, _executor(executor), observer, retry_failed)
+    finally:
+        if isinstance(observer, progress.LiveObserver):
+            observer.close()
+    if ended.result.failed:
+        reason = next(iter(ended.result.reasons), "")
+        say("error", f"{ended.result.failed} of {ended.result.trials} trials failed: {reason}")
+    return int(ended.exit_code)
+
+
+def _entry(one: Checked) -> dict[str, Any]:
+    return {
+        **one.line,
+        "measured_median": one.measured.value,
+        "measured_low": one.measured.low,
+        "measured_high": one.measured.high,
+        "inside": one.inside,
+        "error": one.error,
+        "text": one.sentence,
+    }
