@@ -27,6 +27,9 @@ References: macbook, cartesius, or one of their sets as macbook-get.
 """
 
 
+_ENDINGS = {"markdown": "md", "perf_stats": "tsv"}
+
+
 class Format(str, enum.Enum):
     """Kinds of files."""
 
@@ -89,6 +92,11 @@ def report(
     if reference is not None:
         published.sets(reference)
     found = results.load(run)
+    if out is None and not found.directory.saved:
+        raise VenturiError(
+            f"{run} is no directory that a report could go into",
+            hint=f"say where: --out {run.partition(':')[2]}.{_ENDINGS.get(format.value, format.value)}",
+        )
     try:
         for path in _write(found, out, format, figure, reference):
             print(path)
@@ -136,7 +144,12 @@ def _figures(
     else:
         drawn = figures.build(found, chosen_reference)
         if not drawn:
-            raise VenturiError(f"{home}: no trial succeeded, so there is nothing to draw")
+            why = (
+                "no trial succeeded"
+                if not any(c.good for c in found.cells)
+                else "no bytes were counted over streams"
+            )
+            raise VenturiError(f"{home}: {why}, so there is nothing to draw")
         folder = out or home / "figures"
         if folder.suffix in (".png", ".svg"):
             raise VenturiError(

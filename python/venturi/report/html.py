@@ -7,23 +7,22 @@ connection.
 
 from __future__ import annotations
 
-import html
-import json
 import os
 import shlex
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from venturi.analysis.cells import Cell, best, by_operation, get, varying
+from venturi.analysis.cells import Cell, best, by_operation, get, speed, varying
 from venturi.analysis.results import Results, load
 from venturi.report import figures, labels, method, palette, plotly_figures, profiles, summary
 from venturi.report.figure import Figure, Series
-from venturi.units import MISSING, percent
+from venturi.units import MISSING, percent, pick_unit, pick_unit
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-MOST_OPEN_ROWS = 60
-"""A longer table starts folded after its best rows; paper unfolds it."""
+IN_VIEW = ("timeline", "pipeline")
+"""Figures of one cell, which the view of one cell draws for the cell that is chosen."""
+SCRIPTS = ("page.js", "page_tables.js", "page_pipeline.js", "page_cell.js")
 GRAVE = ("failed", "unverified", "steal")
 TUBE = (
     '<svg viewBox="0 0 34 16" aria-hidden="true"><path d="M1 1.5h8c5 0 5 4 8 4s3-4 8-4h8M1 14.5h8c5 0 '
@@ -54,9 +53,13 @@ def write(
 
 def page(results: Results, reference: str | None = None) -> str:
     """The whole file."""
-    drawn = figures.build(results, reference or results.default_reference)
+    drawn = figures.build(results, reference or results.default_reference, without=IN_VIEW)
+    numbers = {cell.name: i for i, cell in enumerate(results.cells)}
+    timelines = page_cells.timelines(results, numbers)
     sections = [
-        ("summary", "Summary", _summary(results)),
+        ("reason", "The reason", page_reason.section(results, numbers)),
+        ("summary", "Cells", page_cells.tables(results, numbers)),
+        ("cell", "One cell", page_cells.view(results, page_cells.listed(results, list(timelines)))),
         ("figures", "Figures", "".join(_figure(i, f) for i, f in enumerate(drawn))),
         ("failed", "Failed trials", _failed(results)),
         ("warnings", "Warnings", _warnings(results)),
@@ -71,7 +74,14 @@ def page(results: Results, reference: str | None = None) -> str:
     documents = [
         {"name": f.name, "panels": [plotly_figures.panel_document(f, p) for p in f.panels]} for f in drawn
     ]
-    plotly = _plotly() if drawn else "var Plotly = {react() {}};"
+    cells = {
+        "cells": page_cells.documents(results),
+        "tables": page_cells.long_tables(results, numbers),
+        "timelines": timelines,
+        "colours": page_cells.colours(),
+    }
+    plotly = _plotly() if drawn or timelines else "var Plotly = {react() {}};"
+    scripts = "".join(_resource(name) for name in SCRIPTS)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
@@ -84,25 +94,11 @@ def page(results: Results, reference: str | None = None) -> str:
         'dark">Dark</button></div></header>'
         f"<main>{_top(results)}{body}</main>"
         f"<footer>{_e(_made(results))}</footer>"
-        '<noscript><p class="note">Figures need JavaScript; all tables are readable without '
-        "it.</p></noscript>"
-        f'<script type="application/json" id="figure-documents">{_json(documents)}</script>'
-        f"<script>{plotly}</script><script>{_resource('page.js')}</script></body></html>\n"
+        '<noscript><p class="note">Figures, and the rows of long tables, need JavaScript.</p></noscript>'
+        f'<script type="application/json" id="figure-documents">{script_json(documents)}</script>'
+        f'<script type="application/json" id="cell-documents">{script_json(cells)}</script>'
+        f"<script>{plotly}</script><script>{scripts}</script></body></html>\n"
     )
-
-
-def _e(text: Any) -> str:
-    return html.escape(labels.plain(text) if "\n" not in str(text) else _lines(str(text)), quote=True)
-
-
-def _lines(text: str) -> str:
-    return "\n".join(labels.plain(line) for line in text.splitlines())
-
-
-def _json(document: Any) -> str:
-    """JSON fit for a script element: no `<`, and no line separators that JavaScript once tripped over."""
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=str)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _resource(name: str) -> str:
@@ -154,74 +150,32 @@ def _top(results: Results) -> str:
 
 def _card(operation: str, cells: list[Cell]) -> str:
     top = best(cells)
-    if top is None or top.throughput.value is None:
+    if top is None:
         return (
             f'<div class="card"><div class="op">{_e(operation)}</div><div class="big">–</div>'
             '<div class="sub">no trial succeeded</div></div>'
         )
-    where = labels.label(top, varying(cells) or ["streams"])
+    where = labels.label(top, varying(cells) or (["streams"] if top.parameters.get("streams") else []))
+    fastest = speed(top, cells)
+    unit = pick_unit(fastest.unit, [fastest.value])
     margin = (
-        f"{summary.coverage([top])} interval {top.throughput.margin('MB/s')} MB/s"
-        if top.throughput.has_margin
+        f"{summary.coverage([top])} interval {fastest.margin(unit)} {unit}"
+        if fastest.has_margin
         else "one trial, no margin"
     )
-    share = ""
+    reached = ""
     if top.share.value is not None:
         width = min(100.0, 100 * top.share.value)
-        share = (
+        reached = (
             f'<div class="share"><i style="width:{width:.1f}%"></i></div><div '
-            f'class="sub">{percent(top.share.value)} of raw TCP'
-            f" measured in the same run ({top.ceiling.number('MB/s')} MB/s)</div>"
+            f'class="sub">{percent(top.share.value)} {_e(share(top.binding))}'
+            f" ({top.ceiling.number('MB/s')} MB/s), the lowest limit measured</div>"
         )
     return (
         f'<div class="card"><div class="op">{_e(operation)}</div><div '
-        f'class="big">{top.throughput.number("MB/s")}'
-        f'<small>MB/s</small></div><div class="sub">{_e(where)}; {margin}</div>{share}</div>'
+        f'class="big">{fastest.number(unit)}'
+        f'<small>{unit}</small></div><div class="sub">{_e(where)}; {margin}</div>{reached}</div>'
     )
-
-
-def _summary(results: Results) -> str:
-    out = []
-    for operation, cells in by_operation(results.cells).items():
-        if len(cells) <= MOST_OPEN_ROWS:
-            out.append(_cell_table(operation, cells))
-            continue
-        chosen = profiles.representative(cells, MOST_OPEN_ROWS // 2)
-        out.append(_cell_table(f"{operation}: the fastest of each stream count", chosen))
-        folded = _cell_table(operation, cells)
-        out.append(f"<details><summary>{_e(operation)}: all {len(cells)} cells</summary>{folded}</details>")
-    if out:
-        out.append(
-            '<p class="quiet">Medians over the good trials. p50, p99 and max are latencies of a batch; '
-            "raw TCP is "
-            "the share of the ceiling; CPU c+s are the cores that client and server kept busy.</p>"
-        )
-    return "".join(out)
-
-
-def _cell_table(caption: str, cells: list[Cell]) -> str:
-    columns = summary.columns(cells, every=True)
-    top = best(cells)
-    head = "".join(f'<th{_left(c)} scope="col">{_e(c.head)}<small>{_e(c.unit)}</small></th>' for c in columns)
-    rows = []
-    for i, cell in enumerate(cells):
-        marked = ' class="top"' if cell is top and len(cells) > 1 else ""
-        rows.append(f"<tr{marked}>" + "".join(_td(c, c.cells[i]) for c in columns) + "</tr>")
-    return (
-        f'<div class="tablebox"><table><caption>{_e(caption)}</caption><thead><tr>{head}</tr></thead><tbody>'
-        f"{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _left(column: summary.Column) -> str:
-    return ' class="t"' if column.text else ""
-
-
-def _td(column: summary.Column, cell: str) -> str:
-    kind = "t" if column.text else "main" if column.head == "median" else ""
-    if column.head == "fail" and cell != "0":
-        kind = "bad"
-    return f'<td class="{kind}">{_e(cell)}</td>' if kind else f"<td>{_e(cell)}</td>"
 
 
 def _figure(index: int, figure: Figure) -> str:
@@ -300,9 +254,9 @@ def _environment(results: Results) -> str:
     else:
         ends["server"] = _flat(environment.get("server"))
     described = {end for end, found in ends.items() if found}
-    known = ("client", "server", "servers", "format", "run", "started_unix_ns", "command")
+    known = ("client", "server", "servers", "format", "run", "started_unix_ns", "command", "imported")
     rest = _flat({k: v for k, v in environment.items() if k not in known})
-    out = ""
+    out = _imported(environment.get("imported"))
     if described:
         rows = []
         for key in dict.fromkeys(key for found in ends.values() for key in found):
@@ -317,12 +271,30 @@ def _environment(results: Results) -> str:
             f'<div class="tablebox"><table><thead><tr><th class="t"></th>{heads}</tr></thead>'
             f"<tbody>{''.join(rows)}</tbody></table></div>"
         )
-    if described <= {"client"}:
+    if described <= {"client"} and not results.imported:
         said = "; ".join(results.peers) or "nothing answered"
         out += f'<p class="quiet">The server did not describe its host. What the trials met: {_e(said)}.</p>'
     if rest:
         out += f"<dl>{''.join(f'<dt>{_e(k)}</dt><dd>{_e(v)}</dd>' for k, v in rest.items())}</dl>"
     return out
+
+
+def _imported(found: Any) -> str:
+    """The files that an imported run was made from; empty for a run of Venturi's own."""
+    entries = [e for e in found if isinstance(e, dict)] if isinstance(found, list) else []
+    if not entries:
+        return ""
+    rows = "".join(
+        "<tr>"
+        + "".join(f'<td class="t wrap">{_e(e.get(k) or MISSING)}</td>' for k in ("from", "format", "source"))
+        + f'<td class="t">{_e(str(e.get("sha256") or MISSING)[:16])}</td></tr>'
+        for e in entries
+    )
+    return (
+        "<p>Measured by another tool; Venturi has taken over its results.</p>"
+        '<div class="tablebox"><table><thead><tr><th class="t">imported from</th><th class="t">format</th>'
+        f'<th class="t">source</th><th class="t">SHA-256</th></tr></thead><tbody>{rows}</tbody></table></div>'
+    )
 
 
 def _flat(found: Any, prefix: str = "") -> dict[str, str]:
@@ -362,6 +334,8 @@ def _reproduce(results: Results) -> str:
     )
     if not results.scenario:
         out = "<p>This run holds no scenario, so it cannot be repeated from here.</p>"
+        if results.imported:
+            out = "<p>Another tool measured this, so it cannot be repeated from here.</p>"
         return out
     command = f"venturi run {results.directory.path.name}/scenario.toml"
     typed = results.environment.get("command")

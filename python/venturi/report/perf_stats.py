@@ -52,7 +52,7 @@ def text(results: Results) -> str:
     """One line a good trial that is no warm-up, in the order of cells, as the original loops.
 
     Raises `VenturiError` where the run has several places: the format has no column for one, and lines of two
-    hosts would be read as one.
+    hosts would be read as one; and where no trial makes a line.
     """
     if len(results.places) > 1:
         raise VenturiError(
@@ -60,6 +60,11 @@ def text(results: Results) -> str:
             hint="run one place at a time, or use --format csv",
         )
     lines = [found for cell in results.cells for r in cell.records if is_good(r) and (found := line(r))]
+    if not lines:
+        raise VenturiError(
+            f"{results.name}: no trial has what a perf_stats line says",
+            hint="a get or put that succeeded, with streams, rows, bytes and time; else: --format csv",
+        )
     return "".join(found + "\n" for found in lines)
 
 
