@@ -55,10 +55,10 @@ def beyond(blocks: Sequence[Mapping[float, float]]) -> list[Gain]:
     if len(whole) < LEAST_PAIRS or len(every) < 2:
         return []
     logs = np.log(np.array([[block[n] for n in every] for block in whole]))
-    return [_tested(every[i], logs[:, i + 1 :].mean(axis=1) - logs[:, i]) for i in range(len(every) - 1)]
+    return [tested(every[i], logs[:, i + 1 :].mean(axis=1) - logs[:, i]) for i in range(len(every) - 1)]
 
 
-def _tested(n: float, difference: object) -> Gain:
+def tested(n: float, difference: object) -> Gain:
     import numpy as np
     from scipy.stats import t
 

@@ -1,0 +1,87 @@
+"""`venturi best`: the fastest setting of a run, and the cheapest near it."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from venturi.errors import VenturiError
+
+app = typer.Typer(rich_markup_mode=None)
+
+EPILOG = """\b
+Examples:
+  venturi best last
+  venturi best last --within 2% --where "operation == 'get'"
+  venturi best reference:chspark
+"""
+
+
+class Format(str, enum.Enum):
+    """How the answer is printed."""
+
+    table = "table"
+    markdown = "markdown"
+    json = "json"
+
+
+@app.command(epilog=EPILOG)
+def best(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME.")
+    ] = "last",
+    within: Annotated[
+        str, typer.Option("--within", help="How far below the fastest a cheaper setting may lie.")
+    ] = "5%",
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="CONDITION",
+            help='Only cells for which this holds, as in "streams <= 8"; may be repeated.',
+            show_default=False,
+        ),
+    ] = None,
+    all: Annotated[
+        bool, typer.Option("--all", help="Every size by itself, not only the largest of each workload.")
+    ] = False,
+    format: Annotated[
+        Format, typer.Option("--format", help="table for people; markdown; json.")
+    ] = Format.table,
+) -> None:
+    """Name the fastest setting, the cheapest near it, and how much of each setting is enough."""
+    from venturi.analysis import best as analysis
+    from venturi.analysis import results
+    from venturi.cli.parsing import chosen, share
+    from venturi.report import best as report
+
+    at_most = share("--within", within)
+    loaded = results.load(run)
+    cells = chosen(loaded.cells, where, run)
+    found = analysis.find(cells, at_most, every=all, cores=_cores(loaded.environment))
+    if not found:
+        raise VenturiError(
+            f"{run}: no trial succeeded, so no setting can be named", hint=f"venturi show {run}"
+        )
+    if format is Format.json:
+        print(json.dumps(report.document(found), ensure_ascii=False, indent=2, default=str))
+    elif format is Format.markdown:
+        sys.stdout.write(report.markdown(found))
+    else:
+        from rich.console import Console
+
+        report.print_best(found, Console())
+
+
+def _cores(environment: dict[str, Any]) -> int | None:
+    """CPUs of the server's machine, else of the client's, as far as the run knows them."""
+    for end in ("server", "client"):
+        cores = (environment.get(end) or {}).get("cores") or {}
+        for name in ("usable", "logical", "physical"):
+            if isinstance(cores.get(name), int):
+                return int(cores[name])
+    return None

@@ -1,0 +1,271 @@
+"""The best setting as text: sentences that every format shares, the terminal, Markdown and JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from venturi.analysis.best import Advised, Best, Choice
+from venturi.analysis.gain import Gain
+from venturi.report import labels
+from venturi.report.markdown import escape, table
+from venturi.units import MISSING, count, percent, pick_unit
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MOST_FRONT = 12
+MOST_TIED = 8
+
+
+def setting(found: Best, one: Choice) -> str:
+    """A cell by its settings: `4 streams, 8,192 rows/batch`."""
+    return labels.label(one.cell, found.settings)
+
+
+def title(found: Best) -> str:
+    """The workload in a few words."""
+    names = (
+        "operation",
+        "place",
+        "data",
+        "system",
+        "rows_per_stream",
+        "bytes_per_stream",
+        "duration_ns",
+        "rate",
+    )
+    words = [labels.phrase(n, found.workload[n]) for n in names if n in found.workload]
+    return ", ".join(words) or "all cells"
+
+
+def sentences(found: Best) -> list[str]:
+    """The answer, most important first."""
+    fastest, cheapest = found.fastest, found.cheapest
+    if not found.settings:
+        only = f"one setting was measured: {_speed(fastest)}"
+        return [only, "there is nothing to choose from; add values to the matrix, as in --streams 1,2,4,8"]
+    out = [f"fastest: {setting(found, fastest)}: {_speed(fastest)}"]
+    if cheapest is fastest:
+        if fastest.cost.known:
+            out.append(f"no cell within 5 % of it is cheaper ({_cost(fastest)})")
+    else:
+        share = percent((cheapest.speed.value or 0.0) / (fastest.speed.value or 1.0))
+        less = percent((cheapest.cost.value or 0.0) / fastest.cost.value) if fastest.cost.value else MISSING
+        cost = "its CPU time per GB" if fastest.cost.unit else f"its {found.cost_name}"
+        out.append(
+            f"cheapest near it: {setting(found, cheapest)}: {_speed(cheapest)}, {share} of the fastest "
+            f"for {less} of {cost} ({_cost(cheapest)} against {_cost(fastest)})"
+        )
+    if found.tied:
+        names = "; ".join(setting(found, c) for c in found.tied[:MOST_TIED])
+        more = f" and {len(found.tied) - MOST_TIED} more" if len(found.tied) > MOST_TIED else ""
+        out.append(f"not told apart from the fastest (p >= 0.05 after correction): {names}{more}")
+    elif all(c.behind is None or not c.behind.judged for c in (fastest, *found.front)):
+        out.append("cells have too few repeats to be told apart one by one: --repeats 5 would")
+    return out + [advice(one) for one in found.advised]
+
+
+def advice(one: Advised) -> str:
+    """What to set, in a sentence: `encoders: 16 is enough, as many as CPUs ...`."""
+    name = labels.head(one.name)
+
+    def shown(value: object) -> str:
+        return "none" if value is None else labels.value(one.name, value)
+
+    matters = one.effect
+    if matters is not None and not matters.significant:
+        span = f"{shown(one.levels[0].value)} to {shown(one.levels[-1].value)}"
+        return (
+            f"{name}: no significant difference from {span} (p = {matters.p:.2g} over {matters.pairs} "
+            f"settings of the others, means within {percent(matters.spread, 1)}); {shown(one.enough)} will do"
+        )
+    if not one.numeric:
+        rest = [v for v in one.levels if v.value != one.best]
+        against = ", ".join(f"{shown(v.value)} {_step(v.ratio - 1, v.gain)}" for v in rest)
+        return f"{name}: {shown(one.best)} is best; {against}"
+    enough = one.level(one.enough)
+    if one.rising:
+        before = [v for v in one.levels if v.value != one.enough][-1]
+        step = _step(1 / before.ratio - 1, before.gain)
+        return (
+            f"{name}: the most that was measured, {shown(one.enough)}, is best: {step} over "
+            f"{shown(before.value)}; more was not measured"
+        )
+    cores = ", as many as the machine has CPUs," if one.cores else ""
+    share = (
+        "the best measured"
+        if one.enough == one.best
+        else f"{percent(enough.ratio)} of the best ({shown(one.best)})"
+    )
+    text = f"{name}: {shown(one.enough)}{cores} is enough: {share}"
+    if one.enough != one.best:
+        text += f"; the rest gives {_step(1 / enough.ratio - 1, enough.gain)}"
+    smaller = [v for v in one.levels if v.value != one.enough and _below(v.value, one.enough)]
+    if smaller:
+        text += f"; {shown(smaller[-1].value)} gives {percent(smaller[-1].ratio)}"
+    return text
+
+
+def _below(value: object, other: object) -> bool:
+    return isinstance(value, int | float) and isinstance(other, int | float) and value < other
+
+
+def _step(change: float, gain: Gain | None) -> str:
+    """`+4.8 % [+2.0..+7.7]`, and whether that is more than chance."""
+    if gain is None:
+        return f"{100 * change:+.1f} % (too few pairs to test)"
+    low, high = 100 * gain.low, 100 * gain.high
+    if change < 0:  # the gain is that of the best over this one; turned round
+        low, high = 100 * (1 / (1 + gain.high) - 1), 100 * (1 / (1 + gain.low) - 1)
+    certain = "" if low > 0 or high < 0 else ", not significant"
+    return f"{100 * change:+.1f} % [{low:+.1f}..{high:+.1f}]{certain}"
+
+
+def _speed(one: Choice) -> str:
+    return one.speed.text()
+
+
+def _cost(one: Choice) -> str:
+    return one.cost.text() if one.cost.unit else count(one.cost.value)
+
+
+def front(found: Best) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of the Pareto front."""
+    unit = pick_unit(found.fastest.speed.unit, [c.speed.value for c in found.front])
+    heads = ["setting", unit, "95 %", "s/GB" if found.fastest.cost.unit else "cost"]
+    rows = [
+        [
+            setting(found, c),
+            c.speed.number(unit),
+            c.speed.margin(unit),
+            c.cost.number() if c.cost.unit else count(c.cost.value),
+        ]
+        for c in found.front
+    ]
+    return heads, rows[:MOST_FRONT]
+
+
+def notes(found: Best) -> list[str]:
+    """What is not shown, and what the cost is."""
+    out = []
+    if found.failed:
+        out.append(f"{len(found.failed)} cells have no good trial and are left out")
+    if found.skipped:
+        out.append(f"{found.skipped} smaller sizes are not shown: --all shows each")
+    if len(found.front) > MOST_FRONT:
+        out.append(f"{len(found.front) - MOST_FRONT} more on the front: --format json has all")
+    return out
+
+
+def print_best(found: list[Best], console: Console) -> None:
+    """All workloads on the terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    for i, one in enumerate(found):
+        if i:
+            console.print()
+        console.print(Text(title(one), style="bold cyan"))
+        for sentence in sentences(one):
+            _say(console, sentence)
+        if len(one.front) > 1:
+            heads, rows = front(one)
+            console.print()
+            console.print(Text(f"Pareto front: throughput against {one.cost_name}", style="bold"))
+            shape = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
+            for at, head in enumerate(heads):
+                shape.add_column(Text(head, style="dim"), justify="right" if at else "left", no_wrap=at > 0)
+            for row in rows:
+                shape.add_row(*map(Text, row))
+            console.print(shape)
+        for note in notes(one):
+            _say(console, note, "dim")
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    import textwrap
+
+    from rich.text import Text
+
+    width = max(console.width - 2, 20)
+    glued = text.replace(" %", "\N{NO-BREAK SPACE}%")
+    for at, line in enumerate(textwrap.wrap(glued, width, break_on_hyphens=False) or [""]):
+        console.print(Text(("  " if at else "") + line.replace("\N{NO-BREAK SPACE}%", " %"), style=style))
+
+
+def markdown(found: list[Best]) -> str:
+    """All workloads, to paste."""
+    parts = []
+    for one in found:
+        parts.append(f"### Best setting: {escape(title(one))}\n")
+        parts.append("\n".join(f"- {escape(s)}" for s in (*sentences(one), *notes(one))) + "\n")
+        if len(one.front) > 1:
+            heads, rows = front(one)
+            parts.append(f"Pareto front, throughput against {escape(one.cost_name)}:\n")
+            parts.append("\n".join(table(heads, rows, [True, False, False, False])) + "\n")
+    return "\n".join(parts)
+
+
+def document(found: list[Best]) -> list[dict[str, Any]]:
+    """For machines: base units, everything."""
+
+    def choice(one: Choice, settings: list[str]) -> dict[str, Any]:
+        behind = one.behind
+        return {
+            "cell": one.cell.name,
+            "settings": {n: one.cell.parameters.get(n) for n in settings},
+            "throughput": {
+                "value": one.speed.value,
+                "low": one.speed.low,
+                "high": one.speed.high,
+                "unit": one.speed.unit,
+            },
+            "cost": {
+                "value": one.cost.value,
+                "low": one.cost.low,
+                "high": one.cost.high,
+                "unit": one.cost.unit,
+            },
+            "over_fastest": None
+            if behind is None
+            else {"ratio": behind.ratio, "low": behind.low, "high": behind.high, "p": behind.adjusted},
+        }
+
+    return [
+        {
+            "workload": one.workload,
+            "cost": one.cost_name,
+            "fastest": choice(one.fastest, one.settings),
+            "cheapest": choice(one.cheapest, one.settings),
+            "tied": [choice(c, one.settings) for c in one.tied],
+            "front": [choice(c, one.settings) for c in one.front],
+            "settings": [
+                {
+                    "name": a.name,
+                    "best": a.best,
+                    "enough": a.enough,
+                    "p": a.effect.p if a.effect else None,
+                    "levels": [
+                        {
+                            "value": v.value,
+                            "ratio_to_best": v.ratio,
+                            "pairs": v.pairs,
+                            "gain_of_best": None
+                            if v.gain is None
+                            else {
+                                "change": v.gain.change,
+                                "low": v.gain.low,
+                                "high": v.gain.high,
+                                "p": v.gain.p,
+                            },
+                        }
+                        for v in a.levels
+                    ],
+                    "sentence": advice(a),
+                }
+                for a in one.advised
+            ],
+            "sentences": sentences(one),
+        }
+        for one in found
+    ]

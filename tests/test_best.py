@@ -1,0 +1,161 @@
+"""The best setting: on the published figures, on runs with a known answer, and where there is none."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from run_support import venturi
+from venturi.analysis import best, results
+from venturi.analysis.cells import summarise
+from venturi.report import best as report
+
+
+def records(
+    speed: Any, cpu: Any = lambda p: 2e9, noise: float = 0.01, repeats: int = 5, **axes: list[Any]
+) -> list[dict[str, Any]]:
+    """Trials of a full factorial; `speed` in B/s and `cpu` in ns of both ends for 1 GB, by parameters."""
+    draw = random.Random(3)
+    cells: list[dict[str, Any]] = [{}]
+    for name, values in axes.items():
+        cells = [{**c, name: v} for c in cells for v in values]
+    out = []
+    for cell in cells:
+        parameters = {"operation": "get", "place": "local", "rows_per_stream": 1000, **cell}
+        for repeat in range(repeats):
+            rate = speed(cell) * math.exp(noise * draw.gauss(0, 1))
+            out.append(
+                {
+                    "kind": "trial",
+                    "outcome": "ok",
+                    "cell": repr(sorted(parameters.items(), key=str)),
+                    "repeat": repeat,
+                    "parameters": parameters,
+                    "counts": {"rows": 1000, "payload_bytes": 10**9},
+                    "times": {"interval_ns": int(1e18 / rate)},
+                    "cpu": {
+                        "client": {"user_ns": cpu(cell) / 2, "system_ns": 0},
+                        "server": {"user_ns": cpu(cell) / 2, "system_ns": 0},
+                    },
+                }
+            )
+    return out
+
+
+def found(*args: Any, **named: Any) -> best.Best:
+    (one,) = best.find(summarise(records(*args, **named)), cores=4)
+    return one
+
+
+def test_seed_000_in_its_authors_words() -> None:
+    """ "Encoders: same as CPU cores; decoders: 1 or 2 should be enough"; partitions make no difference."""
+    loaded = results.load("reference:chspark")
+    (one,) = best.find(loaded.cells, cores=16)
+    by_name = {a.name: a for a in one.advised}
+    assert one.fastest.cell.parameters["encoders"] == 64
+    assert by_name["encoders"].enough == 16 == by_name["encoders"].cores
+    assert by_name["decoders"].enough in (1, 2)
+    partitions = by_name["partitions"].effect
+    assert partitions is not None and not partitions.significant
+    text = venturi("best", "reference:chspark").stdout
+    assert "encoders: 16, as many as the machine has CPUs, is enough" in text
+    assert "partitions: no significant difference from 1 to 64" in text
+    assert one.cheapest.cell.parameters["encoders"] == 16
+
+
+def test_a_known_optimum() -> None:
+    one = found(
+        lambda c: min(1e9 * c["streams"], 4e9) * (1.0 if c["rows_per_batch"] == 8192 else 0.7),
+        lambda c: 1e9 + 2e8 * c["streams"],
+        streams=[1, 2, 4, 8],
+        rows_per_batch=[1024, 8192],
+    )
+    by_name = {a.name: a for a in one.advised}
+    assert by_name["streams"].enough == 4 == by_name["streams"].cores
+    assert by_name["rows_per_batch"].enough == 8192 and by_name["rows_per_batch"].rising
+    assert one.cheapest.cell.parameters["streams"] == 4
+    assert one.cheapest.cost.text().startswith("1.8")
+    assert [c.cell.parameters["streams"] for c in one.front][-1] == 1
+    # 4 and 8 streams are equally fast: the one that is not the fastest is tied with it.
+    assert {c.cell.parameters["streams"] for c in [*one.tied, one.fastest]} == {4, 8}
+    step = by_name["rows_per_batch"].level(1024).gain
+    assert step is not None and step.significant and abs(step.change - 1 / 0.7 + 1) < 0.05
+    assert "more was not measured" in report.advice(by_name["rows_per_batch"])
+
+
+def test_a_setting_that_does_nothing_and_one_that_is_a_word() -> None:
+    one = found(
+        lambda c: 1e9 * (0.5 if c["compression"] == "zstd" else 1.0),
+        streams=[1, 2, 4],
+        compression=[None, "zstd"],
+    )
+    by_name = {a.name: a for a in one.advised}
+    streams = by_name["streams"].effect
+    assert streams is not None and not streams.significant and by_name["streams"].enough == 1
+    assert by_name["compression"].best is None
+    text = report.advice(by_name["compression"])
+    assert re.match(r"compression: none is best; zstd -(50|49)\.\d %", text)
+    assert "not significant" not in text
+
+
+def test_the_front_holds_nobody_who_is_beaten() -> None:
+    one = found(lambda c: 1e9 * c["streams"] ** 0.5, lambda c: 1e9 * c["streams"], streams=[1, 2, 4, 8, 16])
+    speeds = [c.speed.value for c in one.front]
+    costs = [c.cost.value for c in one.front]
+    assert speeds == sorted(speeds, reverse=True) and costs == sorted(costs, reverse=True)
+    assert len(one.front) == 5
+
+
+def test_one_cell_and_workloads_apart() -> None:
+    one = found(lambda c: 1e9, streams=[2])
+    assert "nothing to choose from" in report.sentences(one)[1]
+    trials = records(lambda c: 1e9 * c["streams"], streams=[1, 2], operation=["get", "put"])
+    assert [b.workload["operation"] for b in best.find(summarise(trials))] == ["get", "put"]
+
+
+def test_sizes_are_one_workload_unless_all_are_asked_for() -> None:
+    trials = records(lambda c: 1e9 * c["streams"], streams=[1, 2], rows_per_stream=[10, 100, 1000])
+    cells = summarise(trials)
+    (one,) = best.find(cells)
+    assert one.workload["rows_per_stream"] == 1000 and one.skipped == 2
+    assert len(best.find(cells, every=True)) == 3
+
+
+def test_trials_without_cpu_figures_are_priced_by_their_parallelism() -> None:
+    trials = records(lambda c: min(c["streams"], 4) * 1e9, streams=[1, 4, 8])
+    for trial in trials:
+        trial["cpu"] = {"client": {"user_ns": 5, "system_ns": 0}, "server": None}
+    (one,) = best.find(summarise(trials))
+    assert one.cost_name == "streams" and one.cheapest.cell.parameters["streams"] == 4
+
+
+@pytest.mark.parametrize("name", ["macbook-get", "macbook-put", "cartesius-remote", "memsql", "akumuli"])
+def test_every_published_set_has_an_answer(name: str) -> None:
+    shown = venturi("best", f"reference:{name}")
+    assert shown.returncode == 0, shown.stderr
+    assert "fastest" in shown.stdout or "one setting" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 110
+
+
+def test_json_and_markdown() -> None:
+    document = json.loads(venturi("best", "reference:chspark", "--format", "json").stdout)
+    assert document[0]["fastest"]["settings"]["encoders"] == 64
+    assert document[0]["settings"][0]["levels"]
+    assert "| setting |" in venturi("best", "reference:chspark", "--format", "markdown").stdout
+
+
+def test_wrong_use(tmp_path: Path) -> None:
+    for args, said in (
+        (["--where", "foo > 1"], "no parameter is called foo"),
+        (["--where", "encoders > 1000"], "--where leaves no cell"),
+        (["--within", "x"], "--within: 'x' is not a number"),
+    ):
+        ended = venturi("best", "reference:chspark", *args)
+        assert ended.returncode == 2 and said in ended.stderr, ended.stderr
+    assert "no such run directory" in venturi("best", str(tmp_path / "none")).stderr
