@@ -30,6 +30,7 @@ COMMANDS = (
     "fit",
     "predict",
     "compare",
+    "best",
     "sql",
     "import",
     "scenarios",
