@@ -9,7 +9,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo test lint format bench-flight clean help check-tools
+.PHONY: all demo test lint format bench-flight bench-compare clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -52,6 +52,10 @@ format: $(EXTRAS)
 # BENCH="--quick" or BENCH="--record", see bench/README.md
 bench-flight: $(PACKAGE)
 	$(BIN)/python bench/flight/run.py $(BENCH)
+
+# BENCH="--record" or BENCH="--tries 5", see bench/README.md
+bench-compare: $(PACKAGE)
+	$(BIN)/python bench/compare/aa.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) target .pytest_cache .mypy_cache .ruff_cache .hypothesis python/venturi/*.so

@@ -214,8 +214,8 @@ def record(options: argparse.Namespace, kept: Path) -> tuple[str, bool]:
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
         *(tally.line() for tally in tallies),
         "",
-        "*detectable*: the smallest slow-down that a comparison would have found with 80 % probability, by its "
-        "own account; median over cells.",
+        "*detectable*: the smallest slow-down that a comparison would have found with 80 % probability, by "
+        "its own account; median over cells.",
         "",
     ]
     return "\n".join(lines), tallies[0].silent >= WANTED

@@ -198,8 +198,13 @@ def compare(
     """
     facts = likeness.facts(base, run)
     apart = abs((run.started - base.started).total_seconds()) if base.started and run.started else None
-    sides = Side(base.name, base, base.cells), Side(run.name, run, run.cells)
+    sides = Side(_plain(base.name), base, base.cells), Side(_plain(run.name), run, run.cells)
     return _compare(*sides, METRICS[metric], confidence, threshold, force, facts, apart, frozenset(), False)
+
+
+def _plain(name: str) -> str:
+    """A run's name without what a terminal would obey: it stands in errors, too."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
 
 
 def compare_by(

@@ -160,7 +160,8 @@ def without_port(address: str) -> str:
     """`flight://host:31337/x` -> `flight://host/x`, `[::1]:80` -> `[::1]`: a port tells no cells apart."""
     import re
 
-    return re.sub(r"(?<=[^:/\[]):\d{1,5}(?=$|[/?])", "", address)
+    # Only after the host: a path or a command may hold colons of its own.
+    return re.sub(r"^((?:[a-z0-9+.-]+://)?(?:\[[^\]]*\]|[^/?:\[\]]+)):\d{1,5}(?=$|[/?])", r"\1", address)
 
 
 def refusal(found: Sequence[Fact]) -> str | None:

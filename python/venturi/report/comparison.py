@@ -106,14 +106,15 @@ def summary(found: Comparison) -> list[str]:
         )
     beyond = [r for r in found.rows if r.beyond]
     if beyond:
-        out.append(f"beyond the threshold of {_threshold(found)}: {_cells(len(beyond))}")
+        out.append(f"beyond the threshold of {threshold(found)}: {_cells(len(beyond))}")
     failing = [r for r in found.rows if r.newly_failing]
     if failing:
         out.append(f"trials of {_cells(len(failing))} fail that did not fail in the base")
     return out + _shift(found)
 
 
-def _threshold(found: Comparison) -> str:
+def threshold(found: Comparison) -> str:
+    """As it was asked for."""
     return f"{found.threshold * 100:g} %"
 
 
@@ -309,6 +310,6 @@ def markdown(found: Comparison) -> str:
     level = f"{found.confidence * 100:g} %"
     out.append(
         f"<sub>Ratio = run / base, with its {level} interval; p corrected for {_cells(len(found.rows))}; "
-        f"! = beyond the threshold of {_threshold(found)}, or failing.</sub>"
+        f"! = beyond the threshold of {threshold(found)}, or failing.</sub>"
     )
     return "\n".join(out) + "\n"

@@ -65,7 +65,7 @@ def _case(suite: ElementTree.Element, found: Comparison, row: Row) -> ElementTre
     if row.newly_failing:
         ElementTree.SubElement(case, "error", message=_text(said), type="failed").text = _text(said)
     elif row.beyond:
-        limit = percent(found.threshold, 1)
+        limit = comparison.threshold(found)
         message = f"{percent(row.loss, 1)} {row.word}, over the threshold of {limit}"
         ElementTree.SubElement(case, "failure", message=_text(message), type=row.word).text = _text(said)
     elif row.verdict in ("unknown", "failed"):
