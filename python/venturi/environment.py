@@ -125,6 +125,20 @@ def virtualised() -> str | None:
     return read("/sys/hypervisor/type") or vendor or "yes"
 
 
+def file_system(path: Path) -> str | None:
+    """The kind of file system that a directory lies on: ext4, xfs, tmpfs, nfs4."""
+    found: tuple[int, str] | None = None
+    for line in (read("/proc/self/mountinfo") or "").splitlines():
+        fields, _, rest = line.partition(" - ")
+        # Octal escapes stand for the blanks in a mount point's name.
+        point = fields.split()[4].encode().decode("unicode_escape")
+        under = path == Path(point) or Path(point) in path.parents
+        # The longest mount point is the one; of two mounts on one point the later.
+        if under and (found is None or len(point) >= found[0]):
+            found = (len(point), rest.split()[0])
+    return found[1] if found else None
+
+
 def open_files() -> int | None:
     """The soft limit of open files, `ulimit -n`."""
     try:
