@@ -142,15 +142,22 @@ def log_linear(design: Array, y: Array, weight: Array, sets: Sequence[Sequence[i
     best = np.zeros((rows, k))
     lowest = np.full(rows, np.inf)
     scale = np.exp(y.mean())
-    for columns in sets:
+    open_rows = np.arange(rows)
+    # The widest set first: where it needs no bound it is the best of all, and the row is done.
+    for columns in sorted(sets, key=len, reverse=True):
+        if not open_rows.size:
+            break
         chosen = list(columns)
         size = np.abs(design[:, chosen]).max(axis=0)
-        b, total = _gauss_newton(design[:, chosen] / size * scale, y, weight)
-        better = (b >= 0).all(axis=1) & (total < lowest)
-        lowest[better] = total[better]
-        best[better] = 0.0
+        b, total = _gauss_newton(design[:, chosen] / size * scale, y[open_rows], weight)
+        better = (b >= 0).all(axis=1) & (total < lowest[open_rows])
+        at = open_rows[better]
+        lowest[at] = total[better]
+        best[at] = 0.0
         for i, column in enumerate(chosen):
-            best[better, column] = (b[:, i] / size[i] * scale)[better]
+            best[at, column] = b[better, i] / size[i] * scale
+        if len(chosen) == k:
+            open_rows = open_rows[~better]
     return best, lowest
 
 
@@ -199,7 +206,7 @@ def _gauss_newton(design: Array, y: Array, weight: Array) -> tuple[Array, Array]
             taken |= better
             if taken.all():
                 break
-        if gain < 1e-10:
+        if gain < 1e-9:
             break
     return b, total
 
