@@ -14,6 +14,7 @@ NAME = "flight-benchmark"
 ABOUT = "the output of Arrow C++'s arrow-flight-benchmark"
 _START = re.compile(r"^\s*Testing method: ?(.*)$")
 _FIELD = re.compile(r"^\s*([A-Z][A-Za-z/ ]*?(?:=[\d.]+)?): ?(\S+)(?: (\S+))?\s*$")
+_COMPRESSION = re.compile(r"^\s*Compression method: (\w+)(?:, level (\d{1,4}))?\s*$")
 _NEEDED = ("Bytes", "Nanos", "Speed")
 ROW_BYTES = 32
 
@@ -33,6 +34,10 @@ def parse(text: str, name: str) -> Parsed:
             begun, fields = at, {"method": (found[1].strip(), at)}
         elif begun is not None and line.strip().startswith("Failed with error"):
             fields["error"] = (line.strip(), at)
+        elif begun is not None and (codec := _COMPRESSION.match(line)):
+            fields["compression"] = (codec[1], at)
+            if codec[2]:
+                fields["level"] = (codec[2], at)
         elif begun is not None and (pair := _FIELD.match(line)):
             fields[pair[1]] = (pair[2], at)
     if begun is not None:
@@ -67,9 +72,8 @@ def _run(fields: dict[str, tuple[str, int]], begun: int, name: str) -> Draft:
         "streams": int(threads) if threads else None,
         "threads": int(threads) if threads else None,
         "batch_bytes": int(size) if (size := number("Batch size")) else None,
-        "compression": fields["Compression method"][0].rstrip(",")
-        if "Compression method" in fields
-        else None,
+        "compression": fields["compression"][0] if "compression" in fields else None,
+        "compression_level": whole(fields["level"][0]) if "level" in fields else None,
     }
     if (runs := number("Number of perf runs")) and runs > 1:
         parameters["perf_runs"] = int(runs)
