@@ -21,8 +21,9 @@ Examples:
   venturi report RUN -o flight.html --reference macbook
   venturi report RUN --format svg --figure throughput-streams
   venturi report RUN --format perf_stats -o perf_stats.csv
+  venturi report RUN --format png --figure timeline --cell operation=get,streams=4
 Figures: throughput-streams, box-size, throughput-size, throughput-batch,
-throughput-time, stages, latency.
+roofline, throughput-time, timeline, stages, pipeline, latency.
 References: macbook, cartesius, or one of their sets as macbook-get.
 """
 
@@ -68,6 +69,16 @@ def report(
         str | None,
         typer.Option("--figure", help="With png and svg: this figure only.", show_default=False),
     ] = None,
+    cell: Annotated[
+        str | None,
+        typer.Option(
+            "--cell",
+            metavar="NAME",
+            help="With --figure timeline or pipeline: of this cell, as `venturi show --cell` names it. "
+            "[default: the fastest]",
+            show_default=False,
+        ),
+    ] = None,
     reference: Annotated[
         str | None,
         typer.Option(
@@ -85,6 +96,10 @@ def report(
         raise VenturiError(
             f"--figure does not go with --format {format.value}", hint="use --format png or svg"
         )
+    if cell is not None and figure is None:
+        raise VenturiError(
+            "--cell goes with --figure only", hint="add --format svg --figure timeline (or pipeline)"
+        )
     if reference is not None and format not in (Format.html, Format.png, Format.svg):
         raise VenturiError(
             f"--reference does not go with --format {format.value}", hint="use html, png or svg"
@@ -98,22 +113,27 @@ def report(
             hint=f"say where: --out {run.partition(':')[2]}.{_ENDINGS.get(format.value, format.value)}",
         )
     try:
-        for path in _write(found, out, format, figure, reference):
+        for path in _write(found, out, format, figure, reference, cell):
             print(path)
     except OSError as error:
         raise StoreError(f"{error.filename or out}: cannot be written: {error.strerror or error}") from None
 
 
 def _write(
-    found: Results, out: Path | None, format: Format, figure: str | None, reference: str | None
+    found: Results,
+    out: Path | None,
+    format: Format,
+    figure: str | None,
+    reference: str | None,
+    cell: str | None,
 ) -> list[Path]:
     home = found.directory.path
     if format is Format.html:
         from venturi.report import html
 
-        return [html.write(home, out or home / "report.html", reference)]
+        return [html.write(found, out or home / "report.html", reference)]
     if format in (Format.png, Format.svg):
-        return _figures(found, out, format.value, figure, reference)
+        return _figures(found, out, format.value, figure, reference, cell)
     if format in (Format.csv, Format.parquet):
         return _tables(found, out, format.value)
     if format is Format.markdown:
@@ -129,15 +149,22 @@ def _write(
 
 
 def _figures(
-    found: Results, out: Path | None, kind: str, name: str | None, reference: str | None
+    found: Results,
+    out: Path | None,
+    kind: str,
+    name: str | None,
+    reference: str | None,
+    cell: str | None,
 ) -> list[Path]:
     """One figure into a file, or all into a directory."""
+    from venturi.report import cell as cells
     from venturi.report import figures, matplotlib_figures
 
     home = found.directory.path
     chosen_reference = reference or found.default_reference
     if name is not None:
-        drawn = [figures.one(found, name, chosen_reference)]
+        chosen = cells.find(found, cell) if cell is not None else None
+        drawn = [figures.one(found, name, chosen_reference, chosen)]
         paths = [out or home / "figures" / f"{name}.{kind}"]
         if out is not None and out.is_dir():
             paths = [out / f"{name}.{kind}"]

@@ -72,6 +72,8 @@ class Figure:
     x_range: tuple[float, float] | None = None
     shared_x: bool = False
     """Panels stand one above the other over one x axis."""
+    picture: Any = None
+    """What a renderer draws in the place of panels where it can: a `pipeline.Pipeline`."""
 
     @property
     def names(self) -> dict[str, Series]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
+from venturi.analysis.cells import Cell
 from venturi.analysis.results import Results
 from venturi.errors import VenturiError
-from venturi.report import curves, profiles, roofline, timeline
+from venturi.report import curves, pipeline, profiles, roofline, timeline
 from venturi.report.figure import Figure
 
 BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
@@ -18,22 +19,35 @@ BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "throughput-time": lambda results, _: profiles.over_time(results),
     "timeline": lambda results, _: timeline.timeline(results),
     "stages": lambda results, _: profiles.stages(results),
+    "pipeline": lambda results, _: pipeline.figure(results),
     "latency": lambda results, _: profiles.latency(results),
 }
 """In the order of the report. Each answers None where the run holds nothing to draw."""
 
+OF_ONE_CELL: dict[str, Callable[[Results, Cell | None], Figure | None]] = {
+    "timeline": timeline.timeline,
+    "pipeline": pipeline.figure,
+}
 
-def build(results: Results, reference: str | None = None) -> list[Figure]:
-    """Every figure that this run has the data for."""
-    return [f for make in BUILDERS.values() if (f := make(results, reference)) is not None]
+
+def build(results: Results, reference: str | None = None, without: Collection[str] = ()) -> list[Figure]:
+    """Every figure that this run has the data for, but those named by `without`."""
+    makers = [make for name, make in BUILDERS.items() if name not in without]
+    return [f for make in makers if (f := make(results, reference)) is not None]
 
 
-def one(results: Results, name: str, reference: str | None = None) -> Figure:
-    """The figure of this name. Raises `VenturiError` for an unknown name, or where there is nothing to
-    draw."""
+def one(results: Results, name: str, reference: str | None = None, cell: Cell | None = None) -> Figure:
+    """The figure of this name; `timeline` and `pipeline` of this cell, else of the fastest.
+
+    Raises `VenturiError` for an unknown name, or where there is nothing to draw.
+    """
     if name not in BUILDERS:
         raise VenturiError(f"there is no figure {name!r}", hint=f"choose one of: {', '.join(BUILDERS)}")
-    figure = BUILDERS[name](results, reference)
+    if cell is not None and name not in OF_ONE_CELL:
+        raise VenturiError(
+            f"the figure {name} is of all cells", hint=f"--cell goes with: {', '.join(OF_ONE_CELL)}"
+        )
+    figure = OF_ONE_CELL[name](results, cell) if name in OF_ONE_CELL else BUILDERS[name](results, reference)
     if figure is None:
         drawn = ", ".join(f.name for f in build(results, reference)) or "none"
         raise VenturiError(

@@ -13,11 +13,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from venturi.analysis.ceilings import share
 from venturi.analysis.cells import Cell, best, by_operation, get, speed, varying
 from venturi.analysis.results import Results, load
-from venturi.report import figures, labels, method, palette, plotly_figures, profiles, summary
+from venturi.report import figures, labels, method, page_cells, page_reason, palette, plotly_figures, summary
 from venturi.report.figure import Figure, Series
-from venturi.units import MISSING, percent, pick_unit, pick_unit
+from venturi.report.markup import e as _e
+from venturi.report.markup import script_json
+from venturi.units import MISSING, percent, pick_unit
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 IN_VIEW = ("timeline", "pipeline")

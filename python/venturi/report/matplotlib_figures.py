@@ -27,6 +27,10 @@ def _literal(plain: Any) -> str:
 
 def render(figure: Figure, kind: str) -> bytes:
     """The file's bytes; `kind` is png or svg. The same figure gives the same bytes (no date, fixed ids)."""
+    if figure.picture is not None:
+        from venturi.report import matplotlib_pipeline
+
+        return matplotlib_pipeline.render(figure, figure.picture, kind)
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from venturi.analysis.cells import Cell
+from venturi.analysis.results import Results
 from venturi.analysis.statistics import median_interval
 from venturi.analysis.verdict import Verdict
+from venturi.report import palette
+from venturi.report.figure import Figure, Panel, Series
 
 SENDING = ("generate", "encode", "send")
 RECEIVING = ("receive", "decode", "verify", "apply")
@@ -164,3 +167,44 @@ def sentence(pipeline: Pipeline) -> str:
     if pipeline.narrowest:
         parts.append(f"narrowest: {pipeline.narrowest[0]} {pipeline.narrowest[1]}")
     return "; ".join(parts)
+
+
+def figure(results: Results, cell: Cell | None = None) -> Figure | None:
+    """The pipeline of a cell, by default of the fastest one that accounted for its stages.
+
+    As a picture for files; its panels hold the same as bars, for what draws panels only.
+    """
+    ranked = sorted(results.cells, key=lambda c: -(c.throughput.value or 0.0))
+    for one in [cell] if cell is not None else ranked:
+        found = of(one, results.verdicts.get(one.name))
+        if found is not None:
+            return _figure(results, one, found)
+    return None
+
+
+def _figure(results: Results, cell: Cell, found: Pipeline) -> Figure:
+    from venturi.report.reason import name_of
+
+    panels = []
+    for side in found.sides:
+        row = [f"{side.end}, {_workers(side)}" if side.workers else side.end]
+        parts = [*side.work, *side.besides, *side.waiting]
+        bars = [Series(p.stage, [100 * p.share], row, palette.stage_colour(p.stage), "bar") for p in parts]
+        panels.append(Panel(side.end, bars))
+    narrow = (
+        f": {found.narrowest[1]} at the {found.narrowest[0]} is the narrowest stage"
+        if found.narrowest
+        else ""
+    )
+    missing = f" The {found.missing} did not account for its stages." if found.missing else ""
+    return Figure(
+        "pipeline",
+        f"{name_of(results, cell)}{narrow}",
+        "Stages in the order in which the data pass them; the fill is the share of the time of that end's "
+        f"workers, mean over the good trials. Under them: what the workers waited for.{missing}",
+        "share of accounted time, %",
+        "",
+        panels,
+        x_range=(0.0, 100.0),
+        picture=found,
+    )

@@ -1,0 +1,112 @@
+// One cell: its verdict, figures, limits, pipeline and timeline, for the cell that the menu, a row or the address names.
+(() => {
+  const { element } = venturi;
+  const view = document.getElementById("cell-view");
+  if (!view) return;
+  const menu = document.getElementById("cell-menu");
+  const { cells, timelines, colours } = cellDocuments;
+  const byName = new Map(cells.map((cell, i) => [cell.name, i]));
+  let chosen = Number(menu.value);
+  let plot = null;
+
+  const percent = (part) => `${Math.round(100 * part)} %`;
+  function command(text) {
+    const at = text.startsWith("venturi ") ? 0 : text.indexOf(": venturi ") + 2;
+    if (at === 1) return [text];
+    return [text.slice(0, at), element("code", {}, text.slice(at))];
+  }
+  function verdict(found) {
+    if (!found) return null;
+    const role = (colours.verdicts[found.kind] || "$other").slice(1);
+    const dot = element("i", { class: "dot", style: `background:var(--${role})` });
+    const out = element("div", { class: "said" },
+      element("h3", {}, dot, found.flagged ? element("b", { class: "flag" }, "! ") : null, found.title,
+        element("span", { class: "sure" }, `${found.confidence} confidence`)),
+      element("p", {}, found.sentence.replace(/[.]?$/, ".")));
+    if (found.flagged) out.append(element("p", { class: "flag" }, "The load generator or its schedule set this figure: it is no measure of the target."));
+    if (found.next.length) out.append(element("h4", {}, "next"), element("ul", { class: "next" }, found.next.map((step) => element("li", {}, command(step)))));
+    if (found.evidence.length) {
+      out.append(element("details", { open: true }, element("summary", {}, "evidence"),
+        element("ul", {}, found.evidence.map((text) => element("li", {}, text)))));
+    }
+    return out;
+  }
+  function limits(found) {
+    if (!found.length) return element("p", { class: "quiet" }, "No limit was measured that applies to this cell.");
+    return element("div", { class: "limits" }, element("h4", {}, "limits measured in the same run, and the share reached"),
+      found.map(([name, rate, part, lowest]) => element("div", { class: lowest ? "limit lowest" : "limit" },
+        element("span", {}, name), element("span", { class: "bar2" }, element("i", { style: `width:${Math.min(100, 100 * (part || 0))}%` })),
+        element("span", { class: "n" }, part === null ? "–" : percent(part)), element("span", { class: "rate" }, rate + (lowest ? ", the lowest" : "")))));
+  }
+  function legend(items) {
+    return element("ul", { class: "legend" }, items.map(([name, colour, mark, dash]) => {
+      const [role] = colour.slice(1).split("/");
+      const shape = mark === "area" ? element("rect", { width: 14, height: 10, x: 3, rx: 2, fill: `var(--${role})` })
+        : element("path", { d: "M0 5h20", stroke: `var(--${role})`, "stroke-width": 2.4, "stroke-dasharray": dash === "dash" ? "5 3" : null });
+      return element("li", {}, element("svg", { viewBox: "0 0 20 10", "aria-hidden": "true" }, shape), name);
+    }));
+  }
+  function draw() {
+    const cell = cells[chosen];
+    const time = timelines[chosen];
+    const picture = element("div", { class: "picture" });
+    const text = element("div", { class: "facts2" }, cell.figures.map(([name, value]) =>
+      element("div", {}, element("dt", {}, name), element("dd", {}, value))));
+    const left = element("div", {}, verdict(cell.verdict));
+    const right = element("div", {}, limits(cell.limits));
+    const card = element("div", { class: "cellcard" },
+      element("h3", { class: "which" }, cell.label), element("p", { class: "quiet" }, cell.name),
+      element("dl", { class: "figures" }, [...text.children]), element("div", { class: "two" }, left, right));
+    if (cell.pipeline) card.append(element("h4", {}, "pipeline: share of the time of each end's workers"), picture);
+    plot = null;
+    if (time) {
+      plot = element("div", { class: "plot", role: "img", "aria-label": time.words, style: `min-height:${time.layout.height}px` });
+      card.append(element("h4", {}, "timeline of its median trial"), legend(time.legend), plot, element("p", { class: "quiet" }, time.caption));
+    } else {
+      card.append(element("p", { class: "quiet" }, Object.keys(timelines).length
+        ? "This file holds the timelines of some cells only; for this one: "
+        : "No samples were taken in its trials. With samples: ",
+      element("code", {}, Object.keys(timelines).length
+        ? `venturi report RUN --format svg --figure timeline --cell ${cell.name}` : "venturi run ... --sample-interval 100ms")));
+    }
+    if (cell.cost) card.append(element("p", { class: "quiet" }, cell.cost[0].toUpperCase() + cell.cost.slice(1) + "."));
+    view.replaceChildren(card);
+    if (cell.pipeline) picture.append(pipelinePicture(cell.pipeline, Math.floor(picture.clientWidth), colours.stages));
+    if (plot) inSight.observe(plot);
+  }
+  function drawTimeline() {
+    const time = timelines[chosen];
+    if (!plot || !time) return;
+    const resolve = venturi.resolver();
+    const found = venturi.coloured({ data: time.data, layout: time.layout }, resolve);
+    for (const trace of found.data) trace.x = time.x[trace.x];
+    found.layout.width = plot.clientWidth;
+    Plotly.react(plot, found.data, found.layout, venturi.options);
+  }
+  const inSight = new IntersectionObserver((seen) => {
+    for (const entry of seen) if (entry.isIntersecting) { inSight.unobserve(entry.target); if (entry.target === plot) drawTimeline(); }
+  }, { rootMargin: "400px 0px" });
+
+  function choose(at, scroll) {
+    if (!(at >= 0 && at < cells.length)) return;
+    chosen = at;
+    document.body.dataset.cell = String(at);
+    for (const row of document.querySelectorAll("tr.chosen")) row.classList.remove("chosen");
+    for (const row of document.querySelectorAll(`tr[data-cell="${at}"]`)) row.classList.add("chosen");
+    if (![...menu.options].some((option) => Number(option.value) === at)) {
+      menu.append(element("option", { value: at }, cells[at].label));
+    }
+    menu.value = String(at);
+    draw();
+    if (scroll) document.getElementById("cell").scrollIntoView({ behavior: "auto", block: "start" });
+  }
+  const named = () => byName.get(decodeURIComponent((/^#cell=(.+)$/.exec(location.hash) || [])[1] || ""));
+  addEventListener("hashchange", () => { const at = named(); if (at !== undefined) choose(at, true); });
+  menu.addEventListener("change", () => choose(Number(menu.value)));
+  const step = (by) => choose((chosen + by + cells.length) % cells.length);
+  document.getElementById("cell-before").addEventListener("click", () => step(-1));
+  document.getElementById("cell-after").addEventListener("click", () => step(1));
+  venturi.onTheme.push(draw);
+  const at = named();
+  choose(at === undefined ? chosen : at, at !== undefined);
+})();

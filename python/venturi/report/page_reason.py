@@ -1,0 +1,95 @@
+"""The reason, at the top of the page: findings of the sweep, then the verdicts with their cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from venturi.analysis.cells import Cell
+from venturi.analysis.results import Results
+from venturi.analysis.verdict import Evidence
+from venturi.report import cell as cells_text
+from venturi.report import palette, reason, summary
+from venturi.report.markup import commands, e
+
+MOST_FINDINGS = 24
+MOST_CELLS = 12
+"""Cells written out under a verdict; all others open from the table."""
+
+
+def section(results: Results, numbers: dict[str, int]) -> str:
+    """Empty where nothing was judged."""
+    groups = reason.groups(results)
+    if not groups and not results.findings:
+        return ""
+    out = []
+    for finding in results.findings[:MOST_FINDINGS]:
+        out.append(
+            f'<article class="finding"><h3>{e(finding.title)}</h3><p>{e(_stop(finding.sentence))}</p>'
+            f"{_evidence(finding.evidence)}{steps(finding.next)}</article>"
+        )
+    if len(results.findings) > MOST_FINDINGS:
+        rest = len(results.findings) - MOST_FINDINGS
+        out.append(f'<p class="quiet">{rest} more; <code>venturi show RUN --format json</code> has all.</p>')
+    top = reason.leading(results)
+    if not results.findings and top is not None and (verdict := results.verdicts.get(top.name)):
+        out.append(
+            f'<article class="finding"><h3>{e(reason.title(verdict))}: {e(reason.name_of(results, top))}</h3>'
+            f"<p>{e(_stop(verdict.sentence))}</p>{steps(verdict.next)}</article>"
+        )
+    if any(g.flagged for g in groups):
+        out.append(f'<p class="note bad">{e(reason.FLAG_NOTE)}.</p>')
+    out += [_group(results, group, numbers, len(results.cells)) for group in groups]
+    if told := summary.instrument(results):
+        out.append(f'<p class="quiet cost">{e(told[:1].upper() + told[1:])}.</p>')
+    return "".join(out)
+
+
+def _group(results: Results, group: reason.Group, numbers: dict[str, int], total: int) -> str:
+    """Cells of one verdict, folded: name, sentence, confidence."""
+    role = palette.verdict_colour(group.kind).removeprefix("$")
+    width = 100 * len(group.cells) / total
+    fastest = sorted(group.cells, key=lambda c: -(c.throughput.value or c.rows.value or 0.0))
+    items = []
+    for cell in fastest[:MOST_CELLS]:
+        verdict = results.verdicts[cell.name]
+        items.append(
+            f'<li><a href="#cell={e(cell.name)}" data-cell="{numbers[cell.name]}">'
+            f"{e(reason.name_of(results, cell))}</a> <span>{e(_speed(cell))}</span> "
+            f'<span class="sure">{e(verdict.confidence)} confidence</span><p>{e(_stop(verdict.sentence))}</p>'
+            f"{_evidence(verdict.evidence)}</li>"
+        )
+    if len(group.cells) > MOST_CELLS:
+        items.append(
+            f'<li class="quiet">and {len(group.cells) - MOST_CELLS:,} more: '
+            f'<a href="#summary" data-filter="{e(group.title)}">show them in the table</a></li>'
+        )
+    mark = '<b class="flag" title="no measure of the target">!</b> ' if group.flagged else ""
+    return (
+        f'<details class="verdict"><summary><i class="dot" style="background:var(--{role})"></i>'
+        f'<span class="title">{mark}{e(group.title)}</span>'
+        f'<span class="bar2"><i style="width:{width:.1f}%;background:var(--{role})"></i></span>'
+        f'<span class="n">{len(group.cells):,} of {total:,} cells</span></summary>'
+        f"<ul>{''.join(items)}</ul></details>"
+    )
+
+
+def _speed(cell: Cell) -> str:
+    return cell.throughput.text() if cell.throughput.known else cell.rows.text()
+
+
+def _evidence(found: Sequence[Evidence]) -> str:
+    if not found:
+        return ""
+    items = "".join(f"<li>{e(cells_text.evidence_text(item))}</li>" for item in found)
+    return f"<details><summary>evidence</summary><ul>{items}</ul></details>"
+
+
+def steps(found: Sequence[str]) -> str:
+    """What to try next, commands set as code."""
+    if not found:
+        return ""
+    return '<ul class="next">' + "".join(f"<li>{commands(step)}</li>" for step in found) + "</ul>"
+
+
+def _stop(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "!", "?")) else sentence + "."
