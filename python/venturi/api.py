@@ -27,10 +27,9 @@ class Run:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Raises `StoreError` where there is no run, or one of a newer format."""
-        from venturi.analysis.results import find_run
-        from venturi.store import RunDirectory
+        from venturi.analysis.results import open_run
 
-        self.path = RunDirectory(find_run(path)).path
+        self.path = open_run(path).path
 
     @cached_property
     def results(self) -> Results:
@@ -111,9 +110,14 @@ class Run:
         return plotly_figures.whole(figures.one(self.results, name, reference))
 
     def report(self, path: str | os.PathLike[str] | None = None, reference: str | None = None) -> Path:
-        """Writes the HTML report, by default `report.html` in the run directory, and returns its path."""
+        """Writes the HTML report, by default `report.html` in the run directory, and returns its path.
+
+        Raises `VenturiError` where no `path` is given for published figures: they are no directory.
+        """
         from venturi.report import html
 
+        if path is None and not self.results.directory.saved:
+            raise VenturiError(f"{self.name} is no directory", hint="give report() a path")
         return html.write(self.path, path or self.path / "report.html", reference)
 
     def __repr__(self) -> str:

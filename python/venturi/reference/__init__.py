@@ -70,7 +70,7 @@ SETS = {
         ReferenceSet(
             "chspark",
             "CHSpark",
-            "not published",
+            "Intel Xeon E312xx, 16 cores, 2.4 GHz, 16 GB, CentOS 7.2",
             "ClickHouse's Arrow-over-TCP interface, partitions x decoders x encoders, one repeat",
             "get",
             None,
