@@ -212,7 +212,7 @@ def test_window_and_its_bound() -> None:
     found = verdict(
         {"await_input": 0.97, "receive": 0.03}, {"await_window": 0.95, "send": 0.05}, rate=6.2e6,
         parameters={"window": 65536}, client_end=end(0.05),
-        streams=[{"stream": 0, "round_trip_ns": 10_000_000}],
+        round_trip=10_000_000,
     )  # fmt: skip
     is_(found, "flow-control", None, "await_window")
     bound = "64 KiB / 10 ms = 6.55 MB/s at most, and 6.20 MB/s were moved (95 % of the bound)"
@@ -224,14 +224,14 @@ def test_window_and_its_bound() -> None:
 def test_the_bound_counts_streams() -> None:
     found = verdict({"await_input": 0.97, "receive": 0.03}, {"await_window": 0.95, "send": 0.05}, rate=24e6,
                     parameters={"window": 65536, "streams": 4},
-                    streams=[{"stream": 0, "round_trip_ns": 10_000_000}])  # fmt: skip
+                    round_trip=10_000_000)  # fmt: skip
     assert "4 streams x 64 KiB / 10 ms = 26.2 MB/s" in found.sentence
 
 
 def test_a_foreign_server_behind_a_small_window() -> None:
     found = verdict({"await_input": 0.97, "receive": 0.03}, {}, rate=6.2e6, parameters={"window": 65536},
-                    server_end={}, cpu=(0.1, 0), 
-                    streams=[{"stream": 0, "round_trip_ns": 10_000_000}])  # fmt: skip
+                    server_end={}, cpu=(0.1, 0),
+                    round_trip=10_000_000)  # fmt: skip
     assert found.kind == "flow-control"
 
 

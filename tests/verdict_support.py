@@ -57,6 +57,7 @@ def trial(
     client_end: dict[str, Any] | None = None,
     server_end: dict[str, Any] | None = None,
     cpu: tuple[float, float] | None = (0.5, 0.5),
+    round_trip: int | None = None,
     **more: Any,
 ) -> dict[str, Any]:
     """A trial of one second. Stages are shares of worker time, `cpu` is in cores; both default to idling."""
@@ -73,7 +74,8 @@ def trial(
     record = {
         "format": 1, "kind": "trial", "cell": cell, "trial": f"{cell}-{repeat}", "repeat": repeat,
         "warmup": False, "outcome": "ok", "parameters": settings,
-        "target": {"address": "10.0.0.2:31337", "software": "venturi", "reference": bool(server)},
+        "target": {"address": "10.0.0.2:31337", "software": "venturi", "reference": bool(server),
+                   "round_trip_ns": round_trip},
         "counts": {"rows": int(rate / 32), "batches": int(rate / 32 / 4096), "payload_bytes": int(rate),
                    "wire_bytes": int(rate * 1.01)},
         "times": {"interval_ns": SECOND, "setup_ns": 0},

@@ -185,8 +185,7 @@ def facts(record: Record, usable: Mapping[str, int]) -> Facts:
         put("late", quotient(numeric(record, "schedule", "late"), numeric(record, "schedule", "intended")))
     firsts = [t for s in get(record, "streams") or () if (t := numeric(s, "first_batch_ns")) is not None]
     put("start_share", quotient(max(firsts, default=None), interval))
-    trips = [t for s in get(record, "streams") or () if (t := numeric(s, "round_trip_ns"))]
-    put("round_trip", min(trips, default=None))
+    put("round_trip", numeric(record, "target", "round_trip_ns") or None)
     put("same_machine", _flag(get(record, "resources", "same_machine")))
     put("reference", _flag(get(record, "target", "reference")))
     for end in ENDS:

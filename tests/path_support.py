@@ -1,0 +1,134 @@
+"""Paths and hosts made to measure: two network namespaces with a shaped link, a relay that only delays, a CPU
+quota. All of it is removed again, whatever happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from conftest import require
+from flight_support import ServerProcess, serve_command
+
+RELAY = Path(__file__).resolve().parent / "delay_relay.py"
+CLIENT_ADDRESS, SERVER_ADDRESS = "10.77.0.1", "10.77.0.2"
+
+
+def at_once() -> list[str]:
+    """What a command begins with whose processes are to be woken on time although others keep the cores busy.
+
+    For trials that wait nearly all the time: there, being woken late looks like a longer path.
+    """
+    return ["chrt", "--rr", "1"] if os.geteuid() == 0 and shutil.which("chrt") else []
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=20)
+
+
+class Hosts:
+    """Two namespaces joined by a pair of interfaces, as two hosts by a cable."""
+
+    def __init__(self) -> None:
+        name = f"vt{uuid.uuid4().hex[:6]}"
+        self.client, self.server = f"{name}-c", f"{name}-s"
+
+    def make(self) -> None:
+        for namespace in (self.client, self.server):
+            ip("netns", "add", namespace)
+            ip("-n", namespace, "link", "set", "lo", "up")
+        ip("link", "add", "eth0", "netns", self.client, "type", "veth", "peer", "eth0", "netns", self.server)
+        for namespace, address in ((self.client, CLIENT_ADDRESS), (self.server, SERVER_ADDRESS)):
+            ip("-n", namespace, "address", "add", f"{address}/24", "dev", "eth0")
+            ip("-n", namespace, "link", "set", "eth0", "up")
+
+    def shape(self, rate: str, burst: str = "256kb") -> None:
+        """Both ends send at most this fast, with a queue of 50 ms."""
+        for namespace in (self.client, self.server):
+            words = ["netns", "exec", namespace, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf"]
+            ip(*words, "rate", rate, "burst", burst, "latency", "50ms")
+
+    def inside(self, namespace: str) -> list[str]:
+        return ["ip", "netns", "exec", namespace]
+
+    def remove(self) -> None:
+        for namespace in (self.client, self.server):
+            subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, timeout=20, check=False)
+
+
+@contextlib.contextmanager
+def hosts(rate: str | None = None) -> Iterator[Hosts]:
+    require(os.geteuid() == 0, "root, for network namespaces")
+    made = Hosts()
+    try:
+        try:
+            made.make()
+            if rate is not None:
+                made.shape(rate)
+        except (OSError, subprocess.CalledProcessError) as error:
+            require(False, f"network namespaces ({error})")
+        yield made
+    finally:
+        made.remove()
+
+
+@contextlib.contextmanager
+def server(
+    *arguments: str, within: list[str] | None = None, host: str = "127.0.0.1"
+) -> Iterator[ServerProcess]:
+    """A reference server, in a namespace where one is given."""
+    made = ServerProcess([*(within or []), *serve_command("--host", host, *arguments)])
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@contextlib.contextmanager
+def relay(port: int, milliseconds: float) -> Iterator[int]:
+    """The port of a TCP relay to `port` that delays each byte by so much in each direction."""
+    made = ServerProcess([sys.executable, str(RELAY), str(port), str(milliseconds)])
+    try:
+        yield made.port
+    finally:
+        made.stop()
+
+
+@contextlib.contextmanager
+def quota(pid: int, cores: float) -> Iterator[None]:
+    """A control group that lets the process have `cores` of CPU time; version 1 or 2, whichever is there."""
+    name = f"venturi-test-{uuid.uuid4().hex[:8]}"
+    old, new = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
+    version_1 = (old / "cpu.cfs_quota_us").exists() or (old / "cgroup.procs").exists()
+    group = (old if version_1 else new) / name
+    try:
+        group.mkdir()
+    except OSError as error:
+        require(False, f"a control group for CPU ({error})")
+    try:
+        try:
+            if version_1:
+                (group / "cpu.cfs_period_us").write_text("100000")
+                (group / "cpu.cfs_quota_us").write_text(str(int(cores * 100_000)))
+            else:
+                (group / "cpu.max").write_text(f"{int(cores * 100_000)} 100000")
+            (group / "cgroup.procs").write_text(str(pid))
+        except OSError as error:
+            require(False, f"a CPU quota for a control group ({error})")
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            ((old if version_1 else new) / "cgroup.procs").write_text(str(pid))
+        for _ in range(50):
+            try:
+                group.rmdir()
+                break
+            except OSError:
+                time.sleep(0.1)
