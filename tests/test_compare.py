@@ -326,6 +326,27 @@ def test_what_matters_is_marked_and_what_does_not_is_not(base: Path, tmp_path: P
     assert "memory" not in done.stdout
 
 
+def test_a_busier_machine_is_marked(tmp_path: Path) -> None:
+    """Two runs of the same thing on a machine that others use more in the second."""
+
+    def with_load(busy: float) -> Any:
+        def edit(line: Line) -> Line:
+            host = {"cores": 8, "busy_share": busy, "steal_share": 0.001}
+            process = {"user_ns": 10**9, "system_ns": 10**9}
+            end = {"by": "self", "window_ns": 10**9, "process": process, "host": host}
+            return line | {"resources": {"same_machine": False, "client": end, "server": None}}
+
+        return edit
+
+    runs = [
+        run_like(tmp_path, with_load(busy), name=name)
+        for name, busy in (("quiet", 0.27), ("noisy", 0.75), ("quieter", 0.26))
+    ]
+    text = said(venturi("compare", runs[0], runs[1]))
+    assert "! client: CPU used by others: 2.0 % -> 50.0 %" in text
+    assert "CPU used by others" not in said(venturi("compare", runs[0], runs[2]))
+
+
 def test_server_software_is_shown(base: Path, tmp_path: Path) -> None:
     def edit(line: Line) -> Line:
         line["target"]["software"] = "venturi 0.2.0"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from venturi.analysis.advice import noise
 from venturi.analysis.cells import get
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 Weight = Literal["unlike", "matters", "note"]
 """`unlike`: a comparison across it says nothing about a change. `matters`: it moves figures, and may be the
 very thing that is compared. `note`: it does not."""
+_OTHERS, _STOLEN = "CPU used by others", "stolen CPU time"
+_POINTS = {_OTHERS: 0.05, _STOLEN: 0.01}
+"""Shares of all CPUs that differ by less are the same: a desktop never stands still."""
 MEMORY_TOLERANCE = 0.1
 """A kernel keeps a little more or less of the same memory for itself."""
 
@@ -63,6 +67,11 @@ class Fact:
     weight: Weight
 
     @property
+    def share(self) -> bool:
+        """Whether the values are shares, to be shown in percent."""
+        return self.name in _POINTS
+
+    @property
     def known(self) -> bool:
         return self.base is not None and self.run is not None
 
@@ -70,6 +79,8 @@ class Fact:
     def differs(self) -> bool:
         if not self.known or self.base == self.run:
             return False
+        if self.name in _POINTS:
+            return bool(abs(self.base - self.run) > _POINTS[self.name])
         if self.name == "memory":
             return bool(abs(self.base - self.run) > MEMORY_TOLERANCE * max(self.base, self.run))
         return True
@@ -88,6 +99,9 @@ def facts(base: Results, run: Results) -> list[Fact]:
                 continue
         out += _end(end, *pair)
     out.append(Fact("server", "software", _peers(base), _peers(run), "matters"))
+    busy = [_disturbance(r) for r in (base, run)]
+    for i, name in enumerate((_STOLEN, _OTHERS)):
+        out.append(Fact("client", name, busy[0][i], busy[1][i], "matters"))
     out.append(Fact("run", "started", _started(base), _started(run), "note"))
     return [f for f in out if f.base is not None or f.run is not None]
 
@@ -103,6 +117,14 @@ def _end(end: str, base: Mapping[str, Any], run: Mapping[str, Any]) -> list[Fact
         weight: Weight = "note" if name in _IDLE_SYSCTLS else "matters"
         out.append(Fact(end, str(name), known[0].get(name), known[1].get(name), weight))
     return out
+
+
+def _disturbance(results: Results) -> tuple[float, float] | tuple[None, None]:
+    """Medians over the trials of the shares of the host's CPU time that were stolen and that others used."""
+    from statistics import median
+
+    found = [n for r in results.records if not r.get("warmup") and (n := noise(r)) is not None]
+    return (median(s for s, _ in found), median(o for _, o in found)) if found else (None, None)
 
 
 def _started(results: Results) -> str | None:

@@ -191,6 +191,8 @@ def fact(found: Fact) -> tuple[str, str, str]:
             return "not known"
         if found.name in ("memory", "swap") and isinstance(value, int | float):
             return Quantity(float(value), unit="B").text()
+        if found.share and isinstance(value, int | float):
+            return percent(value, 1)
         if found.name.endswith("frequency") and isinstance(value, int | float):
             return f"{value / 1e6:g} GHz"
         if found.end == "run" and found.name != "started":
