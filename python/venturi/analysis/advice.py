@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from venturi.analysis.ceilings import share as share_of
 from venturi.analysis.cells import Cell, get, numeric, quotient, steady_throughput, throughput
 from venturi.analysis.statistics import range_coverage
 from venturi.units import percent
@@ -261,9 +262,9 @@ def _over_ceiling(cells: Sequence[Cell]) -> Advice | None:
     worst = max(over, key=lambda c: c.share.value or 0.0)
     return Advice(
         "over-ceiling",
-        f"{_label(worst)} moved {worst.share.text()} of what raw TCP did",
+        f"{_label(worst)} moved {worst.share.text()} {share_of(worst.binding)}",
         "a limit that is passed was not the limit: it was measured while the machine was slower",
-        "Run again and trust the share only if it holds",
+        "Run again with --fresh-ceilings and trust the share only if it holds",
     )
 
 
@@ -359,12 +360,19 @@ def _late(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
 
 
 def _no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Advice | None:
-    without = [c for c in cells if c.throughput.known and not c.share.known]
+    # The empty target is a limit itself.
+    without = [
+        c
+        for c in cells
+        if c.throughput.known
+        and "raw TCP" not in c.ceilings
+        and not str(c.parameters.get("target") or "").startswith("empty:")
+    ]
     if not without:
         return None
     cause = (
         "no raw TCP was measured"
-        if not probes
+        if not any(probe.get("kind", "tcp") == "tcp" for probe in probes)
         else "no raw TCP probe had the same direction, streams and message size"
     )
     return Advice(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from venturi import reference as published
+from venturi.analysis.ceilings import share as share_of
 from venturi.analysis.cells import Cell, best, by_operation, throughput, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics import median_interval
@@ -205,7 +206,7 @@ def _sentence(findings: list[str]) -> str:
 
 
 def _point_note(cell: Cell) -> str:
-    share = f", {cell.share.number('%')} % of raw TCP" if cell.share.known else ""
+    share = f", {cell.share.number('%')} % {share_of(cell.binding)}" if cell.share.known else ""
     names = [
         n for n in ("place", "data", "streams", "rows_per_batch", "rows_per_stream") if cell.parameters.get(n)
     ]
@@ -213,11 +214,12 @@ def _point_note(cell: Cell) -> str:
 
 
 def _ceiling_lines(cells: Sequence[Cell], position: Callable[[Cell], float]) -> list[Series]:
-    """The ceilings of these cells, one line a message size, at most two: they lie close together."""
+    """Raw TCP of these cells, one line a message size, at most two: they lie close together."""
     by_size: dict[float, dict[float, float]] = {}
     for cell in cells:
-        if cell.ceiling.value is not None and cell.ceiling_message_bytes:
-            by_size.setdefault(cell.ceiling_message_bytes, {})[position(cell)] = cell.ceiling.value
+        raw = cell.ceilings.get("raw TCP")
+        if raw is not None and raw.value is not None and cell.ceiling_message_bytes:
+            by_size.setdefault(cell.ceiling_message_bytes, {})[position(cell)] = raw.value
     largest = sorted(by_size, key=lambda size: (-len(by_size[size]), -size))[:2]
     out = []
     for size in sorted(largest):

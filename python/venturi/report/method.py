@@ -32,10 +32,10 @@ NOTES = (
         "covers 93.75 % (5 repeats), 87.5 % (4), 75 % (3).",
     ),
     (
-        "raw TCP",
-        "Throughput of bare sockets, measured by Venturi in the same run, in the same direction, over as "
-        "many "
-        "connections, with messages of the trial's size. The share's interval divides the ends of both "
+        "limit",
+        "The lowest of the limits that Venturi measured for these trials: raw TCP (bare sockets, the same "
+        "direction, as many connections, messages of the trial's size), the copying of memory, the codec on "
+        "the cores that use it, Venturi's own engine. The share's interval divides the ends of both "
         "intervals crosswise.",
     ),
     (
