@@ -1,7 +1,8 @@
 """A TCP relay that delays and does nothing else: `delay_relay.py PORT MILLISECONDS`.
 
 Every byte leaves that long after it came, each way, in order; as many may be under way as come, so the rate
-is not limited by the relay. Listens on a free port of 127.0.0.1, says so in one line of JSON, ends on SIGTERM.
+is not limited by the relay. Listens on a free port of 127.0.0.1, says so in one line of JSON, and ends on
+SIGTERM.
 """
 
 from __future__ import annotations
