@@ -1,9 +1,11 @@
 """Importing into run directories: merging, refusals, errors that name the line, and garbage."""
 
+import contextlib
 import io
 import json
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -213,6 +215,26 @@ def test_every_command_takes_an_imported_run(name: str, tmp_path: Path) -> None:
     assert table.num_rows == len(results.records)
     assert set(table.column("imported_from").to_pylist()) == {name}
     json.dumps(results.directory.stages().to_pylist())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " " * 300_000 + "x",
+        "* " + "1 cores " * 40_000,
+        '{"start": "iperf", "intervals": ' + "[" * 300_000,
+        "SUMMARY STATS ═══\n" + " " * 20 + "a " * 300_000,
+        "Akumuli write throughput was above 1 million elements/second 4-core A" + "a " * 300_000,
+    ],
+)
+def test_long_lines_take_no_long_time(text: str) -> None:
+    started = time.process_time()
+    for module in formats.FORMATS.values():
+        module.detect(text)
+        with contextlib.suppress(VenturiError):
+            module.parse(text, "file")
+    # Quadratic patterns took minutes.
+    assert time.process_time() - started < 5
 
 
 TEXTS = st.one_of(

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from venturi.importers.record import Draft, Parsed, latency, malformed, quoted, real, whole
+from venturi.importers.record import Draft, Parsed, latency, malformed, quoted, real, text_lines, whole
 
 NAME = "cassandra-stress"
 ABOUT = "a log of cassandra-stress: interval lines and Results:"
@@ -60,7 +60,7 @@ def parse(text: str, name: str) -> Parsed:
     settings: dict[str, str] = {}
     hosts: list[str] = []
     version = cluster = None
-    for at, line in enumerate(text.splitlines(), 1):
+    for at, line in enumerate(text_lines(text), 1):
         if found := _RUNNING.match(line):
             runs.append(_Run(at, found[1] or found[2], int(found[3]), found[4]))
         elif _HEAD.match(line):

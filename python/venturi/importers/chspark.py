@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from venturi.importers.record import Draft, Parsed, malformed, quoted, whole
+from venturi.importers.record import Draft, Parsed, malformed, quoted, text_lines, whole
 
 NAME = "chspark"
 ABOUT = "lines of CHSpark: partitions: P, decoders: D, encoders: E, bytes/s: B"
@@ -22,13 +22,13 @@ _CPU = re.compile(r"^[*-]\s*(.*\b(\d+) cores\b.*?)\s*\.?\s*$")
 
 
 def detect(text: str) -> bool:
-    found = text.splitlines()
+    found = text_lines(text)
     first = next((line for line in found if line.strip()), "")
     return first.strip() in HEADS or any(_LINE.match(line) for line in found)
 
 
 def parse(text: str, name: str) -> Parsed:
-    found = text.splitlines()
+    found = text_lines(text)
     start = next((i for i, line in enumerate(found) if line.strip()), 0)
     table = bool(found) and found[start].strip() in HEADS
     drafts = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from venturi.importers.record import MIB, Draft, Parsed, latency, malformed, quoted, real, whole
+from venturi.importers.record import MIB, Draft, Parsed, latency, malformed, quoted, real, text_lines, whole
 
 NAME = "flight-benchmark"
 ABOUT = "the output of Arrow C++'s arrow-flight-benchmark"
@@ -20,14 +20,14 @@ ROW_BYTES = 32
 
 
 def detect(text: str) -> bool:
-    return any(_START.match(line) for line in text.splitlines())
+    return any(_START.match(line) for line in text_lines(text))
 
 
 def parse(text: str, name: str) -> Parsed:
     drafts: list[Draft] = []
     begun: int | None = None
     fields: dict[str, tuple[str, int]] = {}
-    for at, line in enumerate(text.splitlines(), 1):
+    for at, line in enumerate(text_lines(text), 1):
         if found := _START.match(line):
             if begun is not None:
                 drafts.append(_run(fields, begun, name))

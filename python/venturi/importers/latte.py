@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from venturi.importers.record import Draft, Parsed, latency, malformed, real, whole
+from venturi.importers.record import Draft, Parsed, latency, malformed, real, text_lines, whole
 
 NAME = "latte"
 ABOUT = "latte's JSON report or the text that it prints"
@@ -208,7 +208,7 @@ def _text(text: str, name: str) -> Parsed:
     sections: dict[str, dict[str, str]] = {}
     current, parent, begun = "", "", 1
     started = server = None
-    for at, line in enumerate([*text.splitlines(), "CONFIG ═══"], 1):
+    for at, line in enumerate([*text_lines(text, 200), "CONFIG ═══"], 1):
         section = _SECTION.match(line)
         if section:
             current, parent = section[1].strip(), ""

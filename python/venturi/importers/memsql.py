@@ -16,14 +16,14 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.importers.record import Draft, Parsed, latency, malformed, quoted, real, whole
+from venturi.importers.record import Draft, Parsed, latency, malformed, quoted, real, text_lines, whole
 
 NAME = "memsql"
 ABOUT = "the output of MemSQL's benchmark.py: N rows in total, N rows per second"
 _TOTAL = re.compile(r"^\s*(\S+) rows in total\s*$")
 _RATE = re.compile(r"^\s*(\S+) rows per second\s*$")
 _LATENCY = re.compile(r"^\s*(Min|Max) query latency: (\S+) ms\s*$")
-_COMMAND = re.compile(r"^\s*\$?\s*(?:python3? )?\S*benchmark\.py\b(.*)$")
+_COMMAND = re.compile(r"^(?:\$ ?)?(?:python3? )?\S*benchmark\.py\b(.*)$")
 _HOSTS = re.compile(r"^#+\s.*?\b(\d{1,6}) x (\S+)")
 _BATCH = re.compile(r"batch_size was set to (\d{1,9})")
 _AGREES = 1e-3
@@ -41,7 +41,7 @@ class _Block:
 
 
 def detect(text: str) -> bool:
-    found = text.splitlines()
+    found = text_lines(text)
     return any(_TOTAL.match(line) for line in found) and any(_RATE.match(line) for line in found)
 
 
@@ -50,10 +50,10 @@ def parse(text: str, name: str) -> Parsed:
     blocks: list[_Block] = []
     hosts: dict[str, Any] = {}
     command: dict[str, Any] = {}
-    for at, line in enumerate(text.splitlines(), 1):
+    for at, line in enumerate(text_lines(text), 1):
         if heading := _HOSTS.match(line):
             hosts, command = {"hosts": int(heading[1]), "place": heading[2]}, {}
-        elif typed := _COMMAND.match(line):
+        elif typed := _COMMAND.match(line.strip()):
             command = _command(typed[1])
         elif total := _TOTAL.match(line):
             blocks.append(_Block(at, {**hosts, **command, "rows_per_batch": batch}, whole(total[1])))

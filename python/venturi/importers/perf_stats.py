@@ -19,6 +19,7 @@ from venturi.importers.record import (
     malformed,
     quoted,
     real,
+    text_lines,
     whole,
 )
 
@@ -33,7 +34,7 @@ _PRINTED = 1e-4
 
 
 def detect(text: str) -> bool:
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    first = next((line for line in text_lines(text) if line.strip()), "")
     fields = first.split()
     return len(fields) in (7, 8) and all(real(f) is not None and "," not in f for f in fields)
 
@@ -44,7 +45,7 @@ def parse(text: str, name: str) -> Parsed:
     Where it does not tell, operations are empty, for the caller to fill in.
     """
     of_name = _operation_of(name)
-    drafts = [_line(line, at, name, of_name) for at, line in enumerate(text.splitlines(), 1) if line.strip()]
+    drafts = [_line(line, at, name, of_name) for at, line in enumerate(text_lines(text), 1) if line.strip()]
     return Parsed(drafts, "Arrow C++ flight_benchmark (perf_stats file)")
 
 

@@ -15,6 +15,8 @@ from venturi.trial import FORMAT_VERSION, trial_id
 RECORD_BYTES = 32
 """Four int64: the record of Arrow's Flight benchmarks, C++ and Java."""
 MIB = 2**20
+MOST_LINE = 1000
+"""Characters of a line that are looked at."""
 DISAGREES = 0.005
 """A printed rate further than this from amount / interval gets a note: six printed digits are 100,000 times
 finer, and whole milliseconds of a trial of a second five times."""
@@ -83,6 +85,14 @@ def malformed(name: str, line: int | None, found: str, expected: str) -> Scenari
     """The error for a line (from 1) of a file that is not as its format has it."""
     where = name if line is None else f"{name}:{line}"
     return ScenarioError(f"{where}: {found}", hint=f"expected {expected}")
+
+
+def text_lines(text: str, longest: int = MOST_LINE) -> list[str]:
+    """The lines of a text, without what ends them, each cut at `longest` characters.
+
+    No result's line is longer, and patterns need not fear a line of millions.
+    """
+    return [line[:longest].rstrip() for line in text.splitlines()]
 
 
 def quoted(text: str, most: int = 60) -> str:

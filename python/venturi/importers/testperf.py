@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from venturi.importers.record import MIB, Draft, Parsed, malformed, quoted, real, whole
+from venturi.importers.record import MIB, Draft, Parsed, malformed, quoted, real, text_lines, whole
 
 NAME = "testperf"
 ABOUT = "the output of Arrow Java's TestPerf: Transferred N records totaling B bytes at R MiB/s. ..."
@@ -22,7 +22,7 @@ _EXPECTED = "Transferred N records totaling B bytes at R MiB/s. R record/s. R ba
 
 
 def detect(text: str) -> bool:
-    return "records totaling" in text and any(_LINE.search(line) for line in text.splitlines())
+    return "records totaling" in text and any(_LINE.search(line) for line in text_lines(text))
 
 
 def _decimal(text: str) -> float | None:
@@ -32,7 +32,7 @@ def _decimal(text: str) -> float | None:
 
 def parse(text: str, name: str) -> Parsed:
     drafts = []
-    for at, line in enumerate(text.splitlines(), 1):
+    for at, line in enumerate(text_lines(text), 1):
         if "records totaling" not in line:
             continue
         found = _LINE.search(line)
