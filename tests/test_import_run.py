@@ -94,6 +94,11 @@ def test_directories(tmp_path: Path) -> None:
         ("perf_stats.txt", LINE + "0\t2\t2\n", r"perf_stats.txt:2: 3 columns"),
         ("perf_stats.txt", LINE + LINE.replace("0\t2", "7\t2", 1), r"perf_stats.txt:2: test type '7'"),
         ("perf_stats.txt", LINE.replace("0.0122776", "0"), r"perf_stats.txt:1: not such numbers"),
+        (
+            "perf_stats.txt",
+            LINE.replace("100000", "9" * 18),
+            r"perf_stats.txt:1: more bytes than can be counted",
+        ),
         ("perf_stats.txt", LINE[2:], r"perf_stats.txt:1: lines of seven columns do not say"),
         (
             "ch.txt",

@@ -76,6 +76,8 @@ def _line(line: str, at: int, name: str, of_name: str) -> Draft:
     mebibytes, seconds, rate = (m or 0.0 for m in measured)
     if not 1 <= round(seconds * 1e9) < 10**18:
         raise malformed(name, at, f"{quoted(fields[5])} seconds", "a time between 1 ns and 30 years")
+    if streams * rows * RECORD_BYTES >= 2**63 or mebibytes * MIB >= 2**63:
+        raise malformed(name, at, f"more bytes than can be counted: {quoted(line)}", "less than 2^63 bytes")
     draft = flight.draft(operation, streams, threads, rows, batch, seconds, rate, line=at)
     expected = streams * rows * RECORD_BYTES / MIB
     if abs(mebibytes / expected - 1) > _PRINTED:
