@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from venturi.analysis.evidence import Seen
-from venturi.analysis.proof.cores import cores
+from venturi.analysis.proof.cores import cores, others
 from venturi.analysis.proof.ends import load_generator, nearly, schedule, server, stage
 from venturi.analysis.proof.hit import Hit
 from venturi.analysis.proof.path import disk, flow_control, link, memory
@@ -26,6 +26,7 @@ ORDER: tuple[Callable[[Seen], Hit | None], ...] = (
     memory,
     flow_control,
     server,
+    others,
     nearly,
 )
 

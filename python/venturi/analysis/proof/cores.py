@@ -60,42 +60,68 @@ def mix(seen: Seen, ends: tuple[End, ...]) -> dict[str, float]:
     return {n: s / whole for n, s in sorted(found.items(), key=lambda i: -i[1])} if whole else {}
 
 
+def crowded(seen: Seen) -> bool:
+    """Whether the cores are full, but mostly of what neither end does."""
+    filled = tuple(e for e in (seen.client, seen.server) if full(e))
+    return bool(filled) and mix(seen, _ends(seen, filled)).get(OTHERS, 0.0) > ELSEWHERE
+
+
+def _pinned(seen: Seen, filled: tuple[End, ...]) -> bool:
+    """A pinned client that fills its own cores says nothing of the server's."""
+    return filled == (seen.client,) and bool(seen.cell.records and seen.cell.records[0].get("pin"))
+
+
+def _ends(seen: Seen, filled: tuple[End, ...]) -> tuple[End, ...]:
+    """The ends that use the cores which are full."""
+    return (seen.client, seen.server) if shared(seen) and not _pinned(seen, filled) else filled
+
+
 def cores(seen: Seen) -> Hit | None:
-    """The CPUs of a side are saturated, or the quota of its control group is used up."""
+    """The CPUs of a side are saturated by the two ends, or the quota of its control group is used up."""
     held = _quota(seen)
-    if held is not None:
+    if held is not None or crowded(seen):
         return held
     filled = tuple(e for e in (seen.client, seen.server) if full(e))
-    if not filled:
-        return _one_core(seen)
-    # A pinned client that fills its own cores says nothing of the server's.
-    pinned = filled == (seen.client,) and bool(seen.cell.records and seen.cell.records[0].get("pin"))
-    both = shared(seen) and not pinned
-    ends = (seen.client, seen.server) if both else filled
-    end = None if both or len(filled) > 1 else filled[0].name
+    return _saturated(seen, filled) if filled else _one_core(seen)
+
+
+def others(seen: Seen) -> Hit | None:
+    """The CPUs are saturated by something else; late, because it proves nothing of what else is narrow."""
+    return (
+        _saturated(seen, tuple(e for e in (seen.client, seen.server) if full(e))) if crowded(seen) else None
+    )
+
+
+def _saturated(seen: Seen, filled: tuple[End, ...]) -> Hit:
+    ends, pinned = _ends(seen, filled), _pinned(seen, filled)
+    end = None if len(ends) > 1 else ends[0].name
     busy, steal = max(e.busy or 0.0 for e in filled), max(e.steal or 0.0 for e in filled)
-    whose = "" if both or pinned else " of the " + " and of the ".join(e.name for e in filled)
+    whose = (
+        ""
+        if pinned or ends != filled or (len(ends) > 1 and shared(seen))
+        else (" of the " + " and of the ".join(e.name for e in filled))
+    )
     which, verb = all_cores(filled[0].cores)
     if pinned:
         number = filled[0].cores or 1
         which = "the core" if number == 1 else f"the {plural(number, 'core')}"
         which, verb = f"{which} that the client is pinned to", "is" if number == 1 else "are"
     stages = mix(seen, ends)
-    held_by_others = stages.get(OTHERS, 0.0)
     text = f"{which}{whose} {verb} busy {percent(busy)}"
     if steal > 0.01:
         text += f" of the time that was not stolen ({percent(steal)} was)"
-    if held_by_others > ELSEWHERE:
-        text += f", {percent(held_by_others)} of it with other processes"
-        return Hit("cores", end, None, f"{which}{whose}, held by others", text, 0.0)
+    text += f": {shares(stages)}" if stages else ""
     named = [n for n in stages if n != OTHERS and not n.startswith("the ")]
+    elsewhere = stages.get(OTHERS, 0.0) > ELSEWHERE
+    if elsewhere:
+        text += "; others hold them, so this says little of either end"
     return Hit(
         "cores",
         end,
-        named[0].split(" ")[0] if named else None,
-        f"{which}{whose}",
-        f"{text}: {shares(stages)}" if stages else text,
-        beyond(busy, CORES - 0.01),
+        named[0].split(" ")[0] if named and not elsewhere else None,
+        f"{which}{whose}, held by others" if elsewhere else f"{which}{whose}",
+        text,
+        0.0 if elsewhere else beyond(busy, CORES - 0.01),
         evidence=tuple(
             Evidence(
                 f"{e.name} run delay",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from venturi.analysis.ceilings import codec_of
-from venturi.analysis.evidence import CODEC, OWN, Seen
-from venturi.analysis.proof.cores import full
+from venturi.analysis.evidence import CODEC, OWN, End, Seen
+from venturi.analysis.proof.cores import crowded, full
 from venturi.analysis.proof.hit import Hit, beyond
 from venturi.analysis.wording import milliseconds, plural, shares, waiting
 from venturi.units import percent
@@ -17,6 +17,8 @@ NEARLY = 0.75
 """Workers this busy are named, with low confidence, where nothing else is near its limit."""
 OWN_SHARE = 0.5
 """The load generator is the narrow place where most of what its workers do is its own work."""
+DOMINANT = 0.8
+"""Share of an end's work from which its largest stage speaks for all of it."""
 CLOCK = 0.1
 """Share of a trial spent on reading the clock; METHOD wants it under 1 %."""
 CLIENT_WAITS = 0.5
@@ -66,10 +68,17 @@ def own_stages(seen: Seen) -> dict[str, float]:
     return {n: s for n, s in seen.client.work.items() if n in own}
 
 
+def _despite_others(seen: Seen, end: End) -> bool:
+    """Whether a stage is the narrow place although others hold the cores: it takes nearly all that its end
+    gets of them, and would of more."""
+    work = sum(end.work.values())
+    return crowded(seen) and work > 0 and end.work[end.first or ""] / work >= DOMINANT
+
+
 def load_generator(seen: Seen) -> Hit | None:
     """The client's own work fills its workers while cores are free and the server waits."""
     client, occupancy = seen.client, seen.client.occupancy
-    if occupancy is None or occupancy < WORKERS or full(client):
+    if occupancy is None or occupancy < WORKERS or (full(client) and not _despite_others(seen, client)):
         return None
     if seen.server.occupancy is not None and seen.server.occupancy >= occupancy:
         return None
@@ -131,7 +140,11 @@ def nearly(seen: Seen) -> Hit | None:
 
 
 def _stage(seen: Seen, threshold: float) -> Hit | None:
-    busy = [(e.occupancy, e) for e in (seen.client, seen.server) if (e.occupancy or 0.0) >= threshold]
+    busy = [
+        (e.occupancy, e)
+        for e in (seen.client, seen.server)
+        if (e.occupancy or 0.0) >= threshold and (not crowded(seen) or _despite_others(seen, e))
+    ]
     if not busy:
         return None
     occupancy, end = max(busy, key=lambda pair: pair[0] or 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from venturi.analysis.evidence import Evidence, Seen
+from venturi.analysis.proof.cores import crowded
 from venturi.analysis.proof.ends import CLIENT_WAITS, WORKERS
 from venturi.analysis.proof.hit import Hit, beyond
 from venturi.analysis.wording import milliseconds, rate, size, waiting
@@ -40,7 +41,8 @@ def link(seen: Seen) -> Hit | None:
     if seen.loopback is not False:
         return None
     sender, receiver, share = seen.sender, seen.receiver, seen.of("raw TCP")
-    spare = all(e.busy is None or e.busy < SPARE for e in (seen.client, seen.server))
+    # What others take of the CPUs both raw TCP and the trial have got along with.
+    spare = crowded(seen) or all(e.busy is None or e.busy < SPARE for e in (seen.client, seen.server))
     blocked, idle = sender.stages.get("await_output", 0.0), receiver.stages.get("await_input", 0.0)
     evidence, wire = [], (seen.wire_rate or seen.rate or 0.0)
     if share is not None:
