@@ -96,7 +96,7 @@ def test_directories(tmp_path: Path) -> None:
         ("perf_stats.txt", LINE.replace("0.0122776", "0"), r"perf_stats.txt:1: not such numbers"),
         (
             "perf_stats.txt",
-            LINE.replace("100000", "9" * 18),
+            LINE.replace("2\t2\t100000", "20\t20\t" + "9" * 17),
             r"perf_stats.txt:1: more bytes than can be counted",
         ),
         ("perf_stats.txt", LINE[2:], r"perf_stats.txt:1: lines of seven columns do not say"),
