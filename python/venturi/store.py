@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import gc
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -359,7 +360,8 @@ def _read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     lines: list[dict[str, Any]] = []
     number = 0
     try:
-        with path.open("rb") as file:
+        # The collector would look again and again through millions of objects in which there is no cycle.
+        with _without_collector(), path.open("rb") as file:
             while chunk := file.readlines(_CHUNK):
                 found = _parsed(chunk)
                 if found is None:
@@ -373,6 +375,17 @@ def _read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from None
     return lines, 0
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _parsed(chunk: list[bytes]) -> list[dict[str, Any]] | None:

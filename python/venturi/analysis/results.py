@@ -120,6 +120,11 @@ class Results:
         """Trials that did not end well, warm-ups too: a warm-up that fails is a finding."""
         return [r for r in self.records if r.get("outcome") not in ("ok", None)]
 
+    @cached_property
+    def telling(self) -> dict[str, list[str]]:
+        """By operation the parameters that tell its cells apart; asked for by every label of every cell."""
+        return {o: cells_module.varying(cells) for o, cells in cells_module.by_operation(self.cells).items()}
+
     @property
     def places(self) -> list[str]:
         return list(dict.fromkeys(str(p) for c in self.cells if (p := c.parameters.get("place")) is not None))

@@ -22,7 +22,7 @@
     const out = element("div", { class: "said" },
       element("h3", {}, dot, found.flagged ? element("b", { class: "flag" }, "! ") : null, found.title,
         element("span", { class: "sure" }, `${found.confidence} confidence`)),
-      element("p", {}, found.sentence.replace(/[.]?$/, ".")));
+      element("p", {}, sentence(found.sentence)));
     if (found.flagged) out.append(element("p", { class: "flag" }, "The load generator or its schedule set this figure: it is no measure of the target."));
     if (found.next.length) out.append(element("h4", {}, "next"), element("ul", { class: "next" }, found.next.map((step) => element("li", {}, command(step)))));
     if (found.evidence.length) {
@@ -30,6 +30,10 @@
         element("ul", {}, found.evidence.map((text) => element("li", {}, text)))));
     }
     return out;
+  }
+  // As it begins a paragraph; a number and its percent sign stay on one line.
+  function sentence(text) {
+    return (text[0].toUpperCase() + text.slice(1)).replace(/[.]?$/, ".").replaceAll(" %", "\u00a0%");
   }
   function limits(found) {
     if (!found.length) return element("p", { class: "quiet" }, "No limit was measured that applies to this cell.");

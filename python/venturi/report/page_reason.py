@@ -92,4 +92,6 @@ def steps(found: Sequence[str]) -> str:
 
 
 def _stop(sentence: str) -> str:
-    return sentence if sentence.endswith((".", "!", "?")) else sentence + "."
+    """As it begins a paragraph and ends it; a number and its percent sign stay on one line."""
+    whole = sentence if sentence.endswith((".", "!", "?")) else sentence + "."
+    return (whole[:1].upper() + whole[1:]).replace(" %", "\N{NO-BREAK SPACE}%")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from venturi.analysis.cells import Cell, best, by_operation, varying
+from venturi.analysis.cells import Cell, best
 from venturi.analysis.results import Results
 from venturi.analysis.verdict import Verdict
 from venturi.report import labels
@@ -64,7 +64,7 @@ def leading(results: Results) -> Cell | None:
 
 def name_of(results: Results, cell: Cell) -> str:
     """A cell as its table tells it from the others: `get, 4 streams`."""
-    names = varying(by_operation(results.cells).get(cell.operation, [cell]))
+    names = results.telling.get(cell.operation, [])
     return ", ".join(dict.fromkeys([cell.operation, labels.label(cell, names)]))
 
 

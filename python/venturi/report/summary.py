@@ -57,6 +57,9 @@ def columns(
     unit = pick_unit(base, [q.value for q in speeds])
     out.append(_numbers("median", base, speeds, 0, unit))
     out.append(Column(coverage(cells), unit, [q.margin(unit) for q in speeds], 0))
+    out.append(_of_limit(cells))
+    if verdicts is not None and any(verdicts):
+        out.append(Column("verdict", "", [v or MISSING for v in verdicts], 1, text=True))
     if every:
         out.append(_numbers("steady", "B/s", [c.steady for c in cells], 6))
     if measure != "rows":
@@ -68,7 +71,6 @@ def columns(
     out.append(_numbers("p99", "ns", latencies[99.0], 3, unit))
     if every:
         out.append(_numbers("max", "ns", latencies[100.0], 7, unit))
-    out.append(_of_limit(cells))
     both = any(c.cpu["server"].known for c in cells)
     out.append(Column("CPU c+s" if both else "CPU client", "cores", [_cores(c, both) for c in cells], 4))
     if every:
@@ -84,8 +86,6 @@ def columns(
             )
     if len({c.verification for c in cells if c.verified}) > 1:
         out.append(Column("verified", "", [c.verification for c in cells], 3, text=True))
-    if verdicts is not None and any(verdicts):
-        out.append(Column("verdict", "", [v or MISSING for v in verdicts], 1, text=True))
     out.append(Column("ok", "", [f"{c.good}/{c.trials}" for c in cells], 0))
     out.append(Column("fail", "", [str(c.failed) for c in cells], 0))
     # A figure that no trial has, such as the CPU of a foreign server, would be a column of dashes.
@@ -243,9 +243,8 @@ def fit(
 def failure_rows(results: Results) -> list[tuple[str, str, str]]:
     """Cell, trials and error of all that did not end well; a cell's trials with the same error are one
     row."""
-    telling = {operation: varying(cells) for operation, cells in by_operation(results.cells).items()}
     names = {
-        c.name: ", ".join(dict.fromkeys([c.operation, labels.label(c, telling[c.operation])]))
+        c.name: ", ".join(dict.fromkeys([c.operation, labels.label(c, results.telling[c.operation])]))
         for c in results.cells
         if c.trials + c.warmups > c.good
     }

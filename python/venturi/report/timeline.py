@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.analysis.cells import ENDS, Cell, by_operation, get, varying
+from venturi.analysis.cells import ENDS, Cell, get
 from venturi.analysis.results import Results
 from venturi.report import labels
 from venturi.report.figure import Figure, Panel, Series
@@ -167,7 +167,7 @@ def of(results: Results, cell: Cell, trial: Any, found: dict[str, End]) -> Figur
         panels.append(Panel(title, known, unit, low=True))
     if not panels:
         return None
-    names = varying(by_operation(results.cells).get(cell.operation, [cell]))
+    names = results.telling.get(cell.operation, [])
     where = ", ".join(dict.fromkeys([cell.operation, labels.label(cell, names)]))
     caption = ["The trial with the median throughput of this cell; both ends on the client's clock."]
     uncertain = get(trial, "resources", "clock", "uncertainty_ns")
