@@ -361,15 +361,14 @@ def _common(rows: list[Row], confidence: float) -> tuple[list[Row], Shift | None
     )
     if found is None or found.p >= 1.0 - confidence or abs(math.log(found.ratio)) < LEAST_SHIFT:
         return rows, None
-    from scipy.stats import norm
-    from scipy.stats import t as student
+    from scipy.special import ndtri, stdtr
 
     middle = math.log(found.ratio)
     # Half the interval is near enough two standard errors; the middle is known far better than any cell.
-    error = math.log(found.high / found.low) / 2 / float(norm.ppf((1 + confidence) / 2))
+    error = math.log(found.high / found.low) / 2 / float(ndtri((1 + confidence) / 2))
     judged = [(i, r.difference) for i, r in enumerate(rows) if r.difference and r.difference.judged]
     p = [
-        2.0 * float(student.sf(abs(math.log(d.ratio) - middle) / math.hypot(d.error or 0.0, error), d.df))
+        2.0 * float(stdtr(d.df, -abs(math.log(d.ratio) - middle) / math.hypot(d.error or 0.0, error)))
         for _, d in judged
     ]
     aside = {i: q for (i, _), q in zip(judged, adjust(p), strict=True)}
