@@ -76,7 +76,9 @@ def laws(sweeps: int, rng: np.random.Generator) -> list[str]:
                     found = fitted.predict(n, REPEATS)
                     new = np.median(truth(name, p, [n]) * np.exp(NOISE * rng.standard_normal(REPEATS)))
                     kept.append(bool(found.low <= new <= found.high))
-            spelled = ", ".join(f"{k} = {v:g}" for k, v in p.items())
+            spelled = ", ".join(
+                f"{k} = {v / 1e9:g} GB/s" if v > 1e6 else f"{k} = {v:g}" for k, v in p.items()
+            )
             out.append(
                 f"| {label} | {name} | {spelled} | {percent(chosen)} | "
                 + " | ".join(map(percent, held))

@@ -76,6 +76,11 @@ def axis_sentences(one: AxisFit) -> list[str]:
     if one.fit is None:
         return [f"no law: {one.refused}", *measured(one)]
     fit = one.fit
+    if one.level:
+        return [
+            f"level: no {one.axis} does significantly better than {count(min(one.medians))} "
+            f"({one.gains[0].text()}, {one.gains[0].pairs} pairs); {fit.peak.quantity(one.unit)} at best"
+        ]
     out = [law(one, fit)]
     last = float(fit.points.x[-1])
     knee = fit.knee

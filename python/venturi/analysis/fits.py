@@ -29,11 +29,15 @@ NO_AXIS = frozenset(
     {*SIZES, "duration_ns", "rate", "seed", "row_bytes", "window", "send_buffer", "max_message_size", "pin"}
 )
 """Parameters that are no parallelism and no grain of work; `over=` asks for one of them all the same."""
-MOST_GROUPS = 40
+MOST_GROUPS = 24
 """Groups fitted over one axis; more would be a page that nobody reads."""
+MOST_POOLED = 6
+"""Settings for which the large sizes are fitted together."""
 MOST_EFFECT_BLOCKS = 200
 LEAST_BLOCKS = 5
 """Settings of the others from which "no significant effect" is worth saying instead of a law."""
+EXPLAINS = 0.5
+"""A law that explains less than this share of the variance explains nothing."""
 EFFICIENT = 0.9
 """Still linear: at least this share of N times the throughput at the smallest N."""
 
@@ -108,6 +112,13 @@ class AxisFit:
                 break
             last = n
         return last
+
+    @property
+    def level(self) -> bool:
+        """Whether nothing depends on the axis: no gain from the smallest N on, and no law that explains."""
+        if self.fit is None or not self.gains or self.level_from != min(self.medians):
+            return False
+        return not self.fit.r_squared >= EXPLAINS
 
     @property
     def each(self) -> float | None:
@@ -305,7 +316,12 @@ def _pooled(
     out = []
     if size is not None:
         rest = [n for n in others if n not in SIZES]
-        for group in _groups(cells, rest).values():
+        groups = sorted(
+            _groups(cells, rest).values(),
+            key=lambda g: (len({m.parameters.get(axis) for m in g}), max(_value(m, unit) or 0.0 for m in g)),
+            reverse=True,
+        )
+        for group in groups[:MOST_POOLED]:
             chosen = large_sizes(group, size, axis, unit)
             if chosen is None:
                 continue

@@ -60,14 +60,14 @@ def beyond(blocks: Sequence[Mapping[float, float]]) -> list[Gain]:
 
 def tested(n: float, difference: object) -> Gain:
     import numpy as np
-    from scipy.stats import t
+    from scipy.special import stdtr, stdtrit
 
     d = np.asarray(difference, dtype=np.float64)
     size, mean = len(d), float(d.mean())
     effective = effective_number(d)
     error = max(float(d.std(ddof=1)), 1e-9) / math.sqrt(effective)
-    half = float(t.ppf(1 - ALPHA / 2, effective - 1)) * error
-    p = float(2 * t.sf(abs(mean / error), effective - 1))
+    half = float(stdtrit(effective - 1, 1 - ALPHA / 2)) * error
+    p = float(2 * stdtr(effective - 1, -abs(mean / error)))
     return Gain(n, math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half), p, size, effective)
 
 

@@ -109,9 +109,14 @@ class Checked:
 
 
 def predict(
-    cells: Sequence[Cell], wanted: Mapping[str, Any], repeats: int = DEFAULT_REPEATS
+    cells: Sequence[Cell],
+    wanted: Mapping[str, Any],
+    repeats: int = DEFAULT_REPEATS,
+    left_out: list[str] | None = None,
 ) -> list[Prediction]:
     """One prediction an operation for the cell with these parameters; what is not named stays as measured.
+
+    `left_out` takes the reasons of operations for which there is none, where others have one.
 
     Raises `VenturiError` for parameters that do not exist, that lie outside of what was measured in more than
     one respect, or for which no law could be fitted, with the reason.
@@ -130,10 +135,17 @@ def predict(
             out.append(
                 _one(operation, members, {k: v for k, v in wanted.items() if k != "operation"}, repeats)
             )
-        except VenturiError as reason:
-            reasons.append(reason)
+        except VenturiError as error:
+            named = (
+                error
+                if len(operations) == 1 or asked
+                else VenturiError(f"{operation}: {error.message}", error.exit_code, error.hint)
+            )
+            reasons.append(named)
     if not out:
         raise reasons[0]
+    if left_out is not None:
+        left_out += [reason.message for reason in reasons]
     return out
 
 

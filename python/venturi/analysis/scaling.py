@@ -413,7 +413,7 @@ def fit(
 def fit_points(points: Points, resamples: int = RESAMPLES, seed: int = regression.SEED) -> Scaling:
     """As `fit`, from points."""
     import numpy as np
-    from scipy.stats import chi2
+    from scipy.special import chdtrc
 
     size = len(points.x)
     if size < LEAST_POINTS:
@@ -437,7 +437,7 @@ def fit_points(points: Points, resamples: int = RESAMPLES, seed: int = regressio
     closest = min(fitted, key=lambda name: fitted[name][1] / left[name])
     doubt, extra = math.nan, 0.0
     if known:
-        doubt = float(chi2.sf(fitted[closest][1], left[closest]))
+        doubt = float(chdtrc(left[closest], fitted[closest][1]))
         residuals = points.y - curve(closest, fitted[closest][0][None], points.x)[0]
         extra = regression.between(residuals, variance, left[closest])
         if extra > 0:

@@ -181,7 +181,9 @@ def _print(made: Fits, foretold: Sequence[dict[str, Any]], every: bool) -> None:
 
     if not made and not made.notes:
         say("nothing to fit: no parameter was varied, or no trial succeeded")
-    scalings = made.scalings if every else made.main or made.scalings[:MOST_SHOWN]
+    shown = {(s.operation, s.axis) for s in made.main}
+    refused = [s for s in made.scalings if (s.operation, s.axis) not in shown][:MOST_SHOWN]
+    scalings = made.scalings if every else [*made.main, *refused]
     for one in scalings:
         say(fit_words.head(one), "bold")
         for text in fit_words.axis_sentences(one):

@@ -87,7 +87,10 @@ def predict(
     found = results.load(run)
     document: dict[str, Any] = {}
     if wanted:
-        made = prediction.predict(found.cells, wanted, repeats)
+        left_out: list[str] = []
+        made = prediction.predict(found.cells, wanted, repeats, left_out)
+        for reason in left_out:
+            say("warning", reason)
         document["predictions"] = [
             asdict(one) | {"extrapolation": one.extrapolation, "text": one.sentence} for one in made
         ]

@@ -51,6 +51,9 @@ def lines(results: Results) -> list[str]:
     for one in results.fits.main[:MOST_PANELS]:
         if one.fit is None:
             continue
+        if one.level:
+            out.append(f"{one.operation} over {one.axis}: {fit_words.axis_sentences(one)[0]}")
+            continue
         knee = one.fit.knee
         text = f"{one.operation} over {one.axis}: {one.fit.chosen.title}"
         text += f", knee at {fit_words.several(one.axis, knee.median)}"
@@ -82,7 +85,8 @@ def _scale(unit: str) -> tuple[float, str]:
 def scaling(results: Results) -> Figure | None:
     """Throughput over an axis: medians with margins, the chosen law with its band, knee and peak, and what
     was foretold beside what came of it. None where no law was fitted."""
-    chosen = [one for one in results.fits.main if one.fit is not None]
+    # Rows a batch and the like have figures of their own; a level axis has nothing to show.
+    chosen = [one for one in results.fits.main if one.fit is not None and not one.level]
     if not chosen:
         return None
     axis, unit = chosen[0].axis, chosen[0].unit
