@@ -162,7 +162,8 @@ def _chosen(made: list[Series], axis: str) -> list[Series]:
         sizes = [v for s in made if isinstance(v := dict(s.fixed).get(name), int | float)]
         if name != axis and len(set(sizes)) > 1:
             made = [s for s in made if dict(s.fixed).get(name) == max(sizes)]
-    if axis in AMOUNT and made:
+    if axis not in PARALLEL and made:
+        # Of sizes one series is enough: the best.
         return [max(made, key=lambda s: figure(s.peak).value or 0.0)]
     # A series of two points beside one of ten repeats less of the same.
     longest = max((len(s.cells) for s in made), default=0)
