@@ -288,7 +288,7 @@ def rate(core: Any, repeats: int = 3, **spec: Any) -> float:
 
 
 def test_memory(core: Any) -> None:
-    one, every = (rate(core, kind="memory", threads=n) for n in (1, usable_cores()))
+    one, every = (rate(core, 2, kind="memory", threads=n) for n in (1, usable_cores()))
     assert 1e8 < one < 1e12
     # Between two measurements of a shared machine its neighbours may wake up.
     assert every >= 0.5 * one
