@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
-from venturi.analysis import gain, hockney, regression, scaling
-from venturi.analysis.scaling import Refused
+from venturi.analysis import gain, hockney, laws, regression, scaling
+from venturi.analysis.laws import Refused
 
 NOISE = 0.03
 REPEATS = 5
@@ -111,7 +111,7 @@ def test_the_solver_finds_what_a_general_one_finds(name: str) -> None:
     n = np.array(AXIS, dtype=float)
     rows = np.log(truth("usl", p, n))[None] + 0.05 * rng.standard_normal((20, len(n)))
     weight = rng.uniform(0.5, 2, len(n)) / 0.05**2
-    b, total = scaling.solve(name, n, rows, weight)
+    b, total = laws.solve(name, n, rows, weight)
     for row, found in zip(rows, total, strict=True):
 
         def off(t: np.ndarray, row: np.ndarray = row) -> np.ndarray:
@@ -130,7 +130,7 @@ def test_the_corner_of_linear_then_flat_is_the_best_there_is() -> None:
     n = np.array(AXIS, dtype=float)
     rows = np.log(truth("flat", {"l": 1.0, "C": 5.0}, n))[None] + 0.05 * rng.standard_normal((10, len(n)))
     weight = np.ones(len(n))
-    _, total = scaling.solve("flat", n, rows, weight)
+    _, total = laws.solve("flat", n, rows, weight)
     slopes = np.linspace(-0.3, 0.3, 241)
     levels = np.log(5.0) + np.linspace(-0.3, 0.3, 241)
     for row, found in zip(rows, total, strict=True):

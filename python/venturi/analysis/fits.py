@@ -22,7 +22,8 @@ from venturi.analysis import hockney, scaling
 from venturi.analysis.cells import Cell
 from venturi.analysis.gain import Effect, Gain
 from venturi.analysis.hockney import Hockney
-from venturi.analysis.scaling import Refused, Scaling
+from venturi.analysis.laws import Refused
+from venturi.analysis.scaling import Scaling
 
 SIZES = ("rows_per_stream", "bytes_per_stream")
 NO_AXIS = frozenset(

@@ -17,8 +17,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from venturi.analysis import regression
+from venturi.analysis.laws import Refused
 from venturi.analysis.regression import Points
-from venturi.analysis.scaling import Refused, _interval
+from venturi.analysis.scaling import _interval
 from venturi.analysis.statistics import Interval
 from venturi.units import Quantity, percent, pick_unit
 
