@@ -220,26 +220,34 @@ class Sweep:
                 if self._interrupts.asked:
                     result.interrupted = True
                     return result
-                if {str(slot.cell.parameters["target"]), slot.cell.id} & self._given_up:
+                if self.given_up(slot.cell):
                     total -= 1
                     continue
-                self._observer.started(result.trials + 1, total, slot)
-                line = self._one(slot)
-                result.trials += 1
-                if line["outcome"] == "interrupted" or self._interrupts.asked:
-                    result.interrupted = True
+                if not self.take(slot, total, result):
                     return result
-                if line["outcome"] == "failed":
-                    result.failed += 1
-                    result.kinds.add(line["error"]["kind"])
-                    result.reasons[f"{line['error']['kind']}: {line['error']['message']}"] = None
-                    if self._run.on_failure == "stop":
-                        self._observer.note(
-                            "error", "stopped at the first failure, as --on-failure stop asks"
-                        )
-                        return result
-                self._notice_silence(slot, line, result.trials < total)
         return result
+
+    def take(self, slot: Slot, total: int, result: Result) -> bool:
+        """Runs one trial of `total` and adds it to `result`; false: no more may follow."""
+        self._observer.started(result.trials + 1, total, slot)
+        line = self._one(slot)
+        result.trials += 1
+        if line["outcome"] == "interrupted" or self._interrupts.asked:
+            result.interrupted = True
+            return False
+        if line["outcome"] == "failed":
+            result.failed += 1
+            result.kinds.add(line["error"]["kind"])
+            result.reasons[f"{line['error']['kind']}: {line['error']['message']}"] = None
+            if self._run.on_failure == "stop":
+                self._observer.note("error", "stopped at the first failure, as --on-failure stop asks")
+                return False
+        self._notice_silence(slot, line, result.trials < total)
+        return True
+
+    def given_up(self, cell: Cell) -> bool:
+        """Whether its address answers no more, or the cell asks for something impossible."""
+        return bool({str(cell.parameters["target"]), cell.id} & self._given_up)
 
     def _one(self, slot: Slot) -> dict[str, Any]:
         trial = trial_id(self._name, slot.cell.id, slot.repeat, slot.warmup, self._order)
@@ -294,6 +302,11 @@ class Sweep:
         if line["outcome"] == "ok" and not line["warmup"] and line["times"]["interval_ns"]:
             rate = line["counts"]["payload_bytes"] * 1e9 / line["times"]["interval_ns"]
             self._rates.setdefault(line["cell"], []).append(rate)
+
+    def last_rate(self, cell: Cell) -> float | None:
+        """Payload bytes per second of the cell's last good trial; None where it has none."""
+        rates = self._rates.get(cell.id)
+        return rates[-1] if rates else None
 
     def _settled(self, cell: Cell) -> bool:
         """Whether the 95 % interval of the median is narrower than asked for."""

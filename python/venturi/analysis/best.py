@@ -132,7 +132,8 @@ def speed_of(cell: Cell) -> Quantity:
     return cell.throughput if cell.throughput.known else cell.rows
 
 
-def _values(cell: Cell) -> list[float]:
+def values(cell: Cell) -> list[float]:
+    """Throughput of each good trial, or its rows/s where no bytes are known."""
     if cell.throughput.known:
         return [v for r in cell.records if (v := throughput(r)) is not None]
     rate = [
@@ -159,7 +160,7 @@ def find(
     for family in families.values():
         chosen = family if every else [max(family, key=_size)]
         for group in chosen:
-            good = [c for c in group if speed_of(c).known and _values(c)]
+            good = [c for c in group if speed_of(c).known and values(c)]
             if good:
                 alike = [c for other in family if _alike(other, group) for c in other if c not in group]
                 failed = [c for c in group if c not in good]
@@ -193,8 +194,8 @@ def _best(
     behind: list[Difference | None] = [None] * len(good)
     others = [i for i in range(len(good)) if i != first]
     if others:
-        base = _values(good[first])
-        for i, found in zip(others, differences([(base, _values(good[i])) for i in others]), strict=True):
+        base = values(good[first])
+        for i, found in zip(others, differences([(base, values(good[i])) for i in others]), strict=True):
             behind[i] = found
     choices = [Choice(c, speed_of(c), cost, b) for c, cost, b in zip(good, costs, behind, strict=True)]
     fastest = choices[first]
@@ -279,10 +280,10 @@ def _blocks(cells: list[Cell], name: str, settings: list[str]) -> list[dict[obje
     held: dict[str, dict[object, dict[int, float]]] = {}
     for cell in cells:
         key = repr([cell.parameters.get(n) for n in (*settings, *SIZES) if n != name])
-        values = dict(enumerate(_values(cell)))
-        if not values:
+        by_repeat = dict(enumerate(values(cell)))
+        if not by_repeat:
             continue
-        held.setdefault(key, {})[_hashable(cell.parameters.get(name))] = values
+        held.setdefault(key, {})[_hashable(cell.parameters.get(name))] = by_repeat
     out: list[dict[object, float]] = []
     for by_value in held.values():
         if len(by_value) < 2:

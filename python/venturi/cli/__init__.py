@@ -31,6 +31,7 @@ COMMANDS = (
     "predict",
     "compare",
     "best",
+    "tune",
     "sql",
     "import",
     "scenarios",

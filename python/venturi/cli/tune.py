@@ -1,0 +1,273 @@
+"""`venturi tune`: finds the fastest setting by search, in few trials."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from venturi.cli import flags as f
+from venturi.cli import say
+from venturi.errors import VenturiError
+
+if TYPE_CHECKING:
+    from venturi.analysis.search import Search
+    from venturi.scenario import Scenario
+    from venturi.tune import Budget, Tuned
+
+app = typer.Typer(rich_markup_mode=None)
+
+EPILOG = """\b
+Examples:
+  venturi tune flight://host:31337 --trials 24
+  venturi tune flight://local --streams 1..16 --rows-per-batch 1k,4k,16k,64k --minutes 2
+  venturi tune my.toml --operation put --compression none,lz4,zstd
+  venturi tune --resume last --trials 40
+  venturi tune recorded:reference:chspark --trials 11
+A tuning is a run: show, best, fit and report take it, and
+`venturi run --resume RUN` measures the rest of its matrix.
+"""
+
+RECORDED = "recorded:"
+DEFAULT_TRIALS = 24
+DEFAULT_DURATION = "1s"
+"""Of a trial where no amount is given: a search wants many short trials."""
+
+
+@app.command(epilog=EPILOG)
+def tune(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TARGET",
+            help="A URL; a scenario, file or built in, whose matrix is searched; or recorded:RUN, a run that "
+            "was measured before, to see what a search would have needed.",
+            show_default=False,
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            "--trials", min=2, help=f"Trials in all. [default: {DEFAULT_TRIALS}]", show_default=False
+        ),
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            "--minutes", min=0.01, help="Time in all; with --trials, what ends first.", show_default=False
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Run directory. [default: venturi-runs/TIME-NAME]", show_default=False),
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option("--resume", help="Go on with the search in this run, or last.", show_default=False),
+    ] = None,
+    operation: f.Operation = None,
+    streams: f.Streams = None,
+    threads: f.Threads = None,
+    rows_per_batch: f.RowsPerBatch = None,
+    compression: f.Compression = None,
+    connections: f.Connections = None,
+    window: f.Window = None,
+    send_buffer: f.SendBuffer = None,
+    data: f.Data = None,
+    rows_per_stream: f.RowsPerStream = None,
+    bytes_per_stream: f.BytesPerStream = None,
+    duration: f.Duration = None,
+    verify: f.Verify = None,
+    ceilings: f.Ceilings = None,
+    settings: f.Set = None,
+    seed: Annotated[int, typer.Option("--seed", help="Chooses among first trials that are as good.")] = 1,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The answer only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
+    executor: Annotated[
+        str, typer.Option("--executor", hidden=True, help="core, or model for tests.")
+    ] = "core",
+) -> None:
+    """Search a target's settings for the fastest, in few trials."""
+    given = dict(locals())
+    from venturi.tune import Budget
+
+    budget = Budget(
+        trials if trials is not None or minutes is not None else DEFAULT_TRIALS,
+        minutes * 60 if minutes is not None else None,
+    )
+    if target is not None and resume is not None:
+        raise VenturiError(
+            f"{target} does not go with --resume: the search goes on in its own run",
+            hint=f"venturi tune --resume {resume}",
+        )
+    if target is None and resume is None:
+        raise VenturiError(
+            "nothing to tune: name a URL, a scenario, or recorded:RUN", hint="venturi tune flight://local"
+        )
+    if target is not None and target.startswith(RECORDED):
+        _replay(target.removeprefix(RECORDED), budget, given)
+        return
+    _search(budget, given)
+
+
+def _given(given: dict[str, Any]) -> list[str]:
+    """Flags of the space that were used."""
+    ours = ("target", "trials", "minutes", "out", "resume", "seed", "quiet", "as_json", "executor")
+    return ["--" + n.replace("_", "-") for n, v in given.items() if n not in ours and v not in (None, [])]
+
+
+def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
+    from venturi.analysis import results
+    from venturi.analysis.best import speed_of
+    from venturi.report import tune as report
+    from venturi.tune import Recorded, replay
+    from venturi.units import percent
+
+    if used := _given(given):
+        raise VenturiError(
+            f"{used[0]} does not go with recorded:RUN", hint="a recorded run has the cells it has"
+        )
+    recorded = Recorded(results.load(run).cells)
+    unit = speed_of(recorded.cells[0]).unit
+
+    def learned(search: Search, done: int, of: int | None) -> None:
+        if not (given["quiet"] or given["as_json"]):
+            text = report.news(search, recorded.candidates, recorded.names, unit)
+            print(f"[{done}{f'/{of}' if of else ''}] {text}", file=sys.stderr, flush=True)
+
+    tuned = replay(recorded, budget, learned, given["seed"])
+    _print(tuned, given, unit)
+    if not given["as_json"] and tuned.answer is not None:
+        fastest = report.setting(recorded.candidates[recorded.fastest], recorded.names)
+        reached = percent(recorded.share(tuned.answer.best), 1)
+        print(
+            f"the fastest of all {len(recorded.cells)} recorded settings, {recorded.trials} trials: "
+            f"{fastest}: the search reached {reached} of it"
+        )
+
+
+def _search(budget: Budget, given: dict[str, Any]) -> None:
+    from venturi import runner
+    from venturi import tune as tuning
+    from venturi.analysis import results
+    from venturi.cli.run import _executor, _observer
+    from venturi.report import tune as report
+
+    if given["resume"] is not None:
+        if used := _given(given):
+            raise VenturiError(
+                f"{used[0]} does not go with --resume: a search keeps the space it was begun with",
+                hint="start another search for another space",
+            )
+        from venturi.store import RunDirectory
+
+        out = results.find_run(given["resume"])
+        scenario = runner.scenario_of(RunDirectory(out))
+    else:
+        scenario = _scenario(given)
+        out = given["out"] or runner.default_out(scenario)
+    observer = _observer(given | {"as_json": False, "quiet": given["quiet"] or given["as_json"]})
+    cells: list[Any] = []
+    last = ""
+
+    def learned(search: Search, done: int, of: int | None) -> None:
+        nonlocal last
+        text = report.news(search, cells, names)
+        if text and text != last:
+            last = text
+            observer.note("info", text)
+
+    from venturi import matrix
+
+    cells = [c.parameters for c in matrix.cells(scenario)]
+    names = tuning.settings(cells)
+    try:
+        tuned = tuning.execute(
+            scenario,
+            out,
+            _executor(given["executor"]),
+            observer,
+            budget,
+            learned,
+            given["seed"],
+            given["resume"] is not None,
+            f.command_line(sys.argv),
+        )
+    finally:
+        from venturi.cli.progress import LiveObserver
+
+        if isinstance(observer, LiveObserver):
+            observer.close()
+    _print(tuned, given)
+    assert tuned.run is not None
+    if not given["as_json"]:
+        print(f"next: venturi best {out}; the rest of the matrix: venturi run --resume {out}")
+        print(f"run: {out}")
+    result = tuned.run.result
+    if result.interrupted:
+        say("warning", f"interrupted; go on with: venturi tune --resume {out}")
+    elif result.failed:
+        say("error", f"{result.failed} of {result.trials} trials failed: {next(iter(result.reasons), '')}")
+    raise typer.Exit(int(tuned.run.exit_code))
+
+
+def _print(tuned: Tuned, given: dict[str, Any], unit: str = "B/s") -> None:
+    from venturi.report import tune as report
+
+    if given["as_json"]:
+        print(json.dumps(report.document(tuned, unit), ensure_ascii=False, indent=2, default=str))
+        return
+    for line in report.lines(tuned, unit):
+        print(line)
+    learned = report.learned(tuned)
+    if learned:
+        width = max(len(name) for name, _ in learned)
+        print("learned (others as in the best, share of its throughput; in brackets what was not tried):")
+        for name, text in learned:
+            print(f"  {name:<{width}}  {text}")
+
+
+def _scenario(given: dict[str, Any]) -> Scenario:
+    """The scenario whose matrix is searched: a file's or a built-in one's, or one made for a URL."""
+    from venturi.scenario import Layer, file_layer, load
+
+    target = str(given["target"])
+    url = target if "://" in target else None
+    workload = {
+        n: given[n]
+        for n in (
+            *("operation", "data", "rows_per_batch", "rows_per_stream", "bytes_per_stream", "duration"),
+            *("streams", "threads", "verify"),
+        )
+    }
+    if workload["data"] is not None and len(workload["data"]) == 1:
+        workload["data"] = workload["data"][0]
+    options = {n: given[n] for n in ("compression", "connections", "window", "send_buffer")} | {"url": url}
+    tree, spelled = f.layer_tree(
+        workload, options, {"ceilings": given["ceilings"]}, [], given["settings"] or []
+    )
+    layers = [_defaults(tree)] if url else [file_layer(target)]
+    return load([*layers, Layer("", tree, flags=spelled)])
+
+
+def _defaults(tree: dict[str, Any]) -> Any:
+    """What is searched at a URL where nothing is said: streams up to twice the cores, and batch sizes."""
+    import os
+
+    from venturi.scenario import Layer
+
+    base: dict[str, Any] = {"name": "tune", "workload": {"operation": "get"}, "matrix": {}}
+    asked = {**tree.get("workload", {}), **tree.get("matrix", {})}
+    if not {"rows_per_stream", "bytes_per_stream", "duration"} & set(asked):
+        base["workload"]["duration"] = DEFAULT_DURATION
+    if not tree.get("matrix"):
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        most = 1 << max(2, (2 * cores - 1).bit_length())
+        if "streams" not in asked:
+            base["matrix"]["streams"] = [1 << k for k in range(most.bit_length())]
+        if "rows_per_batch" not in asked:
+            base["matrix"]["rows_per_batch"] = [1024, 4096, 16384, 65536, 262144]
+    return Layer("the defaults of tune", base)
