@@ -11,6 +11,7 @@ from synthetic import imported, lines, make_run, without_server
 from venturi.analysis import verdict as module
 from venturi.analysis.cells import summarise
 from venturi.analysis.proof import ORDER
+from venturi.analysis.remedies import Rerun
 from venturi.analysis.results import load
 from venturi.analysis.verdict import Verdict, judge
 from verdict_support import ENVIRONMENT, SECOND, cell_of, end, raw_tcp, trial, verdict
@@ -277,7 +278,8 @@ def test_a_disk_that_is_busy_with_something_else() -> None:
 
 def test_memory() -> None:
     probe = [{"kind": "memory", "name": "copy", "end": "client", "threads": n, "bytes": int(1.1e9),
-              "interval_ns": SECOND, "repeat": i, "outcome": "ok"} for n in (1, 8) for i in range(3)]  # fmt: skip
+              "interval_ns": SECOND, "repeat": i, "outcome": "ok"}
+             for n in (1, 8) for i in range(3)]  # fmt: skip
     found = verdict(probes=probe)
     is_(found, "memory")
     assert "91 % of what all cores copy" in found.sentence
@@ -289,8 +291,8 @@ def test_a_foreign_server_that_is_waited_for() -> None:
     found = is_(verdict({"await_input": 0.8, "receive": 0.2}, {}, server_end=theirs), "server", "server")
     assert "grpc-0" in found.sentence
     assert found.confidence == "high"
-    opaque = verdict({"await_input": 0.8, "receive": 0.2}, {}, server_end={}, cpu=(0.2, 0), same_machine=False,
-                     client_end=far())  # fmt: skip
+    opaque = verdict({"await_input": 0.8, "receive": 0.2}, {}, server_end={}, cpu=(0.2, 0),
+                     same_machine=False, client_end=far())  # fmt: skip
     is_(opaque, "server", "server")
     assert opaque.confidence == "medium"
     assert "raw TCP over the same path" in opaque.sentence
@@ -465,3 +467,19 @@ def test_lines_of_a_run_are_judged_as_written(tmp_path: Any) -> None:
     path = make_run(tmp_path / "run", repeats=1)
     assert lines(path)
     assert all(v.confidence in get_args(module.Confidence) for v in load(path).verdicts.values())
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("run quick --streams 1,2 --out x", "run quick --streams 8"),
+        ("run quick --streams=1 --rate 5", "run quick --rate 5 --streams 8"),
+        ("run quick --duration 1s --duration 2s", "run quick --duration 2s --streams 8"),
+        ("run quick --set a.b=1 --set c.d=2 -q", "run quick --set a.b=1 --set c.d=2 --streams 8"),
+        ("run --resume last", "run --target flight://10.0.0.2:31337 --operation get --rows-per-batch 4096 "
+         "--streams 8"),
+    ],
+)  # fmt: skip
+def test_a_command_repeats_what_was_typed_with_one_change(typed: str, expected: str) -> None:
+    rerun = Rerun.of(cell_of(trial()), {"command": ["venturi", *shlex.split(typed)]})
+    assert rerun.but(streams=8) == f"venturi {expected}"

@@ -27,6 +27,7 @@ _DROPPED = {
     "--quiet": 0,
     "-q": 0,
 }
+_REPEATABLE = ("--header", "--header-env", "--set", "--data", "--place")
 # Parameters that a command made from a cell has to name, with the value that needs no naming.
 _NAMED: dict[str, Any] = {
     "operation": None,
@@ -70,7 +71,7 @@ class Rerun:
                 skip = 0 if equals else _DROPPED[name]
             else:
                 kept.append(word)
-        return cls(tuple(kept))
+        return cls(_last_of_each(kept))
 
     def but(self, **changes: Any) -> str:
         """The command with these parameters; what it said of them before is left out."""
@@ -88,6 +89,22 @@ class Rerun:
         for flag, value in flags.items():
             kept += [flag, str(value)] if value is not None else []
         return shlex.join(kept)
+
+
+def _last_of_each(words: Sequence[str]) -> tuple[str, ...]:
+    """Without what a later word overrides: of a flag given twice the last one counts."""
+    kept: list[str] = []
+    for at, word in enumerate(words):
+        name = word.partition("=")[0]
+        before = words[at - 1] if at else ""
+        owner = (
+            before if before.startswith("--") and "=" not in before and not word.startswith("--") else name
+        )
+        later = words[at + 1 :]
+        again = any(w.partition("=")[0] == owner for w in later)
+        if not (owner.startswith("--") and owner not in _REPEATABLE and again):
+            kept.append(word)
+    return tuple(kept)
 
 
 def _spelled(cell: Cell) -> tuple[str, ...]:
