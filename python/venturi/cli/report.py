@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +24,8 @@ Examples:
   venturi report RUN --format perf_stats -o perf_stats.csv
   venturi report RUN --format png --figure timeline --cell operation=get,streams=4
 Figures: throughput-streams, box-size, throughput-size, throughput-batch,
-roofline, throughput-time, timeline, stages, pipeline, latency.
+roofline, model-scaling, model-hockney, throughput-time, timeline, stages,
+pipeline, latency.
 References: macbook, cartesius, or one of their sets as macbook-get.
 """
 
@@ -107,6 +109,8 @@ def report(
     if reference is not None:
         published.sets(reference)
     found = results.load(run)
+    # The records stay until the end: the collector need not look through them again and again.
+    gc.freeze()
     if out is None and not found.directory.saved:
         raise VenturiError(
             f"{run} is no directory that a report could go into",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import gc
 import json
 import sys
 from typing import Annotated
@@ -67,6 +68,8 @@ def show(
             hint="json and csv have all cells; leave one of the two out",
         )
     found = results.load(run)
+    # The records stay until the end: the collector need not look through them again and again.
+    gc.freeze()
     if wanted is not None:
         from rich.console import Console
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from venturi import reference as published
 from venturi.analysis.ceilings import share as share_of
-from venturi.analysis.cells import Cell, best, by_operation, throughput, varying
+from venturi.analysis.cells import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics import median_interval
 from venturi.report import labels, palette
 from venturi.report.figure import Figure, Panel, Series
-from venturi.units import Quantity, count, percent
+from venturi.units import Quantity, count
 
 MB = 1e6
 MOST_LINES = 6
@@ -221,6 +221,8 @@ def _ceiling_lines(cells: Sequence[Cell], position: Callable[[Cell], float]) -> 
         if raw is not None and raw.value is not None and cell.ceiling_message_bytes:
             by_size.setdefault(cell.ceiling_message_bytes, {})[position(cell)] = raw.value
     largest = sorted(by_size, key=lambda size: (-len(by_size[size]), -size))[:2]
+    if len(largest) > 1 and _alike(*(by_size[size] for size in largest)):
+        largest = largest[:1]
     out = []
     for size in sorted(largest):
         points = sorted(by_size[size].items())
@@ -242,7 +244,13 @@ def _ceiling_lines(cells: Sequence[Cell], position: Callable[[Cell], float]) -> 
     return out
 
 
-def _nearest(values: set[int], wanted: float) -> int:
+def _alike(one: dict[float, float], other: dict[float, float]) -> bool:
+    """Whether two lines would lie on each other: equal within 3 % wherever both have a point."""
+    shared = one.keys() & other.keys()
+    return bool(shared) and all(abs(one[x] / other[x] - 1) < 0.03 for x in shared)
+
+
+def nearest(values: set[int], wanted: float) -> int:
     return min(values, key=lambda v: abs(math.log(v / wanted)))
 
 
@@ -256,7 +264,7 @@ def _reference_lines(
     if axis == "streams":
         own = sorted(float(c.parameters.get("rows_per_stream") or 0) for c in cells)
         middle = own[len(own) // 2] if own and own[len(own) // 2] > 0 else 1e7
-        size = _nearest({r["rows_per_stream"] for r in rows}, middle)
+        size = nearest({r["rows_per_stream"] for r in rows}, middle)
         groups = {
             f"{one.label}, {count(size)} rows/stream": [r for r in rows if r["rows_per_stream"] == size]
         }
@@ -285,104 +293,3 @@ def _reference_lines(
             )
         )
     return out
-
-
-def box_per_size(results: Results, reference: str | None = None) -> Figure | None:
-    """Every trial per size: a row of panels a stream count, operations and places side by side."""
-    sides: dict[str, dict[Any, list[tuple[str, float, Any]]]] = {}
-    several = len(results.places) > 1
-    cells = [c for c in results.cells if c.throughput.known]
-    free = [n for n in varying(cells) if n not in ("streams", "threads", "place", "target")]
-    if not free and any(c.parameters.get("rows_per_stream") for c in cells):
-        free = ["rows_per_stream"]
-    order: dict[str, Any] = {}
-    for cell in cells:
-        side = f"{cell.operation}, {cell.parameters.get('place')}" if several else cell.operation
-        only_rows = free == ["rows_per_stream"]
-        category = (
-            labels.value("rows_per_stream", cell.parameters.get("rows_per_stream"))
-            if only_rows
-            else (labels.label(cell, free))
-        )
-        order.setdefault(category, cell.parameters.get("rows_per_stream") or 0)
-        values = sides.setdefault(side, {}).setdefault(cell.parameters.get("streams"), [])
-        values += [(category, speed / MB, r) for r in cell.records if (speed := throughput(r)) is not None]
-    if not sides:
-        return None
-    own, overlaid = len(sides), False
-    # Published sizes belong on an axis of sizes only; beside other cells they would be boxes of one point.
-    for one in published.sets(reference) if reference and only_rows else []:
-        if one.place is None or not any(c.operation == one.operation for c in cells):
-            continue
-        counts = {n for by_streams in sides.values() for n in by_streams}
-        rows = published.load(one.name).to_pylist()
-        near = _sizes_near({r["rows_per_stream"] for r in rows}, cells)
-        for row in rows:
-            if row["streams"] in counts and row["rows_per_stream"] in near:
-                category = labels.value("rows_per_stream", row["rows_per_stream"])
-                order.setdefault(category, row["rows_per_stream"])
-                entry = (category, row["bytes_per_second"] / MB, None)
-                sides.setdefault(f"{one.operation}, {one.label}", {}).setdefault(row["streams"], []).append(
-                    entry
-                )
-                overlaid = True
-    panels = []
-    counts_in_order = sorted({n for s in sides.values() for n in s}, key=lambda n: (n is None, n or 0))
-    for streams in counts_in_order:
-        for index, (side, by_streams) in enumerate(sides.items()):
-            entries = by_streams.get(streams, [])
-            panels.append(
-                Panel(
-                    f"{side}, {labels.phrase('streams', streams)}",
-                    [
-                        Series(
-                            side,
-                            [e[0] for e in entries],
-                            [e[1] for e in entries],
-                            palette.series_colour(index) if index < own else "$reference",
-                            "box",
-                        )
-                    ],
-                )
-            )
-    categories = sorted(order, key=lambda c: order[c])
-    trials = sum(c.good for c in cells)
-    caption = (
-        "Box: the middle half of the trials, with the median; whiskers reach the last trial within 1.5 "
-        "box lengths; "
-        f"every trial is a point. {trials} trials."
-    )
-    if overlaid:
-        caption += " Published figures stand beside the run's own, from the hardware named, nothing scaled."
-    return Figure(
-        "box-size",
-        _spread_finding(cells),
-        caption,
-        "rows per stream" if free == ["rows_per_stream"] else "cell",
-        "payload, MB/s",
-        panels,
-        x_scale="category",
-        columns=len(sides) if len(sides) > 1 else 2,
-        categories=categories,
-    )
-
-
-def _sizes_near(sizes: set[int], cells: Sequence[Cell]) -> set[int]:
-    """The published sizes within the run's own (and half beyond); else the one nearest to its largest."""
-    own = [float(n) for c in cells if (n := c.parameters.get("rows_per_stream"))]
-    if not own:
-        return sizes
-    within = {s for s in sizes if min(own) / 1.5 <= s <= max(own) * 1.5}
-    return within or {_nearest(sizes, max(own))}
-
-
-def _spread_finding(cells: Sequence[Cell]) -> str:
-    half = sorted(
-        (c.throughput.high - c.throughput.low) / 2 / c.throughput.value
-        for c in cells
-        if c.throughput.value and c.throughput.low is not None and c.throughput.high is not None
-    )
-    if not half:
-        return "Throughput per size, trial by trial"
-    middle, worst = (percent(h, 0 if h >= 0.1 else 1) for h in (half[len(half) // 2], half[-1]))
-    return f"Repeats agree within ±{middle} in half of the cells, within ±{worst} in all"

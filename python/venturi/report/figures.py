@@ -7,15 +7,17 @@ from collections.abc import Callable, Collection
 from venturi.analysis.cells import Cell
 from venturi.analysis.results import Results
 from venturi.errors import VenturiError
-from venturi.report import curves, pipeline, profiles, roofline, timeline
+from venturi.report import boxes, curves, fits, pipeline, profiles, roofline, timeline
 from venturi.report.figure import Figure
 
 BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "throughput-streams": curves.over_streams,
-    "box-size": curves.box_per_size,
+    "box-size": boxes.box_per_size,
     "throughput-size": curves.over_size,
     "throughput-batch": curves.over_batch,
     "roofline": lambda results, _: roofline.roofline(results),
+    "model-scaling": lambda results, _: fits.scaling(results),
+    "model-hockney": lambda results, _: fits.hockney(results),
     "throughput-time": lambda results, _: profiles.over_time(results),
     "timeline": lambda results, _: timeline.timeline(results),
     "stages": lambda results, _: profiles.stages(results),

@@ -16,7 +16,17 @@ from typing import Any
 from venturi.analysis.ceilings import share
 from venturi.analysis.cells import Cell, best, by_operation, get, speed, varying
 from venturi.analysis.results import Results, load
-from venturi.report import figures, labels, method, page_cells, page_reason, palette, plotly_figures, summary
+from venturi.report import (
+    figures,
+    labels,
+    method,
+    page_cells,
+    page_models,
+    page_reason,
+    palette,
+    plotly_figures,
+    summary,
+)
 from venturi.report.figure import Figure, Series
 from venturi.report.markup import e as _e
 from venturi.report.markup import script_json
@@ -63,7 +73,9 @@ def page(results: Results, reference: str | None = None) -> str:
         ("reason", "The reason", page_reason.section(results, numbers)),
         ("summary", "Cells", page_cells.tables(results, numbers)),
         ("cell", "One cell", page_cells.view(results, page_cells.listed(results, list(timelines)))),
+        ("models", "Models", page_models.models(results)),
         ("figures", "Figures", "".join(_figure(i, f) for i, f in enumerate(drawn))),
+        ("ceilings", "Ceilings", page_models.ceilings(results)),
         ("failed", "Failed trials", _failed(results)),
         ("warnings", "Warnings", _warnings(results)),
         ("environment", "Environment", _environment(results)),

@@ -11,7 +11,8 @@ from venturi.report import cell as cells_text
 from venturi.report import palette, reason, summary
 from venturi.report.markup import commands, e
 
-MOST_FINDINGS = 24
+OPEN_FINDINGS, MOST_FINDINGS = 4, 40
+"""Findings in sight, and in the page at all."""
 MOST_CELLS = 12
 """Cells written out under a verdict; all others open from the table."""
 
@@ -21,20 +22,22 @@ def section(results: Results, numbers: dict[str, int]) -> str:
     groups = reason.groups(results)
     if not groups and not results.findings:
         return ""
-    out = []
-    for finding in results.findings[:MOST_FINDINGS]:
-        out.append(
-            f'<article class="finding"><h3>{e(finding.title)}</h3><p>{e(_stop(finding.sentence))}</p>'
-            f"{_evidence(finding.evidence)}{steps(finding.next)}</article>"
-        )
-    if len(results.findings) > MOST_FINDINGS:
-        rest = len(results.findings) - MOST_FINDINGS
-        out.append(f'<p class="quiet">{rest} more; <code>venturi show RUN --format json</code> has all.</p>')
+    articles = [
+        f'<article class="finding"><h3>{e(finding.title)}</h3><p>{_stop(finding.sentence)}</p>'
+        f"{_evidence(finding.evidence)}{steps(finding.next)}</article>"
+        for finding in results.findings[:MOST_FINDINGS]
+    ]
+    out = articles[:OPEN_FINDINGS]
+    if rest := articles[OPEN_FINDINGS:]:
+        told = f"{len(rest)} more finding{'' if len(rest) == 1 else 's'}"
+        if len(results.findings) > MOST_FINDINGS:
+            told += f" of {len(results.findings) - OPEN_FINDINGS}; venturi show --format json has all"
+        out.append(f'<details class="more"><summary>{told}</summary>{"".join(rest)}</details>')
     top = reason.leading(results)
     if not results.findings and top is not None and (verdict := results.verdicts.get(top.name)):
         out.append(
             f'<article class="finding"><h3>{e(reason.title(verdict))}: {e(reason.name_of(results, top))}</h3>'
-            f"<p>{e(_stop(verdict.sentence))}</p>{steps(verdict.next)}</article>"
+            f"<p>{_stop(verdict.sentence)}</p>{steps(verdict.next)}</article>"
         )
     if any(g.flagged for g in groups):
         out.append(f'<p class="note bad">{e(reason.FLAG_NOTE)}.</p>')
@@ -55,7 +58,7 @@ def _group(results: Results, group: reason.Group, numbers: dict[str, int], total
         items.append(
             f'<li><a href="#cell={e(cell.name)}" data-cell="{numbers[cell.name]}">'
             f"{e(reason.name_of(results, cell))}</a> <span>{e(_speed(cell))}</span> "
-            f'<span class="sure">{e(verdict.confidence)} confidence</span><p>{e(_stop(verdict.sentence))}</p>'
+            f'<span class="sure">{e(verdict.confidence)} confidence</span><p>{_stop(verdict.sentence)}</p>'
             f"{_evidence(verdict.evidence)}</li>"
         )
     if len(group.cells) > MOST_CELLS:
@@ -92,6 +95,6 @@ def steps(found: Sequence[str]) -> str:
 
 
 def _stop(sentence: str) -> str:
-    """As it begins a paragraph and ends it; a number and its percent sign stay on one line."""
+    """A sentence as HTML, as it begins and ends a paragraph; no line breaks before a percent sign."""
     whole = sentence if sentence.endswith((".", "!", "?")) else sentence + "."
-    return (whole[:1].upper() + whole[1:]).replace(" %", "\N{NO-BREAK SPACE}%")
+    return e(whole[:1].upper() + whole[1:]).replace(" %", "&nbsp;%")

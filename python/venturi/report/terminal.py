@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from venturi.analysis.cells import Cell, by_operation
 from venturi.analysis.results import Results, load
-from venturi.report import reason, summary
+from venturi.report import fits, reason, summary
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -105,6 +105,11 @@ def _reason(results: Results, console: Console, say: Callable[..., None]) -> Non
         item(f"{told}.")
     if any(v.flagged for v in results.verdicts.values()):
         say(f"  {reason.FLAG_NOTE}", "red")
+    models = fits.lines(results)
+    if models:
+        say("models", "bold green")
+        for text in models:
+            item(f"{text}.")
     steps = reason.next_steps(results)
     if steps:
         say("next", "bold green")
