@@ -152,7 +152,7 @@ def test_the_last_run_is_meant_everywhere(tmp_path: Path) -> None:
 
 
 def test_sql_has_all_tables(run: Path) -> None:
-    views = ("trials", "streams", "latency", "stages", "samples", "ceilings")
+    views = ("trials", "streams", "latency", "stages", "resources", "samples", "ceilings")
     query = " union all ".join(f"select distinct run, '{view}' as view from {view}" for view in views)
     done = venturi("sql", run, f"select view, run from ({query}) order by 1", "--format", "csv")
     assert done.stdout.splitlines() == ["view,run", *(f"{view},r" for view in sorted(views))]

@@ -149,16 +149,14 @@ def test_ceiling_of_another_place_or_size_is_none(tmp_path: Path) -> None:
     assert share(outcome="failed") is None
 
 
-def edited(share: float, **samples: float) -> Any:
+def edited(share: float, **host: float) -> Any:
     """Makes the steady figure differ by a factor."""
 
     def edit(line: dict[str, Any]) -> dict[str, Any]:
         times = line["times"]
         times["steady_payload_bytes"] = int(times["steady_payload_bytes"] * share)
-        if samples and line["samples"]:
-            total = line["samples"]["host_total_ns"]
-            line["samples"]["host_steal_ns"] = [int(t * samples["steal"]) for t in total]
-            line["samples"]["host_busy_ns"] = [int(t * samples["busy"]) for t in total]
+        if host:
+            line["resources"]["client"]["host"] |= {f"{kind}_share": share for kind, share in host.items()}
         return line
 
     return edit

@@ -87,7 +87,7 @@ def test_an_empty_run_has_tables_with_the_same_columns(run: Path, tmp_path: Path
     with RunWriter.create(tmp_path / "empty") as writer:
         writer.write_environment({"run": "empty"})
     empty, full = RunDirectory(tmp_path / "empty"), RunDirectory(run)
-    for name in ("trials", "streams", "latency", "stages", "ceilings", "samples"):
+    for name in ("trials", "streams", "latency", "stages", "resources", "ceilings", "samples"):
         assert getattr(empty, name)().schema == getattr(full, name)().schema
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from venturi.analysis.advice import Advice
     from venturi.analysis.results import Results
 
-TABLES = ("trials", "cells", "samples", "ceilings", "streams", "stages", "latency")
+TABLES = ("trials", "cells", "samples", "ceilings", "streams", "stages", "latency", "resources")
 
 
 class Run:

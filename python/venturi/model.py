@@ -17,7 +17,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from venturi import hdr
+from venturi import hdr, model_samples
 from venturi.conditions import Condition
 from venturi.trial import TrialControl, failed_record
 
@@ -34,12 +34,12 @@ _DISK = {"fsync": 0.9e9, "direct": 1.2e9}
 _CODEC = {"ipc": (60e9, 90e9), "lz4": (0.7e9, 2.4e9), "zstd": (0.4e9, 1.1e9)}
 _ENGINE = 20e9
 _CLIENT_STAGES = {
-    "get": {"wait": 0.35, "receive": 0.45, "decode": 0.05, "verify": 0.15},
-    "put": {"generate": 0.02, "encode": 0.03, "send": 0.65, "wait": 0.15, "verify": 0.15},
+    "get": {"await_input": 0.35, "receive": 0.45, "decode": 0.05, "verify": 0.15},
+    "put": {"generate": 0.02, "encode": 0.03, "send": 0.65, "await_output": 0.15, "verify": 0.15},
 }
 _SERVER_STAGES = {
-    "get": {"wait": 0.20, "generate": 0.05, "encode": 0.05, "send": 0.70},
-    "put": {"wait": 0.30, "receive": 0.50, "decode": 0.05, "verify": 0.15},
+    "get": {"await_output": 0.20, "generate": 0.05, "encode": 0.05, "send": 0.70},
+    "put": {"await_input": 0.30, "receive": 0.50, "decode": 0.05, "verify": 0.15},
 }
 
 
@@ -228,10 +228,12 @@ def _record(spec: Mapping[str, Any]) -> dict[str, Any]:
             "note": None,
         },
         "cpu": {
-            "client": {"user_ns": int(0.35 * sum(ends)), "system_ns": int(0.45 * sum(ends))},
-            "server": {"user_ns": int(0.25 * sum(ends)), "system_ns": int(0.50 * sum(ends))},
+            end: {kind: int(cores * sum(ends)) for kind, cores in spent.items()}
+            for end, spent in model_samples.CPU.items()
         },
         "stages": {"client": client, "server": server},
+        "workers": {end: {"workers": streams, "time_ns": sum(ends)} for end in ("client", "server")},
+        "resources": model_samples.resources(spec, interval, payload * streams, remote),
         "streams": [
             {
                 "stream": s,
@@ -255,7 +257,7 @@ def _record(spec: Mapping[str, Any]) -> dict[str, Any]:
             "clock_reads": 6 * batches * streams,
             "share": round(min(1.0, 22.0 * 6 * batches * streams / sum(ends)), 6),
         },
-        "samples": _samples(spec, interval, ends, payload, rows),
+        "samples": model_samples.samples(spec, interval, ends, payload, rows, remote),
     }
 
 
@@ -274,24 +276,3 @@ def _latency(noise: random.Random, mean: float, count: int) -> dict[str, object]
         share = count // points + (point < count % points)
         counts[value] = counts.get(value, 0) + share
     return hdr.summary(counts)
-
-
-def _samples(
-    spec: Mapping[str, Any], interval: int, ends: list[int], payload: int, rows: int
-) -> dict[str, Any] | None:
-    step = spec["sample_interval_ns"]
-    if not step:
-        return None
-    times = [*range(step, interval, step), interval]
-    streams = [[payload * min(t, end) // end for t in times] for end in ends]
-    done = [sum(stream[i] for stream in streams) for i in range(len(times))]
-    return {
-        "t_ns": times,
-        "streams": streams,
-        "rows": [rows * len(ends) * bytes_so_far // max(done[-1], 1) for bytes_so_far in done],
-        "client_cpu_ns": [int(0.80 * t * len(ends)) for t in times],
-        "server_cpu_ns": [int(0.75 * t * len(ends)) for t in times],
-        "host_busy_ns": [int(1.57 * t * len(ends)) for t in times],
-        "host_steal_ns": [0 for _ in times],
-        "host_total_ns": [8 * t for t in times],
-    }

@@ -12,7 +12,7 @@ import fcntl
 import gc
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,11 +124,28 @@ class RunDirectory:
 
         return tables.ceilings(self.ceiling_records())
 
-    def samples(self, trial: str | None = None) -> pa.Table:
-        """The 100 ms counters, of one trial or of all, with a column `trial`."""
+    def resources(self) -> pa.Table:
+        """One row an end of a trial: what processes and hosts did over its interval."""
         from venturi import tables
 
-        return tables.samples(self.path / SAMPLES, trial)
+        return tables.resources(self.records())
+
+    def samples(
+        self, trial: str | Iterable[str] | None = None, columns: Iterable[str] | None = None
+    ) -> pa.Table:
+        """The 100 ms counters, of one trial, of several or of all, with a column `trial`.
+
+        `columns` takes only these, which is far quicker for many trials.
+        """
+        from venturi import tables
+
+        return tables.samples(self.path / SAMPLES, trial, columns)
+
+    def thread_names(self, trial: str) -> dict[str, list[str]]:
+        """Names of the threads of each end, in the order of the samples' `thread_cpu_ns`."""
+        from venturi import sampled
+
+        return sampled.thread_names(self.path / SAMPLES, trial)
 
 
 class RunWriter:
@@ -263,7 +280,7 @@ class RunWriter:
     def _keep_samples(self, line: Mapping[str, Any]) -> None:
         """The samples of a line into a file of their own, where it has any."""
         samples = line.get("samples")
-        if samples and samples.get("t_ns"):
+        if samples and any((samples.get(end) or {}).get("t_ns") for end in ("client", "server")):
             self._write_samples(str(line["trial"]), samples)
 
     def _write_samples(self, trial: str, samples: Mapping[str, Any]) -> None:
@@ -275,7 +292,14 @@ class RunWriter:
         path = self.path / SAMPLES / f"{trial}.parquet"
         partial = path.with_suffix(".tmp")
         sink = pa.BufferOutputStream()
-        pq.write_table(tables.samples_of(samples), sink, compression="zstd")
+        # One row group of numbers that grow: statistics would only take room.
+        pq.write_table(
+            tables.samples_of(samples),
+            sink,
+            compression="zstd",
+            use_dictionary=["end"],
+            write_statistics=False,
+        )
         with _explained(path):
             try:
                 partial.write_bytes(sink.getvalue())

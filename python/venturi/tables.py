@@ -6,15 +6,13 @@ Columns keep their units in their names: `_ns` nanoseconds, `_bytes` bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from venturi.errors import StoreError
+from venturi.sampled import RESOURCE, resource_rows, samples, samples_of
 
-__all__ = ["ceilings", "latency", "samples", "samples_of", "stages", "streams", "trials"]
+__all__ = ["ceilings", "latency", "resources", "samples", "samples_of", "stages", "streams", "trials"]
 
 Record = Mapping[str, Any]
 
@@ -119,17 +117,6 @@ _CEILING = {
     "error": _S,
     "measured_unix_ns": _I,
     "cached": _B,
-}
-_SAMPLE = {
-    "t_ns": _I,
-    "rows": _I,
-    "payload_bytes": _I,
-    "streams": pa.list_(_I),
-    "client_cpu_ns": _I,
-    "server_cpu_ns": _I,
-    "host_busy_ns": _I,
-    "host_steal_ns": _I,
-    "host_total_ns": _I,
 }
 
 
@@ -262,6 +249,15 @@ def stages(records: Sequence[Record]) -> pa.Table:
     return _table(rows, {**_IDENTITY, **_STAGE})
 
 
+def resources(records: Sequence[Record]) -> pa.Table:
+    """One row an end of a trial: what process, host, interface, disks and connections did meanwhile.
+
+    Trials without samples have no row.
+    """
+    rows = ({**_identity(record), **row} for record in records for row in resource_rows(record))
+    return _table(rows, {**_IDENTITY, **RESOURCE})
+
+
 def ceilings(records: Sequence[Record]) -> pa.Table:
     """One row a probe."""
 
@@ -274,35 +270,3 @@ def ceilings(records: Sequence[Record]) -> pa.Table:
         }
 
     return _table(map(row, records), _CEILING)
-
-
-def samples_of(found: Mapping[str, Any]) -> pa.Table:
-    """The samples of one record, one row an instant; `streams` holds each stream's bytes so far."""
-    times = found.get("t_ns") or []
-    by_stream = found.get("streams") or []
-
-    def column(name: str) -> list[Any]:
-        values = found.get(name) or []
-        return [values[i] if i < len(values) else None for i in range(len(times))]
-
-    at = [[stream[i] for stream in by_stream if i < len(stream)] for i in range(len(times))]
-    columns = {name: column(name) for name in _SAMPLE if name not in ("streams", "payload_bytes")}
-    columns |= {"streams": at, "payload_bytes": [sum(values) for values in at]}
-    return pa.table({name: pa.array(columns[name], kind) for name, kind in _SAMPLE.items()})
-
-
-def samples(folder: Path, trial: str | None = None) -> pa.Table:
-    """The samples of one trial, or of all; the first column is `trial`."""
-    paths = [folder / f"{trial}.parquet"] if trial else sorted(folder.glob("*.parquet"))
-    parts = []
-    for path in paths:
-        if not path.exists():
-            continue
-        try:
-            table = pq.read_table(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise StoreError(f"{path}: cannot be read: {error}") from None
-        parts.append(table.add_column(0, "trial", pa.array([path.stem] * table.num_rows, _S)))
-    if not parts:
-        return _table([], {"trial": _S, **_SAMPLE})
-    return pa.concat_tables(parts, promote_options="default")

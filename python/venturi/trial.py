@@ -147,6 +147,8 @@ def failed_record(
         "verification": None,
         "cpu": None,
         "stages": None,
+        "workers": None,
+        "resources": None,
         "streams": [],
         "latency": None,
         "schedule": None,

@@ -106,10 +106,11 @@ def over_time(results: Results) -> Figure | None:
 def _counters(results: Results, cell: Cell) -> list[tuple[float, float]]:
     """Times (ns) and payload so far of the median trial; at most `MOST_STEPS` of them. Opens one file."""
     trial = middle_trial(cell)
-    table = results.directory.samples(str(trial.get("trial"))) if trial is not None else None
-    if table is None or not {"t_ns", "payload_bytes"} <= set(table.column_names):
+    if trial is None:
         return []
-    columns = (table.column(n).to_pylist() for n in ("t_ns", "payload_bytes"))
+    wanted = ("t_ns", "payload_bytes")
+    table = results.directory.samples(str(trial.get("trial")), wanted)
+    columns = (table.column(n).to_pylist() for n in wanted)
     points = sorted((t, b) for t, b in zip(*columns, strict=True) if t is not None and b is not None)
     step = max(1, -(-len(points) // MOST_STEPS))
     return points[::step] if step == 1 else [*points[:-1:step], points[-1]]

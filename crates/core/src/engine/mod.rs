@@ -15,6 +15,7 @@ mod control;
 mod driver;
 mod lane;
 mod marks;
+mod observe;
 mod pace;
 pub(crate) mod pin;
 pub mod record;

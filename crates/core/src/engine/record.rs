@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::observe::Samples;
 use crate::error::{Error, Kind};
 use crate::meter::cpu::CpuTime;
 use crate::meter::histogram::{Latency, Recorder};
-use crate::meter::sampler::Samples;
+use crate::meter::resources::Resources;
 use crate::spec::Verify;
 use crate::target::{Identity, Verification};
 
@@ -33,6 +34,7 @@ pub struct Record {
     pub verification: Verification,
     pub cpu: Cpu,
     pub stages: StagesOfBoth,
+    pub resources: Option<Resources>,
     pub streams: Vec<StreamRecord>,
     pub latency: Latencies,
     pub schedule: Option<Schedule>,
@@ -165,6 +167,7 @@ impl Record {
             },
             cpu: Cpu::default(),
             stages: StagesOfBoth::default(),
+            resources: None,
             streams: Vec::new(),
             latency: Latencies {
                 service: Recorder::new().latency(),

@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
 use super::control::{Control, Phase};
+use super::observe::Observer;
 use super::record::{Failure, Record};
 use super::stop::{guarded, panic_message, Stop, TICK};
 use super::summary::summarise;
@@ -16,9 +17,9 @@ use crate::error::{Error, Kind, Result};
 use crate::meter::counters::Counters;
 use crate::meter::cpu::{self, CpuTime};
 use crate::meter::instrument::Instrument;
-use crate::meter::sampler::{is_local, Sampler};
+use crate::meter::readers::network::is_own;
 use crate::spec::{TrialSpec, Verify};
-use crate::target::{Tally, Target};
+use crate::target::{Tally, Target, Watched};
 
 /// The start instant lies this far ahead when it is set, so that every thread is awake.
 const HEAD_START: Duration = Duration::from_millis(1);
@@ -34,8 +35,12 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
     };
     // A cost of the instrument, not of the trial: before any clock.
     record.instrument.clock_read_ns = Instrument::get().clock_read_ns;
-    let began = Instant::now();
     let counters = Counters::row(spec.streams);
+    let mut observer = Observer::new(spec, &counters);
+    if spec.include_setup {
+        observer.take();
+    }
+    let mut began = Instant::now();
     let start = spec.include_setup.then_some(began);
     if let Some(start) = start {
         record.times.started_unix_ns = unix_ns();
@@ -51,11 +56,25 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
         Err(error) => return record.fail(Failure::new(error, None)),
     }
     let target = &*target;
-    let measured = measure(&call, target, counters, began, start, record);
+    observer.aim(&record.target);
+    if start.is_some() {
+        observer.take(); // what was not known before has its first row now
+    } else if spec.sample_interval_ns > 0 {
+        // A cost of the instrument: not a part of the set-up.
+        let watching = Instant::now();
+        watch(&call, target, record);
+        began += watching.elapsed();
+    }
+    let measured = measure(&call, target, counters, began, start, &mut observer, record);
     control.enter(Phase::Verifying);
+    let mut watched = None;
     if let Some(tallies) = measured {
         conclude(&call, target, &tallies, record);
+        if spec.sample_interval_ns > 0 {
+            watched = fetch_watched(&call, target, record);
+        }
     }
+    observer.conclude(record, watched);
     clean(&call, target, record);
 }
 
@@ -90,14 +109,16 @@ fn measure(
     counters: Arc<[Counters]>,
     began: Instant,
     start: Option<Instant>,
+    observer: &mut Observer,
     record: &mut Record,
 ) -> Option<Vec<Tally>> {
     let spec = call.spec;
     let groups = spread(target.groups(spec.streams), spec.threads);
-    let server = record
+    let here = record
         .target
-        .pid
-        .filter(|_| is_local(&record.target.address));
+        .route
+        .is_some_and(|route| is_own(route.peer.ip()));
+    let server = record.target.pid.filter(|_| here);
     let shared = Shared {
         spec,
         target,
@@ -109,13 +130,14 @@ fn measure(
         shared: &shared,
         threads: groups.len(),
         ready: 0,
+        ended: 0,
         server,
         began,
         start,
         setup_ns: None,
         cpu_before: Default::default(),
         cpu_after: Default::default(),
-        sampler: None,
+        observer,
     };
     if start.is_some() {
         conductor.note_start(record);
@@ -160,7 +182,7 @@ fn measure(
             })
             .collect::<Vec<Report>>()
     });
-    record.samples = conductor.sampler.take().and_then(Sampler::stop);
+    conductor.observer.stop();
     record.times.setup_ns = conductor
         .setup_ns
         .unwrap_or_else(|| began.elapsed().as_nanos() as u64);
@@ -196,6 +218,7 @@ struct Conductor<'a> {
     shared: &'a Shared<'a>,
     threads: usize,
     ready: usize,
+    ended: usize,
     server: Option<u32>,
     began: Instant,
     start: Option<Instant>,
@@ -203,7 +226,7 @@ struct Conductor<'a> {
     /// Of this process and of the server.
     cpu_before: (CpuTime, Option<CpuTime>),
     cpu_after: (CpuTime, Option<CpuTime>),
-    sampler: Option<Sampler>,
+    observer: &'a mut Observer,
 }
 
 impl Conductor<'_> {
@@ -219,7 +242,10 @@ impl Conductor<'_> {
             match event {
                 Ok(None) => return,
                 Ok(Some(Event::Ready)) => self.one_is_ready(&gate, record),
-                Ok(Some(Event::Ended)) => self.cpu_after = self.cpu(),
+                Ok(Some(Event::Ended)) => {
+                    self.cpu_after = self.cpu();
+                    self.one_has_ended(&gate);
+                }
                 Err(_) => {}
             }
             if self.shared.control.cancelled() {
@@ -238,6 +264,7 @@ impl Conductor<'_> {
         }
         self.setup_ns = Some(self.began.elapsed().as_nanos() as u64);
         if self.start.is_none() && !self.shared.stop.is_set() {
+            self.observer.take();
             record.times.started_unix_ns = unix_ns() + HEAD_START.as_nanos() as u64;
             let start = Instant::now() + HEAD_START;
             self.start = Some(start);
@@ -249,22 +276,44 @@ impl Conductor<'_> {
         }
     }
 
+    fn one_has_ended(&mut self, gate: &watch::Sender<Gate>) {
+        self.ended += 1;
+        if self.ended == self.threads {
+            self.observer.stop();
+            gate.send_replace(Gate::Leave);
+        }
+    }
+
     fn note_start(&mut self, record: &mut Record) {
         let Some(start) = self.start else { return };
         self.cpu_before = self.cpu();
         self.cpu_after = self.cpu_before;
-        if self.shared.spec.sample_interval_ns == 0 {
-            return;
-        }
-        let interval = Duration::from_nanos(self.shared.spec.sample_interval_ns);
-        match Sampler::start(start, interval, self.shared.counters.clone(), self.server) {
-            Ok(sampler) => self.sampler = Some(sampler),
-            Err(error) => record.note(&format!("no samples: {error}")),
-        }
+        self.observer.begin(start, record);
     }
 
     fn cpu(&self) -> (CpuTime, Option<CpuTime>) {
         (cpu::own(), self.server.and_then(cpu::of_process))
+    }
+}
+
+/// A reference server samples itself as well. A trial is not lost for its samples.
+fn watch(call: &Call<'_>, target: &dyn Target, record: &mut Record) {
+    let interval = Duration::from_nanos(call.spec.sample_interval_ns);
+    let watching = target.watch(interval);
+    if let Err(error) = call.wait("server samples", watching, call.timeout()) {
+        if error.kind != Kind::Cancelled {
+            record.note(&format!("no samples of the server: {}", error.message));
+        }
+    }
+}
+
+fn fetch_watched(call: &Call<'_>, target: &dyn Target, record: &mut Record) -> Option<Watched> {
+    match call.wait("server samples", target.watched(), call.timeout()) {
+        Ok(watched) => watched,
+        Err(error) => {
+            record.note(&format!("no samples of the server: {}", error.message));
+            None
+        }
     }
 }
 

@@ -23,6 +23,8 @@ use crate::target::{Session, Target};
 const BURST: Duration = Duration::from_micros(50);
 /// The same where it is alone and only the sockets wait.
 const BURST_ALONE: Duration = Duration::from_millis(1);
+/// How long a thread that has ended stays to be looked at.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 /// The barrier's state.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +34,8 @@ pub enum Gate {
     Open(Instant),
     /// The trial will not start.
     Off,
+    /// The trial is over, and all that was to be seen of the threads has been.
+    Leave,
 }
 
 /// What a worker tells the coordinator.
@@ -95,7 +99,7 @@ pub fn work(
             let Some(start) = started(&mut gate).await else {
                 return Ok(());
             };
-            drive(shared, start, opened, &mut report, &events).await
+            drive(shared, start, opened, &mut report, &events, &mut gate).await
         })
     });
     if let Err(error) = done {
@@ -188,6 +192,7 @@ async fn drive(
     opened: Vec<Opened>,
     report: &mut Report,
     events: &mpsc::UnboundedSender<Event>,
+    gate: &mut watch::Receiver<Gate>,
 ) -> Result<()> {
     let spec = shared.spec;
     let rules = Rules {
@@ -236,6 +241,10 @@ async fn drive(
     }))
     .await;
     let _ = events.send(Event::Ended);
+    // What a thread has used is told while it lives only, and its connection keeps the
+    // server's thread alive.
+    let leave = gate.wait_for(|gate| matches!(gate, Gate::Leave));
+    let _ = tokio::time::timeout(PATIENCE, leave).await;
     report.lanes = driver.lanes.into_iter().map(Lane::outcome).collect();
     report.latencies = driver.latencies;
     Ok(())

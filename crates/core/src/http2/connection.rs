@@ -13,6 +13,7 @@ use crate::codec::frame::{self, code, flag, kind, setting, Frame};
 use crate::codec::hpack::{self, Header};
 use crate::codec::slab::Pool;
 use crate::error::{Error, Kind, Result};
+use crate::target::Route;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -78,6 +79,7 @@ pub struct Connection {
     pub(super) wire: Wire,
     /// Remembered: a broken socket no longer tells.
     peer: String,
+    route: Option<Route>,
     pub(super) config: Config,
     pub(super) input: super::read::Input,
     pub(super) hpack: hpack::Decoder,
@@ -113,6 +115,7 @@ impl Connection {
     pub fn new(wire: Wire, config: Config) -> Self {
         let mut connection = Self {
             peer: wire.peer(),
+            route: wire.route(),
             wire,
             config,
             input: super::read::Input::new(config.role),
@@ -180,6 +183,11 @@ impl Connection {
 
     pub fn peer(&self) -> &str {
         &self.peer
+    }
+
+    /// The addresses of both ends.
+    pub fn route(&self) -> Option<Route> {
+        self.route
     }
 
     /// Opens a request (client side) and queues its headers.

@@ -8,6 +8,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
+use crate::target::Route;
+
 #[derive(Debug)]
 pub enum Wire {
     Tcp(TcpStream),
@@ -60,12 +62,24 @@ impl Wire {
         }
     }
 
-    pub fn peer(&self) -> String {
-        let socket = match self {
+    fn socket(&self) -> &TcpStream {
+        match self {
             Wire::Tcp(socket) => socket,
             Wire::Tls(session) => session.get_ref().0,
-        };
-        socket
+        }
+    }
+
+    /// The addresses of this end and of the other one.
+    pub fn route(&self) -> Option<Route> {
+        let socket = self.socket();
+        Some(Route {
+            local: socket.local_addr().ok()?,
+            peer: socket.peer_addr().ok()?,
+        })
+    }
+
+    pub fn peer(&self) -> String {
+        self.socket()
             .peer_addr()
             .map_or_else(|_| "the peer".into(), |address| address.to_string())
     }

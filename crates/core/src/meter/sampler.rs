@@ -1,76 +1,118 @@
-//! The sampler: a thread that notes at every interval what the streams have moved and
-//! what processes and host have used. A row of samples costs some 30 us.
+//! The sampler of the client's end: a thread that notes at every interval what the streams
+//! have moved and what this process and its host have used; also what a foreign server's
+//! process has, where it runs here. A row costs some 0.1 ms; what all cost is measured.
 
-use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-
 use super::counters::Counters;
-use super::cpu;
+use super::end::{monotonic_ns, thread_cpu_ns, End};
+use super::series::Series;
+use crate::target::Route;
 
-/// `samples` of docs/format.md: columns of equal length. Times and CPU times in ns,
-/// CPU times as counted by the system (differences count, not the values).
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Samples {
-    /// Since the start instant.
-    pub t_ns: Vec<u64>,
-    /// Payload bytes so far, a list a stream.
-    pub streams: Vec<Vec<u64>>,
-    /// Rows so far, all streams.
-    pub rows: Vec<u64>,
-    pub client_cpu_ns: Vec<u64>,
-    /// `None`: not on this host, or the system does not tell.
-    pub server_cpu_ns: Option<Vec<u64>>,
-    pub host_busy_ns: Option<Vec<u64>>,
-    pub host_steal_ns: Option<Vec<u64>>,
-    pub host_total_ns: Option<Vec<u64>>,
+/// What was sampled; times by this machine's monotonic clock.
+#[derive(Debug, Default)]
+pub struct Taken {
+    pub client: Series,
+    /// Of a foreign server's process on this host.
+    pub server: Option<Series>,
 }
 
-impl Samples {
-    fn new(streams: usize, server: Option<u32>) -> Self {
-        let host = cpu::of_host().map(|_| Vec::new());
+/// Opened before the clock starts, so that nothing has to be opened while it runs.
+#[derive(Debug)]
+pub struct Prepared {
+    interval: Duration,
+    counters: Arc<[Counters]>,
+    client: End,
+    server: Option<End>,
+    taken: Taken,
+    cost_ns: u64,
+}
+
+impl Prepared {
+    pub fn new(interval: Duration, counters: Arc<[Counters]>) -> Self {
         Self {
-            streams: vec![Vec::new(); streams],
-            server_cpu_ns: server.and_then(cpu::of_process).map(|_| Vec::new()),
-            host_busy_ns: host.clone(),
-            host_steal_ns: host.clone(),
-            host_total_ns: host,
-            ..Self::default()
+            interval,
+            counters,
+            client: End::own(),
+            server: None,
+            taken: Taken::default(),
+            cost_ns: 0,
         }
     }
 
-    fn take(&mut self, start: Instant, counters: &[Counters], server: Option<u32>) {
-        let mut rows = 0;
-        for (stream, counters) in self.streams.iter_mut().zip(counters) {
+    /// Where the trial's bytes go.
+    pub fn aim(&mut self, route: &Route) {
+        self.client.aim(route.local, route.peer);
+    }
+
+    /// A foreign server's process on this host.
+    pub fn watch(&mut self, server: u32) {
+        self.server = Some(End::of_process(Some(server)));
+    }
+
+    /// One row, now.
+    pub fn take(&mut self) {
+        let before = thread_cpu_ns();
+        self.row(0);
+        self.cost_ns += thread_cpu_ns() - before;
+    }
+
+    fn row(&mut self, spent: u64) {
+        let series = &mut self.taken.client;
+        series.begin_row(monotonic_ns());
+        let (mut rows, mut bytes) = (0, 0);
+        for (stream, counters) in self.counters.iter().enumerate() {
             let counts = counters.read();
             rows += counts.rows;
-            stream.push(counts.bytes);
+            bytes += counts.bytes;
+            series.put_item("streams", stream, counts.bytes, None);
         }
-        self.rows.push(rows);
-        self.t_ns.push(start.elapsed().as_nanos() as u64);
-        self.client_cpu_ns.push(cpu::own().total());
-        if let Some(column) = &mut self.server_cpu_ns {
-            // A process that has ended has used what it had used.
-            let last = column.last().copied().unwrap_or(0);
-            let now = server
-                .and_then(cpu::of_process)
-                .map_or(last, |time| time.total());
-            column.push(now);
+        series.put("rows", Some(rows));
+        series.put("payload_bytes", Some(bytes));
+        self.client.read(series);
+        if let Some(end) = &mut self.server {
+            let series = self.taken.server.get_or_insert_default();
+            series.begin_row(monotonic_ns());
+            end.read(series);
+            series.end_row(0); // the client's rows hold the cost of both
         }
-        if let (Some(busy), Some(steal), Some(total)) = (
-            &mut self.host_busy_ns,
-            &mut self.host_steal_ns,
-            &mut self.host_total_ns,
-        ) {
-            let now = cpu::of_host().unwrap_or_default();
-            busy.push(now.busy_ns);
-            steal.push(now.steal_ns);
-            total.push(now.total_ns);
+        self.taken.client.end_row(self.cost_ns + spent);
+        if self.taken.client.is_full() {
+            self.taken.client.halve();
+            self.taken.server.as_mut().map(Series::halve);
+            self.interval *= 2;
         }
+    }
+
+    /// Takes a row now and goes on from `start`, which may lie ahead.
+    pub fn begin(mut self, start: Instant) -> std::io::Result<Sampler> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let seen = ended.clone();
+        let run = move || {
+            let mut due = start + self.interval;
+            while !seen.load(Relaxed) {
+                match due.checked_duration_since(Instant::now()) {
+                    Some(wait) if !wait.is_zero() => std::thread::park_timeout(wait),
+                    _ => {
+                        self.row(thread_cpu_ns());
+                        due += self.interval;
+                        let now = Instant::now();
+                        if due <= now {
+                            due = now + self.interval; // a late sample does not make a hurried one
+                        }
+                    }
+                }
+            }
+            self.row(thread_cpu_ns());
+            self.taken
+        };
+        let thread = std::thread::Builder::new()
+            .name("sampler".into())
+            .spawn(run)?;
+        Ok(Sampler { ended, thread })
     }
 }
 
@@ -78,106 +120,74 @@ impl Samples {
 #[derive(Debug)]
 pub struct Sampler {
     ended: Arc<AtomicBool>,
-    thread: JoinHandle<Samples>,
+    thread: JoinHandle<Taken>,
 }
 
 impl Sampler {
-    /// Starts at `start`, which may lie ahead. `server`: a process of this host.
-    pub fn start(
-        start: Instant,
-        interval: Duration,
-        counters: Arc<[Counters]>,
-        server: Option<u32>,
-    ) -> std::io::Result<Self> {
-        let ended = Arc::new(AtomicBool::new(false));
-        let seen = ended.clone();
-        let run = move || {
-            let mut samples = Samples::new(counters.len(), server);
-            let mut due = start;
-            while !seen.load(Relaxed) {
-                match due.checked_duration_since(Instant::now()) {
-                    Some(wait) if !wait.is_zero() => std::thread::park_timeout(wait),
-                    _ => {
-                        samples.take(start, &counters, server);
-                        due += interval;
-                        let now = Instant::now();
-                        if due <= now {
-                            due = now + interval; // a late sample does not make a hurried one
-                        }
-                    }
-                }
-            }
-            samples.take(start, &counters, server);
-            samples
-        };
-        let thread = std::thread::Builder::new()
-            .name("sampler".into())
-            .spawn(run)?;
-        Ok(Self { ended, thread })
-    }
-
     /// `None` where the sampler itself failed: a trial is not lost for its samples.
-    pub fn stop(self) -> Option<Samples> {
+    pub fn stop(self) -> Option<Taken> {
         self.ended.store(true, Relaxed);
         self.thread.thread().unpark();
         self.thread.join().ok()
     }
 }
 
-/// Whether an address ("host:port") is this host's own: only then does a server's
-/// process id mean a process here.
-pub fn is_local(address: &str) -> bool {
-    let mine = |ip: IpAddr| ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok();
-    address
-        .to_socket_addrs()
-        .is_ok_and(|mut addresses| addresses.all(|address| mine(address.ip())))
+/// The monotonic clock at an instant.
+pub fn monotonic_at(instant: Instant) -> i64 {
+    let (now, raw) = (Instant::now(), monotonic_ns());
+    match instant.checked_duration_since(now) {
+        Some(ahead) => raw + ahead.as_nanos() as i64,
+        None => raw - (now - instant).as_nanos() as i64,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn prepared(interval: Duration, counters: &Arc<[Counters]>) -> Prepared {
+        let mut prepared = Prepared::new(interval, counters.clone());
+        prepared.take();
+        prepared
+    }
+
     #[test]
     fn columns_are_of_one_length_and_grow() {
         let counters = Counters::row(2);
-        let own = Some(std::process::id());
+        let mut prepared = Prepared::new(Duration::from_millis(5), counters.clone());
+        prepared.watch(std::process::id());
+        prepared.take();
         let start = Instant::now();
-        let sampler =
-            Sampler::start(start, Duration::from_millis(5), counters.clone(), own).unwrap();
+        let sampler = prepared.begin(start).unwrap();
         counters[1].add(10, 320);
-        std::thread::sleep(Duration::from_millis(40));
-        let samples = sampler.stop().unwrap();
-        let rows = samples.t_ns.len();
-        assert!(rows >= 3, "{rows} samples in 40 ms");
-        assert!(samples.t_ns.is_sorted());
-        assert_eq!(samples.streams[0].last(), Some(&0));
-        assert_eq!(samples.streams[1].last(), Some(&320));
-        assert_eq!(samples.rows.last(), Some(&10));
-        assert_eq!(samples.client_cpu_ns.len(), rows);
-        for column in [
-            &samples.server_cpu_ns,
-            &samples.host_busy_ns,
-            &samples.host_total_ns,
-        ] {
-            assert!(column.as_ref().is_none_or(|column| column.len() == rows));
-            assert_eq!(column.is_some(), cfg!(target_os = "linux"));
-        }
+        std::thread::sleep(Duration::from_millis(60));
+        let taken = sampler.stop().unwrap();
+        let (client, rows) = (&taken.client, taken.client.rows());
+        assert!(rows >= 4, "{rows} samples in 60 ms");
+        assert!(client.t_ns.is_sorted());
+        assert!(client.t_ns[0] <= monotonic_at(start) && monotonic_at(start) < client.t_ns[1]);
+        assert_eq!(client.lists["streams"][0].last(), Some(&0));
+        assert_eq!(client.lists["streams"][1].last(), Some(&320));
+        assert_eq!(client.columns["rows"].last(), Some(&10));
+        assert_eq!(client.columns["payload_bytes"].last(), Some(&320));
+        assert_eq!(client.columns["user_ns"].len(), rows);
+        assert!(client.cost_ns.is_sorted() && *client.cost_ns.last().unwrap() > 0);
+        let server = taken.server.unwrap();
+        assert_eq!(server.rows(), rows);
+        assert_eq!(
+            server.columns.contains_key("user_ns"),
+            cfg!(target_os = "linux")
+        );
+        assert!(!server.columns.contains_key("host_busy_ns"));
     }
 
     #[test]
-    fn stopping_does_not_wait_for_the_interval() {
-        let long = Duration::from_secs(60);
-        let sampler = Sampler::start(Instant::now(), long, Counters::row(1), None).unwrap();
+    fn stopping_does_not_wait_for_the_interval_and_takes_a_last_row() {
+        let sampler = prepared(Duration::from_secs(60), &Counters::row(1))
+            .begin(Instant::now())
+            .unwrap();
         let start = Instant::now();
-        assert!(sampler.stop().unwrap().server_cpu_ns.is_none());
+        assert_eq!(sampler.stop().unwrap().client.rows(), 2);
         assert!(start.elapsed() < Duration::from_secs(5));
-    }
-
-    #[test]
-    fn local_addresses() {
-        assert!(is_local("127.0.0.1:31337"));
-        assert!(is_local("localhost:1"));
-        assert!(!is_local("192.0.2.1:31337")); // TEST-NET-1, nobody's
-        assert!(!is_local("no address"));
     }
 }

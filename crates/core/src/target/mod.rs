@@ -4,14 +4,18 @@
 //! stream and marks its stages on the clock that it is given.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::meter::align::Clock;
 use crate::meter::clock::{StageClock, StageTotals};
+use crate::meter::series::Series;
 use crate::spec::{TrialSpec, Verify};
 
 pub mod empty;
@@ -93,6 +97,30 @@ pub struct Identity {
     pub reference: bool,
     pub protocol: String,
     pub pid: Option<u32>,
+    /// Both ends share CPUs; `None`: that is not known.
+    #[serde(skip)]
+    pub same_machine: Option<bool>,
+    /// Both ends read one monotonic clock.
+    #[serde(skip)]
+    pub same_clock: bool,
+    /// A connection of the trial, for the interface that carries it.
+    #[serde(skip)]
+    pub route: Option<Route>,
+}
+
+/// A connection's two addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    pub local: SocketAddr,
+    pub peer: SocketAddr,
+}
+
+/// What a reference server sampled of its own process and host.
+#[derive(Debug)]
+pub struct Watched {
+    /// On the server's clock.
+    pub series: Series,
+    pub clock: Clock,
 }
 
 /// What a reference server hands over after the trial.
@@ -127,6 +155,17 @@ pub trait Target: Send + Sync {
 
     /// The server's own account of the trial, where it gives one.
     fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>>;
+
+    /// Before the start: a reference server shall sample itself, and its clock is compared with
+    /// ours. Not called where the clock runs already (`include_setup`).
+    fn watch<'a>(&'a self, _interval: Duration) -> LocalFuture<'a, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// After the end: what the server sampled meanwhile. `None`: it does not sample.
+    fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
+        Box::pin(async { Ok(None) })
+    }
 
     /// Removes what the trial left on the server.
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>>;

@@ -35,7 +35,7 @@ fn the_fields_are_those_of_the_format() {
     check(
         "",
         "outcome error target counts times verification cpu stages streams latency schedule pin \
-         instrument samples",
+         instrument resources samples",
     );
     check("/target", "address software reference protocol pid");
     check("/counts", "rows batches payload_bytes wire_bytes");
@@ -61,10 +61,8 @@ fn the_fields_are_those_of_the_format() {
     );
     check("/schedule", "rate intended late max_lag_ns");
     check("/instrument", "clock_read_ns clock_reads share");
-    check(
-        "/samples",
-        "t_ns streams rows client_cpu_ns server_cpu_ns host_busy_ns host_steal_ns host_total_ns",
-    );
+    check("/samples", "client server");
+    check("/resources", "same_machine clock sampler client server");
     assert_eq!(json["outcome"], "ok");
     assert_eq!(json["stages"]["server"]["encode"], 5);
     assert_eq!(json["cpu"]["server"]["user_ns"], 7);
@@ -136,17 +134,32 @@ fn set_up_is_timed_apart_unless_included() {
 fn samples_and_the_steady_window_follow_the_streams() {
     let more = r#", "duration_ns": 200000000, "sample_interval_ns": 10000000"#;
     let record = run_peer(&spec(2, 2, more), Peer::all(2, Script::ENDLESS));
-    let samples = record.samples.as_ref().unwrap();
+    let samples = &record.samples.as_ref().unwrap().client;
     assert!(samples.t_ns.len() >= 5);
-    assert_eq!(samples.streams.len(), 2);
-    assert!(samples.streams.iter().all(|bytes| bytes.is_sorted()));
-    let last: u64 = samples
-        .streams
-        .iter()
-        .map(|bytes| bytes.last().unwrap())
-        .sum();
-    assert_eq!(last, record.counts.payload_bytes);
-    assert!(samples.server_cpu_ns.is_some() == cfg!(target_os = "linux"));
+    assert!(samples.t_ns[0] <= 0 && *samples.t_ns.last().unwrap() >= 200_000_000);
+    let streams = &samples.lists["streams"];
+    assert_eq!(streams.len(), 2);
+    assert!(streams.iter().all(|bytes| bytes.is_sorted()));
+    let last: i64 = streams.iter().map(|bytes| bytes.last().unwrap()).sum();
+    assert_eq!(last, record.counts.payload_bytes as i64);
+    assert_eq!(samples.columns["payload_bytes"].last(), Some(&last));
+    let resources = record.resources.as_ref().unwrap();
+    let (client, cpu) = (resources.client.as_ref().unwrap(), &record.cpu.client);
+    let process = client.process.as_ref().unwrap();
+    let used = process.user_ns + process.system_ns;
+    assert!(used.abs_diff(cpu.total()) < cpu.total() / 10 + 5_000_000);
+    assert!(client.window_ns >= 200_000_000);
+    if cfg!(target_os = "linux") {
+        let threads = process.threads.as_ref().unwrap();
+        let name = |name: &str| threads.iter().find(|thread| thread.name == name);
+        // They have ended by now, and what they used until then is known.
+        for thread in ["client-0", "client-1"] {
+            assert!(name(thread).unwrap().cpu_share > 0.02, "{threads:?}");
+        }
+        assert!((0.0..=1.0).contains(&client.host.as_ref().unwrap().busy_share));
+    }
+    // This process again, so nobody else's.
+    assert!(resources.server.is_none() && record.samples.as_ref().unwrap().server.is_none());
     let times = &record.times;
     // How much of it is steady depends on the machine's other work.
     assert!(times.steady_ns > 0 && times.steady_ns <= times.interval_ns);

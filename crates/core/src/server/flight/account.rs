@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::sampling::Watch;
 use crate::meter::clock::StageTotals;
 
 /// The server's side of one trial.
@@ -68,19 +69,24 @@ struct Entry {
 const KEPT: usize = 256;
 
 #[derive(Debug, Default)]
-pub(super) struct Accounts(Mutex<Vec<(String, Entry)>>);
+pub(super) struct Accounts {
+    entries: Mutex<Vec<(String, Entry)>>,
+    /// What the machine did meanwhile.
+    pub watch: Watch,
+}
 
 impl Accounts {
     /// An entry that is there: only streams make one, not whoever asks.
     fn with<T>(&self, trial: &str, act: impl FnOnce(&mut Entry) -> T) -> Option<T> {
-        let mut entries = self.0.lock().ok()?;
+        let mut entries = self.entries.lock().ok()?;
         let (_, entry) = entries.iter_mut().find(|(id, _)| id == trial)?;
         Some(act(entry))
     }
 
     /// A stream of the trial begins; the flag says when it shall end early.
     pub fn begin(&self, trial: &str) -> Arc<AtomicBool> {
-        let Ok(mut entries) = self.0.lock() else {
+        self.watch.begin(trial);
+        let Ok(mut entries) = self.entries.lock() else {
             return Arc::default();
         };
         let at = entries.iter().position(|(id, _)| id == trial);
@@ -108,6 +114,7 @@ impl Accounts {
             entry.user_ns += cpu.0;
             entry.system_ns += cpu.1;
         });
+        self.watch.end(trial);
     }
 
     pub fn stop(&self, trial: &str) {
@@ -124,7 +131,7 @@ impl Accounts {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let mut entries = self.0.lock().ok()?;
+        let mut entries = self.entries.lock().ok()?;
         let at = entries.iter().position(|(id, _)| id == trial)?;
         let (_, entry) = entries.remove(at);
         Some(Account {
@@ -228,7 +235,12 @@ mod tests {
         for k in 0..KEPT {
             accounts.begin(&k.to_string());
         }
-        assert_eq!(accounts.0.lock().unwrap().len(), KEPT);
-        assert!(!accounts.0.lock().unwrap().iter().any(|(id, _)| id == "t"));
+        assert_eq!(accounts.entries.lock().unwrap().len(), KEPT);
+        assert!(!accounts
+            .entries
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|(id, _)| id == "t"));
     }
 }

@@ -17,7 +17,9 @@ use crate::codec::proto::{
 };
 use crate::data::{records, Cursor, Source};
 use crate::error::{Error, Kind, Result};
+use crate::meter::end::monotonic_ns;
 use crate::spec::{Data, Values};
+use crate::target::Route;
 
 /// A gRPC status that is not OK.
 #[derive(Debug)]
@@ -65,9 +67,10 @@ pub(super) struct Caller {
     /// Where the client reached this server: the location that it can reach.
     pub authority: String,
     pub tls: bool,
+    pub route: Option<Route>,
 }
 
-const ACTIONS: [(&str, &str); 9] = [
+const ACTIONS: [(&str, &str); 12] = [
     ("ping", "answers ok"),
     ("statistics", "counts since the start, as JSON"),
     (
@@ -82,6 +85,18 @@ const ACTIONS: [(&str, &str); 9] = [
     (
         "venturi.account",
         "what the server did for the trial of this id, as JSON",
+    ),
+    (
+        "venturi.clock",
+        "answers this machine's monotonic clock in ns",
+    ),
+    (
+        "venturi.watch",
+        "samples processes and host for a trial: {\"trial\", \"interval_ns\"}",
+    ),
+    (
+        "venturi.samples",
+        "what was sampled for the trial of this id, as JSON in pieces",
     ),
     ("venturi.stop", "ends the gets of the trial of this id"),
     ("venturi.tcp", "starts the raw TCP probe; answers its port"),
@@ -103,6 +118,16 @@ struct TableCommand {
     #[serde(default)]
     compression: String,
 }
+
+/// Asks the server to sample itself.
+#[derive(Debug, Deserialize)]
+struct WatchRequest {
+    trial: String,
+    interval_ns: u64,
+}
+
+/// Of long answers, the part in one message.
+const PIECE: usize = 64 << 10;
 
 fn one() -> usize {
     1
@@ -156,7 +181,7 @@ impl State {
                     .encode_to_vec()
                 })
                 .collect()),
-            "DoAction" => self.action(&decode(request)?).await,
+            "DoAction" => self.action(&decode(request)?, caller).await,
             other => Err(Status::new(
                 status::UNIMPLEMENTED,
                 format!("this server does not offer {other}"),
@@ -164,7 +189,7 @@ impl State {
         }
     }
 
-    async fn action(self: &Arc<Self>, action: &Action) -> Answer {
+    async fn action(self: &Arc<Self>, action: &Action, caller: &Caller) -> Answer {
         let text = String::from_utf8_lossy(&action.body).into_owned();
         let body = match action.r#type.as_str() {
             "ping" => b"ok".to_vec(),
@@ -181,6 +206,7 @@ impl State {
                 "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
                 "pid": std::process::id(),
                 "boot": super::boot_id(),
+                "time_namespace": super::time_namespace(),
             })
             .to_string()
             .into_bytes(),
@@ -192,6 +218,15 @@ impl State {
                 serde_json::to_vec(&account)
                     .map_err(|error| Status::new(status::INTERNAL, error.to_string()))?
             }
+            "venturi.clock" => monotonic_ns().to_string().into_bytes(),
+            "venturi.watch" => {
+                let asked: WatchRequest = serde_json::from_slice(&action.body)
+                    .map_err(|error| Error::usage(format!("venturi.watch: {error}")))?;
+                let watch = &self.accounts.watch;
+                let watched = watch.open(&asked.trial, asked.interval_ns, caller.route);
+                watched.to_string().into_bytes()
+            }
+            "venturi.samples" => return self.samples(&text).await,
             "venturi.environment" => self.environment.to_string().into_bytes(),
             "venturi.stop" => {
                 self.accounts.stop(&text);
@@ -206,6 +241,25 @@ impl State {
             }
         };
         Ok(vec![Bytes { bytes: body }.encode_to_vec()])
+    }
+
+    /// In pieces, for a client may not take long messages.
+    async fn samples(&self, trial: &str) -> Answer {
+        let series = self.accounts.watch.take(trial).await.ok_or_else(|| {
+            Status::new(
+                status::NOT_FOUND,
+                format!("nothing was sampled for trial {trial:?}"),
+            )
+        })?;
+        let text = serde_json::to_vec(&series.pack())
+            .map_err(|error| Status::new(status::INTERNAL, error.to_string()))?;
+        let piece = |bytes: &[u8]| {
+            Bytes {
+                bytes: bytes.to_vec(),
+            }
+            .encode_to_vec()
+        };
+        Ok(text.chunks(PIECE).map(piece).collect())
     }
 
     pub(super) fn statistics(&self) -> serde_json::Value {

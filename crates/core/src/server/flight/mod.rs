@@ -8,6 +8,7 @@ mod calls;
 mod config;
 mod get;
 mod put;
+mod sampling;
 mod store;
 mod worker;
 
@@ -199,6 +200,7 @@ impl Server {
     /// Takes no more connections, lets open streams finish for two seconds, and ends.
     pub fn stop(&self) {
         let _ = self.stop.send(true);
+        self.state.accounts.watch.close();
         if let Some(handle) = self
             .accepting
             .lock()
@@ -378,4 +380,14 @@ async fn serve(
 pub(crate) fn boot_id() -> Option<String> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned())
+}
+
+/// Containers of one machine may each have a monotonic clock of their own
+/// (time_namespaces(7)); empty where there is no such thing.
+pub(crate) fn time_namespace() -> String {
+    let link = std::fs::read_link("/proc/self/ns/time");
+    link.map_or_else(
+        |_| String::new(),
+        |link| link.to_string_lossy().into_owned(),
+    )
 }

@@ -22,7 +22,7 @@ use crate::codec::proto::Bytes;
 use crate::error::Result;
 use crate::http2::{Connection, Event};
 use crate::meter::clock::{Stage, StageClock, StageTotals};
-use crate::target::flight::{TRIAL_HEADER, VERIFY_HEADER};
+use crate::target::flight::{SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
 
 /// A get is encoded ahead of the socket by no more than this.
 const HIGH_WATER: usize = 256 << 10;
@@ -242,8 +242,14 @@ impl Worker {
         let caller = Caller {
             authority: find(":authority").unwrap_or_default().to_owned(),
             tls: self.tls,
+            route: self.connection.route(),
         };
         let moves_data = matches!(method.as_str(), "DoGet" | "DoPut");
+        let sampled = find(SAMPLE_HEADER).and_then(|interval| interval.parse().ok());
+        if let (Some(id), Some(interval), true) = (find(TRIAL_HEADER), sampled, moves_data) {
+            let watch = &self.state.accounts.watch;
+            watch.open(id, interval, self.connection.route());
+        }
         let trial = find(TRIAL_HEADER).filter(|_| moves_data).map(|id| Trial {
             id: id.to_owned(),
             checksum: find(VERIFY_HEADER) == Some("checksum"),

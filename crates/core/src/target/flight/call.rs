@@ -15,6 +15,7 @@ use crate::codec::hpack::Header;
 use crate::codec::proto::{Action, Bytes};
 use crate::error::{Error, Kind, Result};
 use crate::http2::{Connection, Event};
+use crate::target::Route;
 
 /// Messages that wait for one stream of a shared connection before the others stop reading.
 const INBOX: usize = 16;
@@ -137,6 +138,11 @@ impl Link {
         (shared.connection.wire_bytes() - before) / shared.users
     }
 
+    /// The addresses of both ends.
+    pub fn route(&self) -> Option<Route> {
+        self.0.borrow().connection.route()
+    }
+
     /// How many streams of the trial share this connection.
     pub fn set_users(&self, users: usize) {
         self.0.borrow_mut().users = users.max(1) as u64;
@@ -250,17 +256,25 @@ impl Link {
 
     /// An action's first result.
     pub async fn action(&self, name: &str, body: &[u8]) -> Result<Vec<u8>> {
+        let results = self.results(name, body).await?;
+        Ok(results.into_iter().next().unwrap_or_default())
+    }
+
+    /// All of an action's results.
+    pub async fn results(&self, name: &str, body: &[u8]) -> Result<Vec<Vec<u8>>> {
         let action = Action {
             r#type: name.to_owned(),
             body: body.to_vec(),
         };
         let results = self.unary("DoAction", &[], &action.encode_to_vec()).await?;
-        let Some(first) = results.first() else {
-            return Ok(vec![]);
-        };
-        Bytes::decode(&first[..])
-            .map(|result| result.bytes)
-            .map_err(|error| Error::protocol(format!("action {name}: {error}")))
+        results
+            .iter()
+            .map(|result| {
+                Bytes::decode(&result[..])
+                    .map(|result| result.bytes)
+                    .map_err(|error| Error::protocol(format!("action {name}: {error}")))
+            })
+            .collect()
     }
 
     pub fn forget(&self, stream: u32) {

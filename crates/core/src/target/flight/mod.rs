@@ -9,6 +9,7 @@ mod dial;
 mod options;
 mod plan;
 mod session;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,10 +23,13 @@ use crate::codec::ipc::Encoder;
 use crate::codec::proto::Handshake;
 use crate::data::Source;
 use crate::error::{Error, Kind, Result};
+use crate::meter::align::Trip;
 use crate::meter::clock::{Stage, StageClock, StageTotals};
 use crate::server::flight::account::Account;
 use crate::spec::{Data, Operation, TrialSpec, Verify};
-use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
+use crate::target::{
+    Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification, Watched,
+};
 
 use call::{is_unknown, Link};
 pub(crate) use dial::{provider, read_certificates, read_key};
@@ -37,6 +41,8 @@ use session::{GetSession, PutSession};
 /// Headers that a reference server understands; all others ignore them.
 pub const TRIAL_HEADER: &str = "venturi-trial";
 pub const VERIFY_HEADER: &str = "venturi-verify";
+/// The server shall sample itself at this interval, in ns.
+pub const SAMPLE_HEADER: &str = "venturi-sample";
 
 pub struct Flight {
     spec: Arc<TrialSpec>,
@@ -49,6 +55,8 @@ pub struct Flight {
     plan: Option<Plan>,
     identity: Identity,
     account: Mutex<Option<Account>>,
+    /// Comparisons of the clocks before the start.
+    trips: Mutex<Vec<Trip>>,
 }
 
 impl Flight {
@@ -67,6 +75,7 @@ impl Flight {
             plan: None,
             identity: Identity::default(),
             account: Mutex::new(None),
+            trips: Mutex::default(),
         })
     }
 
@@ -119,13 +128,19 @@ impl Flight {
             Verify::Count => b"count",
             Verify::None => b"none",
         };
-        vec![
+        let mut headers = vec![
             (
                 TRIAL_HEADER.to_owned(),
                 self.spec.trial.clone().into_bytes(),
             ),
             (VERIFY_HEADER.to_owned(), verify.to_vec()),
-        ]
+        ];
+        // Where the clock runs already, a call of its own would be in the interval.
+        if self.spec.include_setup && self.spec.sample_interval_ns > 0 {
+            let interval = self.spec.sample_interval_ns.to_string().into_bytes();
+            headers.push((SAMPLE_HEADER.to_owned(), interval));
+        }
+        headers
     }
 
     /// Can the two ends' checksums be compared?
@@ -330,6 +345,14 @@ impl Target for Flight {
                 system_ns: account.system_ns,
             }))
         })
+    }
+
+    fn watch<'a>(&'a self, interval: Duration) -> LocalFuture<'a, Result<()>> {
+        Box::pin(self.begin_watch(interval))
+    }
+
+    fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
+        Box::pin(self.end_watch())
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {

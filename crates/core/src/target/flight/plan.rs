@@ -14,6 +14,8 @@ use crate::codec::perf::{Perf, Token, COLUMNS};
 use crate::codec::proto::{FlightDescriptor, FlightEndpoint, FlightInfo};
 use crate::data::Source;
 use crate::error::{Error, Kind, Result};
+use crate::meter::readers::listener::pid_of;
+use crate::meter::readers::network::is_own;
 use crate::spec::{Data, Operation, TrialSpec, Values, Verify};
 use crate::target::{Identity, Tally, Verification};
 
@@ -101,12 +103,15 @@ struct Hello {
     software: String,
     pid: u32,
     boot: Option<String>,
+    #[serde(default)]
+    time_namespace: String,
 }
 
 impl Flight {
     pub(super) async fn identify(&self, link: &Link) -> Result<Identity> {
         let mut identity = Identity {
             address: self.address.authority(),
+            route: link.route(),
             ..Identity::default()
         };
         match link.action("venturi.hello", b"").await {
@@ -115,14 +120,25 @@ impl Flight {
                     identity.reference = true;
                     identity.software = Some(hello.software);
                     // A pid means something on the machine it is from only.
-                    let same_machine =
-                        hello.boot.is_some() && hello.boot == crate::server::flight::boot_id();
-                    identity.pid = same_machine.then_some(hello.pid);
+                    let same_machine = hello
+                        .boot
+                        .zip(crate::server::flight::boot_id())
+                        .map(|(theirs, ours)| theirs == ours);
+                    identity.same_machine = same_machine;
+                    identity.same_clock = same_machine == Some(true)
+                        && hello.time_namespace == crate::server::flight::time_namespace();
+                    identity.pid = Some(hello.pid).filter(|_| same_machine == Some(true));
                 }
                 Ok(identity)
             }
             // Any other server: it answers in its own way that it does not know the action.
-            Err(error) if error.kind == Kind::Server => Ok(identity),
+            Err(error) if error.kind == Kind::Server => {
+                if let Some(route) = identity.route.filter(|route| is_own(route.peer.ip())) {
+                    identity.same_machine = Some(true);
+                    identity.pid = pid_of(route.peer);
+                }
+                Ok(identity)
+            }
             Err(error) => Err(error),
         }
     }

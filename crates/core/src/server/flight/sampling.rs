@@ -1,0 +1,317 @@
+//! The server samples itself while a trial is open: one thread for all trials.
+//!
+//! A client opens the sampling before its streams, so that the first row is there when they
+//! start, and fetches the rows after them. What it never fetches is forgotten.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use crate::meter::end::{monotonic_ns, thread_cpu_ns, End};
+use crate::meter::series::Series;
+use crate::target::Route;
+
+/// Trials that are sampled at a time; of more the server has no samples.
+const MOST: usize = 16;
+
+/// How long a trial may be open without a stream, before the first one and after the last.
+const UNTIL_FIRST: Duration = Duration::from_secs(120);
+const AFTER_LAST: Duration = Duration::from_secs(15);
+
+/// A row that is no older than this will do for a trial's start.
+const FRESH_NS: i64 = 20_000_000;
+
+/// Intervals that a client may ask for.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Watch(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    book: Mutex<Book>,
+    series: Mutex<Series>,
+    /// A row is wanted at once: a trial's first stream begins, or its last one ends.
+    nudged: AtomicBool,
+    /// When the last row was taken: known without waiting for one that is being read.
+    last_ns: AtomicI64,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    trials: Vec<Open>,
+    /// There is one while a trial is open.
+    thread: Option<Thread>,
+    running: bool,
+    interval: Duration,
+    route: Option<Route>,
+}
+
+#[derive(Debug)]
+struct Open {
+    id: String,
+    opened_ns: i64,
+    streams: u64,
+    /// When its last stream ended.
+    ended_ns: Option<i64>,
+    /// Forgotten then; `None`: streams are under way.
+    expires: Option<Instant>,
+}
+
+impl Watch {
+    /// Samples from now on for this trial. False: too many are open.
+    pub fn open(&self, trial: &str, interval_ns: u64, route: Option<Route>) -> bool {
+        let Ok(mut book) = self.0.book.lock() else {
+            return false;
+        };
+        if book.trials.iter().any(|open| open.id == trial) {
+            return true;
+        }
+        if book.trials.len() >= MOST || interval_ns == 0 {
+            return false;
+        }
+        let interval = Duration::from_nanos(interval_ns).clamp(SHORTEST, LONGEST);
+        if book.trials.is_empty() || interval < book.interval {
+            book.interval = interval;
+        }
+        book.route = route.or(book.route);
+        book.trials.push(Open {
+            id: trial.to_owned(),
+            opened_ns: monotonic_ns(),
+            streams: 0,
+            ended_ns: None,
+            expires: Some(Instant::now() + UNTIL_FIRST),
+        });
+        if book.running {
+            self.0.nudge(&book);
+            return true;
+        }
+        let inner = self.0.clone();
+        let thread = std::thread::Builder::new()
+            .name("sampler".into())
+            .spawn(move || inner.run());
+        match thread {
+            Ok(thread) => {
+                book.running = true;
+                book.thread = Some(thread.thread().clone());
+                true
+            }
+            Err(_) => {
+                book.trials.clear();
+                false
+            }
+        }
+    }
+
+    /// A stream of the trial begins.
+    pub fn begin(&self, trial: &str) {
+        let fresh = monotonic_ns() - self.0.last_ns.load(Relaxed) < FRESH_NS;
+        self.with(trial, |open| {
+            open.streams += 1;
+            open.expires = None;
+            open.streams == 1 && !fresh
+        });
+    }
+
+    /// A stream of the trial has ended.
+    pub fn end(&self, trial: &str) {
+        self.with(trial, |open| {
+            open.streams = open.streams.saturating_sub(1);
+            if open.streams > 0 {
+                return false;
+            }
+            open.ended_ns = Some(monotonic_ns());
+            open.expires = Some(Instant::now() + AFTER_LAST);
+            true
+        });
+    }
+
+    fn with(&self, trial: &str, act: impl FnOnce(&mut Open) -> bool) {
+        let Ok(mut book) = self.0.book.lock() else {
+            return;
+        };
+        let Some(open) = book.trials.iter_mut().find(|open| open.id == trial) else {
+            return;
+        };
+        if act(open) {
+            self.0.nudge(&book);
+        }
+    }
+
+    /// The trial's rows, handed over once. `None`: it was not sampled.
+    pub async fn take(&self, trial: &str) -> Option<Series> {
+        let (opened, ended) = {
+            let book = self.0.book.lock().ok()?;
+            let open = book.trials.iter().find(|open| open.id == trial)?;
+            (open.opened_ns, open.ended_ns)
+        };
+        // The row that was wanted at the end may not be there yet.
+        for _ in 0..200 {
+            let last = self.0.series.lock().ok()?.t_ns.last().copied();
+            if ended.is_none_or(|ended| last.is_some_and(|last| last >= ended)) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let series = {
+            let series = self.0.series.lock().ok()?;
+            series.since(series.t_ns.partition_point(|t| *t < opened))
+        };
+        let mut book = self.0.book.lock().ok()?;
+        book.trials.retain(|open| open.id != trial);
+        self.0.nudge(&book);
+        Some(series)
+    }
+
+    /// The server stops.
+    pub fn close(&self) {
+        if let Ok(mut book) = self.0.book.lock() {
+            book.trials.clear();
+            self.0.nudge(&book);
+        }
+    }
+}
+
+impl Inner {
+    fn nudge(&self, book: &Book) {
+        self.nudged.store(true, Relaxed);
+        if let Some(thread) = &book.thread {
+            thread.unpark();
+        }
+    }
+
+    /// The sampling thread, until no trial is open.
+    fn run(&self) {
+        let mut end = End::own();
+        let mut aimed = None;
+        let mut stretch = 1;
+        while let Some((interval, route)) = self.next() {
+            if route != aimed {
+                if let Some(route) = route {
+                    end.aim(route.local, route.peer);
+                }
+                aimed = route;
+            }
+            let Ok(mut series) = self.series.lock() else {
+                return;
+            };
+            let now = monotonic_ns();
+            series.begin_row(now);
+            end.read(&mut series);
+            series.end_row(thread_cpu_ns());
+            self.last_ns.store(now, Relaxed);
+            if series.is_full() {
+                series.halve();
+                stretch *= 2;
+            }
+            drop(series);
+            let due = Instant::now() + interval * stretch;
+            while !self.nudged.swap(false, Relaxed) {
+                let left = due.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                std::thread::park_timeout(left);
+            }
+        }
+    }
+
+    /// What to sample for. `None`: for nobody; the thread is no more.
+    fn next(&self) -> Option<(Duration, Option<Route>)> {
+        let mut book = self.book.lock().ok()?;
+        let now = Instant::now();
+        book.trials
+            .retain(|open| open.expires.is_none_or(|then| now < then));
+        if !book.trials.is_empty() {
+            return Some((book.interval, book.route));
+        }
+        *book = Book::default();
+        if let Ok(mut series) = self.series.lock() {
+            *series = Series::default();
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run<T>(work: impl std::future::Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(work)
+    }
+
+    fn is_running(watch: &Watch) -> bool {
+        watch.0.book.lock().unwrap().running
+    }
+
+    fn until(what: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !what() && start.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(what());
+    }
+
+    #[test]
+    fn it_runs_while_a_trial_is_open_and_not_longer() {
+        let watch = Watch::default();
+        assert!(run(watch.take("t")).is_none());
+        assert!(!watch.open("t", 0, None), "interval 0: no samples");
+        assert!(watch.open("t", 60_000_000_000, None));
+        assert!(
+            watch.open("t", 60_000_000_000, None),
+            "a second opening is the same one"
+        );
+        until(|| !watch.0.series.lock().unwrap().t_ns.is_empty());
+        std::thread::sleep(Duration::from_nanos(FRESH_NS as u64));
+        let begun = monotonic_ns();
+        watch.begin("t");
+        watch.begin("t");
+        until(|| *watch.0.series.lock().unwrap().t_ns.last().unwrap() >= begun);
+        watch.end("t");
+        let ended = monotonic_ns();
+        watch.end("t");
+        // An interval of a minute, and yet a row at the begin and at the end.
+        let series = run(watch.take("t")).unwrap();
+        assert!(series.rows() >= 3);
+        assert!(series.t_ns[0] <= begun && *series.t_ns.last().unwrap() >= ended);
+        assert!(run(watch.take("t")).is_none(), "handed over once");
+        until(|| !is_running(&watch));
+        assert_eq!(watch.0.series.lock().unwrap().rows(), 0);
+    }
+
+    #[test]
+    fn two_trials_have_each_their_rows() {
+        let watch = Watch::default();
+        assert!(watch.open("a", 1_000_000, None));
+        until(|| watch.0.series.lock().unwrap().rows() > 20);
+        let opened = monotonic_ns();
+        assert!(watch.open("b", 1_000_000, None));
+        let second = run(watch.take("b")).unwrap();
+        assert!(second.t_ns.iter().all(|t| *t >= opened));
+        assert!(is_running(&watch));
+        assert!(run(watch.take("a")).unwrap().rows() > 20);
+    }
+
+    #[test]
+    fn what_is_not_fetched_is_bounded_and_ends() {
+        let watch = Watch::default();
+        for trial in 0..MOST {
+            assert!(watch.open(&trial.to_string(), 1_000_000, None));
+        }
+        assert!(!watch.open("one more", 1_000_000, None));
+        for open in &mut watch.0.book.lock().unwrap().trials {
+            open.expires = Some(Instant::now());
+        }
+        until(|| !is_running(&watch));
+        assert!(watch.open("one more", 1_000_000, None));
+        watch.close();
+        until(|| !is_running(&watch));
+    }
+}
