@@ -61,7 +61,8 @@ def range_coverage(n: int) -> float:
 
 
 def _binomial(n: int, k: int) -> float:
-    """P(Bin(n, 1/2) = k). Over some hundred repeats the coefficient is no float any more, its logarithm is."""
+    """P(Bin(n, 1/2) = k). Over some hundred repeats the coefficient is no float any more; its logarithm
+    is."""
     if n <= 500:
         return math.comb(n, k) * 2.0**-n
     return math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2.0))

@@ -56,11 +56,8 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
     for cell in cells:
         side = f"{cell.operation}, {cell.parameters.get('place')}" if several else cell.operation
         only_rows = free == ["rows_per_stream"]
-        category = (
-            labels.value("rows_per_stream", cell.parameters.get("rows_per_stream"))
-            if only_rows
-            else (labels.label(cell, free))
-        )
+        # Values alone: with their names, which the axis has, three of them would not fit under a box.
+        category = " · ".join(labels.value(n, cell.parameters.get(n)) for n in free) or cell.operation
         order.setdefault(category, cell.parameters.get("rows_per_stream") or 0)
         values = sides.setdefault(side, {}).setdefault(cell.parameters.get("streams"), [])
         values += [(category, speed / MB, r) for r in cell.records if (speed := throughput(r)) is not None]
@@ -119,7 +116,7 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
         "box-size",
         _spread_finding(every),
         caption,
-        "rows per stream" if free == ["rows_per_stream"] else "cell",
+        "rows per stream" if free == ["rows_per_stream"] else " · ".join(map(labels.head, free)) or "cell",
         "payload, MB/s",
         panels,
         x_scale="category",

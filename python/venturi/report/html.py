@@ -196,8 +196,9 @@ def _card(operation: str, cells: list[Cell]) -> str:
 def _figure(index: int, figure: Figure) -> str:
     kinds = {s.mark for p in figure.panels for s in p.series}
     legend = ""
+    names = {name: series for name, series in figure.names.items() if not series.named_at}
     if kinds != {"box"} and len(figure.names) > 1:
-        items = "".join(_legend_item(index, name, series) for name, series in figure.names.items())
+        items = "".join(_legend_item(index, name, series) for name, series in names.items())
         legend = f'<ul class="legend">{items}</ul>'
     panels = "".join(
         f'<div class="panel"><h4>{_e(panel.title)}</h4><div class="plot" role="img" data-figure="{index}" '
@@ -221,6 +222,8 @@ def _legend_item(index: int, name: str, series: Series) -> str:
     shape = (
         f'<rect width="14" height="10" x="3" rx="2" fill="var(--{role})"/>'
         if series.mark == "bar"
+        else f'<circle cx="10" cy="5" r="4" fill="var(--{role})"/>'
+        if series.mark == "points"
         else f'<path d="M0 5h20" stroke="var(--{role})" stroke-width="2.4"{dash} opacity="{opacity or 1}"/>'
     )
     # The script finds traces by the name as plotly has it.

@@ -108,10 +108,9 @@ const cellDocuments = JSON.parse(document.getElementById("cell-documents").textC
           if (text.startsWith("! ")) kind += " flagged";
           return element("td", { class: kind || null }, text);
         });
-        const row = element("tr", { "data-cell": item.cell }, cells);
-        if (document.body.dataset.cell === String(item.cell)) row.classList.add("chosen");
-        return row;
+        item.row = element("tr", { "data-cell": item.cell }, cells);
       }
+      item.row.classList.toggle("chosen", document.body.dataset.cell === String(item.cell));
       return item.row;
     }
     render(fromTop) {
@@ -130,14 +129,11 @@ const cellDocuments = JSON.parse(document.getElementById("cell-documents").textC
     }
     // Only the rows in sight, with empty ones of the others' height above and below.
     window() {
-      if (!this.height) {
-        const probe = this.made(this.rows[0]);
-        this.body.replaceChildren(probe);
-        this.height = probe.getBoundingClientRect().height || 33;
-      }
+      if (!this.height) this.measure();
+      if (!this.height) return;
       const seen = Math.ceil(this.scroller.clientHeight / this.height) + 1;
       const first = Math.max(0, Math.floor(this.scroller.scrollTop / this.height) - 12) & ~7;
-      const last = Math.min(this.shown.length, first + seen + 40);
+      const last = Math.min(this.shown.length, first + seen + 24);
       if (first === this.first && last === this.last) return;
       this.first = first;
       this.last = last;
@@ -148,15 +144,22 @@ const cellDocuments = JSON.parse(document.getElementById("cell-documents").textC
       };
       const rows = this.shown.slice(first, last).map((item) => this.made(item));
       this.body.replaceChildren(space(first), ...rows, space(this.shown.length - last));
-      this.fix();
     }
-    // Columns keep their width while other rows come into sight.
-    fix() {
-      const widths = this.heads.map((head) => head.getBoundingClientRect().width);
-      this.heads.forEach((head, i) => {
-        const now = Math.ceil(widths[i]);
-        if (!head.least || now > head.least) { head.least = now; head.style.minWidth = now + "px"; }
-      });
+    // Columns get the width of their longest text and keep it: they neither jump while other rows come into sight, nor
+    // have to be measured again.
+    measure() {
+      const longest = this.long.columns.map((column) => column.reduce((a, b) => (b.length > a.length ? b : a), ""));
+      const probe = element("tr", {}, longest.map((text, i) => element("td", { class: this.long.kinds[i] || null }, text)));
+      this.body.replaceChildren(probe);
+      const height = probe.getBoundingClientRect().height;
+      if (!height) return;
+      this.height = height;
+      const widths = this.heads.map((head) => Math.ceil(head.getBoundingClientRect().width) + 1);
+      this.heads.forEach((head, i) => { head.style.width = widths[i] + "px"; });
+      const table = this.body.parentElement;
+      table.style.width = widths.reduce((a, b) => a + b, 0) + "px";
+      table.style.minWidth = "100%";
+      table.style.tableLayout = "fixed";
     }
   }
   const tables = [...document.querySelectorAll(".cells")].map((box) => new Table(box));
