@@ -1,7 +1,7 @@
 """A headless Chromium that tests drive: pages opened, code evaluated in them, pictures taken.
 
-Over the debugging pipe (messages of JSON ended by a zero byte on descriptors 3 and 4), so that no port is opened and
-no package is needed. Time is real, not virtual: what scrolls and is drawn lazily needs frames.
+Over the debugging pipe (messages of JSON ended by a zero byte on descriptors 3 and 4), so that no port is
+open and no package needed. Time is real, not virtual: what scrolls and is drawn lazily needs frames.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def test_page(run: Path, tmp_path: Path) -> None:
     path = html.write(run, tmp_path / "report.html", "macbook")
     text = path.read_text(encoding="utf-8")
     assert len(text) < 6e6
-    assert text.count("<script") == 3
+    assert text.count("<script") == 4
     assert "<img" not in text.split("<script>")[0]
     assert HOSTILE not in text
     assert not list(tmp_path.glob("*.tmp"))
@@ -86,7 +86,9 @@ def test_tables(run: Path, tmp_path: Path) -> None:
 
 def test_document_is_json(run: Path) -> None:
     text = json.dumps(machine.document(load(run)), allow_nan=False)
-    assert set(json.loads(text)) == {"run", "cells", "failed", "warnings"}
+    found = json.loads(text)
+    assert set(found) == {"run", "cells", "findings", "failed", "warnings"}
+    assert all(c["verdict"] is None or c["verdict"]["sentence"] for c in found["cells"])
 
 
 def test_figures_render(run: Path) -> None:

@@ -19,11 +19,26 @@ TABLES = ("cells", "trials", "streams", "stages", "latency", "resources", "ceili
 def table(results: Results, name: str) -> pa.Table:
     """One of `TABLES`."""
     if name == "cells":
-        return cells.table(results.cells)
+        return with_verdicts(results)
     if name == "samples":
         return results.samples
     found: pa.Table = getattr(results.directory, name)()
     return found
+
+
+def with_verdicts(results: Results) -> pa.Table:
+    """One row a cell: its figures, then what its verdict says. Without cells there are no columns of it."""
+    import pyarrow as pa
+
+    found = cells.table(results.cells)
+    judged = [results.verdicts.get(c.name) for c in results.cells]
+    for field in ("kind", "end", "stage", "title", "confidence", "sentence"):
+        texts = [None if v is None else getattr(v, field) for v in judged]
+        found = found.append_column(
+            "verdict" if field == "title" else f"verdict_{field}", pa.array(texts, pa.string())
+        )
+    flags = [None if v is None else v.flagged for v in judged]
+    return found.append_column("verdict_flagged", pa.array(flags, pa.bool_()))
 
 
 def text(found: pa.Table) -> str:

@@ -11,11 +11,19 @@ from venturi.analysis.results import Results
 
 
 def document(results: Results) -> dict[str, Any]:
-    """Cells as in the CSV, failed trials, warnings. Base units; what was not measured is null."""
+    """Cells as in the CSV, each with its whole verdict; findings, failed trials, warnings.
+
+    Base units; what was not measured is null.
+    """
     rows = cells.table(results.cells).to_pylist()
     return {
         "run": results.name,
-        "cells": [{k: _json(v) for k, v in row.items()} for row in rows],
+        "cells": [
+            {k: _json(v) for k, v in row.items()}
+            | {"verdict": asdict(v) if (v := results.verdicts.get(row["cell"])) is not None else None}
+            for row in rows
+        ],
+        "findings": [asdict(finding) for finding in results.findings],
         "failed": [
             {
                 "trial": r.get("trial"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from venturi.analysis.cells import by_operation
 from venturi.analysis.results import Results
-from venturi.report import labels, method, summary
+from venturi.report import fits, labels, method, reason, summary
 
 
 def text(results: Results) -> str:
@@ -19,8 +19,9 @@ def text(results: Results) -> str:
     ]
     facts = [summary.counts(results), summary.common(results), summary.verified(results)]
     out += [escape("; ".join(f for f in facts if f)) + ".", ""]
+    out += _reason(results)
     for operation, cells in by_operation(results.cells).items():
-        columns = summary.columns(cells, every=True)
+        columns = summary.columns(cells, every=True, verdicts=reason.column(results, cells))
         out += [f"## {escape(operation)}", ""]
         out += table(
             [f"{c.head}, {c.unit}" if c.unit else c.head for c in columns],
@@ -33,8 +34,37 @@ def text(results: Results) -> str:
         out += ["## Failed trials", "", *table(["cell", "trials", "error"], rows, [True] * 3)]
     if results.advice:
         out += ["## Warnings", "", *(f"- {escape(str(advice))}." for advice in results.advice), ""]
+    for title, sentences in fits.sections(results):
+        out += [f"## Model: {escape(title)}", "", *(f"- {escape(s)}" for s in sentences), ""]
+    if cost := summary.instrument(results):
+        out += [f"{escape(cost[:1].upper() + cost[1:])}.", ""]
     out += ["## Method", "", method.as_markdown(), ""]
     return "\n".join(out)
+
+
+def _reason(results: Results) -> list[str]:
+    """Findings, how many cells have which verdict, what to try."""
+    sentences = reason.sentences(results)
+    if not sentences:
+        return []
+    out = ["## The reason", ""]
+    out += [f"- **{escape(title)}**: {escape(sentence)}." for title, sentence in sentences]
+    if len(results.cells) > 1:
+        out.append(f"- {escape(reason.spread(results))}.")
+    if any(v.flagged for v in results.verdicts.values()):
+        out.append(f"- **{escape(reason.FLAG_NOTE)}**.")
+    steps = reason.next_steps(results, most=20)
+    if steps:
+        out += ["", "Next:", "", *(f"- {_step(step)}" for step in steps)]
+    return [*out, ""]
+
+
+def _step(text: str) -> str:
+    """A step; its command, if it ends with one, as code, in which nothing is escaped."""
+    before, found, command = labels.plain(text).partition(": venturi ")
+    if not found or "`" in command:
+        return escape(text)
+    return f"{escape(before)}: `venturi {command}`"
 
 
 def table(heads: list[str], rows: list[list[str]], left: list[bool]) -> list[str]:

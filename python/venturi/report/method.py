@@ -39,6 +39,12 @@ NOTES = (
         "intervals crosswise.",
     ),
     (
+        "verdict",
+        "The narrowest place, in this order of proof: the load generator itself (the figure is flagged), "
+        "cores, one stage, link, disk, memory, flow control, server, schedule; not known, with what would "
+        "settle it. docs/verdicts.md has a paragraph for each.",
+    ),
+    (
         "latency",
         "Of one batch. Closed loop: service time. With a rate: response time from the batch's intended "
         "send time; "
@@ -46,13 +52,18 @@ NOTES = (
     ),
     (
         "stages",
-        "Each worker's time without gaps. wait is blocked on the other end; verify is the instrument's "
-        "own checksum.",
+        "Each worker's time without gaps. Those called await_... wait: for input, for the socket, for the "
+        "HTTP/2 window, for a reply, for the schedule, for a thread. verify is the instrument's own checksum.",
     ),
     (
         "verified",
         "checksum: an order-independent 64-bit sum over all values agreed at both ends. count: rows agreed. "
         "acknowledged: the server confirmed. A mismatch makes the trial a failure.",
+    ),
+    (
+        "samples",
+        "Counters of both ends every 100 ms, on the client's clock. Their cost, and that of reading the "
+        "clock, is measured and printed.",
     ),
     ("CPU", "User and system time of the process of that end over the interval, in cores."),
 )
