@@ -147,6 +147,7 @@ def failed_record(
         "verification": None,
         "cpu": None,
         "stages": None,
+        "workers": None,
         "streams": [],
         "latency": None,
         "schedule": None,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::error::{Error, Kind};
+use crate::meter::clock::Workers;
 use crate::meter::cpu::CpuTime;
 use crate::meter::histogram::{Latency, Recorder};
 use crate::meter::sampler::Samples;
@@ -33,6 +34,7 @@ pub struct Record {
     pub verification: Verification,
     pub cpu: Cpu,
     pub stages: StagesOfBoth,
+    pub workers: WorkersOfBoth,
     pub streams: Vec<StreamRecord>,
     pub latency: Latencies,
     pub schedule: Option<Schedule>,
@@ -95,6 +97,12 @@ pub struct Cpu {
 pub struct StagesOfBoth {
     pub client: Stages,
     pub server: Option<Stages>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct WorkersOfBoth {
+    pub client: Workers,
+    pub server: Option<Workers>,
 }
 
 /// One stream; times in ns since the start instant.
@@ -165,6 +173,7 @@ impl Record {
             },
             cpu: Cpu::default(),
             stages: StagesOfBoth::default(),
+            workers: WorkersOfBoth::default(),
             streams: Vec::new(),
             latency: Latencies {
                 service: Recorder::new().latency(),

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::meter::clock::{StageClock, StageTotals};
+use crate::meter::clock::{StageClock, StageTotals, Workers};
 use crate::spec::{TrialSpec, Verify};
 
 pub mod empty;
@@ -31,8 +31,9 @@ pub struct Moved {
 /// One stream: a flow with its own connection (unless shared), opened before the clock starts.
 ///
 /// Driven by polls, so that N streams run on T threads without an allocation a batch.
-/// The session marks its stages on `clock`; on `Pending` it has marked everything
-/// up to its return, and the next poll's first mark is `Wait`.
+/// The session marks its stages on `clock`; on `Pending` it has marked everything up to its
+/// return and said with `StageClock::wait` what it waits for. Who polls it again resumes the
+/// clock before.
 pub trait Session {
     /// Moves the next batch: decoded (get) or handed over (put). `None`: the stream has no more.
     /// A put stops when the engine stops asking; then `poll_finish` follows.
@@ -99,6 +100,7 @@ pub struct Identity {
 #[derive(Debug, Clone, Default)]
 pub struct ServerReport {
     pub stages: StageTotals,
+    pub workers: Option<Workers>,
     pub user_ns: u64,
     pub system_ns: u64,
 }

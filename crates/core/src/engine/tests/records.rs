@@ -34,7 +34,7 @@ fn the_fields_are_those_of_the_format() {
     };
     check(
         "",
-        "outcome error target counts times verification cpu stages streams latency schedule pin \
+        "outcome error target counts times verification cpu stages workers streams latency schedule pin \
          instrument samples",
     );
     check("/target", "address software reference protocol pid");
@@ -50,6 +50,8 @@ fn the_fields_are_those_of_the_format() {
     );
     check("/cpu/client", "user_ns system_ns");
     check("/stages", "client server");
+    check("/workers", "client server");
+    check("/workers/client", "workers time_ns");
     check(
         "/streams/0",
         "stream thread rows batches payload_bytes start_ns first_batch_ns end_ns connect_ns stages",
@@ -67,6 +69,7 @@ fn the_fields_are_those_of_the_format() {
     );
     assert_eq!(json["outcome"], "ok");
     assert_eq!(json["stages"]["server"]["encode"], 5);
+    assert_eq!(json["workers"]["server"]["time_ns"], 5);
     assert_eq!(json["cpu"]["server"]["user_ns"], 7);
 }
 

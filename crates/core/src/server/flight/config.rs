@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use tokio_rustls::TlsAcceptor;
 
+use crate::codec::frame;
 use crate::error::{Error, Result};
 use crate::target::flight::{provider, read_certificates, read_key};
 
@@ -24,6 +25,9 @@ pub struct ServerSpec {
     /// Bytes of the sockets' send buffers; absent: `socket::prepare` decides.
     #[serde(default)]
     pub send_buffer: Option<usize>,
+    /// The HTTP/2 window granted to clients, in bytes; absent: all that there can be.
+    #[serde(default)]
+    pub window: Option<u32>,
     /// How long a client may take to say what it wants: TLS, preface, headers, a request.
     #[serde(default = "ten_seconds")]
     pub patience_ns: u64,
@@ -51,6 +55,21 @@ pub struct TableSpec {
     pub name: String,
     /// An Arrow IPC file.
     pub ipc: String,
+}
+
+impl ServerSpec {
+    pub fn check(&self) -> Result<()> {
+        match self.window {
+            Some(window) if window == 0 || window > frame::MAX_WINDOW => {
+                Err(Error::usage("window must be 1..2147483647 bytes"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub fn window(&self) -> u32 {
+        self.window.unwrap_or(frame::MAX_WINDOW)
+    }
 }
 
 fn thousand() -> usize {

@@ -21,6 +21,17 @@ pub(super) struct Get {
     pub trial: Option<Trial>,
     pub counted: Counted,
     encoded: Vec<Encoded>,
+    /// All is queued; it is over when this much of the connection's output is written, once
+    /// that is known.
+    pub ending: Option<Ending>,
+}
+
+/// How far a get has come that has no more to queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Queued,
+    /// Its last frame ends there in the connection's output.
+    Cut(u64),
 }
 
 impl Get {
@@ -47,6 +58,7 @@ impl Get {
             reading,
             trial: trial.take(),
             counted: Counted::default(),
+            ending: None,
         };
         get.queue(queue)?;
         Ok(get)

@@ -7,6 +7,7 @@ pub mod account;
 mod calls;
 mod config;
 mod get;
+mod ledger;
 mod put;
 mod store;
 mod worker;
@@ -78,6 +79,7 @@ pub(crate) struct State {
     ip: IpAddr,
     max_message: usize,
     send_buffer: Option<usize>,
+    window: u32,
     /// How long a client may take until it has said what it wants.
     patience: Duration,
     /// Bounds the messages that are coming in, over all connections.
@@ -119,6 +121,8 @@ impl Server {
     pub fn start(spec: &str) -> Result<Self> {
         let spec: ServerSpec = serde_json::from_str(spec)
             .map_err(|error| Error::usage(format!("the server's spec: {error}")))?;
+        spec.check()?;
+        let window = spec.window();
         let acceptor = tls_acceptor(&spec)?;
         let token = spec.token_env.as_deref().map(secret).transpose()?;
         if token.as_deref() == Some("") {
@@ -156,6 +160,7 @@ impl Server {
             max_message: spec.max_message_size,
             patience: Duration::from_nanos(spec.patience_ns),
             send_buffer: spec.send_buffer,
+            window,
             incoming: Budget::new(spec.memory_bytes.max(spec.max_message_size as u64)),
             open: AtomicUsize::new(0),
         });
@@ -334,6 +339,7 @@ async fn serve(
     };
     let config = Config {
         max_message: state.max_message,
+        window: state.window,
         ..Config::new(Role::Server)
     };
     let connection = Connection::new(wire, config).within(state.incoming.clone());

@@ -55,7 +55,6 @@ impl Put {
         store: &Store,
         clock: &mut StageClock,
     ) -> std::result::Result<Vec<u8>, Status> {
-        clock.mark(Stage::Receive);
         let sink = self
             .sink
             .get_or_insert_with(|| Sink::of(&message.descriptor));

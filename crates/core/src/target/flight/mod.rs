@@ -326,6 +326,7 @@ impl Target for Flight {
             }
             Ok(Some(ServerReport {
                 stages,
+                workers: account.workers,
                 user_ns: account.user_ns,
                 system_ns: account.system_ns,
             }))

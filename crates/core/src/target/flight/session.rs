@@ -99,7 +99,6 @@ impl Session for GetSession {
         cx: &mut Context<'_>,
         clock: &mut StageClock,
     ) -> Poll<Result<Option<Moved>>> {
-        clock.mark(Stage::Wait);
         for _ in 0..IN_ONE_GO {
             let Some(call) = &mut self.current else {
                 if self.begin()? {
@@ -109,7 +108,11 @@ impl Session for GetSession {
             };
             let event = call.link.poll_event(call.stream, cx);
             clock.mark(Stage::Receive);
-            match ready!(event)? {
+            let Poll::Ready(event) = event else {
+                clock.wait(call.link.awaits_input());
+                return Poll::Pending;
+            };
+            match event? {
                 Event::Message {
                     message: Message::Flight(message),
                     ..
@@ -141,11 +144,11 @@ impl Session for GetSession {
             }
         }
         cx.waker().wake_by_ref();
+        clock.wait(Stage::AwaitThread);
         Poll::Pending
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        clock.mark(Stage::Wait);
         // A get that ran to its end has nothing left to do.
         let Some(call) = &self.current else {
             return Poll::Ready(Ok(()));
@@ -330,13 +333,13 @@ impl Session for PutSession {
         cx: &mut Context<'_>,
         clock: &mut StageClock,
     ) -> Poll<Result<Option<Moved>>> {
-        clock.mark(Stage::Wait);
         let stream = match self.stream {
             Some(stream) => stream,
             None => self.begin()?,
         };
         if self.moving.is_none() {
             if !self.link.is_open(stream) {
+                clock.wait(Stage::AwaitReply);
                 ready!(self.poll_refusal(stream, cx))?;
             }
             self.moving = match self.queue_next(stream)? {
@@ -358,14 +361,17 @@ impl Session for PutSession {
             Ack::Batch => self.acknowledged >= self.sent,
         };
         if done {
-            Poll::Ready(Ok(self.moving.take()))
-        } else {
-            Poll::Pending
+            return Poll::Ready(Ok(self.moving.take()));
         }
+        let room = match self.ack {
+            Ack::Stream => LOW_WATER,
+            Ack::Batch => 0,
+        };
+        clock.wait(self.link.awaits_output(stream, room));
+        Poll::Pending
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        clock.mark(Stage::Wait);
         let Some(stream) = self.stream else {
             return Poll::Ready(Ok(()));
         };
@@ -375,7 +381,11 @@ impl Session for PutSession {
         }
         let server = self.poll_server(stream, cx);
         clock.mark(Stage::Send);
-        ready!(server)?;
+        let Poll::Ready(server) = server else {
+            clock.wait(self.link.awaits_output(stream, 0));
+            return Poll::Pending;
+        };
+        server?;
         self.link.forget(stream);
         Poll::Ready(Ok(()))
     }
