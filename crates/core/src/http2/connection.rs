@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::stream::{Ending, Stream};
@@ -13,6 +15,7 @@ use crate::codec::frame::{self, code, flag, kind, setting, Frame};
 use crate::codec::hpack::{self, Header};
 use crate::codec::slab::Pool;
 use crate::error::{Error, Kind, Result};
+use crate::meter::sockets::{Sockets, Watch};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -84,6 +87,7 @@ const SLICES: usize = 128;
 
 #[derive(Debug)]
 pub struct Connection {
+    watched: Option<Watch>,
     pub(super) wire: Wire,
     /// Remembered: a broken socket no longer tells.
     peer: String,
@@ -125,6 +129,7 @@ impl Connection {
     /// Starts a connection: our preface and settings are queued, nothing is awaited.
     pub fn new(wire: Wire, config: Config) -> Self {
         let mut connection = Self {
+            watched: None,
             peer: wire.peer(),
             wire,
             config,
@@ -195,6 +200,11 @@ impl Connection {
 
     pub fn peer(&self) -> &str {
         &self.peer
+    }
+
+    /// The connection's socket is read with the trial's from here on, until the connection ends.
+    pub fn watch(&mut self, sockets: &Arc<Sockets>) {
+        self.watched = sockets.watch(self.wire.socket().as_fd());
     }
 
     /// Opens a request (client side) and queues its headers.

@@ -60,12 +60,15 @@ impl Wire {
         }
     }
 
-    pub fn peer(&self) -> String {
-        let socket = match self {
+    pub fn socket(&self) -> &TcpStream {
+        match self {
             Wire::Tcp(socket) => socket,
             Wire::Tls(session) => session.get_ref().0,
-        };
-        socket
+        }
+    }
+
+    pub fn peer(&self) -> String {
+        self.socket()
             .peer_addr()
             .map_or_else(|_| "the peer".into(), |address| address.to_string())
     }

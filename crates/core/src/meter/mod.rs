@@ -3,6 +3,8 @@
 pub mod clock;
 pub mod counters;
 pub mod cpu;
+pub mod handicap;
 pub mod histogram;
 pub mod instrument;
 pub mod sampler;
+pub mod sockets;

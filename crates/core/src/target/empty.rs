@@ -78,7 +78,7 @@ impl Target for Empty {
                 software: Some(concat!("venturi ", env!("CARGO_PKG_VERSION")).into()),
                 reference: true,
                 protocol: "empty".into(),
-                pid: None,
+                ..Identity::default()
             })
         })
     }

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::meter::clock::{StageClock, StageTotals, Workers};
+use crate::meter::sockets::Sockets;
 use crate::spec::{TrialSpec, Verify};
 
 pub mod empty;
@@ -94,6 +95,9 @@ pub struct Identity {
     pub reference: bool,
     pub protocol: String,
     pub pid: Option<u32>,
+    /// By what the server was slowed down on purpose, as `encode 2ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handicap: Option<String>,
 }
 
 /// What a reference server hands over after the trial.
@@ -130,6 +134,11 @@ pub trait Target: Send + Sync {
     /// The server's own account of the trial, where it gives one.
     fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>>;
 
+    /// The connections of the trial's streams, to be read while it runs, where it has any.
+    fn sockets(&self) -> Option<Arc<Sockets>> {
+        None
+    }
+
     /// Removes what the trial left on the server.
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>>;
 }
@@ -139,6 +148,16 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
     let scheme = spec.target.split("://").next().unwrap_or_default();
     match scheme {
         "flight" | "flight+tls" => Ok(Box::new(flight::Flight::new(spec)?)),
+        "empty"
+            if spec
+                .options
+                .get("handicap")
+                .is_some_and(|asked| !asked.is_null()) =>
+        {
+            Err(Error::usage(
+                "empty://: the engine alone has no stage to slow down by a handicap",
+            ))
+        }
         "empty" => Ok(Box::new(empty::Empty::new(spec))),
         other => Err(Error::usage(format!(
             "target {:?}: no target is called {other:?}; known: flight://, flight+tls://, empty://",

@@ -22,6 +22,7 @@ struct Case<'a> {
     rows: u64,
     rate: &'a str,
     options: &'a str,
+    values: &'a str,
 }
 
 impl<'a> Case<'a> {
@@ -35,6 +36,7 @@ impl<'a> Case<'a> {
             rows: 4_000_000,
             rate: "null",
             options: "",
+            values: "random",
         }
     }
 
@@ -43,10 +45,11 @@ impl<'a> Case<'a> {
         let number = TRIALS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let spec = format!(
             r#"{{"trial": "stages-{number}", "target": "flight://{}", "operation": "{}",
-                "data": {{"source": "records"}}, "rows_per_batch": {}, "rows_per_stream": {},
+                "data": {{"source": "records", "values": "{}"}}, "rows_per_batch": {}, "rows_per_stream": {},
                 "streams": {}, "threads": {}, "rate": {}, "options": {{{}}}}}"#,
             self.address,
             self.operation,
+            self.values,
             self.rows_per_batch,
             self.rows,
             self.streams,
@@ -90,10 +93,11 @@ fn assert_gap_free(record: &Record, what: &str) {
     }
     let ends: u64 = record.streams.iter().map(|stream| stream.end_ns).sum();
     assert_eq!(client.time_ns, ends, "{what}");
-    // The server's calls lie within the client's streams, but for the way to and fro.
+    // The server's calls lie within the client's streams, but for the way to and fro; a get at
+    // a low rate is in the sockets' buffers long before the client takes it.
     let ratio = server.time_ns as f64 / ends as f64;
     assert!(
-        (0.5..1.2).contains(&ratio),
+        (0.1..1.2).contains(&ratio),
         "{what}: server's time is {ratio} of the client's"
     );
 }
@@ -276,4 +280,94 @@ fn acknowledgements_over_a_long_way_are_a_wait_of_their_own() {
     assert_gap_free(&record, "put, acknowledged by batch");
     let stages = &record.stages.client;
     assert!(share(stages, "await_reply") > 0.8, "{stages:?}");
+}
+
+#[test]
+fn a_handicap_shows_in_its_own_stage() {
+    let plain = server("");
+    let slow = server(r#", "handicap": {"encode": 1000000, "decode": 1000000}"#);
+    let asked = [
+        (
+            &plain,
+            "get",
+            "client",
+            "decode",
+            r#""handicap": {"decode": 1000000}"#,
+        ),
+        (
+            &plain,
+            "get",
+            "client",
+            "verify",
+            r#""handicap": {"verify": 1000000}"#,
+        ),
+        (
+            &plain,
+            "put",
+            "client",
+            "encode",
+            r#""handicap": {"encode": 1000000}"#,
+        ),
+        (
+            &plain,
+            "put",
+            "client",
+            "generate",
+            r#""handicap": {"generate": 1000000}"#,
+        ),
+        (&slow, "get", "server", "encode", ""),
+        (&slow, "put", "server", "decode", ""),
+    ];
+    for (server, operation, end, stage, options) in asked {
+        let address = server.address();
+        let case = Case {
+            rows: 100 * 4096,
+            options,
+            ..Case::new(&address, operation)
+        };
+        let record = case.run();
+        let what = format!("{operation} with a slow {stage} of the {end}");
+        assert_gap_free(&record, &what);
+        let stages = match end {
+            "client" => &record.stages.client,
+            _ => server_stages(&record),
+        };
+        assert!(stages[stage] >= 100_000_000, "{what}: {stages:?}");
+        let largest = stages.iter().max_by_key(|(_, ns)| **ns);
+        assert_eq!(
+            largest.map(|(name, _)| *name),
+            Some(stage),
+            "{what}: {stages:?}"
+        );
+        let said = record.target.handicap.clone().unwrap_or_default();
+        assert_eq!(said.contains("encode 1ms"), end == "server", "{said}");
+    }
+}
+
+#[test]
+fn a_heavier_level_makes_smaller_bodies() {
+    let server = server("");
+    let address = server.address();
+    for operation in ["get", "put"] {
+        let wire = |compression: &str| {
+            let options = format!(r#""compression": "{compression}""#);
+            let case = Case {
+                rows: 40_960,
+                options: &options,
+                values: "sequential",
+                ..Case::new(&address, operation)
+            };
+            case.run().counts.wire_bytes
+        };
+        let (none, quick, usual, small) =
+            (wire("none"), wire("zstd:1"), wire("zstd"), wire("zstd:19"));
+        assert!(
+            none > usual && none > wire("lz4"),
+            "{operation}: {none}, {usual}"
+        );
+        assert!(
+            small < usual.min(quick),
+            "{operation}: {small}, {usual}, {quick}"
+        );
+    }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::meter::clock::{StageTotals, Workers};
+use crate::meter::sockets::Sockets;
 
 /// The server's side of one trial.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -75,6 +76,7 @@ struct Entry {
     user_ns: u64,
     system_ns: u64,
     stop: Arc<AtomicBool>,
+    sockets: Arc<Sockets>,
 }
 
 /// Trials kept; a client that never asks must not fill the memory.
@@ -123,6 +125,11 @@ impl Accounts {
             entry.user_ns += spent.cpu.0;
             entry.system_ns += spent.cpu.1;
         });
+    }
+
+    /// The connections that the trial's streams use here; none where there is no such trial.
+    pub fn sockets(&self, trial: &str) -> Option<Arc<Sockets>> {
+        self.with(trial, |entry| entry.sockets.clone())
     }
 
     pub fn stop(&self, trial: &str) {

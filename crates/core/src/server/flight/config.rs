@@ -1,5 +1,6 @@
 //! How the server is set up: its spec, who may talk to it, and TLS.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -7,6 +8,8 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::codec::frame;
 use crate::error::{Error, Result};
+use crate::meter::clock::Stage;
+use crate::meter::handicap::Handicap;
 use crate::target::flight::{provider, read_certificates, read_key};
 
 #[derive(Debug, Clone, Deserialize)]
@@ -28,6 +31,9 @@ pub struct ServerSpec {
     /// The HTTP/2 window granted to clients, in bytes; absent: all that there can be.
     #[serde(default)]
     pub window: Option<u32>,
+    /// Nanoseconds to burn for every batch, by stage.
+    #[serde(default)]
+    pub handicap: BTreeMap<String, u64>,
     /// How long a client may take to say what it wants: TLS, preface, headers, a request.
     #[serde(default = "ten_seconds")]
     pub patience_ns: u64,
@@ -65,6 +71,17 @@ impl ServerSpec {
             }
             _ => Ok(()),
         }
+    }
+
+    pub fn handicap(&self) -> Result<Handicap> {
+        let stages = [
+            Stage::Generate,
+            Stage::Encode,
+            Stage::Decode,
+            Stage::Verify,
+            Stage::Apply,
+        ];
+        Handicap::parse(&self.handicap, &stages, "the server")
     }
 
     pub fn window(&self) -> u32 {

@@ -29,6 +29,7 @@ use crate::codec::budget::Budget;
 use crate::data::{file, payload_bytes};
 use crate::error::{Error, Kind, Result};
 use crate::http2::{Config, Connection, Role, Wire};
+use crate::meter::handicap::Handicap;
 use crate::socket::prepare;
 use crate::target::flight::secret;
 use account::{Accounts, Counted};
@@ -80,6 +81,7 @@ pub(crate) struct State {
     max_message: usize,
     send_buffer: Option<usize>,
     window: u32,
+    handicap: Handicap,
     /// How long a client may take until it has said what it wants.
     patience: Duration,
     /// Bounds the messages that are coming in, over all connections.
@@ -123,6 +125,7 @@ impl Server {
             .map_err(|error| Error::usage(format!("the server's spec: {error}")))?;
         spec.check()?;
         let window = spec.window();
+        let handicap = spec.handicap()?;
         let acceptor = tls_acceptor(&spec)?;
         let token = spec.token_env.as_deref().map(secret).transpose()?;
         if token.as_deref() == Some("") {
@@ -161,6 +164,7 @@ impl Server {
             patience: Duration::from_nanos(spec.patience_ns),
             send_buffer: spec.send_buffer,
             window,
+            handicap,
             incoming: Budget::new(spec.memory_bytes.max(spec.max_message_size as u64)),
             open: AtomicUsize::new(0),
         });

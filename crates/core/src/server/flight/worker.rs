@@ -23,7 +23,7 @@ use crate::codec::proto::Bytes;
 use crate::error::Result;
 use crate::http2::{Blocked, Connection, Event};
 use crate::meter::clock::Stage;
-use crate::target::flight::{TRIAL_HEADER, VERIFY_HEADER};
+use crate::target::flight::{COMPRESSION_HEADER, TRIAL_HEADER, VERIFY_HEADER};
 
 /// A get is encoded ahead of the socket by no more than this.
 const HIGH_WATER: usize = 256 << 10;
@@ -43,6 +43,8 @@ struct Request {
     method: String,
     caller: Caller,
     trial: Option<Trial>,
+    /// Of a table that it gets.
+    compression: String,
     message: Vec<u8>,
 }
 
@@ -57,6 +59,8 @@ pub(super) struct Worker {
     /// Gets and puts under way; gets alone.
     active: usize,
     gets: usize,
+    /// The trial whose connection this is.
+    watched_for: String,
 }
 
 impl Worker {
@@ -70,6 +74,7 @@ impl Worker {
             settled: ThreadCpu::default(),
             active: 0,
             gets: 0,
+            watched_for: String::new(),
         }
     }
 
@@ -194,7 +199,10 @@ impl Worker {
                 Call::Get(get) if get.ending.is_none() => {
                     while self.connection.unsent(stream) < HIGH_WATER {
                         let more = match self.connection.send_queue(stream) {
-                            Some(queue) => get.next(queue, self.ledger.turn_to(stream)),
+                            Some(queue) => {
+                                let clock = self.ledger.turn_to(stream);
+                                get.next(queue, &self.state.handicap, clock)
+                            }
                             None => Ok(false),
                         };
                         match more {
@@ -312,6 +320,12 @@ impl Worker {
             checksum: find(VERIFY_HEADER) == Some("checksum"),
             stop: self.state.accounts.begin(id),
         });
+        if let Some(trial) = trial.as_ref().filter(|trial| self.watched_for != trial.id) {
+            if let Some(sockets) = self.state.accounts.sockets(&trial.id) {
+                self.connection.watch(&sockets);
+                self.watched_for = trial.id.clone();
+            }
+        }
         let call = if method == "DoPut" {
             self.activate(stream);
             self.state.totals.puts.fetch_add(1, Ordering::Relaxed);
@@ -321,6 +335,7 @@ impl Worker {
                 method,
                 caller,
                 trial,
+                compression: find(COMPRESSION_HEADER).unwrap_or_default().to_owned(),
                 message: vec![],
             }))
         };
@@ -331,8 +346,7 @@ impl Worker {
         match (self.calls.get_mut(&stream), message) {
             (Some(Call::Request(request)), Message::Other(bytes)) => request.message = bytes,
             (Some(Call::Put(put)), Message::Flight(message)) => {
-                let metadata =
-                    put.message(message, &self.state.store, self.ledger.turn_to(stream))?;
+                let metadata = put.message(message, &self.state, self.ledger.turn_to(stream))?;
                 if !metadata.is_empty() {
                     let acknowledgement = Bytes { bytes: metadata };
                     self.queue(stream, &[acknowledgement.encode_to_vec()]);
@@ -356,7 +370,13 @@ impl Worker {
                 let Some(queue) = self.connection.send_queue(stream) else {
                     return self.settle(stream, request.trial, Counted::default(), true);
                 };
-                match Get::open(&self.state, &request.message, &mut request.trial, queue) {
+                match Get::open(
+                    &self.state,
+                    &mut request.trial,
+                    &request.message,
+                    &request.compression,
+                    queue,
+                ) {
                     Ok(get) => {
                         self.calls.insert(stream, Call::Get(Box::new(get)));
                     }

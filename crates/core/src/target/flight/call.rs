@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use prost::Message as _;
@@ -16,6 +17,7 @@ use crate::codec::proto::{Action, Bytes};
 use crate::error::{Error, Kind, Result};
 use crate::http2::{Blocked, Connection, Event};
 use crate::meter::clock::Stage;
+use crate::meter::sockets::Sockets;
 
 /// Messages that wait for one stream of a shared connection before the others stop reading.
 const INBOX: usize = 16;
@@ -60,6 +62,11 @@ impl Link {
             users: 1,
             senders: 0,
         })))
+    }
+
+    /// The connection's socket is one of the trial's.
+    pub fn watch(&self, sockets: &Arc<Sockets>) {
+        self.0.borrow_mut().connection.watch(sockets);
     }
 
     /// Adds a header to all later calls.

@@ -16,6 +16,7 @@ use crate::data::Cursor;
 use crate::error::{Error, Result};
 use crate::http2::Event;
 use crate::meter::clock::{Stage, StageClock};
+use crate::meter::handicap::Handicap;
 use crate::target::{Moved, Session, Tally};
 
 /// A put's batch counts as handed over when no more than this is left to write. Small
@@ -34,6 +35,7 @@ pub struct GetSession {
     stop: Option<String>,
     current: Option<Call>,
     draining: bool,
+    handicap: Handicap,
     tally: Tally,
     wire_before: u64,
 }
@@ -60,9 +62,16 @@ impl GetSession {
             stop,
             current: None,
             draining: false,
+            handicap: Handicap::default(),
             tally: Tally::default(),
             wire_before,
         }
+    }
+
+    /// With a handicap.
+    pub fn slowed(mut self, handicap: Handicap) -> Self {
+        self.handicap = handicap;
+        self
     }
 
     fn begin(&mut self) -> Result<bool> {
@@ -126,12 +135,14 @@ impl Session for GetSession {
                         rows: batch.num_rows() as u64,
                         bytes: payload_bytes(&batch),
                     };
+                    self.handicap.burn(Stage::Decode);
                     clock.mark(Stage::Decode);
                     self.tally.rows += moved.rows;
                     if self.checksum {
                         self.tally.checksum = self.tally.checksum.wrapping_add(digest(&batch)?);
                         // The batch dies hot in cache, and its memory is used again.
                         drop(batch);
+                        self.handicap.burn(Stage::Verify);
                         clock.mark(Stage::Verify);
                     }
                     return Poll::Ready(Ok(Some(moved)));
@@ -215,6 +226,7 @@ pub struct PutSession {
     wire_before: u64,
     encoded: Vec<Encoded>,
     ending: bool,
+    handicap: Handicap,
 }
 
 impl PutSession {
@@ -246,7 +258,14 @@ impl PutSession {
             wire_before,
             encoded: Vec::new(),
             ending: false,
+            handicap: Handicap::default(),
         }
+    }
+
+    /// With a handicap.
+    pub fn slowed(mut self, handicap: Handicap) -> Self {
+        self.handicap = handicap;
+        self
     }
 
     fn begin(&mut self) -> Result<u32> {
@@ -265,7 +284,7 @@ impl PutSession {
     }
 
     /// Encodes and queues the next batch; `None`: there is no more.
-    fn queue_next(&mut self, stream: u32) -> Result<Option<Moved>> {
+    fn queue_next(&mut self, stream: u32, clock: &mut StageClock) -> Result<Option<Moved>> {
         let Some(item) = self.cursor.next() else {
             return Ok(None);
         };
@@ -273,8 +292,11 @@ impl PutSession {
             rows: item.rows,
             bytes: item.payload,
         };
+        // Ready-made batches and remembered digests cost nothing worth a look at the clock.
+        self.handicap.slow(Stage::Generate, clock);
         if self.checksum {
             self.tally.checksum = self.tally.checksum.wrapping_add(item.digest()?);
+            self.handicap.slow(Stage::Verify, clock);
         }
         self.encoder.encode(item.batch(), &mut self.encoded)?;
         self.tally.rows += moved.rows;
@@ -342,10 +364,11 @@ impl Session for PutSession {
                 clock.wait(Stage::AwaitReply);
                 ready!(self.poll_refusal(stream, cx))?;
             }
-            self.moving = match self.queue_next(stream)? {
+            self.moving = match self.queue_next(stream, clock)? {
                 Some(moved) => Some(moved),
                 None => return Poll::Ready(Ok(None)),
             };
+            self.handicap.burn(Stage::Encode);
             clock.mark(Stage::Encode);
         }
         let server = self.poll_server(stream, cx);
