@@ -130,7 +130,7 @@ def test_get_from_a_slow_server_waits(pyarrow_server: ServerProcess) -> None:
     assert record["counts"]["rows"] == 1000
     assert record["times"]["interval_ns"] > 150_000_000
     client = record["stages"]["client"]
-    assert max(client, key=client.get) == "wait"
+    assert max(client, key=client.get) == "await_input"
 
 
 # ---- get, failing -------------------------------------------------------------------

@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, compression) in [
         ("plain", Compression::None),
         ("lz4", Compression::Lz4),
-        ("zstd", Compression::Zstd),
+        ("zstd", Compression::Zstd(3)),
     ] {
         let mut encoder = Encoder::new(&batch.schema(), compression)?;
         let mut messages = vec![encoder.schema_message()];

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from venturi.conditions import Condition
 from venturi.errors import ScenarioError
+from venturi.handicap import CLIENT_STAGES, nanoseconds
 from venturi.settings import LOCAL, SIZES, FileData, Run, Target, Workload, check_url, data_label
 from venturi.suffixes import format_count, parse_range, spell_duration
 from venturi.trial import Cell
@@ -25,7 +26,7 @@ _COUNTS = {
     *("rows_per_stream", "bytes_per_stream", "streams", "threads", "rows_per_batch"),
     *("columns", "window", "send_buffer", "seed", "rate", "max_message_size"),
 }
-_OPTIONS = ("compression", "connections", "window", "send_buffer", "protocol", "ack")
+_OPTIONS = ("compression", "connections", "window", "send_buffer", "protocol", "ack", "handicap")
 Axes = dict[str, list[Any]]
 
 
@@ -178,6 +179,7 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         # Made records are asked for by the perf protocol; a table's rows are the server's.
         workload = workload.model_copy(update={"data": "remote"})
     _check_data(scenario, workload, url, "matrix" if "data" in chosen else "workload")
+    _check_handicap(scenario, workload, target, url, "matrix" if "handicap" in chosen else "target")
     label = data_label(workload.data)
     records = workload.data == "records"
     width = 8.0 * workload.columns if records else widths.get(label)
@@ -234,6 +236,23 @@ def _check_data(scenario: Scenario, workload: Workload, url: str, table: str) ->
             f"{where}: a get from {url} moves what the server holds, not a file",
             hint='leave data out, or set it to "remote"',
         )
+
+
+def _check_handicap(scenario: Scenario, workload: Workload, target: Target, url: str, table: str) -> None:
+    """Whether the client has the stages that shall be slowed down. Raises ScenarioError."""
+    if target.handicap is None:
+        return
+    where = scenario.where(table, "handicap")
+    if url.startswith("empty:"):
+        raise ScenarioError(f"{where}: {url} moves nothing, so it has no stage to slow down")
+    known = [s for s in CLIENT_STAGES[workload.operation] if s != "verify" or workload.verify == "checksum"]
+    for stage in nanoseconds(target.handicap):
+        if stage not in known:
+            raise ScenarioError(
+                f"{where}: the client of a {workload.operation} has no stage {stage} here; "
+                f"it has {', '.join(known)}",
+                hint=f"slow the other end down: venturi serve flight --handicap {target.handicap}",
+            )
 
 
 def _address(scenario: Scenario, chosen: Mapping[str, Any]) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 
+from venturi.handicap import nanoseconds, normalised
 from venturi.suffixes import parse_count, parse_duration, parse_percent
 
 __all__ = [
@@ -177,11 +178,35 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
+def _compression(value: Any) -> Any:
+    """lz4, zstd (level 3, as everywhere) or zstd:LEVEL."""
+    known = "lz4, zstd, zstd:LEVEL with a level of 1 to 22, or none"
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not one of {known}")
+    if value in ("lz4", "zstd"):
+        return value
+    found = re.fullmatch(r"zstd:(\d{1,3})", value)
+    if found is None or not 1 <= int(found.group(1)) <= 22:
+        raise ValueError(f"{value!r} is not one of {known}")
+    level = int(found.group(1))
+    return "zstd" if level == 3 else f"zstd:{level}"
+
+
+def _handicap(value: Any) -> Any:
+    if isinstance(value, dict):
+        value = "+".join(f"{stage}={time}" for stage, time in value.items())
+    if not isinstance(value, str):
+        raise ValueError('must be written "decode=200us"')
+    return normalised(value)
+
+
 class Target(Table):
     """Where it is moved, and how the client speaks. Secrets are names of environment variables."""
 
     url: Annotated[str, AfterValidator(check_url)] = LOCAL
-    compression: Annotated[Literal["lz4", "zstd"] | None, BeforeValidator(_null)] = None
+    compression: Annotated[Annotated[str, BeforeValidator(_compression)] | None, BeforeValidator(_null)] = (
+        None
+    )
     connections: Literal["per-stream", "shared"] = "per-stream"
     window: Annotated[
         Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**31 - 1)] | None, BeforeValidator(_null)
@@ -192,6 +217,7 @@ class Target(Table):
     max_message_size: Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**32 - 1)] = 67_108_864
     protocol: Literal["auto", "perf", "path", "command", "ticket"] = "auto"
     ack: Literal["stream", "batch"] = "stream"
+    handicap: Annotated[Annotated[str, BeforeValidator(_handicap)] | None, BeforeValidator(_null)] = None
     tls_ca: StrictStr | None = None
     tls_certificate: StrictStr | None = None
     tls_key: StrictStr | None = None
@@ -205,11 +231,12 @@ class Target(Table):
 
     def options(self) -> dict[str, Any]:
         """The options of a trial spec: those that differ from their default."""
-        return {
+        found = {
             name: getattr(self, name)
             for name, field in type(self).model_fields.items()
             if name != "url" and getattr(self, name) != field.get_default(call_default_factory=True)
         }
+        return found | ({"handicap": nanoseconds(self.handicap)} if self.handicap else {})
 
 
 def _adaptive(value: Any) -> Any:

@@ -43,6 +43,7 @@ _PARAMETERS = {
     "send_buffer": _I,
     "protocol": _S,
     "ack": _S,
+    "handicap": _S,
 }
 PARAMETER_KINDS: dict[str, type] = {
     name: {_I: int, _F: float, _S: str, _B: bool}[kind] for name, kind in _PARAMETERS.items() if name != "pin"

@@ -44,6 +44,7 @@ PARAMETER_ORDER = (
     "window",
     "verify",
     "ack",
+    "handicap",
 )
 # Derived from others, so they never tell two cells apart; the seed only says which random rows were moved.
 NOT_DISTINGUISHING = frozenset({"row_bytes", "seed", "operation"})

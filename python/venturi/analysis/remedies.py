@@ -42,6 +42,7 @@ _NAMED: dict[str, Any] = {
     "window": None,
     "verify": "checksum",
     "ack": "stream",
+    "handicap": None,
 }
 BATCH_LARGE = 8192
 """Rows a batch from which what a batch costs (headers, calls, wake-ups) is small against its rows."""

@@ -52,7 +52,9 @@ Place = Annotated[
     list[str] | None,
     _option("--place", "LABEL=URL: an address beside others, as remote=flight://host:31337. Repeatable."),
 ]
-Compression = Annotated[Text, _option("--compression", "Of what is put: lz4, zstd or none.")]
+Compression = Annotated[
+    Text, _option("--compression", "Of the batches: lz4, zstd, zstd:LEVEL (1-22; zstd is 3) or none.")
+]
 Connections = Annotated[Text, _option("--connections", "per-stream or shared.")]
 SendBuffer = Annotated[
     Text,
@@ -63,6 +65,13 @@ SendBuffer = Annotated[
 ]
 Window = Annotated[Text, _option("--window", "HTTP/2 flow-control window in bytes, as 4Mi; none = no limit.")]
 MaxMessageSize = Annotated[Text, _option("--max-message-size", "Largest message accepted, in bytes.")]
+Handicap = Annotated[
+    Text,
+    _option(
+        "--handicap",
+        "STAGE=TIME: CPU time to burn for every batch in a stage of the client, as decode=200us.",
+    ),
+]
 Protocol = Annotated[Text, _option("--protocol", "auto, perf, path, command or ticket.")]
 Ack = Annotated[Text, _option("--ack", "When a put batch counts as acknowledged: stream or batch.")]
 TlsCa = Annotated[Text, _option("--tls-ca", "File of the certificate authority, for flight+tls://.")]

@@ -101,6 +101,7 @@ def run(
     max_message_size: f.MaxMessageSize = None,
     protocol: f.Protocol = None,
     ack: f.Ack = None,
+    handicap: f.Handicap = None,
     tls_ca: f.TlsCa = None,
     tls_certificate: f.TlsCertificate = None,
     tls_key: f.TlsKey = None,
@@ -146,6 +147,8 @@ def run(
     if not (as_json or quiet):
         for text in notes:
             say("info", text)
+        if found.target.handicap or "handicap" in found.axes:
+            say("warning", "a handicap slows the client down on purpose: these are not its true figures")
     if dry_run:
         _print_plan(found)
         return

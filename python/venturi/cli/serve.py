@@ -46,6 +46,22 @@ def flight(
             show_default=False,
         ),
     ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            "--window",
+            help="HTTP/2 window granted to clients in bytes, as 64KiB; bounds puts. Without it: no limit.",
+            show_default=False,
+        ),
+    ] = None,
+    handicap: Annotated[
+        str | None,
+        typer.Option(
+            "--handicap",
+            help="STAGE=TIME: CPU time to burn for every batch, as encode=2ms; several joined by +.",
+            show_default=False,
+        ),
+    ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option("--tls-certificate", help="Certificate file (PEM).", show_default=False)
     ] = None,
@@ -78,6 +94,7 @@ def flight(
     """Serve Arrow Flight: Arrow's perf protocol, and tables under a path."""
     from venturi.data import DataStore
     from venturi.environment import describe
+    from venturi.handicap import nanoseconds
     from venturi.suffixes import parse_count
     from venturi.trial import load_core
 
@@ -93,6 +110,16 @@ def flight(
         send_buffer_bytes = parse_count(send_buffer) if send_buffer is not None else None
     except ValueError as error:
         raise VenturiError(f"--send-buffer: {error}") from None
+    try:
+        window_bytes = parse_count(window) if window is not None else None
+    except ValueError as error:
+        raise VenturiError(f"--window: {error}") from None
+    if window_bytes is not None and not 1 <= window_bytes <= 2**31 - 1:
+        raise VenturiError(f"--window {window}: must be 1 to 2147483647 bytes")
+    try:
+        slowed = nanoseconds(handicap) if handicap is not None else {}
+    except ValueError as error:
+        raise VenturiError(f"--handicap: {error}") from None
     if (tls_certificate is None) != (tls_key is None):
         raise VenturiError("--tls-certificate and --tls-key go together")
     if tls_client_ca is not None and tls_certificate is None:
@@ -103,6 +130,8 @@ def flight(
         if path is not None and not path.is_file():
             raise VenturiError(f"{path}: no such file")
     _warn_if_open(host, tls_certificate is not None, token_env is not None)
+    if handicap is not None:
+        say("warning", f"handicapped by {handicap} a batch: figures measured here are slowed down on purpose")
     core = load_core()
     # Whoever measures this server may ask what it runs on.
     environment = describe()
@@ -116,6 +145,8 @@ def flight(
             "max_connections": max_connections,
             "max_message_size": message_bytes,
             "send_buffer": send_buffer_bytes,
+            "window": window_bytes,
+            "handicap": slowed,
             "tls_certificate": _path(tls_certificate),
             "tls_key": _path(tls_key),
             "tls_client_ca": _path(tls_client_ca),

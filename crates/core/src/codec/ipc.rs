@@ -26,25 +26,40 @@ pub enum Compression {
     #[default]
     None,
     Lz4,
-    Zstd,
+    /// With its level, 1 (quick) to 22 (small).
+    Zstd(i32),
 }
+
+/// The level of plain `zstd`, as in other implementations.
+const ZSTD_LEVEL: i32 = 3;
 
 impl Compression {
     /// As it stands in specs and commands.
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> String {
         match self {
-            Compression::None => "none",
-            Compression::Lz4 => "lz4",
-            Compression::Zstd => "zstd",
+            Compression::None => "none".into(),
+            Compression::Lz4 => "lz4".into(),
+            Compression::Zstd(ZSTD_LEVEL) => "zstd".into(),
+            Compression::Zstd(level) => format!("zstd:{level}"),
         }
     }
 
-    /// What `name` wrote; anything else is none.
-    pub fn of_name(name: &str) -> Self {
+    /// What `name` wrote; nothing at all is none.
+    pub fn of_name(name: &str) -> Result<Self> {
+        let level = |text: &str| text.parse().ok().filter(|level| (1..=22).contains(level));
         match name {
-            "lz4" => Compression::Lz4,
-            "zstd" => Compression::Zstd,
-            _ => Compression::None,
+            "" | "none" => Ok(Compression::None),
+            "lz4" => Ok(Compression::Lz4),
+            "zstd" => Ok(Compression::Zstd(ZSTD_LEVEL)),
+            _ => name
+                .strip_prefix("zstd:")
+                .and_then(level)
+                .map(Compression::Zstd)
+                .ok_or_else(|| {
+                    Error::usage(format!(
+                        "compression {name:?}: known are none, lz4, zstd and zstd:LEVEL with a level of 1 to 22"
+                    ))
+                }),
         }
     }
 }
@@ -81,7 +96,13 @@ impl Encoder {
             .try_with_compression(match compression {
                 Compression::None => None,
                 Compression::Lz4 => Some(CompressionType::LZ4_FRAME),
-                Compression::Zstd => Some(CompressionType::ZSTD),
+                Compression::Zstd(_) => Some(CompressionType::ZSTD),
+            })
+            .and_then(|options| {
+                options.try_with_compression_level(match compression {
+                    Compression::Zstd(level) => Some(level),
+                    _ => None,
+                })
             })
             .map_err(|error| Error::usage(format!("compression: {error}")))?;
         let unsupported =

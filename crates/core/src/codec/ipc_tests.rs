@@ -103,7 +103,7 @@ proptest! {
         words in prop::collection::vec(prop::option::of("[a-zé]{0,12}"), 1..9),
         from in 0usize..100, compression in 0..3,
     ) {
-        let compression = [Compression::None, Compression::Lz4, Compression::Zstd][compression as usize];
+        let compression = [Compression::None, Compression::Lz4, Compression::Zstd(1)][compression as usize];
         let batch = mixed(&ints, &words);
         let from = from.min(ints.len() - 1);
         let slice = batch.slice(from, ints.len() - from);

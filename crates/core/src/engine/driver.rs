@@ -3,21 +3,26 @@
 
 use std::collections::VecDeque;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::task::AtomicWaker;
 
-use super::lane::{Lane, Latencies, Rules, Turn};
+use super::lane::{Lane, Latencies, Readiness, Rules, Turn};
 use super::record::Failure;
 use super::stop::panic_message;
 use crate::error::{Error, Kind};
 
+/// A look at the sockets that takes longer than this was a sleep.
+const NAP: Duration = Duration::from_micros(10);
+
 /// The lanes whose wakers were called.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Ready {
+    /// Wakers tell the time since then.
+    base: Instant,
     queue: Mutex<VecDeque<usize>>,
     root: AtomicWaker,
 }
@@ -32,6 +37,8 @@ impl Ready {
 struct LaneWaker {
     lane: usize,
     queued: AtomicBool,
+    /// When it was called, in ns since `Ready::base`.
+    woken: AtomicU64,
     ready: Arc<Ready>,
 }
 
@@ -42,6 +49,8 @@ impl Wake for LaneWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.queued.swap(true, Ordering::AcqRel) {
+            let now = self.ready.base.elapsed().as_nanos() as u64;
+            self.woken.store(now, Ordering::Relaxed);
             self.ready.queue().push_back(self.lane);
             self.ready.root.wake();
         }
@@ -56,16 +65,24 @@ pub struct Driver<'a> {
     wakers: Vec<(Arc<LaneWaker>, Waker)>,
     left: usize,
     stopping: bool,
+    /// The last round of turns: its start and end.
+    round: (Instant, Instant),
 }
 
 impl<'a> Driver<'a> {
     pub fn new(lanes: Vec<Lane>, latencies: Latencies, rules: &'a Rules<'a>) -> Self {
-        let ready = Arc::new(Ready::default());
+        let base = Instant::now();
+        let ready = Arc::new(Ready {
+            base,
+            queue: Mutex::default(),
+            root: AtomicWaker::new(),
+        });
         let wakers = (0..lanes.len())
             .map(|lane| {
                 let waker = Arc::new(LaneWaker {
                     lane,
                     queued: AtomicBool::new(false),
+                    woken: AtomicU64::new(0),
                     ready: ready.clone(),
                 });
                 waker.wake_by_ref();
@@ -80,6 +97,7 @@ impl<'a> Driver<'a> {
             ready,
             wakers,
             stopping: false,
+            round: (base, base),
         }
     }
 
@@ -88,13 +106,17 @@ impl<'a> Driver<'a> {
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.ready.root.register(cx.waker());
         let turns = self.ready.queue().len();
+        let begun = Instant::now();
+        let awake = begun.saturating_duration_since(self.round.1) < NAP;
+        let round = awake.then_some(self.round);
         for _ in 0..turns {
             let Some(lane) = self.ready.queue().pop_front() else {
                 break;
             };
             self.wakers[lane].0.queued.store(false, Ordering::Release);
-            self.turn(lane);
+            self.turn(lane, round);
         }
+        self.round = (begun, Instant::now());
         if self.left == 0 {
             return Poll::Ready(());
         }
@@ -104,7 +126,7 @@ impl<'a> Driver<'a> {
         Poll::Pending
     }
 
-    fn turn(&mut self, at: usize) {
+    fn turn(&mut self, at: usize, round: Option<(Instant, Instant)>) {
         let lane = &mut self.lanes[at];
         if lane.is_done() {
             return;
@@ -112,7 +134,13 @@ impl<'a> Driver<'a> {
         let (rules, latencies) = (self.rules, &mut self.latencies);
         let (waker, in_context) = &self.wakers[at];
         let mut cx = Context::from_waker(in_context);
-        let turn = catch_unwind(AssertUnwindSafe(|| lane.turn(&mut cx, rules, latencies)));
+        let woken = Duration::from_nanos(waker.woken.load(Ordering::Relaxed));
+        let readiness = Readiness {
+            woken: self.ready.base + woken,
+            round,
+        };
+        let turn = || lane.turn(&mut cx, rules, latencies, &readiness);
+        let turn = catch_unwind(AssertUnwindSafe(turn));
         match turn {
             Ok(Ok(Turn::Again)) => waker.wake_by_ref(),
             Ok(Ok(Turn::Pending)) => {}

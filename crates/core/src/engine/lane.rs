@@ -42,6 +42,30 @@ enum State {
     Done,
 }
 
+/// Since when a lane could have gone on, as far as its thread can know.
+#[derive(Debug, Clone, Copy)]
+pub struct Readiness {
+    /// When its waker was called.
+    pub woken: Instant,
+    /// The thread's last round of turns, where it looked at the sockets straight after it,
+    /// without sleeping: what was found then may have been there since the round's start.
+    pub round: Option<(Instant, Instant)>,
+}
+
+impl Readiness {
+    /// How much of the wait from `since` to `now` the thread spent on other lanes while this
+    /// one was, or may have been, ready.
+    fn thread_time(&self, since: Instant, now: Instant) -> Duration {
+        let queued = now.saturating_duration_since(self.woken.max(since));
+        match self.round {
+            Some((from, to)) if self.woken >= to => {
+                queued + to.saturating_duration_since(from.max(since))
+            }
+            _ => queued,
+        }
+    }
+}
+
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
@@ -58,6 +82,8 @@ pub struct Outcome {
     pub stream: usize,
     pub connect_ns: u64,
     pub started: Instant,
+    /// From when on its stages are accounted for.
+    pub since: Instant,
     pub first: Option<Instant>,
     /// When the last batch was decoded (get) or all acknowledged (put).
     pub end: Instant,
@@ -88,9 +114,11 @@ pub struct Lane {
     pace: Option<Pace>,
     marks: Marks,
     started: Instant,
+    begun_at: Instant,
     first: Option<Instant>,
     last: Instant,
     end: Instant,
+    /// The stages up to the last batch of a get: what follows is not measured.
     stages: Option<StageTotals>,
     tally: Tally,
     /// What had been moved when it was last looked at, and since when it has been so.
@@ -99,16 +127,18 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// The lane's clock starts now.
+    /// The lane's clock runs since the start instant.
     pub fn new(
         stream: usize,
         streams: usize,
         session: Box<dyn Session>,
         connect_ns: u64,
         pace: Option<Pace>,
+        start: Instant,
     ) -> Self {
-        let clock = StageClock::start();
-        let now = clock.last();
+        let now = Instant::now();
+        let clock = StageClock::since(start.min(now));
+        let clock_start = clock.last();
         Self {
             stream,
             connect_ns,
@@ -122,6 +152,7 @@ impl Lane {
             pace,
             marks: Marks::new(streams),
             started: now,
+            begun_at: clock_start,
             first: None,
             last: now,
             end: now,
@@ -143,6 +174,7 @@ impl Lane {
             stream: self.stream,
             connect_ns: self.connect_ns,
             started: self.started,
+            since: self.begun_at,
             first: self.first,
             end: self.end,
             slots: pace.map(|pace| pace.slots),
@@ -161,23 +193,31 @@ impl Lane {
         cx: &mut Context<'_>,
         rules: &Rules<'_>,
         latencies: &mut Latencies,
+        readiness: &Readiness,
     ) -> Result<Turn> {
         if self.state == State::Done {
             return Ok(Turn::Done);
         }
-        let until = self.clock.mark(Stage::Wait) + rules.burst;
+        // While it waits for the schedule, the pace keeps the time.
+        if !self.idle {
+            let now = Instant::now();
+            let thread = readiness.thread_time(self.clock.last(), now);
+            self.clock.resume(now, thread);
+            self.clock.count_reads(2); // this one, and its waker's
+        }
+        let mut until = (!self.idle).then(|| self.clock.last() + rules.burst);
         while self.state == State::Moving {
             match self.step(cx, rules, latencies) {
                 Poll::Pending => return Ok(Turn::Pending),
                 Poll::Ready(more) => match more? {
-                    true if self.clock.last() >= until => return Ok(Turn::Again),
-                    true => {}
-                    false => {
-                        self.state = State::Finishing;
-                        if rules.operation == Operation::Get {
-                            self.stages = Some(self.clock.totals());
+                    true => {
+                        let now = self.clock.last();
+                        if now >= *until.get_or_insert(now + rules.burst) {
+                            self.clock.wait(Stage::AwaitThread);
+                            return Ok(Turn::Again);
                         }
                     }
+                    false => self.state = State::Finishing,
                 },
             }
         }
@@ -199,16 +239,29 @@ impl Lane {
     ) -> Poll<Result<bool>> {
         if !self.in_flight {
             if rules.stop.is_set() || rules.deadline.is_some_and(|at| self.clock.last() >= at) {
+                if std::mem::take(&mut self.idle) {
+                    self.clock.mark(Stage::AwaitSchedule);
+                }
                 return Poll::Ready(Ok(false));
             }
-            if self.pace.is_some() && !ready!(self.poll_slot(cx, rules)) {
-                return Poll::Ready(Ok(false));
+            if self.pace.is_some() {
+                self.keep_stages();
+                if !ready!(self.poll_slot(cx, rules)) {
+                    return Poll::Ready(Ok(false));
+                }
             }
             self.in_flight = true;
         }
-        let moved = ready!(self.session.poll_batch(cx, &mut self.clock));
+        let moved = match self.session.poll_batch(cx, &mut self.clock) {
+            Poll::Ready(moved) => moved?,
+            Poll::Pending => {
+                self.keep_stages();
+                return Poll::Pending;
+            }
+        };
         self.in_flight = false;
-        let Some(moved) = moved? else {
+        let Some(moved) = moved else {
+            self.keep_stages();
             return Poll::Ready(Ok(false));
         };
         // The session has marked the end of the batch: no clock is read here.
@@ -222,10 +275,32 @@ impl Lane {
         }
         self.begun = now;
         self.last = now;
+        self.stages = None;
         self.marks
             .add(ns(now, rules.start), moved.rows, moved.bytes);
         rules.counters[self.stream].add(moved.rows, moved.bytes);
         Poll::Ready(Ok(true))
+    }
+
+    /// The stages as they were at the last batch, in case it was a get's last one. To be kept
+    /// at the first look after it, not with every batch; what that look took is left out.
+    fn keep_stages(&mut self) {
+        if self.stages.is_some() {
+            return;
+        }
+        let mut stages = self.clock.totals();
+        let measured = match self.first {
+            Some(_) => ns(self.last, self.begun_at),
+            None => 0,
+        };
+        let mut after = stages.total().saturating_sub(measured);
+        for stage in [Stage::Receive, Stage::AwaitInput, Stage::Decode] {
+            let spent = &mut stages.0[stage as usize];
+            let part = after.min(*spent);
+            *spent -= part;
+            after -= part;
+        }
+        self.stages = Some(stages);
     }
 
     /// Waits for the next slot of the schedule; false: no more before the end.
@@ -241,7 +316,9 @@ impl Lane {
         if self.idle {
             return Poll::Pending;
         }
-        let now = self.clock.mark(Stage::Wait);
+        // Waited for until it was due; what came after is the thread's.
+        self.clock.mark_at(Stage::AwaitSchedule, due);
+        let now = self.clock.mark(Stage::AwaitThread);
         if rules.deadline.is_some_and(|end| now >= end) {
             return Poll::Ready(false);
         }
@@ -283,6 +360,10 @@ impl Lane {
             Operation::Get => self.last,
             Operation::Put => self.clock.last(),
         };
+        match operation {
+            Operation::Get => self.keep_stages(),
+            Operation::Put => self.stages = None,
+        }
         self.tally = self.session.tally();
     }
 }

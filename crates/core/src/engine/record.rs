@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::observe::Samples;
 use crate::error::{Error, Kind};
+use crate::meter::clock::Workers;
 use crate::meter::cpu::CpuTime;
 use crate::meter::histogram::{Latency, Recorder};
 use crate::meter::resources::Resources;
@@ -35,6 +36,7 @@ pub struct Record {
     pub cpu: Cpu,
     pub stages: StagesOfBoth,
     pub resources: Option<Resources>,
+    pub workers: WorkersOfBoth,
     pub streams: Vec<StreamRecord>,
     pub latency: Latencies,
     pub schedule: Option<Schedule>,
@@ -97,6 +99,12 @@ pub struct Cpu {
 pub struct StagesOfBoth {
     pub client: Stages,
     pub server: Option<Stages>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct WorkersOfBoth {
+    pub client: Workers,
+    pub server: Option<Workers>,
 }
 
 /// One stream; times in ns since the start instant.
@@ -168,6 +176,7 @@ impl Record {
             cpu: Cpu::default(),
             stages: StagesOfBoth::default(),
             resources: None,
+            workers: WorkersOfBoth::default(),
             streams: Vec::new(),
             latency: Latencies {
                 service: Recorder::new().latency(),

@@ -26,6 +26,9 @@ pub fn summarise(shared: &Shared<'_>, start: Instant, reports: &[Report], record
         stream.connect_ns = lane.connect_ns;
         stream.stages = lane.stages.to_map();
         stages.add(&lane.stages);
+        record.workers.client.workers += 1;
+        let worked = lane.end.saturating_duration_since(lane.since);
+        record.workers.client.time_ns += worked.as_nanos() as u64;
         record.counts.wire_bytes += lane.tally.wire_bytes;
         record.instrument.clock_reads += lane.clock_reads;
     }

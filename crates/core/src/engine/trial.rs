@@ -322,6 +322,7 @@ fn conclude(call: &Call<'_>, target: &dyn Target, tallies: &[Tally], record: &mu
     match call.wait("server report", target.server_report(), call.timeout()) {
         Ok(Some(report)) => {
             record.stages.server = Some(report.stages.to_map());
+            record.workers.server = report.workers;
             record.cpu.server = Some(CpuTime {
                 user_ns: report.user_ns,
                 system_ns: report.system_ns,

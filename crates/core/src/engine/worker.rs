@@ -226,6 +226,12 @@ async fn drive(
             session,
             connect_ns,
             pace(stream)?,
+            // Set-up is not a stage: where it is part of the interval, they begin after it.
+            if spec.include_setup {
+                Instant::now()
+            } else {
+                start
+            },
         ));
     }
     let mut driver = Driver::new(lanes, report.latencies.clone(), &rules);

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::stream::{Ending, Stream};
@@ -14,6 +16,7 @@ use crate::codec::hpack::{self, Header};
 use crate::codec::slab::Pool;
 use crate::error::{Error, Kind, Result};
 use crate::target::Route;
+use crate::meter::sockets::{Sockets, Watch};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -66,6 +69,15 @@ pub enum Event {
     },
 }
 
+/// Why what is queued on a stream has not been written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blocked {
+    /// The socket takes no more.
+    Output,
+    /// The socket would: the window of the stream or of the connection is used up.
+    Window,
+}
+
 /// Frames are gathered up to this many bytes before they are written: enough for one
 /// system call to be worth it, little enough to stay in a core's cache.
 const GATHER: usize = 256 << 10;
@@ -76,6 +88,7 @@ const SLICES: usize = 128;
 
 #[derive(Debug)]
 pub struct Connection {
+    watched: Option<Watch>,
     pub(super) wire: Wire,
     /// Remembered: a broken socket no longer tells.
     peer: String,
@@ -105,6 +118,10 @@ pub struct Connection {
     out: VecDeque<Chunk>,
     out_bytes: usize,
     written: usize,
+    /// Bytes written to the wire so far.
+    sent_bytes: u64,
+    /// The socket would not take all that there was when it was tried last.
+    full: bool,
     /// The stream whose turn it is to send.
     turn: u32,
     pub(super) wire_bytes: u64,
@@ -114,6 +131,7 @@ impl Connection {
     /// Starts a connection: our preface and settings are queued, nothing is awaited.
     pub fn new(wire: Wire, config: Config) -> Self {
         let mut connection = Self {
+            watched: None,
             peer: wire.peer(),
             route: wire.route(),
             wire,
@@ -138,6 +156,8 @@ impl Connection {
             out: VecDeque::new(),
             out_bytes: 0,
             written: 0,
+            sent_bytes: 0,
+            full: false,
             turn: 0,
             wire_bytes: 0,
         };
@@ -188,6 +208,11 @@ impl Connection {
     /// The addresses of both ends.
     pub fn route(&self) -> Option<Route> {
         self.route
+    }
+
+    /// The connection's socket is read with the trial's from here on, until the connection ends.
+    pub fn watch(&mut self, sockets: &Arc<Sockets>) {
+        self.watched = sockets.watch(self.wire.socket().as_fd());
     }
 
     /// Opens a request (client side) and queues its headers.
@@ -243,6 +268,45 @@ impl Connection {
                 .map_or(0, |stream| stream.send.bytes())
     }
 
+    /// What keeps the rest of a stream back, since it was tried last (`poll_event` and
+    /// `poll_flush` try). `None`: nothing is left, or nothing keeps it.
+    pub fn blocked(&self, stream: u32) -> Option<Blocked> {
+        let stream = self.streams.get(&stream)?;
+        let queued = stream.send.bytes() > 0;
+        if self.full && (queued || stream.cut_to > self.sent_bytes) {
+            return Some(Blocked::Output);
+        }
+        let closed = stream.send_window <= 0 || self.send_window <= 0;
+        (queued && closed).then_some(Blocked::Window)
+    }
+
+    /// Whether all that was queued on a stream has been written.
+    pub fn is_sent(&self, stream: u32) -> bool {
+        self.streams
+            .get(&stream)
+            .is_none_or(|stream| stream.send.bytes() == 0 && stream.cut_to <= self.sent_bytes)
+    }
+
+    /// All that a stream sends has been cut into frames: where in the connection's output
+    /// they end. They are written once `sent_bytes` has got there.
+    pub fn end_of(&self, stream: u32) -> Option<u64> {
+        let over = self
+            .streams
+            .get(&stream)
+            .is_none_or(|stream| stream.local_closed);
+        over.then_some(self.sent_bytes + self.out_bytes as u64)
+    }
+
+    /// Bytes written to the wire.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+
+    /// The stream that has sent last.
+    pub fn last_sender(&self) -> u32 {
+        self.turn
+    }
+
     /// Ends a request after what is queued.
     pub fn end(&mut self, stream: u32) {
         if let Some(stream) = self.streams.get_mut(&stream) {
@@ -286,7 +350,7 @@ impl Connection {
     }
 
     /// Frames waiting although the peer should have taken them: it does not read.
-    pub(super) fn is_congested(&self) -> bool {
+    pub fn is_congested(&self) -> bool {
         self.out_bytes > 4 * GATHER + self.max_frame
     }
 
@@ -366,6 +430,7 @@ impl Connection {
                 self.out.push_back(Chunk::Small(bytes));
             }
         }
+        stream.cut_to = self.sent_bytes + self.out_bytes as u64;
         if stream.is_over() {
             self.streams.remove(&id);
         }
@@ -373,6 +438,12 @@ impl Connection {
 
     /// Writes as much as the socket takes. Ready: nothing that may be sent is left.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let flushed = self.flush(cx);
+        self.full = flushed.is_pending();
+        flushed
+    }
+
+    fn flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
             self.gather();
             if self.out.is_empty() {
@@ -406,6 +477,7 @@ impl Connection {
 
     fn advance(&mut self, bytes: usize) {
         self.wire_bytes += bytes as u64;
+        self.sent_bytes += bytes as u64;
         self.out_bytes -= bytes;
         let mut left = self.written + bytes;
         while let Some(front) = self.out.front() {

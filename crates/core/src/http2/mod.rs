@@ -11,7 +11,7 @@ mod read;
 mod stream;
 mod wire;
 
-pub use connection::{Config, Connection, Event, Role};
+pub use connection::{Blocked, Config, Connection, Event, Role};
 pub use wire::Wire;
 
 #[cfg(test)]

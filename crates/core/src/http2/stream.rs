@@ -7,6 +7,8 @@ use crate::codec::flight::Assembler;
 pub(super) struct Stream {
     pub assembler: Assembler,
     pub send: SendQueue,
+    /// Where its last frame ends in the connection's output.
+    pub cut_to: u64,
     /// What the peer allows us to send; negative after it lowered its initial window (6.9.2).
     pub send_window: i64,
     /// What we allow the peer to send.
@@ -36,6 +38,7 @@ impl Stream {
         Self {
             assembler,
             send: SendQueue::default(),
+            cut_to: 0,
             send_window,
             receive_window: i64::from(receive_window),
             consumed: 0,

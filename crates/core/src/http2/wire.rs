@@ -62,7 +62,7 @@ impl Wire {
         }
     }
 
-    fn socket(&self) -> &TcpStream {
+    pub fn socket(&self) -> &TcpStream {
         match self {
             Wire::Tcp(socket) => socket,
             Wire::Tls(session) => session.get_ref().0,

@@ -1,6 +1,8 @@
 //! The stage clock: splits one worker's time, without gaps, into named stages.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
 
 /// A step of the pipeline whose time is accounted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,12 +16,22 @@ pub enum Stage {
     /// The instrument's own checksum over what arrived.
     Verify,
     Apply,
-    /// Blocked: on the socket, on the peer, on the schedule.
-    Wait,
+    /// Nothing to read: the peer has not sent it.
+    AwaitInput,
+    /// The socket takes no more.
+    AwaitOutput,
+    /// The socket would take more, but the HTTP/2 window that the peer grants is used up.
+    AwaitWindow,
+    /// All is sent, the acknowledgement has not come.
+    AwaitReply,
+    /// Open loop: the slot has not come.
+    AwaitSchedule,
+    /// Ready, but its thread works for another stream.
+    AwaitThread,
 }
 
 impl Stage {
-    pub const ALL: [Stage; 8] = [
+    pub const ALL: [Stage; 13] = [
         Stage::Generate,
         Stage::Encode,
         Stage::Send,
@@ -27,7 +39,12 @@ impl Stage {
         Stage::Decode,
         Stage::Verify,
         Stage::Apply,
-        Stage::Wait,
+        Stage::AwaitInput,
+        Stage::AwaitOutput,
+        Stage::AwaitWindow,
+        Stage::AwaitReply,
+        Stage::AwaitSchedule,
+        Stage::AwaitThread,
     ];
 
     pub fn name(self) -> &'static str {
@@ -39,7 +56,12 @@ impl Stage {
             Stage::Decode => "decode",
             Stage::Verify => "verify",
             Stage::Apply => "apply",
-            Stage::Wait => "wait",
+            Stage::AwaitInput => "await_input",
+            Stage::AwaitOutput => "await_output",
+            Stage::AwaitWindow => "await_window",
+            Stage::AwaitReply => "await_reply",
+            Stage::AwaitSchedule => "await_schedule",
+            Stage::AwaitThread => "await_thread",
         }
     }
 }
@@ -69,21 +91,39 @@ impl StageTotals {
     }
 }
 
-/// Attributes the time since the last mark to a stage. Gap-free by construction:
-/// every nanosecond between `start` and the last `mark` belongs to one stage.
+/// Who worked at one end: its streams, and the time from each one's start to its end, summed.
+/// The stages of that end add up to it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Workers {
+    pub workers: u64,
+    pub time_ns: u64,
+}
+
+/// Attributes the time since the last mark to a stage. Gap-free by construction: every
+/// nanosecond between `start` and the last `mark` belongs to one stage.
+///
+/// Who must wait says for what with `wait`; whoever goes on with it calls `resume` first.
 #[derive(Debug, Clone)]
 pub struct StageClock {
     last: Instant,
     totals: StageTotals,
     reads: u64,
+    waiting: Stage,
 }
 
 impl StageClock {
     pub fn start() -> Self {
+        Self::since(Instant::now())
+    }
+
+    /// A clock that began to run at `begun`. What passes before the first mark or `resume`
+    /// is its thread's.
+    pub fn since(begun: Instant) -> Self {
         Self {
-            last: Instant::now(),
+            last: begun,
             totals: StageTotals::default(),
             reads: 1,
+            waiting: Stage::AwaitThread,
         }
     }
 
@@ -97,6 +137,35 @@ impl StageClock {
         now
     }
 
+    /// The same, up to an instant that is known already; one in the past marks nothing.
+    #[inline]
+    pub fn mark_at(&mut self, stage: Stage, at: Instant) {
+        let spent = at.saturating_duration_since(self.last);
+        self.totals.0[stage as usize] += spent.as_nanos() as u64;
+        self.last = self.last.max(at);
+    }
+
+    /// From the last mark on it waits for this.
+    #[inline]
+    pub fn wait(&mut self, reason: Stage) {
+        self.waiting = reason;
+    }
+
+    /// What it waits, or waited last, for.
+    pub fn waiting(&self) -> Stage {
+        self.waiting
+    }
+
+    /// The wait is over at `now`; for the last `thread` of it there was something to do, but
+    /// the thread did something else.
+    #[inline]
+    pub fn resume(&mut self, now: Instant, thread: Duration) {
+        if let Some(ready) = now.checked_sub(thread) {
+            self.mark_at(self.waiting, ready);
+        }
+        self.mark_at(Stage::AwaitThread, now);
+    }
+
     /// When the last mark was made.
     pub fn last(&self) -> Instant {
         self.last
@@ -106,8 +175,58 @@ impl StageClock {
         self.totals
     }
 
+    /// The totals since they were last taken, or since the start.
+    pub fn take(&mut self) -> StageTotals {
+        std::mem::take(&mut self.totals)
+    }
+
     /// How often the clock was read: what the measuring itself cost, in reads.
     pub fn reads(&self) -> u64 {
         self.reads
+    }
+
+    /// Somebody read the clock on behalf of this one.
+    pub fn count_reads(&mut self, reads: u64) {
+        self.reads += reads;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stage_has_its_place_and_name() {
+        let mut names: Vec<_> = Stage::ALL.iter().map(|stage| stage.name()).collect();
+        for (at, stage) in Stage::ALL.iter().enumerate() {
+            assert_eq!(*stage as usize, at);
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Stage::ALL.len());
+    }
+
+    #[test]
+    fn a_wait_divides_between_its_reason_and_the_thread() {
+        let begun = Instant::now();
+        let at = |ms: u64| begun + Duration::from_millis(ms);
+        let ms = Duration::from_millis;
+        let mut clock = StageClock::since(begun);
+        clock.resume(at(1), ms(0)); // not waited for anything yet: the thread's
+        clock.mark_at(Stage::Receive, at(3));
+        clock.wait(Stage::AwaitInput);
+        clock.resume(at(10), ms(2));
+        clock.wait(Stage::AwaitWindow);
+        clock.resume(at(11), ms(500)); // more than there was
+        clock.mark_at(Stage::Decode, at(10)); // the past
+        let totals = clock.totals();
+        let of = |stage: Stage| totals.0[stage as usize] / 1_000_000;
+        assert_eq!(of(Stage::Receive), 2);
+        assert_eq!(of(Stage::AwaitInput), 5);
+        assert_eq!(of(Stage::AwaitThread), 1 + 2 + 1);
+        assert_eq!(of(Stage::AwaitWindow) + of(Stage::Decode), 0);
+        assert_eq!(totals.total(), 11_000_000);
+        assert_eq!(clock.take().total(), 11_000_000);
+        assert_eq!(clock.totals().total(), 0);
     }
 }

@@ -14,8 +14,9 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::meter::align::Clock;
-use crate::meter::clock::{StageClock, StageTotals};
+use crate::meter::clock::{StageClock, StageTotals, Workers};
 use crate::meter::series::Series;
+use crate::meter::sockets::Sockets;
 use crate::spec::{TrialSpec, Verify};
 
 pub mod empty;
@@ -35,8 +36,9 @@ pub struct Moved {
 /// One stream: a flow with its own connection (unless shared), opened before the clock starts.
 ///
 /// Driven by polls, so that N streams run on T threads without an allocation a batch.
-/// The session marks its stages on `clock`; on `Pending` it has marked everything
-/// up to its return, and the next poll's first mark is `Wait`.
+/// The session marks its stages on `clock`; on `Pending` it has marked everything up to its
+/// return and said with `StageClock::wait` what it waits for. Who polls it again resumes the
+/// clock before.
 pub trait Session {
     /// Moves the next batch: decoded (get) or handed over (put). `None`: the stream has no more.
     /// A put stops when the engine stops asking; then `poll_finish` follows.
@@ -97,6 +99,9 @@ pub struct Identity {
     pub reference: bool,
     pub protocol: String,
     pub pid: Option<u32>,
+    /// By what the server was slowed down on purpose, as `encode 2ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handicap: Option<String>,
     /// Both ends share CPUs; `None`: that is not known.
     #[serde(skip)]
     pub same_machine: Option<bool>,
@@ -127,6 +132,7 @@ pub struct Watched {
 #[derive(Debug, Clone, Default)]
 pub struct ServerReport {
     pub stages: StageTotals,
+    pub workers: Option<Workers>,
     pub user_ns: u64,
     pub system_ns: u64,
 }
@@ -167,6 +173,11 @@ pub trait Target: Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
+    /// The connections of the trial's streams, to be read while it runs, where it has any.
+    fn sockets(&self) -> Option<Arc<Sockets>> {
+        None
+    }
+
     /// Removes what the trial left on the server.
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>>;
 }
@@ -176,6 +187,16 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
     let scheme = spec.target.split("://").next().unwrap_or_default();
     match scheme {
         "flight" | "flight+tls" => Ok(Box::new(flight::Flight::new(spec)?)),
+        "empty"
+            if spec
+                .options
+                .get("handicap")
+                .is_some_and(|asked| !asked.is_null()) =>
+        {
+            Err(Error::usage(
+                "empty://: the engine alone has no stage to slow down by a handicap",
+            ))
+        }
         "empty" => Ok(Box::new(empty::Empty::new(spec))),
         other => Err(Error::usage(format!(
             "target {:?}: no target is called {other:?}; known: flight://, flight+tls://, empty://",

@@ -189,7 +189,7 @@ fn a_put_that_goes_away_is_forgotten() {
 #[test]
 fn a_decompression_bomb() {
     let server = serve("");
-    let (schema, bomb) = schema_and_batch(&rows(10_000), Compression::Zstd);
+    let (schema, bomb) = schema_and_batch(&rows(10_000), Compression::Zstd(3));
     let mut bomb = flight_data(None, bomb);
     // The first buffer says how long it will become (BodyCompression): 80000 bytes, really.
     let length = 80_000u64.to_le_bytes();

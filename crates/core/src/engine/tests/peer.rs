@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Kind, Result};
-use crate::meter::clock::{Stage, StageClock, StageTotals};
+use crate::meter::clock::{Stage, StageClock, StageTotals, Workers};
 use crate::spec::TrialSpec;
 use crate::target::{
     Identity, LocalFuture, Moved, ServerReport, Session, Tally, Target, Verification,
@@ -167,7 +167,15 @@ impl Target for Peer {
             match self.report {
                 Some(kind) => Err(Error::new(kind, "no report today")),
                 None => Ok(Some(ServerReport {
-                    stages: StageTotals([0, 5, 0, 0, 0, 0, 0, 0]),
+                    stages: {
+                        let mut stages = StageTotals::default();
+                        stages.0[Stage::Encode as usize] = 5;
+                        stages
+                    },
+                    workers: Some(Workers {
+                        workers: 1,
+                        time_ns: 5,
+                    }),
                     user_ns: 7,
                     system_ns: 8,
                 })),
@@ -224,9 +232,10 @@ impl Session for Stream {
             };
         }
         if self.poll_sleep(self.script.wait, cx).is_pending() {
+            clock.wait(Stage::AwaitInput);
             return Poll::Pending;
         }
-        let begun = *self.begun.get_or_insert_with(|| clock.mark(Stage::Wait));
+        let begun = *self.begun.get_or_insert_with(Instant::now);
         while begun.elapsed() < self.script.busy {
             std::hint::spin_loop();
         }
@@ -241,9 +250,10 @@ impl Session for Stream {
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         if self.script.finish_stalls || self.poll_sleep(self.script.finish, cx).is_pending() {
+            clock.wait(Stage::AwaitReply);
             return Poll::Pending;
         }
-        clock.mark(Stage::Wait);
+        clock.mark(Stage::Send);
         Poll::Ready(Ok(()))
     }
 

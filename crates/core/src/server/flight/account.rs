@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::sampling::Watch;
-use crate::meter::clock::StageTotals;
+use crate::meter::clock::{StageTotals, Workers};
+use crate::meter::sockets::Sockets;
 
 /// The server's side of one trial.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub struct Account {
     pub checksum: String,
     /// Nanoseconds by stage, summed over the connections.
     pub stages: BTreeMap<String, u64>,
+    /// What the stages add up to; an older server does not say.
+    #[serde(default)]
+    pub workers: Option<Workers>,
     /// CPU of the threads that served the trial's streams.
     pub user_ns: u64,
     pub system_ns: u64,
@@ -45,6 +49,15 @@ impl Counted {
     }
 }
 
+/// The time of a stream that has ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Spent {
+    pub stages: StageTotals,
+    pub workers: Workers,
+    /// User and system, in ns.
+    pub cpu: (u64, u64),
+}
+
 /// A stream that belongs to a trial: it is accounted for.
 #[derive(Debug, Clone)]
 pub(super) struct Trial {
@@ -60,9 +73,11 @@ struct Entry {
     streams: u64,
     open: u64,
     stages: StageTotals,
+    workers: Workers,
     user_ns: u64,
     system_ns: u64,
     stop: Arc<AtomicBool>,
+    sockets: Arc<Sockets>,
 }
 
 /// Trials kept; a client that never asks must not fill the memory.
@@ -103,18 +118,25 @@ impl Accounts {
         entry.stop.clone()
     }
 
-    pub fn end(&self, trial: &str, counted: Counted, stages: StageTotals, cpu: (u64, u64)) {
+    pub fn end(&self, trial: &str, counted: Counted, spent: Spent) {
         self.with(trial, |entry| {
             entry.open = entry.open.saturating_sub(1);
             entry.counted.rows += counted.rows;
             entry.counted.batches += counted.batches;
             entry.counted.payload += counted.payload;
             entry.counted.checksum = entry.counted.checksum.wrapping_add(counted.checksum);
-            entry.stages.add(&stages);
-            entry.user_ns += cpu.0;
-            entry.system_ns += cpu.1;
+            entry.stages.add(&spent.stages);
+            entry.workers.workers += spent.workers.workers;
+            entry.workers.time_ns += spent.workers.time_ns;
+            entry.user_ns += spent.cpu.0;
+            entry.system_ns += spent.cpu.1;
         });
         self.watch.end(trial);
+    }
+
+    /// The connections that the trial's streams use here; none where there is no such trial.
+    pub fn sockets(&self, trial: &str) -> Option<Arc<Sockets>> {
+        self.with(trial, |entry| entry.sockets.clone())
     }
 
     pub fn stop(&self, trial: &str) {
@@ -146,6 +168,7 @@ impl Accounts {
                 .into_iter()
                 .map(|(name, ns)| (name.to_owned(), ns))
                 .collect(),
+            workers: Some(entry.workers),
             user_ns: entry.user_ns,
             system_ns: entry.system_ns,
         })
@@ -214,7 +237,11 @@ mod tests {
                 payload: 320,
                 checksum: u64::MAX - stream,
             };
-            accounts.end("t", counted, StageTotals::default(), (1, 2));
+            let spent = Spent {
+                cpu: (1, 2),
+                ..Spent::default()
+            };
+            accounts.end("t", counted, spent);
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -228,7 +255,7 @@ mod tests {
         accounts.stop("t");
         assert!(runtime.block_on(accounts.settle("t")).is_none());
         assert!(!accounts.begin("t").load(Ordering::Relaxed));
-        accounts.end("t", Counted::default(), StageTotals::default(), (0, 0));
+        accounts.end("t", Counted::default(), Spent::default());
         let again = runtime.block_on(accounts.settle("t")).unwrap();
         assert_eq!((again.rows, again.streams), (0, 1));
         accounts.begin("t");

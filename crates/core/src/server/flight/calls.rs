@@ -204,6 +204,7 @@ impl State {
             }
             "venturi.hello" => json!({
                 "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
+                "handicap": self.handicap.text(),
                 "pid": std::process::id(),
                 "boot": super::boot_id(),
                 "time_namespace": super::time_namespace(),
@@ -380,7 +381,7 @@ impl State {
                 return Ok(Reading::Table(self.store.table(&command.table)?, 0));
             }
             let (source, rows) = self.table_source(&command)?;
-            let compression = Compression::of_name(&command.compression);
+            let compression = Compression::of_name(&command.compression)?;
             return Ok(Reading::Source(source.cursor(Some(rows)), compression));
         }
         let unknown = || Status::new(status::INVALID_ARGUMENT, "not a ticket of this server");
@@ -458,7 +459,7 @@ impl Wanted {
                 seed: metadata("venturi.seed").parse().unwrap_or(0),
             },
             columns,
-            compression: Compression::of_name(metadata("venturi.compression")),
+            compression: Compression::of_name(metadata("venturi.compression"))?,
         })
     }
 }

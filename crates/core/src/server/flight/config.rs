@@ -1,11 +1,15 @@
 //! How the server is set up: its spec, who may talk to it, and TLS.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use tokio_rustls::TlsAcceptor;
 
+use crate::codec::frame;
 use crate::error::{Error, Result};
+use crate::meter::clock::Stage;
+use crate::meter::handicap::Handicap;
 use crate::target::flight::{provider, read_certificates, read_key};
 
 #[derive(Debug, Clone, Deserialize)]
@@ -24,6 +28,12 @@ pub struct ServerSpec {
     /// Bytes of the sockets' send buffers; absent: `socket::prepare` decides.
     #[serde(default)]
     pub send_buffer: Option<usize>,
+    /// The HTTP/2 window granted to clients, in bytes; absent: all that there can be.
+    #[serde(default)]
+    pub window: Option<u32>,
+    /// Nanoseconds to burn for every batch, by stage.
+    #[serde(default)]
+    pub handicap: BTreeMap<String, u64>,
     /// How long a client may take to say what it wants: TLS, preface, headers, a request.
     #[serde(default = "ten_seconds")]
     pub patience_ns: u64,
@@ -51,6 +61,32 @@ pub struct TableSpec {
     pub name: String,
     /// An Arrow IPC file.
     pub ipc: String,
+}
+
+impl ServerSpec {
+    pub fn check(&self) -> Result<()> {
+        match self.window {
+            Some(window) if window == 0 || window > frame::MAX_WINDOW => {
+                Err(Error::usage("window must be 1..2147483647 bytes"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub fn handicap(&self) -> Result<Handicap> {
+        let stages = [
+            Stage::Generate,
+            Stage::Encode,
+            Stage::Decode,
+            Stage::Verify,
+            Stage::Apply,
+        ];
+        Handicap::parse(&self.handicap, &stages, "the server")
+    }
+
+    pub fn window(&self) -> u32 {
+        self.window.unwrap_or(frame::MAX_WINDOW)
+    }
 }
 
 fn thousand() -> usize {

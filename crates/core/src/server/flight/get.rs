@@ -14,6 +14,7 @@ use crate::codec::proto::Ticket;
 use crate::data::{digest, payload_bytes};
 use crate::error::Result;
 use crate::meter::clock::{Stage, StageClock};
+use crate::meter::handicap::Handicap;
 
 pub(super) struct Get {
     encoder: Encoder,
@@ -21,14 +22,27 @@ pub(super) struct Get {
     pub trial: Option<Trial>,
     pub counted: Counted,
     encoded: Vec<Encoded>,
+    /// All is queued; it is over when this much of the connection's output is written, once
+    /// that is known.
+    pub ending: Option<Ending>,
+}
+
+/// How far a get has come that has no more to queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Queued,
+    /// Its last frame ends there in the connection's output.
+    Cut(u64),
 }
 
 impl Get {
-    /// Reads the request (a ticket); the schema message is queued at once.
+    /// Reads the request (a ticket); the schema message is queued at once. `compression` is
+    /// that of a table: what is made on demand brings its own.
     pub fn open(
         state: &State,
-        request: &[u8],
         trial: &mut Option<Trial>,
+        request: &[u8],
+        compression: &str,
         queue: &mut SendQueue,
     ) -> std::result::Result<Self, Status> {
         let ticket = Ticket::decode(request).map_err(|error| {
@@ -39,7 +53,9 @@ impl Get {
             Reading::Source(cursor, compression) => {
                 Encoder::new(&cursor.source().schema(), *compression)?
             }
-            Reading::Table(table, _) => Encoder::new(&table.schema, Compression::None)?,
+            Reading::Table(table, _) => {
+                Encoder::new(&table.schema, Compression::of_name(compression)?)?
+            }
         };
         let mut get = Self {
             encoded: vec![encoder.schema_message()],
@@ -47,13 +63,19 @@ impl Get {
             reading,
             trial: trial.take(),
             counted: Counted::default(),
+            ending: None,
         };
         get.queue(queue)?;
         Ok(get)
     }
 
     /// Encodes and queues the next batch; false: there is no more, or the trial has ended.
-    pub fn next(&mut self, queue: &mut SendQueue, clock: &mut StageClock) -> Result<bool> {
+    pub fn next(
+        &mut self,
+        queue: &mut SendQueue,
+        handicap: &Handicap,
+        clock: &mut StageClock,
+    ) -> Result<bool> {
         let trial = self.trial.as_ref();
         if trial.is_some_and(|trial| trial.stop.load(Ordering::Relaxed)) {
             return Ok(false);
@@ -64,6 +86,7 @@ impl Get {
                 let Some(item) = cursor.next() else {
                     return Ok(false);
                 };
+                handicap.burn(Stage::Generate);
                 clock.mark(Stage::Generate);
                 let sum = if checksum { item.digest()? } else { 0 };
                 self.counted.add(item.rows, item.payload, sum);
@@ -81,6 +104,7 @@ impl Get {
             }
         }
         self.queue(queue)?;
+        handicap.burn(Stage::Encode);
         clock.mark(Stage::Encode);
         Ok(true)
     }

@@ -7,6 +7,7 @@ pub mod account;
 mod calls;
 mod config;
 mod get;
+mod ledger;
 mod put;
 mod sampling;
 mod store;
@@ -29,6 +30,7 @@ use crate::codec::budget::Budget;
 use crate::data::{file, payload_bytes};
 use crate::error::{Error, Kind, Result};
 use crate::http2::{Config, Connection, Role, Wire};
+use crate::meter::handicap::Handicap;
 use crate::socket::prepare;
 use crate::target::flight::secret;
 use account::{Accounts, Counted};
@@ -79,6 +81,8 @@ pub(crate) struct State {
     ip: IpAddr,
     max_message: usize,
     send_buffer: Option<usize>,
+    window: u32,
+    handicap: Handicap,
     /// How long a client may take until it has said what it wants.
     patience: Duration,
     /// Bounds the messages that are coming in, over all connections.
@@ -120,6 +124,9 @@ impl Server {
     pub fn start(spec: &str) -> Result<Self> {
         let spec: ServerSpec = serde_json::from_str(spec)
             .map_err(|error| Error::usage(format!("the server's spec: {error}")))?;
+        spec.check()?;
+        let window = spec.window();
+        let handicap = spec.handicap()?;
         let acceptor = tls_acceptor(&spec)?;
         let token = spec.token_env.as_deref().map(secret).transpose()?;
         if token.as_deref() == Some("") {
@@ -157,6 +164,8 @@ impl Server {
             max_message: spec.max_message_size,
             patience: Duration::from_nanos(spec.patience_ns),
             send_buffer: spec.send_buffer,
+            window,
+            handicap,
             incoming: Budget::new(spec.memory_bytes.max(spec.max_message_size as u64)),
             open: AtomicUsize::new(0),
         });
@@ -336,6 +345,7 @@ async fn serve(
     };
     let config = Config {
         max_message: state.max_message,
+        window: state.window,
         ..Config::new(Role::Server)
     };
     let connection = Connection::new(wire, config).within(state.incoming.clone());

@@ -8,6 +8,7 @@ use prost::Message as _;
 use super::account::{Counted, Trial};
 use super::calls::{status, Status};
 use super::store::{Store, Table};
+use super::State;
 use crate::codec::flight::FlightMessage;
 use crate::codec::ipc::Decoder;
 use crate::codec::proto::{descriptor_type, FlightDescriptor};
@@ -52,10 +53,10 @@ impl Put {
     pub fn message(
         &mut self,
         message: FlightMessage,
-        store: &Store,
+        state: &State,
         clock: &mut StageClock,
     ) -> std::result::Result<Vec<u8>, Status> {
-        clock.mark(Stage::Receive);
+        let (store, handicap) = (&state.store, &state.handicap);
         let sink = self
             .sink
             .get_or_insert_with(|| Sink::of(&message.descriptor));
@@ -64,9 +65,13 @@ impl Put {
             let dictionaries = self.decoder.dictionary_bytes();
             if let Some(batch) = self.decoder.message(&message.header, message.body)? {
                 let bytes = payload_bytes(&batch);
+                handicap.burn(Stage::Decode);
                 clock.mark(Stage::Decode);
                 let checksum = self.trial.as_ref().is_some_and(|trial| trial.checksum);
                 let sum = if checksum { digest(&batch)? } else { 0 };
+                if checksum {
+                    handicap.burn(Stage::Verify);
+                }
                 clock.mark(Stage::Verify);
                 self.counted.add(batch.num_rows() as u64, bytes, sum);
                 if let Sink::Keep {
@@ -85,6 +90,7 @@ impl Put {
                         *kept += cost;
                         batches.push(batch);
                     }
+                    handicap.burn(Stage::Apply);
                     clock.mark(Stage::Apply);
                 }
             } else if let Sink::Keep { bytes: kept, .. } = sink {

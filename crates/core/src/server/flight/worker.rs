@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use prost::Message as _;
 
-use super::account::{Counted, ThreadCpu, Trial};
+use super::account::{Counted, Spent, ThreadCpu, Trial};
 use super::calls::{status, Caller, Status};
-use super::get::Get;
+use super::get::{Ending, Get};
+use super::ledger::Ledger;
 use super::put::Put;
 use super::State;
 use crate::codec::flight::{queue_message, Message};
@@ -20,9 +21,9 @@ use crate::codec::frame::code;
 use crate::codec::hpack::Header;
 use crate::codec::proto::Bytes;
 use crate::error::Result;
-use crate::http2::{Connection, Event};
-use crate::meter::clock::{Stage, StageClock, StageTotals};
-use crate::target::flight::{SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
+use crate::http2::{Blocked, Connection, Event};
+use crate::meter::clock::Stage;
+use crate::target::flight::{COMPRESSION_HEADER, SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
 
 /// A get is encoded ahead of the socket by no more than this.
 const HIGH_WATER: usize = 256 << 10;
@@ -42,6 +43,8 @@ struct Request {
     method: String,
     caller: Caller,
     trial: Option<Trial>,
+    /// Of a table that it gets.
+    compression: String,
     message: Vec<u8>,
 }
 
@@ -50,12 +53,14 @@ pub(super) struct Worker {
     state: Arc<State>,
     tls: bool,
     calls: BTreeMap<u32, Call>,
-    clock: StageClock,
-    /// Stages and CPU that have been accounted for already.
-    settled: (StageTotals, ThreadCpu),
+    ledger: Ledger,
+    /// CPU that has been accounted for already.
+    settled: ThreadCpu,
     /// Gets and puts under way; gets alone.
     active: usize,
     gets: usize,
+    /// The trial whose connection this is.
+    watched_for: String,
 }
 
 impl Worker {
@@ -65,10 +70,11 @@ impl Worker {
             state,
             tls,
             calls: BTreeMap::new(),
-            clock: StageClock::start(),
-            settled: Default::default(),
+            ledger: Ledger::new(),
+            settled: ThreadCpu::default(),
             active: 0,
             gets: 0,
+            watched_for: String::new(),
         }
     }
 
@@ -97,15 +103,13 @@ impl Worker {
 
     /// Works until the client goes away (or, with an error, breaks the protocol).
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        self.clock.mark(Stage::Wait);
+        self.ledger.wake();
         loop {
             self.produce(cx);
             // Writes what the gets have queued, then reads.
             let event = self.connection.poll_event(cx);
-            self.clock.mark(match self.gets {
-                0 => Stage::Receive,
-                _ => Stage::Send,
-            });
+            self.book(&event);
+            self.end_drained();
             match event {
                 Poll::Ready(Ok(event)) => self.handle(event),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -115,16 +119,76 @@ impl Worker {
         }
     }
 
+    /// Books a look at the connection, and notes what every stream waits for now.
+    fn book(&mut self, event: &Poll<Result<Event>>) {
+        let of = match event {
+            Poll::Ready(Ok(Event::Message { stream, .. })) => Some(*stream),
+            _ => None,
+        };
+        let served = of.filter(|stream| matches!(self.calls.get(stream), Some(Call::Put(_))));
+        if let Some(stream) = served {
+            self.ledger.turn_to(stream).mark(Stage::Receive);
+        } else if self.gets > 0 {
+            let sender = self.connection.last_sender();
+            let stream = match self.calls.get(&sender) {
+                Some(Call::Get(_)) => sender,
+                _ => self.ledger.current(),
+            };
+            self.ledger.turn_to(stream).mark(Stage::Send);
+        } else if self.active > 0 {
+            let stream = self.ledger.current();
+            self.ledger.turn_to(stream).mark(Stage::Receive);
+        }
+        // While its messages come one after the other, a single stream does not wait.
+        if self.active == 0 || (served.is_some() && self.active == 1) {
+            return;
+        }
+        for (&stream, call) in &self.calls {
+            let reason = match (call, self.connection.blocked(stream)) {
+                (Call::Get(_), Some(Blocked::Window)) => Stage::AwaitWindow,
+                (Call::Get(_), Some(Blocked::Output)) => Stage::AwaitOutput,
+                (Call::Get(_), None) => Stage::AwaitThread,
+                // Acknowledgements that the client does not take keep us from reading on.
+                (Call::Put(_), Some(_)) if self.connection.is_congested() => Stage::AwaitOutput,
+                (Call::Put(_), _) => Stage::AwaitInput,
+                _ => continue,
+            };
+            self.ledger.wait(stream, reason);
+        }
+    }
+
+    /// A get is over when its last byte is written, not when it is queued.
+    fn end_drained(&mut self) {
+        if self.gets == 0 {
+            return;
+        }
+        let mut over = Vec::new();
+        for (&stream, call) in &mut self.calls {
+            let Call::Get(get) = call else { continue };
+            if get.ending == Some(Ending::Queued) {
+                let cut = self.connection.end_of(stream).map(Ending::Cut);
+                get.ending = cut.or(get.ending);
+            }
+            if matches!(get.ending, Some(Ending::Cut(end)) if end <= self.connection.sent_bytes()) {
+                over.push(stream);
+            }
+        }
+        for stream in over {
+            let _ = self.close_call(stream, Ok(()));
+        }
+    }
+
     /// A get could encode its next batch at once.
     fn has_room(&self) -> bool {
         self.calls.iter().any(|(stream, call)| {
-            matches!(call, Call::Get(_)) && self.connection.unsent(*stream) < HIGH_WATER
+            matches!(call, Call::Get(get) if get.ending.is_none())
+                && self.connection.unsent(*stream) < HIGH_WATER
         })
     }
 
     /// Answers and gets go on as far as the socket has room.
     fn produce(&mut self, cx: &mut Context<'_>) {
-        let mut ended = Vec::new();
+        let (mut ended, mut sent) = (Vec::new(), Vec::new());
         for (&stream, call) in &mut self.calls {
             match call {
                 Call::Answering(answering) => {
@@ -132,16 +196,20 @@ impl Worker {
                         ended.push((stream, answer));
                     }
                 }
-                Call::Get(get) => {
+                Call::Get(get) if get.ending.is_none() => {
                     while self.connection.unsent(stream) < HIGH_WATER {
                         let more = match self.connection.send_queue(stream) {
-                            Some(queue) => get.next(queue, &mut self.clock),
+                            Some(queue) => {
+                                let clock = self.ledger.turn_to(stream);
+                                get.next(queue, &self.state.handicap, clock)
+                            }
                             None => Ok(false),
                         };
                         match more {
                             Ok(true) => {}
                             Ok(false) => {
-                                ended.push((stream, Ok(vec![])));
+                                get.ending = Some(Ending::Queued);
+                                sent.push(stream);
                                 break;
                             }
                             Err(error) => {
@@ -153,6 +221,9 @@ impl Worker {
                 }
                 _ => {}
             }
+        }
+        for stream in sent {
+            self.respond(stream, Ok(()));
         }
         for (stream, answer) in ended {
             let outcome = answer.map(|messages| self.queue(stream, &messages));
@@ -255,8 +326,14 @@ impl Worker {
             checksum: find(VERIFY_HEADER) == Some("checksum"),
             stop: self.state.accounts.begin(id),
         });
+        if let Some(trial) = trial.as_ref().filter(|trial| self.watched_for != trial.id) {
+            if let Some(sockets) = self.state.accounts.sockets(&trial.id) {
+                self.connection.watch(&sockets);
+                self.watched_for = trial.id.clone();
+            }
+        }
         let call = if method == "DoPut" {
-            self.activate();
+            self.activate(stream);
             self.state.totals.puts.fetch_add(1, Ordering::Relaxed);
             Call::Put(Box::new(Put::new(trial, &self.state.store)))
         } else {
@@ -264,6 +341,7 @@ impl Worker {
                 method,
                 caller,
                 trial,
+                compression: find(COMPRESSION_HEADER).unwrap_or_default().to_owned(),
                 message: vec![],
             }))
         };
@@ -274,7 +352,7 @@ impl Worker {
         match (self.calls.get_mut(&stream), message) {
             (Some(Call::Request(request)), Message::Other(bytes)) => request.message = bytes,
             (Some(Call::Put(put)), Message::Flight(message)) => {
-                let metadata = put.message(message, &self.state.store, &mut self.clock)?;
+                let metadata = put.message(message, &self.state, self.ledger.turn_to(stream))?;
                 if !metadata.is_empty() {
                     let acknowledgement = Bytes { bytes: metadata };
                     self.queue(stream, &[acknowledgement.encode_to_vec()]);
@@ -292,18 +370,24 @@ impl Worker {
         };
         match request.method.as_str() {
             "DoGet" => {
-                self.activate();
+                self.activate(stream);
                 self.gets += 1;
                 self.state.totals.gets.fetch_add(1, Ordering::Relaxed);
                 let Some(queue) = self.connection.send_queue(stream) else {
-                    return self.settle(request.trial, Counted::default(), true);
+                    return self.settle(stream, request.trial, Counted::default(), true);
                 };
-                match Get::open(&self.state, &request.message, &mut request.trial, queue) {
+                match Get::open(
+                    &self.state,
+                    &mut request.trial,
+                    &request.message,
+                    &request.compression,
+                    queue,
+                ) {
                     Ok(get) => {
                         self.calls.insert(stream, Call::Get(Box::new(get)));
                     }
                     Err(status) => {
-                        self.settle(request.trial, Counted::default(), true);
+                        self.settle(stream, request.trial, Counted::default(), true);
                         self.respond(stream, Err(status));
                     }
                 }
@@ -337,22 +421,20 @@ impl Worker {
         match self.calls.remove(&stream) {
             Some(Call::Get(get)) => {
                 totals.count_sent(&get.counted);
-                self.settle(get.trial, get.counted, true);
+                self.settle(stream, get.trial, get.counted, true);
                 outcome
             }
             Some(Call::Put(put)) => {
                 totals.count_received(&put.counted);
                 let (trial, counted) = (put.trial.clone(), put.counted);
                 let outcome = put.end(&self.state.store, outcome);
-                self.settle(trial, counted, false);
+                self.settle(stream, trial, counted, false);
                 outcome
             }
             Some(Call::Request(request)) => {
                 if let Some(trial) = request.trial {
-                    let nothing = (StageTotals::default(), (0, 0));
-                    self.state
-                        .accounts
-                        .end(&trial.id, Counted::default(), nothing.0, nothing.1);
+                    let nothing = (Counted::default(), Spent::default());
+                    self.state.accounts.end(&trial.id, nothing.0, nothing.1);
                 }
                 outcome
             }
@@ -361,27 +443,31 @@ impl Worker {
     }
 
     /// A get or put begins: what came before is not its own.
-    fn activate(&mut self) {
+    fn activate(&mut self, stream: u32) {
         if self.active == 0 {
-            self.clock.mark(Stage::Wait);
-            self.settled = (self.clock.totals(), ThreadCpu::now());
+            self.settled = ThreadCpu::now();
         }
+        self.ledger.begin(stream);
         self.active += 1;
     }
 
-    /// Accounts for a stream that ends: its counts, and this thread's time since the last one.
-    fn settle(&mut self, trial: Option<Trial>, counted: Counted, get: bool) {
+    /// Accounts for a stream that ends: its counts and stages, and this thread's CPU time
+    /// since the last one.
+    fn settle(&mut self, stream: u32, trial: Option<Trial>, counted: Counted, get: bool) {
         self.active = self.active.saturating_sub(1);
         self.gets = self.gets.saturating_sub(usize::from(get));
+        let last = if get { Stage::Send } else { Stage::Apply };
+        let (stages, workers) = self.ledger.end(stream, last);
         let Some(trial) = trial else { return };
-        let (stages, cpu) = (self.clock.totals(), ThreadCpu::now());
-        let mut since = stages;
-        for (now, before) in since.0.iter_mut().zip(self.settled.0 .0) {
-            *now -= before;
-        }
-        let spent = cpu.since(self.settled.1);
-        self.settled = (stages, cpu);
-        self.state.accounts.end(&trial.id, counted, since, spent);
+        let now = ThreadCpu::now();
+        let cpu = now.since(self.settled);
+        self.settled = now;
+        let spent = Spent {
+            stages,
+            workers,
+            cpu,
+        };
+        self.state.accounts.end(&trial.id, counted, spent);
     }
 
     fn respond(&mut self, stream: u32, outcome: Outcome) {

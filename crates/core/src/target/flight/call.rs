@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use prost::Message as _;
@@ -14,7 +15,9 @@ use crate::codec::frame::code;
 use crate::codec::hpack::Header;
 use crate::codec::proto::{Action, Bytes};
 use crate::error::{Error, Kind, Result};
-use crate::http2::{Connection, Event};
+use crate::http2::{Blocked, Connection, Event};
+use crate::meter::clock::Stage;
+use crate::meter::sockets::Sockets;
 use crate::target::Route;
 
 /// Messages that wait for one stream of a shared connection before the others stop reading.
@@ -31,12 +34,16 @@ struct Shared {
     inboxes: BTreeMap<u32, Inbox>,
     failed: Option<Error>,
     users: u64,
+    /// Inboxes that wait to send.
+    senders: usize,
 }
 
 #[derive(Default)]
 struct Inbox {
     events: VecDeque<Event>,
     waker: Option<Waker>,
+    /// It waits to send: for what, and until no more than this is left to write.
+    sending: Option<(Stage, usize)>,
 }
 
 impl Link {
@@ -54,7 +61,13 @@ impl Link {
             inboxes: BTreeMap::new(),
             failed: None,
             users: 1,
+            senders: 0,
         })))
+    }
+
+    /// The connection's socket is one of the trial's.
+    pub fn watch(&self, sockets: &Arc<Sockets>) {
+        self.0.borrow_mut().connection.watch(sockets);
     }
 
     /// Adds a header to all later calls.
@@ -115,6 +128,24 @@ impl Link {
         self.0.borrow().connection.unsent(stream)
     }
 
+    /// What a call waits for that has nothing to read.
+    pub fn awaits_input(&self) -> Stage {
+        self.0.borrow().awaits_input()
+    }
+
+    /// What a call waits for that could not send all: `room` bytes may be left to write.
+    /// Where nothing is left to send, it is the answer.
+    pub fn awaits_output(&self, stream: u32, room: usize) -> Stage {
+        let shared = &mut *self.0.borrow_mut();
+        let reason = shared.awaits_output(stream);
+        if let Some(inbox) = shared.inboxes.get_mut(&stream) {
+            if inbox.sending.replace((reason, room)).is_none() {
+                shared.senders += 1;
+            }
+        }
+        reason
+    }
+
     /// Bytes of messages that the connection has moved, both ways.
     pub fn data_bytes(&self) -> u64 {
         self.0.borrow().connection.data_bytes()
@@ -163,6 +194,7 @@ impl Link {
     /// The next event of one call. Whoever polls reads for all calls of the connection.
     pub fn poll_event(&self, stream: u32, cx: &mut Context<'_>) -> Poll<Result<Event>> {
         let shared = &mut *self.0.borrow_mut();
+        shared.sends_on(stream);
         loop {
             if let Some(event) = shared
                 .inboxes
@@ -177,10 +209,7 @@ impl Link {
             if let Some(error) = &shared.failed {
                 return Poll::Ready(Err(error.clone()));
             }
-            let full = shared
-                .inboxes
-                .values()
-                .any(|inbox| inbox.events.len() >= INBOX);
+            let full = shared.is_full();
             let polled = if full {
                 Poll::Pending
             } else {
@@ -196,6 +225,7 @@ impl Link {
                     if full {
                         shared.wake_all();
                     }
+                    shared.wake_senders(stream);
                     shared.inboxes.entry(stream).or_default().waker = Some(cx.waker().clone());
                     return Poll::Pending;
                 }
@@ -299,6 +329,62 @@ impl Shared {
         }
     }
 
+    /// A call whose messages nobody takes keeps all others from reading.
+    fn is_full(&self) -> bool {
+        let mut inboxes = self.inboxes.values();
+        inboxes.any(|inbox| inbox.events.len() >= INBOX)
+    }
+
+    fn awaits_input(&self) -> Stage {
+        match self.is_full() {
+            true => Stage::AwaitThread,
+            false => Stage::AwaitInput,
+        }
+    }
+
+    fn awaits_output(&self, stream: u32) -> Stage {
+        match self.connection.blocked(stream) {
+            Some(Blocked::Output) => Stage::AwaitOutput,
+            Some(Blocked::Window) => Stage::AwaitWindow,
+            None if !self.connection.is_sent(stream) => Stage::AwaitThread,
+            None => Stage::AwaitReply,
+        }
+    }
+
+    /// It does not wait to send any more.
+    fn sends_on(&mut self, stream: u32) {
+        let inbox = self.inboxes.get_mut(&stream);
+        let waited = inbox.and_then(|inbox| inbox.sending.take());
+        self.senders -= usize::from(waited.is_some());
+    }
+
+    /// One call's poll writes for all of them. Those that have room now, or that wait for
+    /// something else than they did, have to know.
+    fn wake_senders(&mut self, but: u32) {
+        if self.senders == 0 {
+            return;
+        }
+        let mut changed = Vec::new();
+        for (&stream, inbox) in self.inboxes.iter().filter(|(stream, _)| **stream != but) {
+            let Some((reason, room)) = inbox.sending else {
+                continue;
+            };
+            let unsent = self.connection.unsent(stream);
+            if (unsent <= room && reason != Stage::AwaitReply)
+                || self.awaits_output(stream) != reason
+            {
+                changed.push(stream);
+            }
+        }
+        for stream in changed {
+            self.sends_on(stream);
+            let inbox = self.inboxes.get_mut(&stream);
+            if let Some(waker) = inbox.and_then(|inbox| inbox.waker.take()) {
+                waker.wake();
+            }
+        }
+    }
+
     /// The socket wakes who polled last; when that one leaves, another has to listen.
     fn pass_on(&mut self, from: u32) {
         let after = self.inboxes.range_mut(from + 1..);
@@ -327,6 +413,7 @@ impl Shared {
     }
 
     fn forget(&mut self, stream: u32) {
+        self.sends_on(stream);
         self.inboxes.remove(&stream);
         self.wake_all();
     }

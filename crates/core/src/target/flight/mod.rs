@@ -25,6 +25,8 @@ use crate::data::Source;
 use crate::error::{Error, Kind, Result};
 use crate::meter::align::Trip;
 use crate::meter::clock::{Stage, StageClock, StageTotals};
+use crate::meter::handicap::Handicap;
+use crate::meter::sockets::Sockets;
 use crate::server::flight::account::Account;
 use crate::spec::{Data, Operation, TrialSpec, Verify};
 use crate::target::{
@@ -43,6 +45,8 @@ pub const TRIAL_HEADER: &str = "venturi-trial";
 pub const VERIFY_HEADER: &str = "venturi-verify";
 /// The server shall sample itself at this interval, in ns.
 pub const SAMPLE_HEADER: &str = "venturi-sample";
+/// How the rows of a table shall be sent; what is made on demand is asked for with its plan.
+pub const COMPRESSION_HEADER: &str = "venturi-compression";
 
 pub struct Flight {
     spec: Arc<TrialSpec>,
@@ -50,6 +54,8 @@ pub struct Flight {
     subject: Subject,
     options: Options,
     headers: Vec<(String, Vec<u8>)>,
+    handicap: Handicap,
+    sockets: Arc<Sockets>,
     /// What a put sends, or a reference server is given to serve.
     source: Option<Source>,
     plan: Option<Plan>,
@@ -65,12 +71,15 @@ impl Flight {
         let options = Options::parse(&spec.options)?;
         let headers = options.headers()?;
         plan::check(&spec, &subject, &options)?;
+        let handicap = options.handicap(spec.operation, spec.verify)?;
         Ok(Self {
             spec,
             address,
             subject,
             options,
             headers,
+            handicap,
+            sockets: Arc::default(),
             source: None,
             plan: None,
             identity: Identity::default(),
@@ -92,6 +101,13 @@ impl Flight {
             address.tls,
             headers,
         ))
+    }
+
+    /// A connection that streams of the trial use.
+    async fn stream_link(&self, address: &Address) -> Result<Link> {
+        let link = self.link(address).await?;
+        link.watch(&self.sockets);
+        Ok(link)
     }
 
     /// Bounds a call outside of the clock.
@@ -140,6 +156,9 @@ impl Flight {
             let interval = self.spec.sample_interval_ns.to_string().into_bytes();
             headers.push((SAMPLE_HEADER.to_owned(), interval));
         }
+        if let (Operation::Get, Some(name)) = (self.spec.operation, &self.options.compression) {
+            headers.push((COMPRESSION_HEADER.to_owned(), name.clone().into_bytes()));
+        }
         headers
     }
 
@@ -151,7 +170,7 @@ impl Flight {
     /// A schema may be beyond Flight, and a batch beyond a gRPC message: said before any
     /// connection is made.
     fn encoder(&self, source: &Source) -> Result<Encoder> {
-        Encoder::new(&source.schema(), self.options.compression())
+        Encoder::new(&source.schema(), self.options.compression()?)
     }
 
     async fn open_stream(
@@ -170,7 +189,10 @@ impl Flight {
                 let mut pieces = std::collections::VecDeque::new();
                 for piece in &plan.pieces[stream] {
                     if !links.contains_key(&piece.address) {
-                        links.insert(piece.address.clone(), self.link(&piece.address).await?);
+                        links.insert(
+                            piece.address.clone(),
+                            self.stream_link(&piece.address).await?,
+                        );
                     }
                     pieces.push_back((links[&piece.address].clone(), piece.ticket.clone()));
                 }
@@ -181,12 +203,9 @@ impl Flight {
                         .await?;
                 }
                 let stop = self.identity.reference.then(|| self.spec.trial.clone());
-                Ok(Box::new(GetSession::new(
-                    pieces,
-                    headers,
-                    self.has_checksum(),
-                    stop,
-                )))
+                let checksum = self.has_checksum();
+                let session = GetSession::new(pieces, headers, checksum, stop);
+                Ok(Box::new(session.slowed(self.handicap.clone())))
             }
             Operation::Put => {
                 let source = self
@@ -194,7 +213,7 @@ impl Flight {
                     .as_ref()
                     .ok_or_else(|| Error::new(Kind::Internal, "a put without data"))?;
                 if !links.contains_key(&self.address) {
-                    links.insert(self.address.clone(), self.link(&self.address).await?);
+                    links.insert(self.address.clone(), self.stream_link(&self.address).await?);
                 }
                 let link = links[&self.address].clone();
                 let ack = self.options.ack;
@@ -213,7 +232,7 @@ impl Flight {
                         .await?;
                 }
                 let cursor = source.cursor(self.spec.rows_per_stream);
-                Ok(Box::new(PutSession::new(
+                let session = PutSession::new(
                     link,
                     headers,
                     plan.descriptor(stream),
@@ -221,7 +240,8 @@ impl Flight {
                     cursor,
                     self.has_checksum(),
                     ack,
-                )))
+                );
+                Ok(Box::new(session.slowed(self.handicap.clone())))
             }
         }
     }
@@ -341,6 +361,7 @@ impl Target for Flight {
             }
             Ok(Some(ServerReport {
                 stages,
+                workers: account.workers,
                 user_ns: account.user_ns,
                 system_ns: account.system_ns,
             }))
@@ -353,6 +374,10 @@ impl Target for Flight {
 
     fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
         Box::pin(self.end_watch())
+    }
+
+    fn sockets(&self) -> Option<Arc<Sockets>> {
+        Some(self.sockets.clone())
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {

@@ -8,6 +8,9 @@ use serde_json::Value;
 use crate::codec::frame;
 use crate::codec::ipc::Compression;
 use crate::error::{Error, Result};
+use crate::meter::clock::Stage;
+use crate::meter::handicap::Handicap;
+use crate::spec::{Operation, Verify};
 
 /// Arrow's own perf server listens here.
 const DEFAULT_PORT: u16 = 31337;
@@ -182,21 +185,15 @@ pub struct Options {
     pub password_env: Option<String>,
     pub headers: BTreeMap<String, String>,
     pub header_env: BTreeMap<String, String>,
-    pub compression: Option<CompressionChoice>,
+    pub compression: Option<String>,
     pub window: Option<u32>,
     pub send_buffer: Option<usize>,
     pub max_message_size: usize,
     pub connections: Connections,
     pub protocol: ProtocolChoice,
     pub ack: Ack,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CompressionChoice {
-    None,
-    Lz4,
-    Zstd,
+    /// Nanoseconds to burn for every batch, by stage.
+    pub handicap: BTreeMap<String, u64>,
 }
 
 impl Default for Options {
@@ -219,6 +216,7 @@ impl Default for Options {
             connections: Connections::PerStream,
             protocol: ProtocolChoice::Auto,
             ack: Ack::Stream,
+            handicap: BTreeMap::new(),
         }
     }
 }
@@ -245,6 +243,7 @@ impl Options {
         {
             return Err(Error::usage("send_buffer must be 4096..1073741824 bytes"));
         }
+        parsed.compression()?;
         if parsed.max_message_size == 0 || parsed.max_message_size > u32::MAX as usize {
             return Err(Error::usage("max_message_size must be 1..4294967295 bytes"));
         }
@@ -264,12 +263,27 @@ impl Options {
     }
 
     /// Of the bodies that the sender is told, or is, to compress.
-    pub fn compression(&self) -> Compression {
-        match self.compression {
-            None | Some(CompressionChoice::None) => Compression::None,
-            Some(CompressionChoice::Lz4) => Compression::Lz4,
-            Some(CompressionChoice::Zstd) => Compression::Zstd,
-        }
+    pub fn compression(&self) -> Result<Compression> {
+        Compression::of_name(self.compression.as_deref().unwrap_or_default())
+    }
+
+    /// What a batch costs more at the client of this operation.
+    pub fn handicap(&self, operation: Operation, verify: Verify) -> Result<Handicap> {
+        let (whose, stages): (_, &[Stage]) = match (operation, verify) {
+            (Operation::Get, Verify::Checksum) => {
+                ("the client of a get", &[Stage::Decode, Stage::Verify])
+            }
+            (Operation::Get, _) => ("the client of a get without checksum", &[Stage::Decode]),
+            (Operation::Put, Verify::Checksum) => (
+                "the client of a put",
+                &[Stage::Generate, Stage::Encode, Stage::Verify],
+            ),
+            (Operation::Put, _) => (
+                "the client of a put without checksum",
+                &[Stage::Generate, Stage::Encode],
+            ),
+        };
+        Handicap::parse(&self.handicap, stages, whose)
     }
 
     /// The extra headers, with the secrets read from where they live.
@@ -366,6 +380,11 @@ mod tests {
             .message
             .contains("windw"));
         assert!(one("window", 0.into()).is_err());
+        assert!(one("compression", "zstd:19".into()).is_ok());
+        for wrong in ["zstd:0", "zstd:23", "zstd:x", "gzip", "lz4:1"] {
+            let refused = one("compression", wrong.into()).unwrap_err().message;
+            assert!(refused.contains("1 to 22"), "{refused}");
+        }
         assert!(one("tls_key", "k.pem".into()).is_err());
         assert_eq!(
             one("connections", "shared".into()).unwrap().connections,

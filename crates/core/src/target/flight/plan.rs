@@ -74,15 +74,6 @@ pub(super) fn check(spec: &TrialSpec, subject: &Subject, options: &Options) -> R
             "rows_per_stream must be at most {WITHOUT_END}"
         )));
     }
-    let brings_data = *subject == Subject::Nothing;
-    if spec.operation == Operation::Get
-        && options.compression() != Compression::None
-        && !brings_data
-    {
-        return Err(Error::usage(
-            "compression is the sender's choice: a get of a path, command or ticket comes as the server sends it",
-        ));
-    }
     if spec.rows_per_batch > i32::MAX as usize {
         return Err(Error::usage("rows_per_batch must be at most 2147483647"));
     }
@@ -101,6 +92,9 @@ pub(super) fn check(spec: &TrialSpec, subject: &Subject, options: &Options) -> R
 #[derive(Deserialize)]
 struct Hello {
     software: String,
+    /// What the server was slowed down by on purpose; empty: nothing.
+    #[serde(default)]
+    handicap: String,
     pid: u32,
     boot: Option<String>,
     #[serde(default)]
@@ -119,6 +113,7 @@ impl Flight {
                 if let Ok(hello) = serde_json::from_slice::<Hello>(&bytes) {
                     identity.reference = true;
                     identity.software = Some(hello.software);
+                    identity.handicap = Some(hello.handicap).filter(|slowed| !slowed.is_empty());
                     // A pid means something on the machine it is from only.
                     let same_machine = hello
                         .boot
@@ -144,6 +139,15 @@ impl Flight {
     }
 
     pub(super) async fn make_plan(&self, link: &Link) -> Result<Plan> {
+        let compression = self.options.compression()?;
+        let compressed = compression != Compression::None;
+        if self.spec.operation == Operation::Get && compressed && !self.identity.reference {
+            return Err(Error::usage(format!(
+                "{}: only Venturi's own server can be asked to compress what it sends ({}); leave compression out, and set it up at that server",
+                self.address.authority(),
+                compression.name()
+            )));
+        }
         let streams = self.spec.streams;
         let mut plan = Plan {
             protocol: "perf",
@@ -207,7 +211,7 @@ impl Flight {
         else {
             return Err(Error::usage("the perf protocol moves records"));
         };
-        let compression = self.options.compression();
+        let compression = self.options.compression()?;
         let usual =
             columns == COLUMNS && values == Values::Random && compression == Compression::None;
         // Which random numbers they are makes no difference to a foreign server's figures.
@@ -228,10 +232,7 @@ impl Flight {
                         format!("{values:?}").to_lowercase(),
                     ),
                     ("venturi.seed".to_owned(), seed.to_string()),
-                    (
-                        "venturi.compression".to_owned(),
-                        compression.name().to_owned(),
-                    ),
+                    ("venturi.compression".to_owned(), compression.name()),
                 ]);
                 let schema = source.schema().as_ref().clone().with_metadata(metadata);
                 schema_to_bytes(&schema)?
@@ -377,7 +378,7 @@ impl Flight {
             "rows_per_stream": self.spec.rows_per_stream.unwrap_or(WITHOUT_END),
             "rows_per_batch": self.spec.rows_per_batch,
             "streams": self.spec.streams,
-            "compression": self.options.compression().name(),
+            "compression": self.options.compression()?.name(),
         });
         let rows = plan.rows;
         self.plan_info(

@@ -16,6 +16,7 @@ use crate::data::Cursor;
 use crate::error::{Error, Result};
 use crate::http2::Event;
 use crate::meter::clock::{Stage, StageClock};
+use crate::meter::handicap::Handicap;
 use crate::target::{Moved, Session, Tally};
 
 /// A put's batch counts as handed over when no more than this is left to write. Small
@@ -34,6 +35,7 @@ pub struct GetSession {
     stop: Option<String>,
     current: Option<Call>,
     draining: bool,
+    handicap: Handicap,
     tally: Tally,
     wire_before: u64,
 }
@@ -60,9 +62,16 @@ impl GetSession {
             stop,
             current: None,
             draining: false,
+            handicap: Handicap::default(),
             tally: Tally::default(),
             wire_before,
         }
+    }
+
+    /// With a handicap.
+    pub fn slowed(mut self, handicap: Handicap) -> Self {
+        self.handicap = handicap;
+        self
     }
 
     fn begin(&mut self) -> Result<bool> {
@@ -99,7 +108,6 @@ impl Session for GetSession {
         cx: &mut Context<'_>,
         clock: &mut StageClock,
     ) -> Poll<Result<Option<Moved>>> {
-        clock.mark(Stage::Wait);
         for _ in 0..IN_ONE_GO {
             let Some(call) = &mut self.current else {
                 if self.begin()? {
@@ -109,7 +117,11 @@ impl Session for GetSession {
             };
             let event = call.link.poll_event(call.stream, cx);
             clock.mark(Stage::Receive);
-            match ready!(event)? {
+            let Poll::Ready(event) = event else {
+                clock.wait(call.link.awaits_input());
+                return Poll::Pending;
+            };
+            match event? {
                 Event::Message {
                     message: Message::Flight(message),
                     ..
@@ -123,12 +135,14 @@ impl Session for GetSession {
                         rows: batch.num_rows() as u64,
                         bytes: payload_bytes(&batch),
                     };
+                    self.handicap.burn(Stage::Decode);
                     clock.mark(Stage::Decode);
                     self.tally.rows += moved.rows;
                     if self.checksum {
                         self.tally.checksum = self.tally.checksum.wrapping_add(digest(&batch)?);
                         // The batch dies hot in cache, and its memory is used again.
                         drop(batch);
+                        self.handicap.burn(Stage::Verify);
                         clock.mark(Stage::Verify);
                     }
                     return Poll::Ready(Ok(Some(moved)));
@@ -141,11 +155,11 @@ impl Session for GetSession {
             }
         }
         cx.waker().wake_by_ref();
+        clock.wait(Stage::AwaitThread);
         Poll::Pending
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        clock.mark(Stage::Wait);
         // A get that ran to its end has nothing left to do.
         let Some(call) = &self.current else {
             return Poll::Ready(Ok(()));
@@ -212,6 +226,7 @@ pub struct PutSession {
     wire_before: u64,
     encoded: Vec<Encoded>,
     ending: bool,
+    handicap: Handicap,
 }
 
 impl PutSession {
@@ -243,7 +258,14 @@ impl PutSession {
             wire_before,
             encoded: Vec::new(),
             ending: false,
+            handicap: Handicap::default(),
         }
+    }
+
+    /// With a handicap.
+    pub fn slowed(mut self, handicap: Handicap) -> Self {
+        self.handicap = handicap;
+        self
     }
 
     fn begin(&mut self) -> Result<u32> {
@@ -262,7 +284,7 @@ impl PutSession {
     }
 
     /// Encodes and queues the next batch; `None`: there is no more.
-    fn queue_next(&mut self, stream: u32) -> Result<Option<Moved>> {
+    fn queue_next(&mut self, stream: u32, clock: &mut StageClock) -> Result<Option<Moved>> {
         let Some(item) = self.cursor.next() else {
             return Ok(None);
         };
@@ -270,8 +292,11 @@ impl PutSession {
             rows: item.rows,
             bytes: item.payload,
         };
+        // Ready-made batches and remembered digests cost nothing worth a look at the clock.
+        self.handicap.slow(Stage::Generate, clock);
         if self.checksum {
             self.tally.checksum = self.tally.checksum.wrapping_add(item.digest()?);
+            self.handicap.slow(Stage::Verify, clock);
         }
         self.encoder.encode(item.batch(), &mut self.encoded)?;
         self.tally.rows += moved.rows;
@@ -330,19 +355,20 @@ impl Session for PutSession {
         cx: &mut Context<'_>,
         clock: &mut StageClock,
     ) -> Poll<Result<Option<Moved>>> {
-        clock.mark(Stage::Wait);
         let stream = match self.stream {
             Some(stream) => stream,
             None => self.begin()?,
         };
         if self.moving.is_none() {
             if !self.link.is_open(stream) {
+                clock.wait(Stage::AwaitReply);
                 ready!(self.poll_refusal(stream, cx))?;
             }
-            self.moving = match self.queue_next(stream)? {
+            self.moving = match self.queue_next(stream, clock)? {
                 Some(moved) => Some(moved),
                 None => return Poll::Ready(Ok(None)),
             };
+            self.handicap.burn(Stage::Encode);
             clock.mark(Stage::Encode);
         }
         let server = self.poll_server(stream, cx);
@@ -358,14 +384,17 @@ impl Session for PutSession {
             Ack::Batch => self.acknowledged >= self.sent,
         };
         if done {
-            Poll::Ready(Ok(self.moving.take()))
-        } else {
-            Poll::Pending
+            return Poll::Ready(Ok(self.moving.take()));
         }
+        let room = match self.ack {
+            Ack::Stream => LOW_WATER,
+            Ack::Batch => 0,
+        };
+        clock.wait(self.link.awaits_output(stream, room));
+        Poll::Pending
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        clock.mark(Stage::Wait);
         let Some(stream) = self.stream else {
             return Poll::Ready(Ok(()));
         };
@@ -375,7 +404,11 @@ impl Session for PutSession {
         }
         let server = self.poll_server(stream, cx);
         clock.mark(Stage::Send);
-        ready!(server)?;
+        let Poll::Ready(server) = server else {
+            clock.wait(self.link.awaits_output(stream, 0));
+            return Poll::Pending;
+        };
+        server?;
         self.link.forget(stream);
         Poll::Ready(Ok(()))
     }
