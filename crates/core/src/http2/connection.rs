@@ -114,6 +114,8 @@ pub struct Connection {
     /// Bytes of messages, both ways: what a peer that only keeps us busy does not move.
     pub(super) data_bytes: u64,
     pub(super) settings_acknowledged: bool,
+    /// What the last answer to a PING of ours carried.
+    pub(super) pong: Option<u64>,
     /// Frames ready to be written; `written` bytes of the first one are.
     out: VecDeque<Chunk>,
     out_bytes: usize,
@@ -153,6 +155,7 @@ impl Connection {
             quiet: 0,
             data_bytes: 0,
             settings_acknowledged: false,
+            pong: None,
             out: VecDeque::new(),
             out_bytes: 0,
             written: 0,
@@ -305,6 +308,18 @@ impl Connection {
     /// The stream that has sent last.
     pub fn last_sender(&self) -> u32 {
         self.turn
+    }
+
+    /// Asks the peer for a sign of life that carries `number` back (RFC 9113, 6.7): `pong`
+    /// tells when it is there. Whoever polls for events reads it.
+    pub fn ping(&mut self, number: u64) {
+        let mut bytes = Vec::new();
+        frame::write(kind::PING, 0, 0, &number.to_be_bytes(), &mut bytes);
+        self.queue(Chunk::Small(bytes));
+    }
+
+    pub fn pong(&self) -> Option<u64> {
+        self.pong
     }
 
     /// Ends a request after what is queued.

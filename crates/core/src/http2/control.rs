@@ -90,6 +90,10 @@ impl Connection {
                 self.queue(Chunk::Small(bytes));
                 Ok(())
             }
+            kind::PING => {
+                self.pong = payload.try_into().ok().map(u64::from_be_bytes);
+                Ok(())
+            }
             kind::GOAWAY => {
                 let Some(code) = word(4) else {
                     return Err(short(self));
@@ -129,7 +133,7 @@ impl Connection {
             kind::PUSH_PROMISE => {
                 Err(self.fault(code::PROTOCOL_ERROR, "a push, which nobody asked for"))
             }
-            // PRIORITY, PING answers and unknown frames (5.5) have no meaning here.
+            // PRIORITY and unknown frames (5.5) have no meaning here.
             _ => Ok(()),
         }
     }

@@ -191,3 +191,31 @@ proptest::proptest! {
         raw(&bytes);
     }
 }
+
+#[test]
+fn a_ping_is_answered_with_its_own_number() {
+    block_on(async {
+        let (client, server) = pair().await;
+        let echoing = echo(server, Config::new(Role::Server));
+        let asking = async {
+            let mut connection = Connection::new(Wire::Tcp(client), Config::new(Role::Client));
+            assert_eq!(connection.pong(), None);
+            for number in [1, u64::MAX] {
+                connection.ping(number);
+                poll_fn(|cx| {
+                    // No event comes: the answer is all that is read.
+                    assert!(connection.poll_event(cx).is_pending());
+                    match connection.pong() == Some(number) {
+                        true => std::task::Poll::Ready(()),
+                        false => std::task::Poll::Pending,
+                    }
+                })
+                .await;
+            }
+        };
+        tokio::select! {
+            () = asking => {}
+            ended = echoing => panic!("{ended:?}"),
+        }
+    });
+}

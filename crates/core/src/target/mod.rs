@@ -102,6 +102,8 @@ pub struct Identity {
     /// By what the server was slowed down on purpose, as `encode 2ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handicap: Option<String>,
+    /// There and back on an idle connection, as the protocol itself can ask.
+    pub round_trip_ns: Option<u64>,
     /// Both ends share CPUs; `None`: that is not known.
     #[serde(skip)]
     pub same_machine: Option<bool>,

@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use prost::Message as _;
 
@@ -22,6 +23,9 @@ use crate::target::Route;
 
 /// Messages that wait for one stream of a shared connection before the others stop reading.
 const INBOX: usize = 16;
+
+/// A server that does not answer a PING by then never will.
+const PING_LIMIT: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
 pub struct Link(Rc<RefCell<Shared>>);
@@ -231,6 +235,43 @@ impl Link {
                 }
             }
         }
+    }
+
+    /// The time to the other end and back, which TCP does not know where a proxy stands
+    /// between: the lesser of two PINGs (RFC 9113, 6.7; more in a row count as an attack on some
+    /// servers). `None`: it does not answer. For a connection without a call under way.
+    pub async fn round_trip(&self) -> Option<Duration> {
+        let mut least = None;
+        for number in 1..=2 {
+            let begun = Instant::now();
+            self.0.borrow_mut().connection.ping(number);
+            let answered = poll_fn(|cx| {
+                let shared = &mut *self.0.borrow_mut();
+                if let Poll::Ready(Err(error)) = shared.connection.poll_flush(cx) {
+                    return Poll::Ready(Err(error));
+                }
+                loop {
+                    // What answers is read before the poll that finds nothing more.
+                    let polled = shared.connection.poll_event(cx);
+                    if shared.connection.pong() == Some(number) {
+                        return Poll::Ready(Ok(()));
+                    }
+                    match polled {
+                        Poll::Ready(Ok(event)) => shared.deliver(event),
+                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                        Poll::Pending => return Poll::Pending,
+                    }
+                }
+            });
+            match tokio::time::timeout(PING_LIMIT, answered).await {
+                Ok(Ok(())) => {}
+                // Whatever broke breaks the next call too, which says it better.
+                Ok(Err(_)) | Err(_) => break,
+            }
+            let took = begun.elapsed();
+            least = Some(least.map_or(took, |before: Duration| before.min(took)));
+        }
+        least
     }
 
     /// One request, all its responses.
