@@ -12,6 +12,9 @@ import venturi
 from synthetic import HOSTILE, cells, hostile, make_run
 from venturi.model import ModelExecutor
 
+FIGURES = ("throughput-streams", "box-size", "throughput-time", "roofline", "timeline", "pipeline", "stages")
+FIGURES += ("latency",)
+
 
 def test_open_tables_and_figures(tmp_path: Path) -> None:
     run = venturi.open(make_run(tmp_path / "run", cells(streams=(1, 2)), repeats=2))
@@ -24,12 +27,12 @@ def test_open_tables_and_figures(tmp_path: Path) -> None:
     assert run.to_pandas("trials").shape[0] == 12
     figure = run.figure("throughput-streams", reference="macbook")
     assert [t.name for t in figure.data][:2] == ["median", "raw TCP"]
-    assert set(run.figures) == {"throughput-streams", "box-size", "throughput-time", "stages", "latency"}
+    assert set(run.figures) == set(FIGURES)
     assert repr(run).startswith("<venturi.Run 20261121-084500-synthetic: get: best ")
     assert [w.kind for w in run.warnings] == ["few"]
 
 
-@pytest.mark.parametrize("name", ["throughput-streams", "box-size", "throughput-time", "stages", "latency"])
+@pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_valid_plotly(tmp_path: Path, name: str) -> None:
     # `go.Figure` validates every property: a misspelt one raises.
     run = venturi.open(make_run(tmp_path / "run", cells(streams=(1, 2)), repeats=2))

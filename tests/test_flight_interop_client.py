@@ -7,6 +7,7 @@ the record, its values are covered by the checksum tests against our own server.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,7 +57,8 @@ def test_get_by_path(pyarrow_server: ServerProcess) -> None:
     assert record["target"]["reference"] is False
     assert record["verification"]["achieved"] in ("count", "checksum")
     assert record["verification"]["expected_rows"] == 1000
-    assert record["cpu"]["server"] is None
+    # Its process is found by the port it listens on; what it does inside stays its own.
+    assert (record["cpu"]["server"] is not None) == sys.platform.startswith("linux")
     assert record["stages"]["server"] is None
 
 

@@ -86,6 +86,21 @@ def test_both_ends_of_a_trial(address: str, operation: str) -> None:
         near = [t for t in columns["t_ns"] if abs(t) < 60e6]
         assert near, "a row at the start"
     assert record["samples"]["client"]["payload_bytes"][-1] == record["counts"]["payload_bytes"]
+    sender = server_end if operation == "get" else client
+    for end in (client, server_end):
+        assert end["sockets"]["count"] == 2
+        assert end["sockets"]["rtt_ns"] > 0 and end["sockets"]["receive_buffer_bytes"] > 0
+    assert sender["sockets"]["busy_share"] > 0.1
+    for end in ("client", "server"):
+        assert len(record["samples"][end]["socket_rtt_ns"]) == 2
+
+
+def test_streams_of_one_connection_have_one_socket(address: str) -> None:
+    spec = {"streams": 4, "rows_per_stream": 200_000, "options": {"connections": "shared"}, **RECORDS}
+    record = succeeded(run_trial(address, "get", **spec))
+    for end in ("client", "server"):
+        assert record["resources"][end]["sockets"]["count"] == 1
+        assert len(record["samples"][end]["socket_cwnd_bytes"]) == 1
 
 
 def test_a_trial_shorter_than_the_interval(address: str) -> None:

@@ -29,9 +29,10 @@ _COUNTERS = """
     memory_available_bytes psi_cpu_us psi_memory_us psi_io_us throttled_ns
     net_rx_bytes net_tx_bytes net_rx_packets net_tx_packets net_rx_drops net_tx_drops
     disk_read_bytes disk_written_bytes disk_busy_ns
-    socket_rtt_ns[] socket_retransmits[] socket_delivery_rate[] socket_cwnd_bytes[] socket_in_flight_bytes[]
-    socket_send_queue_bytes[] socket_receive_queue_bytes[] socket_busy_ns[]
-    socket_receive_window_limited_ns[] socket_send_buffer_limited_ns[]
+    socket_rtt_ns[] socket_min_rtt_ns[] socket_retransmits[] socket_delivery_rate[] socket_cwnd_bytes[]
+    socket_in_flight_bytes[] socket_send_queue_bytes[] socket_receive_queue_bytes[] socket_send_buffer_bytes[]
+    socket_receive_buffer_bytes[] socket_busy_ns[] socket_receive_window_limited_ns[]
+    socket_send_buffer_limited_ns[]
 """
 SAMPLE: dict[str, pa.DataType] = {
     "end": _S,

@@ -52,8 +52,8 @@ NOTES = (
     ),
     (
         "stages",
-        "Each worker's time without gaps. Those called await_... wait: for input, for the socket, for the "
-        "HTTP/2 window, for a reply, for the schedule, for a thread. verify is the instrument's own checksum.",
+        "Each worker's time without gaps. Those called await_... wait: for input, the socket, the HTTP/2 "
+        "window, a reply, the schedule, a thread. verify is the instrument's own checksum.",
     ),
     (
         "verified",

@@ -1,5 +1,6 @@
 //! What a trial is seen through: the sampler of this end, and what the server sampled.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -10,6 +11,7 @@ use crate::meter::counters::Counters;
 use crate::meter::resources::{End, Resources};
 use crate::meter::sampler::{monotonic_at, Prepared, Sampler, Taken};
 use crate::meter::series::Series;
+use crate::meter::sockets::Sockets;
 use crate::spec::TrialSpec;
 use crate::target::{Identity, Watched};
 
@@ -31,7 +33,7 @@ pub struct Observer {
 
 impl Observer {
     /// Opens what will be read: before any clock.
-    pub fn new(spec: &TrialSpec, counters: &std::sync::Arc<[Counters]>) -> Self {
+    pub fn new(spec: &TrialSpec, counters: &Arc<[Counters]>) -> Self {
         let interval = Duration::from_nanos(spec.sample_interval_ns);
         let prepared = (!interval.is_zero()).then(|| Prepared::new(interval, counters.clone()));
         Self {
@@ -41,10 +43,11 @@ impl Observer {
     }
 
     /// Now it is known where the bytes go, and who serves. A reference server samples itself.
-    pub fn aim(&mut self, identity: &Identity) {
+    pub fn aim(&mut self, identity: &Identity, sockets: Option<Arc<Sockets>>) {
         let Some(prepared) = &mut self.prepared else {
             return;
         };
+        prepared.connections(sockets);
         if let Some(route) = &identity.route {
             prepared.aim(route);
         }

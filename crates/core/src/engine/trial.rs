@@ -56,7 +56,7 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
         Err(error) => return record.fail(Failure::new(error, None)),
     }
     let target = &*target;
-    observer.aim(&record.target);
+    observer.aim(&record.target, target.sockets());
     if start.is_some() {
         observer.take(); // what was not known before has its first row now
     } else if spec.sample_interval_ns > 0 {

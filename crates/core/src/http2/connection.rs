@@ -15,8 +15,8 @@ use crate::codec::frame::{self, code, flag, kind, setting, Frame};
 use crate::codec::hpack::{self, Header};
 use crate::codec::slab::Pool;
 use crate::error::{Error, Kind, Result};
-use crate::target::Route;
 use crate::meter::sockets::{Sockets, Watch};
+use crate::target::Route;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -215,6 +215,13 @@ impl Connection {
 
     /// The connection's socket is read with the trial's from here on, until the connection ends.
     pub fn watch(&mut self, sockets: &Arc<Sockets>) {
+        if self
+            .watched
+            .as_ref()
+            .is_some_and(|watch| watch.is_of(sockets))
+        {
+            return; // another stream of the trial on this connection
+        }
         self.watched = sockets.watch(self.wire.socket().as_fd());
     }
 

@@ -7,6 +7,7 @@ use super::align::Clock;
 use super::cpu::CpuTime;
 use super::readers::tick_ns;
 use super::series::Series;
+use super::sockets::SocketSummary;
 
 /// The host's CPU times go in the kernel's ticks: a share of fewer would be chance.
 const LEAST_TICKS: u64 = 10;
@@ -41,8 +42,8 @@ pub struct End {
     pub cgroup: Option<Group>,
     pub network: Option<Network>,
     pub disk: Option<Disk>,
-    /// Of the connections; `None` where the system does not tell.
-    pub sockets: Option<serde_json::Value>,
+    /// Of the trial's connections; `None` where the system does not tell.
+    pub sockets: Option<SocketSummary>,
     #[serde(skip)]
     samples: usize,
     #[serde(skip)]
@@ -164,7 +165,7 @@ impl End {
             cgroup: window.group(),
             network: window.network(),
             disk: window.disk(),
-            sockets: None,
+            sockets: SocketSummary::of(series, window.first..=window.last, window.ns),
             samples: window.last - window.first + 1,
             cost_ns: grown(&series.cost_ns, &window),
         })

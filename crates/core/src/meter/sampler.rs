@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::counters::Counters;
 use super::end::{monotonic_ns, thread_cpu_ns, End};
 use super::series::Series;
+use super::sockets::Sockets;
 use crate::target::Route;
 
 /// What was sampled; times by this machine's monotonic clock.
@@ -27,6 +28,7 @@ pub struct Prepared {
     counters: Arc<[Counters]>,
     client: End,
     server: Option<End>,
+    sockets: Option<Arc<Sockets>>,
     taken: Taken,
     cost_ns: u64,
 }
@@ -38,6 +40,7 @@ impl Prepared {
             counters,
             client: End::own(),
             server: None,
+            sockets: None,
             taken: Taken::default(),
             cost_ns: 0,
         }
@@ -46,6 +49,11 @@ impl Prepared {
     /// Where the trial's bytes go.
     pub fn aim(&mut self, route: &Route) {
         self.client.aim(route.local, route.peer);
+    }
+
+    /// The connections that the trial's streams use.
+    pub fn connections(&mut self, sockets: Option<Arc<Sockets>>) {
+        self.sockets = sockets;
     }
 
     /// A foreign server's process on this host.
@@ -73,6 +81,9 @@ impl Prepared {
         series.put("rows", Some(rows));
         series.put("payload_bytes", Some(bytes));
         self.client.read(series);
+        if let Some(sockets) = &self.sockets {
+            sockets.sample(series);
+        }
         if let Some(end) = &mut self.server {
             let series = self.taken.server.get_or_insert_default();
             series.begin_row(monotonic_ns());

@@ -112,6 +112,30 @@ impl Series {
         series
     }
 
+    /// Adds the lists of another series, as they were at the time of each row or last before.
+    pub fn join(&mut self, other: &Series) {
+        let at: Vec<usize> = self
+            .t_ns
+            .iter()
+            .map(|t| {
+                other
+                    .t_ns
+                    .partition_point(|known| known <= t)
+                    .saturating_sub(1)
+            })
+            .collect();
+        let taken = |column: &Vec<i64>| {
+            at.iter()
+                .filter_map(|row| column.get(*row))
+                .copied()
+                .collect()
+        };
+        for (name, list) in &other.lists {
+            self.lists
+                .insert(name.clone(), list.iter().map(taken).collect());
+        }
+    }
+
     /// Moves the rows to another clock: `zero` becomes 0.
     pub fn shift(&mut self, zero: i64) {
         self.t_ns
@@ -269,6 +293,25 @@ mod tests {
         );
         assert!(!one.is_full());
         assert!(series(MOST_ROWS as i64).is_full());
+    }
+
+    #[test]
+    fn joined_by_time() {
+        let mut one = Series::default();
+        let mut other = Series::default();
+        for (t, also) in [(10, true), (20, false), (30, true), (40, false)] {
+            one.begin_row(t);
+            one.end_row(0);
+            if also {
+                other.begin_row(t);
+                other.put_item("socket_rtt_ns", 0, t as u64, None);
+                other.end_row(0);
+            }
+        }
+        one.join(&other);
+        assert_eq!(one.lists["socket_rtt_ns"], [[10, 10, 30, 30]]);
+        one.join(&Series::default());
+        assert_eq!(one.lists.len(), 1);
     }
 
     #[test]

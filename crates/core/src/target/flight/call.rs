@@ -240,7 +240,8 @@ impl Link {
     /// The time to the other end and back, which TCP does not know where a proxy stands
     /// between: the lesser of two PINGs (RFC 9113, 6.7; more in a row count as an attack on some
     /// servers). `None`: it does not answer. For a connection without a call under way.
-    pub async fn round_trip(&self) -> Option<Duration> {
+    pub async fn round_trip(&self, timeout: Duration) -> Option<Duration> {
+        let limit = PING_LIMIT.min(timeout / 4); // a server that is silent here may serve all the same
         let mut least = None;
         for number in 1..=2 {
             let begun = Instant::now();
@@ -263,7 +264,7 @@ impl Link {
                     }
                 }
             });
-            match tokio::time::timeout(PING_LIMIT, answered).await {
+            match tokio::time::timeout(limit, answered).await {
                 Ok(Ok(())) => {}
                 // Whatever broke breaks the next call too, which says it better.
                 Ok(Err(_)) | Err(_) => break,

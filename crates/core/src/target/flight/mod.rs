@@ -313,7 +313,7 @@ impl Target for Flight {
                 self.headers.push(header);
             }
             self.identity = self.within("first contact", self.identify(&link)).await?;
-            let round_trip = link.round_trip().await;
+            let round_trip = link.round_trip(self.timeout()).await;
             self.identity.round_trip_ns = round_trip.map(|took| took.as_nanos() as u64);
             let plan = self.within("planning", self.make_plan(&link)).await?;
             self.identity.protocol = plan.protocol.to_owned();
