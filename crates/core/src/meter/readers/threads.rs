@@ -50,7 +50,7 @@ impl Threads {
     /// Reads all. `count`: how many threads the process says it has, so that the folder is
     /// only looked through when that has changed, or now and then.
     pub fn read(&mut self, count: Option<u64>) {
-        let look = self.rows % LOOK_EVERY == 0;
+        let look = self.rows.is_multiple_of(LOOK_EVERY);
         if look || count.is_none() || count != self.counted {
             self.look();
             self.counted = count;
