@@ -253,10 +253,11 @@ def _memory(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
     if rows * width > 2**20:
         smaller = max(1, int(2**18 / width))
         found.append(f"smaller batches, which stay in the cache: {rerun.but(rows_per_batch=smaller)}")
-    return [
-        *found,
-        f"what memory can do: venturi ceilings {seen.cell.parameters.get('target') or ''}".strip(),
-    ]
+    if seen.client.share("verify") > 0.1:
+        found.append(f"one pass less over the values: {rerun.but(verify='count')}")
+    if seen.same_machine:
+        found.append("each end on a host of its own, with memory of its own: venturi serve flight there")
+    return found
 
 
 def _flow_control(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
