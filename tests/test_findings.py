@@ -61,7 +61,7 @@ def test_the_sentence_of_the_issue() -> None:
 def test_what_was_not_measured_is_proposed_as_such() -> None:
     (one,), _ = found(sweep(FLAT))
     assert one.next
-    assert all(text.startswith("not measured: ") for text in one.next)
+    assert all(text.startswith("to try: ") for text in one.next)
     assert "--rows-per-batch 8192" in one.next[0]
 
 

@@ -216,7 +216,7 @@ def _finding(
         opening = [
             f"{change} measured {found}" for change, found in levers if found.counts and found.value > 0
         ]
-        idle = [f"{change} {found}" for change, found in levers if not found.counts]
+        idle = [f"{change} {found}" for change, found in levers if not found.counts and found.value > 0]
         if opening:
             parts.append(f"what opens it: {listed(opening[:2])}")
         elif levers and idle:
@@ -225,9 +225,9 @@ def _finding(
             top = int(series.at(last))
             rerun = Rerun.of(last, environment)
             if axis in ("streams", "threads", "rows_per_batch"):
-                following.append(f"not measured: {rerun.but(**{axis: 2 * top})}")
+                following.append(f"to try: {rerun.but(**{axis: 2 * top})}")
         if verdict is not None and not opening and (verdict.kind != "unknown" or verdict.evidence):
-            following += [f"not measured: {text}" for text in verdict.next if not _measured(text, series)]
+            following += [f"to try: {text}" for text in verdict.next if not _measured(text, group, names)]
     evidence = [
         Evidence(spelled(axis, c.parameters[axis]), figure(c).text()) for c in (first, knee, peak, last)
     ]
@@ -252,12 +252,18 @@ def _beyond(series: Series) -> str:
     return f"{more} gained {found} at most ({spelled(axis, peak.parameters[axis])})"
 
 
-def _measured(text: str, series: Series) -> bool:
-    """Whether a proposal only asks for a point of this axis that the sweep has."""
-    flag = "--" + series.axis.replace("_", "-")
-    _, _, after = text.partition(flag + " ")
-    value = after.split(" ")[0]
-    return value.isdigit() and any(series.at(c) >= float(value) for c in series.cells)
+def _measured(text: str, group: Sequence[Cell], names: Sequence[str]) -> bool:
+    """Whether a proposal only asks for a point of a numeric axis that the sweep has."""
+    for name in names:
+        _, flag, after = text.partition("--" + name.replace("_", "-") + " ")
+        value = after.split(" ")[0]
+        if flag and value.isdigit() and any(_reaches(c.parameters.get(name), float(value)) for c in group):
+            return True
+    return False
+
+
+def _reaches(value: object, wanted: float) -> bool:
+    return isinstance(value, int | float) and value >= wanted
 
 
 def _rises(series: Series) -> bool:
