@@ -224,8 +224,10 @@ def _finding(
         if rising:
             top = int(series.at(last))
             rerun = Rerun.of(last, environment)
-            if axis in ("streams", "threads", "rows_per_batch"):
-                following.append(f"to try: {rerun.but(**{axis: 2 * top})}")
+            further = rerun.but(**{axis: 2 * top})
+            told = verdict.next if verdict is not None and not opening else ()
+            if axis in ("streams", "threads", "rows_per_batch") and not any(further in text for text in told):
+                following.append(f"to try: further, as it still rises: {further}")
         if verdict is not None and not opening and (verdict.kind != "unknown" or verdict.evidence):
             following += [f"to try: {text}" for text in verdict.next if not _measured(text, group, names)]
     evidence = [
