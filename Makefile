@@ -9,7 +9,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo test lint format bench-flight bench-compare clean help check-tools
+.PHONY: all demo test lint format bench-flight bench-compare bench-sampler clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -52,6 +52,10 @@ format: $(EXTRAS)
 # BENCH="--quick" or BENCH="--record", see bench/README.md
 bench-flight: $(PACKAGE)
 	$(BIN)/python bench/flight/run.py $(BENCH)
+
+# BENCH="--record" or BENCH="--rounds 10", see bench/README.md
+bench-sampler: $(PACKAGE)
+	$(BIN)/python bench/sampler/cost.py $(BENCH)
 
 # BENCH="--record" or BENCH="--tries 5", see bench/README.md
 bench-compare: $(PACKAGE)
