@@ -11,8 +11,10 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,6 +32,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
+    "--hide-scrollbars",
 ]
 PATIENCE = 90.0
 """Seconds for one answer; a busy machine is slow, a browser that hangs is killed."""
@@ -54,7 +57,7 @@ class Browser:
 
         self._process = subprocess.Popen(
             line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            preexec_fn=place, close_fds=False,
+            preexec_fn=place, close_fds=False, start_new_session=True,
         )  # fmt: skip
         os.close(to_browser)
         os.close(from_browser)
@@ -62,11 +65,25 @@ class Browser:
         self._number = 0
         self._session: str | None = None
         self.console: list[str] = []
-        found = self.call("Target.getTargets")["targetInfos"]
-        page = next(t["targetId"] for t in found if t["type"] == "page")
-        self._session = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log"):
-            self.call(f"{domain}.enable")
+        try:
+            found = self._targets()
+            page = next(t["targetId"] for t in found if t["type"] == "page")
+            self._session = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
+            for domain in ("Page", "Runtime", "Log"):
+                self.call(f"{domain}.enable")
+        except BaseException:
+            self.close(patience=0.0)
+            raise
+
+    def _targets(self) -> list[dict[str, Any]]:
+        """The browser's pages; a busy machine answers before there is one."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            found: list[dict[str, Any]] = self.call("Target.getTargets")["targetInfos"]
+            if any(t["type"] == "page" for t in found):
+                return found
+            assert time.monotonic() < end, "the browser opens no page"
+            time.sleep(0.05)
 
     def __enter__(self) -> Browser:
         return self
@@ -74,10 +91,23 @@ class Browser:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        self._process.kill()
-        self._process.wait()
-        os.close(self._out)
-        os.close(self._in)
+        self.close()
+
+    def close(self, patience: float = 10.0) -> None:
+        """Ends the browser and what it started: asked first, so that its profile is whole and can be removed
+        by the caller; killed where it does not listen."""
+        if self._process.returncode is None:
+            with suppress(OSError):
+                os.write(self._out, b'{"id":0,"method":"Browser.close"}\0')
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience)
+            # Its own session, so these are its children and no others, also where it is gone itself.
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        for end in (self._out, self._in):
+            with suppress(OSError):
+                os.close(end)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """One command of the debugging protocol and its answer. Raises AssertionError for an error."""
@@ -85,7 +115,12 @@ class Browser:
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session:
             message["sessionId"] = self._session
-        os.write(self._out, json.dumps(message).encode() + b"\0")
+        rest = json.dumps(message).encode() + b"\0"
+        while rest:
+            # A pipe takes 64 kB: what a hanging browser does not read must not hang the test.
+            _, ready, _ = select.select([], [self._out], [], PATIENCE)
+            assert ready, "the browser does not listen"
+            rest = rest[os.write(self._out, rest[:4096]) :]
         end = time.monotonic() + PATIENCE
         while True:
             answer = self._message(end)
@@ -117,9 +152,12 @@ class Browser:
             self.console.append(" ".join(str(a.get("value")) for a in found["args"]))
 
     def open(self, page: Path, fragment: str = "") -> None:
-        """Goes to a file and waits until it is loaded."""
+        """Goes to a file and waits until it is loaded; a new page, also where only the fragment differs."""
+        self.call("Page.navigate", url="about:blank")
+        self.wait("location.href === 'about:blank'")
+        self.console.clear()
         self.call("Page.navigate", url=page.as_uri() + fragment)
-        self.wait("document.readyState === 'complete' && typeof venturi !== 'undefined'")
+        self.wait("location.protocol === 'file:' && document.readyState === 'complete'")
 
     def run(self, code: str) -> Any:
         """The value of an expression in the page; a promise is awaited."""
@@ -130,9 +168,23 @@ class Browser:
     def wait(self, condition: str, seconds: float = 60.0) -> None:
         """Until an expression in the page is true."""
         end = time.monotonic() + seconds
-        while not self.run(f"Boolean({condition})"):
+        while not self._holds(condition):
             assert time.monotonic() < end, f"still not so: {condition}"
             time.sleep(0.05)
+
+    def _holds(self, condition: str) -> bool:
+        """False also where the page that was asked has just gone."""
+        asked = f"(() => {{ try {{ return Boolean({condition}); }} catch (error) {{ return false; }} }})()"
+        return self.run(asked) is True
+
+    def dark(self, dark: bool) -> None:
+        """The colours that the reader's system asks for."""
+        wanted = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[wanted])
+
+    def scripts(self, allowed: bool) -> None:
+        """Whether pages opened from now on may run theirs."""
+        self.call("Emulation.setScriptExecutionDisabled", value=not allowed)
 
     def size(self, width: int, height: int) -> None:
         """Another window; below 500 pixels only this makes one as narrow as a phone."""

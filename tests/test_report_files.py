@@ -13,7 +13,7 @@ import pytest
 
 from synthetic import HOSTILE, cells, hostile, imported, make_run, without_server
 from venturi.analysis.results import load
-from venturi.report import csv, figures, html, machine, markdown, matplotlib_figures, profiles
+from venturi.report import csv, figures, html, machine, markdown, markup, matplotlib_figures, profiles
 
 
 def no_samples(line: dict[str, Any]) -> dict[str, Any]:
@@ -233,3 +233,28 @@ def test_errors(tmp_path: Path, words: list[str], code: int, error: str) -> None
     assert done.stderr.startswith(error)
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("venturi run quick", ["venturi run quick"]),
+        ("count: venturi run quick --verify count", ["venturi run quick --verify count"]),
+        (
+            "far: venturi serve flight --host 0.0.0.0 there, then venturi run quick --target flight://HOST:1",
+            ["venturi serve flight --host 0.0.0.0", "venturi run quick --target flight://HOST:1"],
+        ),
+        (
+            "a server: venturi serve flight on the other host, then venturi run x",
+            ["venturi serve flight", "venturi run x"],
+        ),
+        ("in `venturi report --format csv`", ["venturi report --format csv"]),
+        ("what venturi does; then rest", []),
+        ("<b>: venturi run '<x>'", ["venturi run '<x>'"]),
+    ],
+)
+def test_commands_are_set_apart_from_their_sentence(text: str, found: list[str]) -> None:
+    parts = markup.parted(text)
+    assert [part for part, code in parts if code] == found
+    assert "".join(part for part, _ in parts) == text.replace("`", "")
+    assert "<b>" not in markup.commands(text) and "<x>" not in markup.commands(text)

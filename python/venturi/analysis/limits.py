@@ -29,6 +29,8 @@ class Limit:
     spread: float | None
     """(largest - smallest) / median of the repeats; None for a single one."""
     error: str | None = None
+    cached: bool = False
+    """Taken over from an earlier run of the same boot, machine and configuration."""
     rates: tuple[float, ...] = field(default=(), repr=False)
 
     @property
@@ -109,6 +111,7 @@ def _limit(group: Sequence[Mapping[str, Any]], cores: int) -> Limit:
         rate=rate,
         spread=(max(rates) - min(rates)) / rate.median if rate and len(rates) > 1 else None,
         error=error,
+        cached=any(x.get("cached") for x in group),
         rates=tuple(rates),
     )
 

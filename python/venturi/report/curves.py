@@ -224,7 +224,7 @@ def _ceiling_lines(cells: Sequence[Cell], position: Callable[[Cell], float]) -> 
     if len(largest) > 1 and _alike(*(by_size[size] for size in largest)):
         largest = largest[:1]
     out = []
-    for size in sorted(largest):
+    for i, size in enumerate(sorted(largest, reverse=True)):
         points = sorted(by_size[size].items())
         text = (
             "raw TCP"
@@ -236,7 +236,8 @@ def _ceiling_lines(cells: Sequence[Cell], position: Callable[[Cell], float]) -> 
                 text,
                 [x for x, _ in points],
                 [y / MB for _, y in points],
-                "$ceiling",
+                # Grey both, as limits are; the paler one is that of smaller messages.
+                "$ceiling" if i == 0 else "$ceiling/0.5",
                 dash="dash",
                 markers=False,
             )

@@ -25,17 +25,20 @@ from venturi.report import (
     page_reason,
     palette,
     plotly_figures,
+    reason,
     summary,
 )
 from venturi.report.figure import Figure, Series
+from venturi.report.markup import commands, script_json
 from venturi.report.markup import e as _e
-from venturi.report.markup import script_json
 from venturi.units import MISSING, percent, pick_unit
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 IN_VIEW = ("timeline", "pipeline")
 """Figures of one cell, which the view of one cell draws for the cell that is chosen."""
 SCRIPTS = ("page.js", "page_tables.js", "page_pipeline.js", "page_cell.js")
+_HELD = {"unknown": "what holds it back is", "schedule": "by its schedule:"}
+"""How a verdict's title follows in a card; most are the name of what is at its limit."""
 GRAVE = ("failed", "unverified", "steal")
 TUBE = (
     '<svg viewBox="0 0 34 16" aria-hidden="true"><path d="M1 1.5h8c5 0 5 4 8 4s3-4 8-4h8M1 14.5h8c5 0 '
@@ -141,7 +144,9 @@ def _top(results: Results) -> str:
     started = results.started
     when = started.strftime(", %d %B %Y, %H:%M UTC") if started else ""
     title = f"<h1>Run <b>{_e(results.name)}</b>{when}</h1>"
-    cards = "".join(_card(operation, cells) for operation, cells in by_operation(results.cells).items())
+    cards = "".join(
+        _card(results, operation, cells) for operation, cells in by_operation(results.cells).items()
+    )
     if not cards:
         cards = (
             '<div class="card"><div class="big">No trials</div>'
@@ -163,7 +168,7 @@ def _top(results: Results) -> str:
     )
 
 
-def _card(operation: str, cells: list[Cell]) -> str:
+def _card(results: Results, operation: str, cells: list[Cell]) -> str:
     top = best(cells)
     if top is None:
         return (
@@ -186,10 +191,19 @@ def _card(operation: str, cells: list[Cell]) -> str:
             f'class="sub">{percent(top.share.value)} {_e(share(top.binding))}'
             f" ({top.ceiling.number('MB/s')} MB/s), the lowest limit measured</div>"
         )
+    held = ""
+    if (verdict := results.verdicts.get(top.name)) is not None:
+        role = palette.verdict_colour(verdict.kind).removeprefix("$")
+        held = (
+            f'<div class="held"><i class="dot" style="background:var(--{role})"></i>'
+            f'<a href="#cell={_e(top.name)}" data-cell="{results.cells.index(top)}">'
+            f"{_e(_HELD.get(verdict.kind, 'held back by'))} <b>{_e(reason.title(verdict))}</b></a>"
+            f'<span class="sure">{_e(verdict.confidence)} confidence</span></div>'
+        )
     return (
         f'<div class="card"><div class="op">{_e(operation)}</div><div '
         f'class="big">{fastest.number(unit)}'
-        f'<small>{unit}</small></div><div class="sub">{_e(where)}; {margin}</div>{reached}</div>'
+        f'<small>{unit}</small></div><div class="sub">{_e(where)}; {margin}</div>{reached}{held}</div>'
     )
 
 
@@ -254,7 +268,7 @@ def _warnings(results: Results) -> str:
     return "".join(
         f"<div "
         f'class="note{" bad" if a.kind in GRAVE else ""}"><b>{_e(_upper(a.finding))}</b>: '
-        f"{_e(a.cause)}. <span>{_e(a.next)}.</span></div>"
+        f"{_e(a.cause)}. <span>{commands(a.next)}.</span></div>"
         for a in results.advice
     )
 

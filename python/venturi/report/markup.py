@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from typing import Any
 
 from venturi.report import labels
@@ -25,11 +26,27 @@ def script_json(document: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
+_COMMAND = re.compile(
+    r"`([^`]+)`|(?:^|(?<=: )|(?<=then )|(?<=or ))"
+    r"(venturi [a-z].*?)(?= there\b| on the other host|, then |; |$)"
+)
+
+
+def parted(text: str) -> list[tuple[str, bool]]:
+    """A sentence in pieces, each with whether it is a command: `there: venturi serve flight there, then
+    venturi run quick` holds two. What stands between backticks is one as well."""
+    out: list[tuple[str, bool]] = []
+    done = 0
+    for found in _COMMAND.finditer(text):
+        if found.start() > done:
+            out.append((text[done : found.start()], False))
+        out.append((found.group(1) or found.group(2), True))
+        done = found.end()
+    if done < len(text):
+        out.append((text[done:], False))
+    return out
+
+
 def commands(text: str) -> str:
-    """A sentence whose command, if it ends with one (`do this: venturi run ...`), is set as code."""
-    before, found, command = text.partition(": venturi ")
-    if found:
-        return f"{e(before)}: <code>{e('venturi ' + command)}</code>"
-    if text.startswith("venturi "):
-        return f"<code>{e(text)}</code>"
-    return e(text)
+    """A sentence with its commands set as code."""
+    return "".join(f"<code>{e(part)}</code>" if code else e(part) for part, code in parted(text))

@@ -50,7 +50,7 @@ const venturi = (() => {
       if (plot.on) plot.on("plotly_click", (event) => {
         const point = event.points[0];
         const names = point.data.meta;
-        if (Array.isArray(names) && names[point.pointNumber]) location.hash = "cell=" + names[point.pointNumber];
+        if (Array.isArray(names) && names[point.pointNumber]) openCell(names[point.pointNumber]);
       });
     }
     root.dataset.drawn = "true";
@@ -120,7 +120,13 @@ const venturi = (() => {
   }, { rootMargin: "600px 0px" });
   for (const plot of plots()) watcher.observe(plot);
   name();
-  return { resolver, coloured, options, onTheme, element };
+  return { resolver, coloured, options, onTheme, element, openCell };
+
+  // Also where the address names that cell already, and nothing in it would change.
+  function openCell(name) {
+    const wanted = "#cell=" + encodeURIComponent(name);
+    if (location.hash === wanted) dispatchEvent(new Event("hashchange")); else location.hash = wanted;
+  }
 
   // An element with attributes and children; texts become text nodes, never HTML.
   function element(tag, attributes, ...children) {

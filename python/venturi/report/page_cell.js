@@ -9,12 +9,8 @@
   let chosen = Number(menu.value);
   let plot = null;
 
-  const percent = (part) => `${Math.round(100 * part)} %`;
-  function command(text) {
-    const at = text.startsWith("venturi ") ? 0 : text.indexOf(": venturi ") + 2;
-    if (at === 1) return [text];
-    return [text.slice(0, at), element("code", {}, text.slice(at))];
-  }
+  const percent = (part) => (part > 0 && part < 0.005 ? "<1 %" : `${Math.round(100 * part)} %`);
+  const command = (parts) => parts.map(([text, code]) => (code ? element("code", {}, text) : text));
   function verdict(found) {
     if (!found) return null;
     const role = (colours.verdicts[found.kind] || "$other").slice(1);
@@ -106,8 +102,13 @@
   }
   const named = () => byName.get(decodeURIComponent((/^#cell=(.+)$/.exec(location.hash) || [])[1] || ""));
   addEventListener("hashchange", () => { const at = named(); if (at !== undefined) choose(at, true); });
-  menu.addEventListener("change", () => choose(Number(menu.value)));
-  const step = (by) => choose((chosen + by + cells.length) % cells.length);
+  // The address follows, so that it can be passed on, without a step back for every cell that was looked at.
+  function move(at) {
+    choose(at);
+    history.replaceState(null, "", "#cell=" + encodeURIComponent(cells[chosen].name));
+  }
+  menu.addEventListener("change", () => move(Number(menu.value)));
+  const step = (by) => move((chosen + by + cells.length) % cells.length);
   document.getElementById("cell-before").addEventListener("click", () => step(-1));
   document.getElementById("cell-after").addEventListener("click", () => step(1));
   venturi.onTheme.push(draw);

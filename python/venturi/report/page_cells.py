@@ -10,7 +10,7 @@ from venturi.analysis.results import Results
 from venturi.report import cell as cells_text
 from venturi.report import labels, palette, pipeline, plotly_stack, profiles, reason, summary, timeline
 from venturi.report.figure import Figure
-from venturi.report.markup import e
+from venturi.report.markup import e, parted
 
 MOST_ROWS = 200
 """A longer table holds its best rows; the script has the others and keeps only those in sight in the page."""
@@ -132,7 +132,7 @@ def _document(results: Results, cell: Cell) -> dict[str, Any]:
             "sentence": plain(v.sentence),
             "confidence": v.confidence,
             "evidence": [plain(text) for text in cells_text.evidence(found)],
-            "next": [plain(step) for step in v.next],
+            "next": [parted(plain(step)) for step in v.next],
             "flagged": v.flagged,
         }
     return out

@@ -28,6 +28,10 @@ def ceilings(results: Results) -> str:
         return ""
     sizes = {limit.fields.get("message_bytes") for limit in found} - {None}
     several = len(sizes) > 1
+    # Memory, sockets, engine, codecs: each family together, as its rows are to be compared.
+    families = list(dict.fromkeys(limit.family for limit in found))
+    found = sorted(found, key=lambda limit: families.index(limit.family))
+    cached = any(limit.cached for limit in found)
     rows = []
     for limit in found:
         size = limit.fields.get("message_bytes")
@@ -38,13 +42,13 @@ def ceilings(results: Results) -> str:
             cells += f"<td>{percent(limit.spread)}</td>"
         else:
             cells = f'<td class="t wrap" colspan="3">{e(limit.error or "not measured")}</td>'
-        cached = "yes" if limit.fields.get("cached") else ""
+        taken = f'<td class="t">{"yes" if limit.cached else ""}</td>' if cached else ""
         rows.append(
             f'<tr><td class="t">{e(limit.title)}</td>{f"<td>{told}</td>" if several else ""}{cells}'
-            f'<td>{len(limit.rates)}</td><td class="t">{cached}</td></tr>'
+            f"<td>{len(limit.rates)}</td>{taken}</tr>"
         )
     heads = ["limit", *(["message<small>kB</small>"] if several else []), "median<small>MB/s</small>"]
-    heads += ["interval<small>MB/s</small>", "spread", "repeats", "taken over"]
+    heads += ["interval<small>MB/s</small>", "spread", "repeats", *(["taken over"] if cached else [])]
     left = ("limit", "taken over")
     head = "".join(f'<th{" class=t" if h in left else ""} scope="col">{h}</th>' for h in heads)
 
@@ -57,9 +61,16 @@ def ceilings(results: Results) -> str:
     out = table(rows[:MOST_LIMITS])
     if rest := rows[MOST_LIMITS:]:
         out += f"<details><summary>{len(rest):,} more limits</summary>{table(rest)}</details>"
-    meanings = dict.fromkeys((limit.family, limit.meaning) for limit in found)
-    told = "".join(f"<dt>{e(family)}</dt><dd>{e(meaning)}</dd>" for family, meaning in meanings)
-    return (
-        f'{out}<p class="quiet">Spread: the largest repeat less the smallest, over the median. Taken over: '
-        f"from an earlier run of the same machine, boot and configuration.</p><dl>{told}</dl>"
-    )
+    meanings: dict[str, list[str]] = {}
+    for limit in found:
+        own = meanings.setdefault(limit.family, [])
+        meaning = limit.meaning
+        if several and limit.fields.get("kind") == "tcp":
+            meaning = f"{meaning.partition(', in messages')[0]}, in messages as large as the trials' batches"
+        if meaning not in own:
+            own.append(meaning)
+    told = "".join(f"<dt>{e(family)}</dt><dd>{e('; '.join(own))}</dd>" for family, own in meanings.items())
+    note = "Spread: the largest repeat less the smallest, over the median."
+    if cached:
+        note += " Taken over: from an earlier run of the same machine, boot and configuration."
+    return f'{out}<p class="quiet">{note}</p><dl>{told}</dl>'

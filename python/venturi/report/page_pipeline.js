@@ -25,7 +25,8 @@ function pipelinePicture(found, width, colours) {
   let x = 1, y = 1, bottom = 0;
   found.sides.forEach((side, at) => {
     const inner = flat ? side.work.length * box.w + (side.work.length - 1) * gap : box.w;
-    const top = y + 50;
+    const head = flat ? 50 : 34; // over a box stands whether it is the narrowest; on a phone that is in it
+    const top = y + head;
     const workHeight = flat ? box.h : side.work.length * (box.h + gap) - gap;
     const waits = side.waiting.map(([text, part]) => [text, part]);
     const idle = waits.reduce((sum, [, part]) => sum + part, 0);
@@ -33,7 +34,7 @@ function pipelinePicture(found, width, colours) {
     if (side.besides.length) lines.push("besides: " + side.besides.map(([name, part]) => `${name} ${share(part)}`).join(", "));
     if (waits.length) lines.push(`waits ${share(idle)}`);
     for (const [text, part] of waits) lines.push(`   ${text} ${share(part)}`);
-    const height = 50 + workHeight + 20 + 30 + lines.length * 16;
+    const height = head + workHeight + 20 + 30 + lines.length * 16;
     const full = inner + 2 * inset;
     svg.append(element("rect", { x, y, width: full, height, rx: 8, class: "side" }));
     const workers = side.workers ? ` · ${side.workers} worker${side.workers === 1 ? "" : "s"}` : "";

@@ -39,6 +39,8 @@ def section(results: Results, numbers: dict[str, int]) -> str:
             f'<article class="finding"><h3>{e(reason.title(verdict))}: {e(reason.name_of(results, top))}</h3>'
             f"<p>{_stop(verdict.sentence)}</p>{steps(verdict.next)}</article>"
         )
+    if groups and out:
+        out.append("<h3>What held back each cell</h3>")
     if any(g.flagged for g in groups):
         out.append(f'<p class="note bad">{e(reason.FLAG_NOTE)}.</p>')
     out += [_group(results, group, numbers, len(results.cells)) for group in groups]

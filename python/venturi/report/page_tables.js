@@ -51,7 +51,7 @@ const cellDocuments = JSON.parse(document.getElementById("cell-documents").textC
       });
       this.body.addEventListener("click", (event) => {
         const row = event.target.closest("tr[data-cell]");
-        if (row && !String(getSelection())) location.hash = "cell=" + cellDocuments.cells[row.dataset.cell].name;
+        if (row && !String(getSelection())) venturi.openCell(cellDocuments.cells[row.dataset.cell].name);
       });
       if (long) {
         this.scroller.addEventListener("scroll", () => this.window(), { passive: true });
@@ -173,6 +173,9 @@ const cellDocuments = JSON.parse(document.getElementById("cell-documents").textC
     });
   }
   for (const link of document.querySelectorAll("a[data-cell]")) {
-    link.addEventListener("click", () => { if (location.hash === link.getAttribute("href")) dispatchEvent(new Event("hashchange")); });
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      venturi.openCell(cellDocuments.cells[link.dataset.cell].name);
+    });
   }
 })();

@@ -202,7 +202,7 @@ def _figure(results: Results, cell: Cell, found: Pipeline) -> Figure:
         f"{name_of(results, cell)}{narrow}",
         "Stages in the order in which the data pass them; the fill is the share of the time of that end's "
         f"workers, mean over the good trials. Under them: what the workers waited for.{missing}",
-        "share of accounted time, %",
+        "share of time, %",
         "",
         panels,
         x_range=(0.0, 100.0),

@@ -120,6 +120,11 @@ def _x_axis(figure: Figure) -> dict[str, Any]:
     }
     if figure.x_scale == "log":
         axis |= {"type": "log", "dtick": 1}
+        known = [float(x) for p in figure.panels for s in p.series for x in s.x if x and float(x) > 0]
+        if known and max(known) / min(known) < 30:
+            # Less than two decades might show one label or none.
+            ticks = _ticks_within(min(known), max(known))
+            axis |= {"tickvals": ticks, "ticktext": [f"{t:,g}" for t in ticks]}
     if figure.x_scale == "category":
         axis |= {"type": "category", "showgrid": False}
         if figure.categories:
@@ -141,8 +146,10 @@ def _slanted(figure: Figure) -> bool:
 
 def _below(figure: Figure) -> int:
     """Pixels for tick labels and title under a panel."""
-    if figure.x_scale != "category" or not _slanted(figure):
+    if figure.x_scale != "category":
         return 48
+    if not _slanted(figure):
+        return 58  # on a phone plotly slants even short labels
     return min(52 + 5 * max(map(len, figure.categories or [""])), 150)
 
 
@@ -185,9 +192,11 @@ def _values(panels: list[Panel]) -> list[float]:
 def log_ticks(figure: Figure) -> list[float]:
     """1, 2 and 5 of each decade that the values span; the decades alone where that makes too many."""
     known = [v for v in _values(figure.panels) if v > 0]
-    if not known:
-        return [1.0]
-    decades = range(math.floor(math.log10(min(known))), math.ceil(math.log10(max(known))) + 1)
+    return _ticks_within(min(known), max(known)) if known else [1.0]
+
+
+def _ticks_within(low: float, high: float) -> list[float]:
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if len(decades) <= 4 else (1,)
     return [float(f"{step}e{decade}") for decade in decades for step in steps]
 

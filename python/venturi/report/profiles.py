@@ -202,7 +202,7 @@ def stages(results: Results) -> Figure | None:
         "(await_input for the other end's bytes, await_output for the socket, await_window for the peer's "
         "HTTP/2 window, await_thread for a thread at work for another stream); verify is the instrument's "
         "own checksum." + missing + _choice_note(len(chosen), accounted),
-        "share of accounted time, %",
+        "share of time, %",
         "",
         panels,
         x_range=(0.0, 100.0),

@@ -71,13 +71,19 @@ def roofline(results: Results) -> Figure | None:
         panels.append(panel)
     if not panels:
         return None
-    caption = [
-        "Each point is a cell, coloured by its verdict. Lines are limits measured in the same run: the "
-        "slanted one is what the engine does for each batch however small, against a target that does "
-        "nothing; the flat ones are what a byte costs.",
-    ]
-    if not any(s.mark == "line" for p in panels for s in p.series):
+    caption = ["Each point is a cell, coloured by its verdict."]
+    lines = [s for p in panels for s in p.series if s.mark == "line"]
+    if not lines:
         caption.append("No limit was measured: run with --ceilings.")
+    elif any(s.name.startswith(ENGINE) for s in lines):
+        caption.append(
+            "Lines are limits measured in the same run: the slanted one is what the engine does for each "
+            "batch however small, against a target that does nothing; the others are what a byte costs."
+        )
+    else:
+        caption.append("Lines are limits measured in the same run: what a byte costs.")
+        if any(ENGINE in c.ceilings for c in results.cells):
+            caption.append("What the engine does against a target that does nothing lies above the picture.")
     if shown < total:
         caption.append(f"{shown} of {total} cells are drawn, evenly taken.")
     return Figure(

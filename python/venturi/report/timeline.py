@@ -291,7 +291,12 @@ def _host(end: End) -> list[Series]:
     if not any(v is not None for values in (parts["user"][0], parts["system"][0]) for v in values):
         busy = end.share("host_busy_ns", "host_total_ns")
         parts = {"busy": (busy, "$c0"), "stolen": parts["stolen"]}
-    return [_line(end, name, values, colour, area=True) for name, (values, colour) in parts.items()]
+    # One that is nothing would only lay its line over that of the one below.
+    return [
+        _line(end, name, values, colour, area=True)
+        for name, (values, colour) in parts.items()
+        if name in ("user", "busy") or any(v is not None and v >= 0.5 for v in values)
+    ]
 
 
 class _Busiest:
