@@ -195,3 +195,8 @@ def count(value: float | int | None) -> str:
 def percent(share: float | None, places: int = 0) -> str:
     """A fraction as `78 %`."""
     return MISSING if share is None or not math.isfinite(share) else f"{share * 100:,.{places}f} %"
+
+
+def p_value(value: float) -> str:
+    """`p = 0.012`; below a thousandth only that: the tests' own approximations go no further."""
+    return f"p = {value:.2g}" if value >= 0.001 else "p < 0.001"

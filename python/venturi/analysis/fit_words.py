@@ -8,7 +8,7 @@ from typing import Any
 from venturi.analysis.fits import AxisFit, EffectFit, SizeFit
 from venturi.analysis.scaling import Scaling
 from venturi.analysis.statistics import Interval
-from venturi.units import MISSING, Quantity, count, percent
+from venturi.units import MISSING, Quantity, count, p_value, percent
 
 SINGULAR = {"streams": "stream", "threads": "thread", "encoders": "encoder", "decoders": "decoder"}
 SINGULAR |= {"hosts": "host", "partitions": "partition", "columns": "column"}
@@ -156,16 +156,12 @@ def effect_sentence(one: EffectFit) -> str:
     found = one.effect
     levels = ", ".join(count(v) if isinstance(v, int | float) else str(v) for v in found.levels[:8])
     spread = f"{percent(found.spread, 1)} between best and worst"
-    basis = f"p = {_p(found.p)}, {found.pairs} settings of the others, {spread}"
+    basis = f"{p_value(found.p)}, {found.pairs} settings of the others, {spread}"
     if not found.significant:
         return f"{one.operation}: {one.parameter} ({levels}) has no significant effect ({basis})"
     text = f"{one.operation}: {one.parameter} ({levels}) matters ({basis})"
     if one.above is not None and not one.above.significant:
         least = min(v for v in found.levels if isinstance(v, int | float))
-        rest = f"p = {_p(one.above.p)}, {percent(one.above.spread, 1)}"
+        rest = f"{p_value(one.above.p)}, {percent(one.above.spread, 1)}"
         text += f"; above {count(least)} no significant effect ({rest})"
     return text
-
-
-def _p(value: float) -> str:
-    return f"{value:.2g}" if value >= 0.001 else "0.001 or less"

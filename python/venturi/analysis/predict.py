@@ -51,20 +51,27 @@ class Prediction:
         return max(self.value / high, low / self.value, 1.0)
 
     @property
-    def sentence(self) -> str:
-        """`get with 32 streams: 2,404 MB/s [2,180..2,650] ...`."""
-        text = (
+    def statements(self) -> tuple[str, ...]:
+        """What is foretold, `get with 32 streams: 2,404 MB/s [...] ...`, from what, what is against it."""
+        made = [
             f"{self.operation} with {fit_words.several(self.axis, self.value)}: {self.throughput} "
-            f"(95 % for the median of {self.repeats} new trials); {self.law}, from {self.basis}"
-        )
+            f"(95 % for the median of {self.repeats} new trials)",
+            f"{self.law}, from {self.basis}",
+        ]
         if self.extrapolation > 1:
             low, high = self.measured
             edge = high if self.value > high else low
-            text += (
-                f"; outside what was measured: {self.extrapolation:.3g} times beyond "
+            made.append(
+                f"outside what was measured: {self.extrapolation:.3g} times beyond "
                 f"{fit_words.several(self.axis, edge)}"
             )
-        return text + (f"; doubtful: {self.doubtful}" if self.doubtful else "")
+        if self.doubtful:
+            made.append(f"doubtful: {self.doubtful}")
+        return tuple(made)
+
+    @property
+    def sentence(self) -> str:
+        return "; ".join(self.statements)
 
 
 @dataclass(frozen=True)

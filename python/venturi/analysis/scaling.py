@@ -17,6 +17,7 @@ from venturi.analysis import regression
 from venturi.analysis.laws import NAMES, PARAMETERS, WITHIN, Law, Refused, curve, parameters, solve
 from venturi.analysis.regression import Points
 from venturi.analysis.statistics import Interval
+from venturi.units import p_value
 
 if TYPE_CHECKING:
     from venturi.analysis.regression import Array
@@ -251,13 +252,9 @@ class Scaling:
             return ""
         return (
             f"points lie {100 * self.deviation:.1f} % off the curve where their repeats allow "
-            f"{100 * math.sqrt(float(self.points.variance.mean())):.1f} % (p = {_p(self.doubt)}); "
+            f"{100 * math.sqrt(float(self.points.variance.mean())):.1f} % ({p_value(self.doubt)}); "
             "intervals are widened by that"
         )
-
-
-def _p(value: float) -> str:
-    return f"{value:.2g}" if value >= 1e-4 else "below 0.0001"
 
 
 def _interval(value: float, drawn: Array, n: int) -> Interval:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,7 +97,7 @@ def predict(
         ]
         if format is Format.table:
             for one in made:
-                print(one.sentence)
+                _print(one.statements)
         if queue or check:
             from venturi import checks
 
@@ -177,3 +178,16 @@ def _entry(one: Checked) -> dict[str, Any]:
         "error": one.error,
         "text": one.sentence,
     }
+
+
+def _print(statements: Sequence[str]) -> None:
+    """What is foretold on a line, and indented below it what it stands on."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from venturi.report.terminal import wrap
+
+    console = Console()
+    for number, statement in enumerate(statements):
+        for line in wrap("  " * min(number, 1) + statement, console.width):
+            console.print(Text(line, style="bold" if number == 0 else ""))

@@ -8,7 +8,7 @@ from venturi.analysis.best import Advised, Best, Choice
 from venturi.analysis.gain import Gain
 from venturi.report import labels
 from venturi.report.markdown import escape, table
-from venturi.units import MISSING, count, percent, pick_unit
+from venturi.units import MISSING, count, p_value, percent, pick_unit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,7 +76,7 @@ def advice(one: Advised) -> str:
     if matters is not None and not matters.significant:
         span = f"{shown(one.levels[0].value)} to {shown(one.levels[-1].value)}"
         return (
-            f"{name}: no significant difference from {span} (p = {matters.p:.2g} over {matters.pairs} "
+            f"{name}: no significant difference from {span} ({p_value(matters.p)} over {matters.pairs} "
             f"settings of the others, means within {percent(matters.spread, 1)}); {shown(one.enough)} will do"
         )
     if not one.numeric:
