@@ -3,12 +3,14 @@
 import json
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 
 from import_support import FORMATS, SAMPLES, imported, one
 from venturi.analysis.cells import per_second, percentile, throughput
+from venturi.analysis.results import load
 from venturi.importers import formats, testperf
 from venturi.importers.files import import_files
 from venturi.store import RunDirectory
@@ -200,14 +202,45 @@ def test_iperf3_reverse_is_a_get_of_two_streams(tmp_path: Path) -> None:
     assert sum(s["payload_bytes"] for s in record["streams"]) == record["counts"]["payload_bytes"]
 
 
-def test_iperf3_intervals_are_samples() -> None:
-    from venturi.importers import iperf3
+def samples(run: Path, name: str) -> list[dict[str, Any]]:
+    """Samples of the only trial, from the run's own file, without the columns of which nothing is known."""
+    results = imported(run, name)
+    (record,) = results.records
+    table = results.directory.samples(record["trial"])
+    assert table.num_rows == results.directory.samples().num_rows
+    return [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
 
-    (draft,) = iperf3.parse((SAMPLES / "iperf3_reverse.json").read_text(), "x").drafts
-    assert draft.samples is not None
-    client = draft.samples["client"]
-    assert len(client["t_ns"]) == 2
-    assert client["payload_bytes"][-1] == pytest.approx(draft.counts["payload_bytes"], rel=1e-3)
+
+def test_iperf3_intervals_are_samples(tmp_path: Path) -> None:
+    rows = samples(tmp_path / "run", "iperf3_reverse.json")
+    assert [row["t_ns"] for row in rows] == [0, 1_000_113_000, 2_000_135_000]
+    assert [row["payload_bytes"] for row in rows] == [0, 2_523_398_144, 5_007_998_976]
+    # The receiving end keeps no counters of the sender's.
+    assert not any("socket_rtt_ns" in row for row in rows)
+
+
+def test_iperf3_sockets_of_the_sender_are_samples(tmp_path: Path) -> None:
+    results = imported(tmp_path / "run", "iperf3_bidir.json")
+    put, get = results.records
+    rows = results.directory.samples(put["trial"]).to_pylist()
+    assert (rows[0]["socket_retransmits"], rows[1]["socket_retransmits"]) == ([0], [8])
+    assert rows[0]["socket_rtt_ns"] == [None]
+    assert (rows[1]["socket_rtt_ns"], rows[1]["socket_cwnd_bytes"]) == ([861_000], [4_059_946])
+    assert rows[1]["payload_bytes"] == 1_153_433_600
+    other = results.directory.samples(get["trial"]).to_pylist()
+    assert other[1]["payload_bytes"] == 1_075_576_832 and other[1].get("socket_rtt_ns") is None
+
+
+def test_requests_a_second_are_drawn_over_time(tmp_path: Path) -> None:
+    from venturi.report.timeline import timeline
+
+    found = samples(tmp_path / "run", "cassandra_stress.log")
+    assert [row["rows"] for row in found[:3]] == [0, 14210, 33110]
+    figure = timeline(load(tmp_path / "run"))
+    assert figure is not None
+    (panel,) = figure.panels
+    assert (panel.title, panel.y_label) == ("rows", "thousands/s")
+    assert panel.series[0].y[:2] == [14.21, 18.9]
 
 
 def test_iperf3_both_ways_and_udp_and_error(tmp_path: Path) -> None:

@@ -136,10 +136,13 @@ def samples_of(found: Mapping[str, Any]) -> pa.Table:
     )
 
 
-def _by_row(items: Sequence[Sequence[int]], rows: int) -> pa.Array:
+def _by_row(items: Sequence[Sequence[int | None]], rows: int) -> pa.Array:
     """From a list an item (stream, thread, CPU, connection) to a list a row."""
     import numpy as np
 
+    if any(None in values for values in items):
+        # Imported ones only; those that Venturi takes are whole.
+        return pa.array([[values[row] for values in items] for row in range(rows)], _LIST)
     values = np.asarray(items, dtype=np.int64).reshape(len(items), rows).T
     offsets = np.arange(0, values.size + 1, len(items), dtype=np.int32)
     return pa.ListArray.from_arrays(offsets, values.ravel())

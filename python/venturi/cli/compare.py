@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from venturi.cli.parsing import share
 from venturi.errors import ExitCode, StoreError, VenturiError
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ def compare(
     ] = None,
 ) -> None:
     """Compare runs cell by cell: ratios with intervals, tests, and an exit code for CI."""
-    at_most = _share("--threshold", threshold, 0.0)
-    level = _share("--confidence", confidence, 0.5)
+    at_most = share("--threshold", threshold)
+    level = share("--confidence", confidence, 0.5)
     shape = format or (SUFFIXES.get(out.suffix, Format.table) if out else Format.table)
     found = _comparisons(runs, by, metric.value, level, at_most, force)
     code = max(
@@ -155,21 +156,6 @@ def _comparisons(
             )
         out.append(comparing.compare(base, other, metric, confidence, threshold, force))
     return out
-
-
-def _share(flag: str, text: str, least: float) -> float:
-    """A percentage as a share; 0 is allowed where `least` is 0."""
-    from venturi.suffixes import parse_percent
-
-    if least == 0.0 and text.strip().rstrip("%").strip() in ("0", "0.0"):
-        return 0.0
-    try:
-        found = parse_percent(text) / 100
-    except ValueError as error:
-        raise VenturiError(f"{flag}: {error}", hint=f"as in {flag} 5%") from None
-    if found < least:
-        raise VenturiError(f"{flag}: {text!r} is under {least * 100:g}%", hint=f"as in {flag} 95%")
-    return found
 
 
 def _text(found: list[Comparison], shape: Format, code: int, wide: bool) -> str:

@@ -7,6 +7,7 @@ processes.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -231,11 +232,12 @@ def _stream(index: int, row: Any) -> dict[str, Any] | None:
 
 
 def _samples(document: Mapping[str, Any], ending: str) -> dict[str, Any] | None:
-    """The intervals, bytes so far; those that -O omits are left out, as the tool's own sums do."""
+    """The intervals, bytes so far; those that -O omits are left out, as the tool's own sums do. Of each
+    sending stream its socket besides: retransmits so far, round trip and congestion window."""
     times: list[int] = []
     done: list[int] = []
-    again: list[int] = []
-    so_far = repeated = 0
+    sockets: list[list[Mapping[str, Any]]] = []
+    so_far = 0
     for interval in _list(_get(document, "intervals")):
         found = _get(interval, "sum" + ending)
         moved, end = _number(found, "bytes"), _number(found, "end")
@@ -244,13 +246,37 @@ def _samples(document: Mapping[str, Any], ending: str) -> dict[str, Any] | None:
         at = round(end * 1e9)
         if times and at <= times[-1]:
             continue
-        so_far, repeated = so_far + int(moved), repeated + int(_number(found, "retransmits") or 0)
+        so_far += int(moved)
         times.append(at)
         done.append(so_far)
-        again.append(repeated)
+        # The other direction of --bidir has sums of its own, and its sender is the far end.
+        sending = [s for s in _list(_get(interval, "streams")) if _get(s, "sender") is True]
+        sockets.append([] if ending else sending)
     if not times or so_far >= _MOST:
         return None
-    return {"client": {"t_ns": times, "payload_bytes": done}, "server": None}
+    return {"client": {"t_ns": times, "payload_bytes": done, **_sockets(sockets)}, "server": None}
+
+
+def _sockets(intervals: list[list[Mapping[str, Any]]]) -> dict[str, list[list[int]]]:
+    """Columns of the sending sockets, a list a stream, where every interval tells them of every stream."""
+    out: dict[str, list[list[int]]] = {}
+    for column, name, factor in (
+        ("socket_retransmits", "retransmits", 1),
+        ("socket_rtt_ns", "rtt", 1000),
+        ("socket_cwnd_bytes", "snd_cwnd", 1),
+    ):
+        rows = [[_number(stream, name) for stream in streams] for streams in intervals]
+        known = [[round(v * factor) for v in row if v is not None] for row in rows]
+        sizes = {len(row) for row in rows} | {len(row) for row in known}
+        if sizes != {len(known[0])} or not known[0]:
+            continue
+        if any(v >= _MOST for row in known for v in row):
+            continue
+        streams = [list(values) for values in zip(*known, strict=True)]
+        # The tool counts retransmits within an interval, samples count on.
+        counts_on = column == "socket_retransmits"
+        out[column] = [list(itertools.accumulate(v)) for v in streams] if counts_on else streams
+    return out
 
 
 def _resources(rows: list[Any], figures: Mapping[str, Any], gets: bool) -> dict[str, Any] | None:

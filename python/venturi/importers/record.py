@@ -217,8 +217,23 @@ def _line(draft: Draft, run: str, origin: Origin, cell: str, repeat: int, order:
     if draft.resources is not None:
         line["resources"] = draft.resources
     if draft.samples is not None:
-        line["samples"] = draft.samples
+        line["samples"] = {end: columns and _from_start(columns) for end, columns in draft.samples.items()}
     return line
+
+
+def _from_start(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """Tools print at the end of their intervals; the first one began at the start, with nothing moved."""
+    times = columns["t_ns"]
+    if not times or times[0] <= 0:
+        return dict(columns)
+    zero = ("t_ns", "rows", "payload_bytes", "socket_retransmits")
+
+    def before(name: str, values: list[Any]) -> list[Any]:
+        first = 0 if name in zero else None
+        # What is a list in a row is here a list an item.
+        return [[first, *item] for item in values] if isinstance(values[0], list) else [first, *values]
+
+    return {name: before(name, values) for name, values in columns.items()}
 
 
 def join_notes(*notes: str | None) -> str | None:

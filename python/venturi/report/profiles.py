@@ -6,7 +6,18 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from venturi.analysis.cells import ENDS, Cell, best, by_operation, get, numeric, throughput, varying
+from venturi.analysis.cells import (
+    ENDS,
+    Cell,
+    best,
+    by_operation,
+    get,
+    numeric,
+    per_second,
+    speed,
+    throughput,
+    varying,
+)
 from venturi.analysis.results import Results
 from venturi.report import labels, palette, pipeline
 from venturi.report.figure import Figure, Panel, Series
@@ -30,7 +41,7 @@ PERCENTILES = (
 def representative(cells: Sequence[Cell], most: int) -> list[Cell]:
     """At most `most` cells: all, else the fastest of each operation, place and stream count, thinned
     evenly."""
-    known = [c for c in cells if c.throughput.known]
+    known = [c for c in cells if speed(c, cells).known]
     if len(known) <= most:
         return known
     groups: dict[tuple[Any, ...], list[Cell]] = {}
@@ -46,13 +57,13 @@ def representative(cells: Sequence[Cell], most: int) -> list[Cell]:
 
 
 def _choice_note(shown: int, cells: Sequence[Cell]) -> str:
-    total = sum(c.throughput.known for c in cells)
+    total = sum(speed(c, cells).known for c in cells)
     return "" if shown >= total else f" {shown} of {total} cells are shown: the fastest of each stream count."
 
 
 def middle_trial(cell: Cell) -> Any:
     """The trial whose throughput is the median (the lower of the two middle ones)."""
-    ranked = sorted(cell.records, key=lambda r: throughput(r) or 0.0)
+    ranked = sorted(cell.records, key=lambda r: throughput(r) or per_second(r, "rows") or 0.0)
     return ranked[(len(ranked) - 1) // 2] if ranked else None
 
 

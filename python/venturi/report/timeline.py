@@ -231,6 +231,10 @@ def _quantities(found: dict[str, End], same: Any) -> list[tuple[str, str, list[S
     if client is not None:
         moved = client.rate("payload_bytes", 1 / MB)
         out.append(("throughput", "MB/s", [_line(client, "payload", moved, "$c2", area=True)]))
+        if "payload_bytes" not in client.columns:
+            # Some tools count rows or requests only, and those are imported.
+            rows = client.rate("rows", 1e-3)
+            out.append(("rows", "thousands/s", [_line(client, "rows", rows, "$c2", area=True)]))
     add("process", "cores", _process_cores)
     for end in list(found.values())[:1] if same else found.values():
         out.append((f"{'machine' if same else end.name + ' host'}: processors", "%", _host(end)))
