@@ -35,7 +35,7 @@ class Format(str, enum.Enum):
 @app.command(epilog=EPILOG)
 def show(
     run: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run directory, or last: the newest below venturi-runs.")
+        str, typer.Argument(metavar="RUN", help="A run directory, last (the newest), or reference:NAME.")
     ] = "last",
     format: Annotated[
         Format,

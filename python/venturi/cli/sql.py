@@ -43,7 +43,7 @@ def sql(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN... QUERY", help="Run directories (last: the newest), and at the end the query."
+            metavar="RUN... QUERY", help="Runs (directories, last, reference:NAME), and at the end the query."
         ),
     ],
     format: Annotated[
