@@ -9,7 +9,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo test lint format bench-flight bench-compare bench-sampler clean help check-tools
+.PHONY: all demo test lint format bench-flight bench-compare bench-sampler bench-scale clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,7 +35,7 @@ demo: $(PACKAGE)
 test: $(EXTRAS) $(PACKAGE)
 	@tools/install-chromium
 	cargo test --release --locked --workspace
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q --slow
 
 lint: $(EXTRAS)
 	cargo fmt --check
@@ -60,6 +60,10 @@ bench-sampler: $(PACKAGE)
 # BENCH="--record" or BENCH="--tries 5", see bench/README.md
 bench-compare: $(PACKAGE)
 	$(BIN)/python bench/compare/aa.py $(BENCH)
+
+# BENCH="--record" or BENCH=RUN, see bench/README.md
+bench-scale: $(PACKAGE)
+	$(BIN)/python bench/scale/measure.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) target .pytest_cache .mypy_cache .ruff_cache .hypothesis python/venturi/*.so

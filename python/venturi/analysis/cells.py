@@ -65,6 +65,8 @@ def numeric(record: Any, *path: str) -> float | None:
     found = get(record, *path)
     if type(found) is float or found is None:
         return found
+    if type(found) is int:
+        return float(found)
     return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
 
 
@@ -105,7 +107,7 @@ def percentile(record: Record, percent: float) -> float | None:
     """A latency percentile (ns): response time for an open loop, service time for a closed one (METHOD)."""
     for kind in ("response", "service"):
         for at, value in get(record, "latency", kind, "percentiles") or ():
-            if abs(float(at) - percent) < 1e-9:
+            if -1e-9 < float(at) - percent < 1e-9:
                 return float(value)
     return None
 

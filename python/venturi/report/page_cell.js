@@ -73,6 +73,9 @@
     view.replaceChildren(card);
     if (cell.pipeline) picture.append(pipelinePicture(cell.pipeline, Math.floor(picture.clientWidth), colours.stages));
     if (plot) inSight.observe(plot);
+    // Many panels take longer than a frame: better while nothing moves than when scrolling brings them into sight.
+    const own = plot;
+    if (own && window.requestIdleCallback) requestIdleCallback(() => { if (own === plot && !own.firstChild) drawTimeline(); });
   }
   function drawTimeline() {
     const time = timelines[chosen];
@@ -84,7 +87,7 @@
     Plotly.react(plot, found.data, found.layout, venturi.options);
   }
   const inSight = new IntersectionObserver((seen) => {
-    for (const entry of seen) if (entry.isIntersecting) { inSight.unobserve(entry.target); if (entry.target === plot) drawTimeline(); }
+    for (const entry of seen) if (entry.isIntersecting) { inSight.unobserve(entry.target); if (entry.target === plot && !plot.firstChild) drawTimeline(); }
   }, { rootMargin: "400px 0px" });
 
   function choose(at, scroll) {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from venturi.analysis.cells import Cell, by_operation
 from venturi.analysis.results import Results, load
 from venturi.report import fits, reason, summary
+from venturi.report.profiles import representative
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -17,7 +18,8 @@ GAP = 2
 """Spaces between columns."""
 MOST_FAILURES = 20
 MOST_FINDINGS = 6
-MOST_ROWS = 200
+MOST_ROWS, BEST_ROWS = 60, 30
+"""Rows of a table that are printed, and how many of the best where there are more."""
 
 
 def print_run(run_dir: str | os.PathLike[str], console: Console) -> None:
@@ -42,7 +44,10 @@ def print_results(results: Results, console: Console) -> None:
     facts = [summary.counts(results), summary.common(results), summary.verified(results)]
     say("; ".join(f for f in facts if f), "dim")
     for operation, cells in by_operation(results.cells).items():
-        shown = cells[:MOST_ROWS]
+        shown = cells
+        if len(cells) > MOST_ROWS:
+            best = {c.name for c in representative(cells, BEST_ROWS)}
+            shown = [c for c in cells if c.name in best]
         offered = summary.columns(shown, verdicts=reason.column(results, shown))
         kept, left_out = summary.fit(offered, console.width + GAP, lambda c: _width(c) + GAP)
         console.print()
@@ -52,7 +57,11 @@ def print_results(results: Results, console: Console) -> None:
             heads = ", ".join(c.head for c in left_out)
             say(f"no room here for: {heads}; venturi show --format markdown has all", "dim")
         if len(cells) > len(shown):
-            say(f"{len(cells) - len(shown)} more cells; venturi show --format csv has all", "dim")
+            say(
+                f"the fastest of each stream count; {len(cells) - len(shown):,} more cells: "
+                "venturi show --format csv has all, venturi report opens each",
+                "dim",
+            )
     _reason(results, console, say)
     failures = summary.failure_rows(results)
     if failures:
