@@ -15,8 +15,8 @@ from typing import Any
 
 from venturi import ceilings
 from venturi.analysis import best
+from venturi.analysis.cells import PARAMETER_ORDER, basis, is_good, throughput, varying
 from venturi.analysis.cells import Cell as Summary
-from venturi.analysis.cells import is_good, throughput, varying
 from venturi.analysis.search import Answer, Search
 from venturi.endpoints import Endpoints
 from venturi.environment import collect
@@ -65,26 +65,30 @@ class Tuned:
     run: RunResult | None = None
 
 
-def settings(parameters: Sequence[Mapping[str, Any]]) -> list[str]:
+def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) -> list[str]:
     """The settings that tell these cells apart, once the workload is found to be one.
 
-    Raises ScenarioError where there is nothing to search, or more than one workload to search for.
+    `recorded`: cells of a run, which are chosen by --where and no other flag. Raises ScenarioError where
+    there is nothing to search, or more than one workload to search for.
     """
     names = [n for n in dict.fromkeys(n for p in parameters for n in p) if n not in ("row_bytes", "seed")]
     differing = [n for n in names if len({repr(p.get(n)) for p in parameters}) > 1]
     workload = [n for n in differing if n in best.WORKLOAD and n != "row_bytes"]
     if workload:
-        values = list(dict.fromkeys(str(p.get(workload[0])) for p in parameters))
-        flag = _FLAGS.get(workload[0], "--where")
+        name = workload[0]
+        found = list({repr(p.get(name)): p.get(name) for p in parameters}.values())
+        numbers = [v for v in found if isinstance(v, int | float)]
+        largest = max(numbers) if len(numbers) == len(found) else found[0]
         raise ScenarioError(
-            f"a search is for one workload, and {workload[0]} has several values: {', '.join(values[:5])}",
-            hint=f"choose one: {flag} {values[0]}" if flag != "--where" else "search each by itself",
+            f"a search is for one workload, and {name} has several values: {_few(name, found)}",
+            hint=_choose(name, largest, recorded),
         )
     if not differing:
         raise ScenarioError(
             "there is nothing to search: the matrix has one cell",
             hint="give settings several values, as in --streams 1..16 --rows-per-batch 1k,4k,16k,64k",
         )
+    differing.sort(key=lambda n: PARAMETER_ORDER.index(n) if n in PARAMETER_ORDER else len(PARAMETER_ORDER))
     kept: list[str] = []
     for name in differing:
         column = [repr(p.get(name)) for p in parameters]
@@ -93,12 +97,30 @@ def settings(parameters: Sequence[Mapping[str, Any]]) -> list[str]:
     return kept
 
 
+def _few(name: str, values: Sequence[Any]) -> str:
+    from venturi.report import labels
+
+    shown = [labels.value(name, v) for v in values[:5]]
+    return ", ".join(shown) + (f" and {len(values) - 5} more" if len(values) > 5 else "")
+
+
+def _choose(name: str, value: Any, recorded: bool) -> str:
+    """How to choose one value of what belongs to the workload."""
+    if recorded:
+        return f'choose one: --where "{name} == {value!r}"'
+    if name == "duration_ns":
+        return f"choose one: --duration {value / 1e9:g}s"
+    flag = _FLAGS.get(name)
+    return f"choose one: {flag} {value}" if flag else f"search each {name} by itself"
+
+
 _FLAGS = {
     "operation": "--operation",
     "data": "--data",
     "rows_per_stream": "--rows-per-stream",
     "bytes_per_stream": "--bytes-per-stream",
-    "duration_ns": "--duration",
+    "columns": "--columns",
+    "values": "--values",
     "target": "--target",
     "rate": "--rate",
     "verify": "--verify",
@@ -210,14 +232,15 @@ class Recorded:
 
     def __init__(self, cells: Sequence[Summary]) -> None:
         """`cells` with at least one good trial each count. Raises ScenarioError as `settings`."""
-        known = [c for c in cells if c.records and best.speed_of(c).known]
+        self.measure = basis(cells)
+        known = [c for c in cells if best.values(c, self.measure)]
         if len(known) < 2:
             raise VenturiError("a search needs a run with at least two cells that have good trials")
         self.cells = known
         self.candidates: list[Mapping[str, Any]] = [c.parameters for c in known]
-        settings(self.candidates)
+        settings(self.candidates, recorded=True)
         self.names = [n for n in varying(known) if n not in best.WORKLOAD]
-        self.values = [best.values(c) for c in known]
+        self.values = [best.values(c, self.measure) for c in known]
 
     @property
     def trials(self) -> int:
@@ -227,12 +250,14 @@ class Recorded:
     @property
     def fastest(self) -> int:
         """The cell with the highest median."""
-        return max(range(len(self.cells)), key=lambda i: best.speed_of(self.cells[i]).value or 0.0)
+        return max(range(len(self.cells)), key=self._speed)
 
     def share(self, candidate: int) -> float:
         """A cell's median over the fastest's."""
-        of = [best.speed_of(self.cells[i]).value or 0.0 for i in (candidate, self.fastest)]
-        return of[0] / of[1]
+        return self._speed(candidate) / self._speed(self.fastest)
+
+    def _speed(self, candidate: int) -> float:
+        return best.speed_of(self.cells[candidate], self.measure).value or 0.0
 
 
 def replay(recorded: Recorded, budget: Budget, learned: Learned, seed: int = 1) -> Tuned:

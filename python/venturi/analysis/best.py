@@ -10,7 +10,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from venturi.analysis.cells import Cell, cpu_ns, numeric, quotient, throughput, varying
+from venturi.analysis.cells import (
+    Cell,
+    basis,
+    cpu_ns,
+    numeric,
+    per_second,
+    quotient,
+    throughput,
+    varying,
+)
 from venturi.analysis.difference import LEAST_REPEATS, Difference, differences
 from venturi.analysis.gain import Effect, Gain, effect, tested
 from venturi.analysis.statistics import median_interval
@@ -114,6 +123,8 @@ class Best:
     advised: list[Advised]
     cells: int
     cost_name: str
+    within: float = WITHIN
+    """How far below the fastest a cheaper one may lie."""
     skipped: int = 0
     """Other workloads that differ only in size and are not shown."""
     failed: list[Cell] = field(default_factory=list)
@@ -127,20 +138,17 @@ def _cost(record: Mapping[str, object]) -> float | None:
     return quotient(sum(t for t in ends if t is not None), numeric(record, "counts", "payload_bytes"))
 
 
-def speed_of(cell: Cell) -> Quantity:
-    """Throughput, or rows/s where no bytes are known."""
-    return cell.throughput if cell.throughput.known else cell.rows
+def speed_of(cell: Cell, measure: str | None = None) -> Quantity:
+    """Throughput, or rows/s where no bytes are known, or batches/s; `measure` sets which (`cells.basis`)."""
+    found: Quantity = getattr(cell, measure or basis((cell,)))
+    return found
 
 
-def values(cell: Cell) -> list[float]:
-    """Throughput of each good trial, or its rows/s where no bytes are known."""
-    if cell.throughput.known:
-        return [v for r in cell.records if (v := throughput(r)) is not None]
-    rate = [
-        quotient(numeric(r, "counts", "rows"), numeric(r, "times", "interval_ns"), 1e9) for r in cell.records
-    ]
-    known = [v for v in rate if v is not None]
-    return known or ([cell.rows.value] if cell.rows.value else [])
+def values(cell: Cell, measure: str | None = None) -> list[float]:
+    """The same of each good trial."""
+    name = measure or basis((cell,))
+    each = (throughput(r) if name == "throughput" else per_second(r, name) for r in cell.records)
+    return [v for v in each if v is not None]
 
 
 def find(
@@ -160,11 +168,13 @@ def find(
     for family in families.values():
         chosen = family if every else [max(family, key=_size)]
         for group in chosen:
-            good = [c for c in group if speed_of(c).known and values(c)]
+            measure = basis(group)
+            good = [c for c in group if values(c, measure)]
             if good:
                 alike = [c for other in family if _alike(other, group) for c in other if c not in group]
                 failed = [c for c in group if c not in good]
-                out.append(_best(good, failed, alike, within, cores, len(family) - len(chosen)))
+                skipped = len(family) - len(chosen)
+                out.append(_best(good, failed, alike, within, cores, skipped, measure))
     return out
 
 
@@ -186,18 +196,27 @@ def _workload(cell: Cell, sizes: bool = True) -> dict[str, object]:
 
 
 def _best(
-    good: list[Cell], failed: list[Cell], alike: list[Cell], within: float, cores: int | None, skipped: int
+    good: list[Cell],
+    failed: list[Cell],
+    alike: list[Cell],
+    within: float,
+    cores: int | None,
+    skipped: int,
+    measure: str,
 ) -> Best:
     settings = [n for n in varying(good) if n not in WORKLOAD]
     costs, cost_name = _costs(good, settings)
-    first = max(range(len(good)), key=lambda i: speed_of(good[i]).value or 0.0)
+    first = max(range(len(good)), key=lambda i: speed_of(good[i], measure).value or 0.0)
     behind: list[Difference | None] = [None] * len(good)
     others = [i for i in range(len(good)) if i != first]
     if others:
-        base = values(good[first])
-        for i, found in zip(others, differences([(base, values(good[i])) for i in others]), strict=True):
+        base = values(good[first], measure)
+        pairs = [(base, values(good[i], measure)) for i in others]
+        for i, found in zip(others, differences(pairs), strict=True):
             behind[i] = found
-    choices = [Choice(c, speed_of(c), cost, b) for c, cost, b in zip(good, costs, behind, strict=True)]
+    choices = [
+        Choice(c, speed_of(c, measure), cost, b) for c, cost, b in zip(good, costs, behind, strict=True)
+    ]
     fastest = choices[first]
     floor = (fastest.speed.value or 0.0) * (1 - within)
     near = [c for c in choices if (c.speed.value or 0.0) >= floor]
@@ -209,9 +228,10 @@ def _best(
         cheapest=cheapest,
         tied=sorted((c for c in choices if c.tied), key=lambda c: -(c.speed.value or 0.0)),
         front=_front(choices),
-        advised=[a for n in settings if (a := _advise([*good, *alike], n, settings, within, cores))],
+        advised=[a for n in settings if (a := _advise([*good, *alike], n, settings, within, cores, measure))],
         cells=len(good),
         cost_name=cost_name,
+        within=within,
         skipped=skipped,
         failed=failed,
     )
@@ -244,10 +264,10 @@ def _front(choices: list[Choice]) -> list[Choice]:
 
 
 def _advise(
-    cells: list[Cell], name: str, settings: list[str], within: float, cores: int | None
+    cells: list[Cell], name: str, settings: list[str], within: float, cores: int | None, measure: str
 ) -> Advised | None:
     """What the pairs of cells that differ in this setting alone say of it; None where there are none."""
-    blocks = _blocks(cells, name, settings)
+    blocks = _blocks(cells, name, settings, measure)
     if not blocks:
         return None
     most = max(v for block in blocks for v in block.values())
@@ -274,13 +294,13 @@ def _advise(
     )
 
 
-def _blocks(cells: list[Cell], name: str, settings: list[str]) -> list[dict[object, float]]:
+def _blocks(cells: list[Cell], name: str, settings: list[str], measure: str) -> list[dict[object, float]]:
     """Throughput by the setting's value, all others equal; a block a repeat where there are several, because
     repeats are interleaved rounds and a round's state is common to its cells."""
     held: dict[str, dict[object, dict[int, float]]] = {}
     for cell in cells:
         key = repr([cell.parameters.get(n) for n in (*settings, *SIZES) if n != name])
-        by_repeat = dict(enumerate(values(cell)))
+        by_repeat = dict(enumerate(values(cell, measure)))
         if not by_repeat:
             continue
         held.setdefault(key, {})[_hashable(cell.parameters.get(name))] = by_repeat

@@ -15,6 +15,9 @@ CONFIRM = 6
 """One trial in six is kept for repeating the front-runners, so that the answer is not one lucky trial."""
 ENOUGH = 3
 """Trials of a front-runner after which it is confirmed."""
+SURE = 0.0005
+"""Where everything else is done, trials go on as long as `ENOUGH` of one are expected to better the answer by
+this: settings that repeats do not tell apart are worth no more of them."""
 LEAST = 3
 
 
@@ -63,6 +66,11 @@ class Search:
         """Trials told, failed ones included."""
         return len(self._trials) + sum(self._failed.values())
 
+    @property
+    def last(self) -> tuple[int, float] | None:
+        """The last good trial: candidate and throughput."""
+        return (self._trials[-1][0], math.exp(self._trials[-1][1])) if self._trials else None
+
     def count(self, candidate: int) -> int:
         """Good trials of a candidate."""
         return sum(at == candidate for at, _ in self._trials)
@@ -103,7 +111,11 @@ class Search:
             return confirming
         if float(gain.max()) >= WORTH:
             return int(gain.argmax())
-        return confirming
+        if confirming is not None:
+            return confirming
+        worth = belief.worth(known, ENOUGH)
+        worth[~free] = 0.0
+        return int(worth.argmax()) if float(worth.max()) >= SURE else None
 
     def _front_runner(self, belief: Belief, known: Any, free: Any) -> int | None:
         """Of those that may be the best, the one with the fewest trials, if it has too few; else None."""

@@ -77,12 +77,24 @@ def tune(
     window: f.Window = None,
     send_buffer: f.SendBuffer = None,
     data: f.Data = None,
+    columns: f.Columns = None,
+    values: f.Values = None,
     rows_per_stream: f.RowsPerStream = None,
     bytes_per_stream: f.BytesPerStream = None,
     duration: f.Duration = None,
     verify: f.Verify = None,
     ceilings: f.Ceilings = None,
     settings: f.Set = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="CONDITION",
+            help='With recorded:RUN: only cells for which this holds, as in "rows_per_stream == 5e8"; may '
+            "be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Chooses among first trials that are as good.")] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The answer only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
@@ -110,18 +122,23 @@ def tune(
     if target is not None and target.startswith(RECORDED):
         _replay(target.removeprefix(RECORDED), budget, given)
         return
+    if where:
+        raise VenturiError(
+            "--where goes with recorded:RUN only", hint="a search of a target takes what flags and matrix say"
+        )
     _search(budget, given)
 
 
 def _given(given: dict[str, Any]) -> list[str]:
     """Flags of the space that were used."""
-    ours = ("target", "trials", "minutes", "out", "resume", "seed", "quiet", "as_json", "executor")
+    ours = ("target", "trials", "minutes", "out", "resume", "seed", "quiet", "as_json", "executor", "where")
     return ["--" + n.replace("_", "-") for n, v in given.items() if n not in ours and v not in (None, [])]
 
 
 def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
     from venturi.analysis import results
     from venturi.analysis.best import speed_of
+    from venturi.cli.parsing import chosen
     from venturi.report import tune as report
     from venturi.tune import Recorded, replay
     from venturi.units import percent
@@ -130,12 +147,12 @@ def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
         raise VenturiError(
             f"{used[0]} does not go with recorded:RUN", hint="a recorded run has the cells it has"
         )
-    recorded = Recorded(results.load(run).cells)
-    unit = speed_of(recorded.cells[0]).unit
+    recorded = Recorded(chosen(results.load(run).cells, given["where"], run))
+    unit = speed_of(recorded.cells[0], recorded.measure).unit
 
     def learned(search: Search, done: int, of: int | None) -> None:
         if not (given["quiet"] or given["as_json"]):
-            text = report.news(search, recorded.candidates, recorded.names, unit)
+            text = report.step(search, recorded.candidates, recorded.names, unit)
             print(f"[{done}{f'/{of}' if of else ''}] {text}", file=sys.stderr, flush=True)
 
     tuned = replay(recorded, budget, learned, given["seed"])
@@ -204,7 +221,10 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
     _print(tuned, given)
     assert tuned.run is not None
     if not given["as_json"]:
-        print(f"next: venturi best {out}; the rest of the matrix: venturi run --resume {out}")
+        if tuned.answer is not None:
+            print(f"next: venturi best {out}; the rest of the matrix: venturi run --resume {out}")
+        else:
+            print(f"next, when that is mended: venturi tune --resume {out}")
         print(f"run: {out}")
     result = tuned.run.result
     if result.interrupted:
@@ -240,7 +260,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
         n: given[n]
         for n in (
             *("operation", "data", "rows_per_batch", "rows_per_stream", "bytes_per_stream", "duration"),
-            *("streams", "threads", "verify"),
+            *("streams", "threads", "verify", "columns", "values"),
         )
     }
     if workload["data"] is not None and len(workload["data"]) == 1:

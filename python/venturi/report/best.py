@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis.best import Advised, Best, Choice
+from venturi.analysis.best import Advised, Best, Choice, Level
 from venturi.analysis.gain import Gain
 from venturi.report import labels
 from venturi.report.markdown import escape, table
@@ -35,6 +35,10 @@ def title(found: Best) -> str:
         "rate",
     )
     words = [labels.phrase(n, found.workload[n]) for n in names if n in found.workload]
+    target = str(found.workload.get("target") or "")
+    if target and "://" not in target:
+        # Of imported runs: what was asked. A URL is what the place already names.
+        words.insert(1, labels.phrase("target", target))
     return ", ".join(words) or "all cells"
 
 
@@ -43,25 +47,27 @@ def sentences(found: Best) -> list[str]:
     fastest, cheapest = found.fastest, found.cheapest
     if not found.settings:
         only = f"one setting was measured: {_speed(fastest)}"
-        return [only, "there is nothing to choose from; add values to the matrix, as in --streams 1,2,4,8"]
+        more = "" if _imported(found) else "; give settings several values, as in --streams 1,2,4,8"
+        return [only, f"there is nothing to choose from{more}"]
     out = [f"fastest: {setting(found, fastest)}: {_speed(fastest)}"]
     if cheapest is fastest:
         if fastest.cost.known:
-            out.append(f"no cell within 5 % of it is cheaper ({_cost(fastest)})")
+            out.append(f"no cell within {percent(found.within)} of it is cheaper ({_cost(found, fastest)})")
     else:
         share = percent((cheapest.speed.value or 0.0) / (fastest.speed.value or 1.0))
         less = percent((cheapest.cost.value or 0.0) / fastest.cost.value) if fastest.cost.value else MISSING
         cost = "its CPU time per GB" if fastest.cost.unit else f"its {found.cost_name}"
         out.append(
             f"cheapest near it: {setting(found, cheapest)}: {_speed(cheapest)}, {share} of the fastest "
-            f"for {less} of {cost} ({_cost(cheapest)} against {_cost(fastest)})"
+            f"for {less} of {cost} ({_cost(found, cheapest)} against {_cost(found, fastest)})"
         )
     if found.tied:
         names = "; ".join(setting(found, c) for c in found.tied[:MOST_TIED])
         more = f" and {len(found.tied) - MOST_TIED} more" if len(found.tied) > MOST_TIED else ""
         out.append(f"not told apart from the fastest (p >= 0.05 after correction): {names}{more}")
     elif all(c.behind is None or not c.behind.judged for c in (fastest, *found.front)):
-        out.append("cells have too few repeats to be told apart one by one: --repeats 5 would")
+        how = "" if _imported(found) else " (--repeats 5)"
+        out.append(f"cells have too few repeats to be told apart one by one; five of each would do{how}")
     return out + [advice(one) for one in found.advised]
 
 
@@ -102,8 +108,21 @@ def advice(one: Advised) -> str:
         text += f"; the rest gives {_step(1 / enough.ratio - 1, enough.gain)}"
     smaller = [v for v in one.levels if v.value != one.enough and _below(v.value, one.enough)]
     if smaller:
-        text += f"; {shown(smaller[-1].value)} gives {percent(smaller[-1].ratio)}"
+        text += f"; {shown(smaller[-1].value)} gives {_reached(smaller[-1])}"
     return text
+
+
+def _imported(found: Best) -> bool:
+    return any(record.get("imported") for record in found.fastest.cell.records)
+
+
+def _reached(level: Level) -> str:
+    """`82 % [79..85] of it`; the interval is that of the best over it, turned round."""
+    if level.gain is None:
+        return f"{percent(level.ratio)} of it (too few pairs to test)"
+    low, high = (100 / (1 + change) for change in (level.gain.high, level.gain.low))
+    certain = "" if low > 100 or high < 100 else ", not significant"
+    return f"{percent(level.ratio)} [{low:.0f}..{high:.0f}] of it{certain}"
 
 
 def _below(value: object, other: object) -> bool:
@@ -125,8 +144,8 @@ def _speed(one: Choice) -> str:
     return one.speed.text()
 
 
-def _cost(one: Choice) -> str:
-    return one.cost.text() if one.cost.unit else count(one.cost.value)
+def _cost(found: Best, one: Choice) -> str:
+    return one.cost.text() if one.cost.unit else f"{found.cost_name}: {count(one.cost.value)}"
 
 
 def front(found: Best) -> tuple[list[str], list[list[str]]]:

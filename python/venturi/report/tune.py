@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from venturi.tune import Tuned
 
 MOST_VALUES = 12
+LEAST_HEADROOM = 0.005
+"""What counts as no gain at all, as in the search itself."""
 
 
 def setting(parameters: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -33,10 +35,24 @@ def news(
     found = search.answer()
     if found is None or not math.isfinite(found.headroom):
         return ""
-    return (
-        f"best so far: {setting(candidates[found.best], names)}: {speed(found, unit)}; another may be up to "
-        f"{percent(found.headroom)} faster"
+    return f"best so far: {setting(candidates[found.best], names)}: {speed(found, unit)}; " + (
+        _beaten(found) if found.headroom >= LEAST_HEADROOM else "no other is expected to be faster"
     )
+
+
+def step(
+    search: Search, candidates: Sequence[Mapping[str, Any]], names: Sequence[str], unit: str = "B/s"
+) -> str:
+    """The last trial, and where the search stands after it."""
+    if search.last is None:
+        return ""
+    at, value = search.last
+    text = f"{setting(candidates[at], names)}: {Quantity(value, unit=unit).text()}"
+    return "; ".join(filter(None, (text, news(search, candidates, names, unit))))
+
+
+def _beaten(found: Answer) -> str:
+    return f"another may be up to {percent(found.headroom)} faster (95 %)"
 
 
 def lines(tuned: Tuned, unit: str = "B/s") -> list[str]:
@@ -58,10 +74,21 @@ def lines(tuned: Tuned, unit: str = "B/s") -> list[str]:
     if math.isfinite(found.headroom):
         out.append(
             "no other setting is expected to be faster (95 %)"
-            if found.headroom < 0.005
-            else f"another setting may be up to {percent(found.headroom)} faster (95 %): more --trials tell"
+            if found.headroom < LEAST_HEADROOM
+            else f"{_beaten(found)}: {_how(tuned)}"
         )
     return out
+
+
+def _how(tuned: Tuned) -> str:
+    """How to narrow that down."""
+    if tuned.reason == "settled":
+        return (
+            "repeats scatter too much for this search to tell" if tuned.run else "the run has no more to tell"
+        )
+    if tuned.run is None:
+        return "more --trials tell"
+    return f"venturi tune --resume {tuned.run.path} --trials {2 * tuned.trials}"
 
 
 def learned(tuned: Tuned) -> list[tuple[str, str]]:
@@ -69,6 +96,10 @@ def learned(tuned: Tuned) -> list[tuple[str, str]]:
     hold what was not tried but is only believed."""
     out = []
     for name, rows in tuned.search.effects(tuned.candidates).items():
+        if len(rows) < 2:
+            # A recorded run need not have every combination.
+            out.append((labels.head(name), "no other value was measured with the others as in the best"))
+            continue
         shown = []
         for value, share, half, tried in _thinned(rows):
             text = labels.value(name, value) if value is not None else "none"
