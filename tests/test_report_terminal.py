@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from synthetic import cells, hostile, imported, make_run, without_server
+from venturi.report import summary
 from venturi.report.terminal import print_run
 
 
@@ -121,3 +122,33 @@ def test_torn_last_line_is_left_out(tmp_path: Path) -> None:
     with (run / "trials.jsonl").open("a") as file:
         file.write('{"format": 1, "trial": "torn')
     assert "1 cell, 2 trials" in shown(run)
+
+
+def test_columns_that_find_room_are_kept_and_a_long_text_is_cut() -> None:
+    def column(head: str, width: int, rank: int, text: bool = False) -> summary.Column:
+        return summary.Column(head, "", ["x" * width], rank, text)
+
+    offered = [
+        column("a", 10, 0),
+        column("verdict", 30, 1, text=True),
+        column("tcp", 8, 2),
+        column("p50", 9, 3),
+    ]
+
+    def kept(room: int) -> tuple[list[tuple[str, int]], list[str]]:
+        found, left = summary.fit(offered, room, lambda c: max(len(t) for t in c.cells))
+        return [(c.head, len(c.cells[0])) for c in found], [c.head for c in left]
+
+    assert kept(57) == ([("a", 10), ("verdict", 30), ("tcp", 8), ("p50", 9)], [])
+    assert kept(50) == ([("a", 10), ("verdict", 30), ("tcp", 8)], ["p50"])
+    # The short number beside the text comes before the text's end.
+    assert kept(35) == ([("a", 10), ("verdict", 17), ("tcp", 8)], ["p50"])
+    assert kept(28) == ([("a", 10), ("tcp", 8), ("p50", 9)], ["verdict"])
+    assert kept(5) == ([("a", 10)], ["verdict", "tcp", "p50"])
+
+
+def test_a_long_table_shows_the_fastest_of_each_stream_count(tmp_path: Path) -> None:
+    matrix = cells(operations=("get",), streams=(1, 2), rows=range(1_000_000, 41_000_000, 1_000_000))
+    run = make_run(tmp_path / "run", matrix, repeats=1, warmup=0, samples=False)
+    text = shown(run)
+    assert "the fastest of each stream count; 78 more cells" in text

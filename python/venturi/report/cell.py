@@ -10,7 +10,7 @@ from venturi.analysis.results import Results
 from venturi.analysis.verdict import Evidence, Verdict
 from venturi.errors import VenturiError
 from venturi.report import labels, pipeline, reason, summary
-from venturi.units import Quantity, percent
+from venturi.units import Quantity
 
 BEST = "best"
 
@@ -200,7 +200,7 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
         wide = max(len(limit.name) for limit in found.limits)
         for limit in found.limits:
             mark = "  <- lowest" if limit.binding else ""
-            share = percent(limit.share) if limit.share is not None else ""
+            share = pipeline.percent(limit.share) if limit.share is not None else ""
             out.append(
                 ("", f"  {limit.name:<{wide}}  {limit.rate.number('MB/s'):>9} MB/s  {share:>6}{mark}"[:width])
             )

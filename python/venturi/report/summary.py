@@ -14,6 +14,9 @@ from venturi.analysis.statistics import RANGE_BELOW, range_coverage
 from venturi.report import labels
 from venturi.units import MISSING, Quantity, percent, pick_unit
 
+SHORTEST = 14
+"""Characters of a text below which it is left out rather than cut."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -227,17 +230,38 @@ def common(results: Results) -> str:
 def fit(
     offered: list[Column], room: int, width: Callable[[Column], int]
 ) -> tuple[list[Column], list[Column]]:
-    """As many columns as `room` characters hold, and those left out, dropping the highest rank first."""
-    kept = list(offered)
-    left_out: list[Column] = []
-    while kept and sum(width(c) for c in kept) > room:
-        candidates = [c for c in kept if c.rank > 0]
-        if not candidates:
-            break
-        worst = max(candidates, key=lambda c: c.rank)
-        kept.remove(worst)
-        left_out.append(worst)
-    return kept, left_out
+    """As many columns as `room` characters hold, and those left out. The lowest ranks come first; a text that
+    is too long for what is left is cut, if a word or two of it can stay."""
+    fitted = {i: c for i, c in enumerate(offered) if c.rank == 0}
+    free = room - sum(width(c) for c in fitted.values())
+    left_out: dict[int, Column] = {}
+
+    def take(i: int, column: Column) -> None:
+        nonlocal free
+        fitted[i] = column
+        free -= width(column)
+
+    wanted = sorted((i for i, c in enumerate(offered) if c.rank > 0), key=lambda i: (offered[i].rank, -i))
+    for at, i in enumerate(wanted):
+        column = offered[i]
+        if width(column) <= free:
+            take(i, column)
+            continue
+        if not column.text:
+            left_out[i] = column
+            continue
+        # Numbers of the next rank are short: they go before the end of a text.
+        beside = [offered[j] for j in wanted[at + 1 :] if offered[j].rank == column.rank + 1]
+        most = len(max(column.cells, key=len)) - (width(column) - free) - sum(width(c) for c in beside)
+        if most < SHORTEST:
+            left_out[i] = column
+            continue
+        take(i, replace(column, cells=[_cut(c, most) for c in column.cells]))
+    return [fitted[i] for i in sorted(fitted)], [left_out[i] for i in sorted(left_out)]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1].rstrip(" ,:") + "…"
 
 
 def failure_rows(results: Results) -> list[tuple[str, str, str]]:
