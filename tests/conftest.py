@@ -16,6 +16,22 @@ import pytest
 from flight_support import Certificates, ServerProcess, peer_command, serve_command
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--slow", action="store_true", help="all tests, also those marked slow, as `make test` has it"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A bare `pytest` stays quick; whoever names files or tests means them."""
+    if config.getoption("--slow") or config.args_source != pytest.Config.ArgsSource.TESTPATHS:
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
+
+
 def require(present: object, what: str) -> None:
     """Skips the test where `present` is false; fails it where nothing may be skipped."""
     if present:

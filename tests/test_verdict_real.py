@@ -25,15 +25,26 @@ DELAY_MS = 5.0
 WINDOW = 64 * 1024
 
 
+TRIES = 3
+
+
 def measure(path: Path, port: int, *flags: object, host: str = "127.0.0.1", within: Any = ()) -> Results:
-    """`venturi run` of one cell against the server at that port."""
-    words = [*within, sys.executable, "-m", "venturi", "run", "--target", f"flight://{host}:{port}",
-             "--operation", "get", "--rows-per-batch", "16Ki", "--duration", "1s", "--repeats", "3",
-             "--out", str(path / "run"), "--no-report", "--quiet", *map(str, flags)]  # fmt: skip
-    done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=120, check=False,
-                          stdin=subprocess.DEVNULL)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return load(path / "run")
+    """`venturi run` of one cell against the server at that port.
+
+    Once more where the verdict is that other processes hold the cores: true, but of this machine.
+    """
+    for number in range(TRIES):
+        out = path / f"run-{number}"
+        words = [*within, sys.executable, "-m", "venturi", "run", "--target", f"flight://{host}:{port}",
+                 "--operation", "get", "--rows-per-batch", "16Ki", "--duration", "1s", "--repeats", "3",
+                 "--out", str(out), "--no-report", "--quiet", *map(str, flags)]  # fmt: skip
+        done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=120,
+                              check=False, stdin=subprocess.DEVNULL)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found = load(out)
+        if "held by others" not in only(found)[1].title:
+            break
+    return found
 
 
 def only(results: Results) -> tuple[Cell, Verdict]:
