@@ -143,7 +143,9 @@ def test_columns_that_find_room_are_kept_and_a_long_text_is_cut() -> None:
     assert kept(50) == ([("a", 10), ("verdict", 30), ("tcp", 8)], ["p50"])
     # The short number beside the text comes before the text's end.
     assert kept(35) == ([("a", 10), ("verdict", 17), ("tcp", 8)], ["p50"])
-    assert kept(28) == ([("a", 10), ("tcp", 8), ("p50", 9)], ["verdict"])
+    # Where both do not fit, the text comes first; a stub of it is not worth the room.
+    assert kept(28) == ([("a", 10), ("verdict", 18)], ["tcp", "p50"])
+    assert kept(20) == ([("a", 10), ("tcp", 8)], ["verdict", "p50"])
     assert kept(5) == ([("a", 10)], ["verdict", "tcp", "p50"])
 
 

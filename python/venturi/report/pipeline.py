@@ -63,7 +63,8 @@ class Pipeline:
     sides: tuple[Side, ...]
     missing: str | None
     narrowest: tuple[str, str] | None
-    """End and stage: that of the verdict, else the working stage with the highest share."""
+    """End and stage that the verdict names; without any verdict the working stage with the highest share.
+    None where the narrow place is no stage: a link, a window, the cores."""
 
     def is_narrowest(self, end: str, stage: str) -> bool:
         return self.narrowest == (end, stage)
@@ -81,10 +82,10 @@ def of(cell: Cell, verdict: Verdict | None = None) -> Pipeline | None:
     missing = next((end for end in order if not cell.stages.get(end)), None)
     work = [(part.share, side.end, part.stage) for side in sides for part in (*side.work, *side.besides)]
     narrowest: tuple[str, str] | None = None
-    if verdict and verdict.end and verdict.stage and not waits(verdict.stage):
+    if verdict is None:
+        narrowest = max(work)[1:] if work else None
+    elif verdict.end and verdict.stage and not waits(verdict.stage):
         narrowest = (verdict.end, verdict.stage)
-    elif work:
-        narrowest = max(work)[1:]
     return Pipeline(tuple(sides), missing, narrowest)
 
 

@@ -252,7 +252,10 @@ def fit(
             continue
         # Numbers of the next rank are short: they go before the end of a text.
         beside = [offered[j] for j in wanted[at + 1 :] if offered[j].rank == column.rank + 1]
-        most = len(max(column.cells, key=len)) - (width(column) - free) - sum(width(c) for c in beside)
+        alone = len(max(column.cells, key=len)) - (width(column) - free)
+        most = alone - sum(width(c) for c in beside)
+        if most < SHORTEST <= alone:
+            most = alone  # rather the text without the numbers than neither
         if most < SHORTEST:
             left_out[i] = column
             continue
