@@ -14,7 +14,9 @@ import pytest
 from run_support import venturi
 from venturi.analysis import best, results
 from venturi.analysis.cells import summarise
+from venturi.analysis.gain import effect
 from venturi.report import best as report
+from venturi.tune import Recorded
 
 
 def records(
@@ -159,3 +161,46 @@ def test_wrong_use(tmp_path: Path) -> None:
         ended = venturi("best", "reference:chspark", *args)
         assert ended.returncode == 2 and said in ended.stderr, ended.stderr
     assert "no such run directory" in venturi("best", str(tmp_path / "none")).stderr
+
+
+def test_too_few_pairs_are_no_proof_of_no_effect() -> None:
+    """Two levels in three blocks: even a tenfold difference cannot get p under 0.25."""
+    one = effect([{"a": 1.0, "b": 10.0}, {"a": 2.0, "b": 22.0}, {"a": 3.0, "b": 29.0}])
+    assert one is not None and not one.significant and not one.testable
+    assert one.p == pytest.approx(one.least, abs=0.02) and one.least == pytest.approx(0.25)
+    many = effect([{"a": 1.0 + i, "b": 1.0 + i + 0.01 * (-1) ** i} for i in range(8)])
+    assert many is not None and many.testable and not many.significant
+    said = " ".join(venturi("fit", "reference:upsert").stdout.split())
+    assert "3 settings of the others are too few to test it (p = 0.25 at best)" in said
+    assert "no significant effect" not in said
+
+
+def test_requests_a_second_are_enough() -> None:
+    """Tools that count neither bytes nor rows, as some logs of cassandra-stress."""
+    trials = records(lambda p: 1e9 * p["streams"], streams=[1, 2, 4])
+    for trial in trials:
+        rate = 1e6 / trial["times"]["interval_ns"] * 1e9
+        trial["counts"] = {"rows": None, "payload_bytes": None, "batches": 1000}
+        trial["rates"] = {"batches_per_second": rate}
+        trial["cpu"] = None
+    (one,) = best.find(summarise(trials))
+    assert one.fastest.cell.parameters["streams"] == 4 and one.fastest.speed.unit == "batches/s"
+    assert (
+        report.sentences(one)[0].startswith("fastest: 4 streams: ")
+        and "batches/s" in report.sentences(one)[0]
+    )
+    assert one.fastest.speed.value == pytest.approx(4e6, rel=0.03)
+    searched = Recorded(summarise(trials))
+    assert searched.trials == 15 and searched.share(searched.fastest) == 1.0
+
+
+def test_workloads_of_foreign_targets_are_told_apart() -> None:
+    said = venturi("best", "reference:upsert").stdout
+    assert "upsert, cassandra, " in said and "upsert, memsql, " in said
+    assert "--repeats" not in said and "(hosts: 10)" in said
+
+
+def test_what_a_smaller_value_gives_has_a_margin() -> None:
+    one = found(lambda p: 1e9 * min(p["streams"], 4), streams=[1, 2, 4, 8], rows_per_batch=[1, 2])
+    (text,) = [s for s in report.sentences(one) if s.startswith("streams: ")]
+    assert re.search(r"; 2 gives 50 % \[(49|50)\.\.(50|51)\] of it$", text), text

@@ -279,7 +279,7 @@ def _advise(
     found = tuple(_level(near, value, best) for value in levels)
     matters = effect(blocks, draws=DRAWS)
     enough = best
-    if matters is not None and not matters.significant:
+    if matters is not None and matters.testable and not matters.significant:
         enough = levels[0]
     elif is_number:
         enough = next(one.value for one in found if one.ratio >= 1 - within)

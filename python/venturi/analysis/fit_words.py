@@ -157,6 +157,12 @@ def effect_sentence(one: EffectFit) -> str:
     levels = ", ".join(count(v) if isinstance(v, int | float) else str(v) for v in found.levels[:8])
     spread = f"{percent(found.spread, 1)} between best and worst"
     basis = f"{p_value(found.p)}, {found.pairs} settings of the others, {spread}"
+    if not found.testable:
+        few = f"{found.pairs} settings of the others are too few to test it"
+        return (
+            f"{one.operation}: {one.parameter} ({levels}): {spread}, but {few} "
+            f"({p_value(found.least)} at best); more repeats or settings would do"
+        )
     if not found.significant:
         return f"{one.operation}: {one.parameter} ({levels}) has no significant effect ({basis})"
     text = f"{one.operation}: {one.parameter} ({levels}) matters ({basis})"

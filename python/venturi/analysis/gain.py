@@ -105,10 +105,17 @@ class Effect:
     """Blocks: settings of all others."""
     spread: float
     """Largest over smallest mean level, less one."""
+    least: float = 0.0
+    """The smallest p that so few blocks can give, however large the effect."""
 
     @property
     def significant(self) -> bool:
         return self.p < ALPHA
+
+    @property
+    def testable(self) -> bool:
+        """Whether an effect could have been found at all: without that, none found says nothing."""
+        return self.significant or self.least < ALPHA
 
 
 def effect(
@@ -142,4 +149,7 @@ def effect(
     means = sums / counts
     statistic = (counts * means**2).sum(axis=1)
     p = float((statistic >= statistic[0] * (1 - 1e-12)).mean())
-    return Effect(levels, p, len(useful), float(np.expm1(means[0].max() - means[0].min())))
+    # Of all orders, those that only rename the levels alike in every block are as extreme as the clearest.
+    orders = sum(math.lgamma(len(b) + 1) for b in useful)
+    least = min(1.0, math.exp(math.lgamma(len(levels) + 1) - orders))
+    return Effect(levels, p, len(useful), float(np.expm1(means[0].max() - means[0].min())), least)

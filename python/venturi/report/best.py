@@ -79,7 +79,7 @@ def advice(one: Advised) -> str:
         return "none" if value is None else labels.value(one.name, value)
 
     matters = one.effect
-    if matters is not None and not matters.significant:
+    if matters is not None and matters.testable and not matters.significant:
         span = f"{shown(one.levels[0].value)} to {shown(one.levels[-1].value)}"
         return (
             f"{name}: no significant difference from {span} ({p_value(matters.p)} over {matters.pairs} "
