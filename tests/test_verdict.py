@@ -380,6 +380,16 @@ def test_a_start_that_takes_most_of_the_trial() -> None:
     assert any("--duration 5s" in text for text in found.next)
 
 
+def test_trials_too_short_for_shares_of_cpu_time() -> None:
+    blind = end(host=None)
+    times = {"interval_ns": SECOND // 20, "setup_ns": 0}
+    found = verdict(client_end=blind, server_end=blind, times=times)
+    is_(found, "unknown")
+    assert "trials of 50 ms are too short" in found.sentence
+    assert any("--duration 1s" in text for text in found.next)
+    assert not any("--sample-interval" in text for text in found.next)
+
+
 def test_without_resources() -> None:
     found = verdict(RECEIVING, SENDING, resources=None)
     is_(found, "stage", "client", "receive")

@@ -182,7 +182,7 @@ def _load_generator(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
 
 def _cores(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
     if "held by others" in hit.title:
-        return ["stop what else runs here (who: venturi doctor), then run again: " + rerun.but()]
+        return ["stop what else runs here (venturi doctor names it), then run again: " + rerun.but()]
     found: list[str] = []
     if hit.title == "one core for both ends":
         return [f"keep the client off the server's core: {rerun.but(pin=0)}", *_more_streams(seen, rerun)]

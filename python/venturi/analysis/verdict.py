@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from venturi.analysis import evidence
-from venturi.analysis.cells import Cell, get
+from venturi.analysis.cells import Cell, get, numeric
 from venturi.analysis.evidence import Evidence, Seen
 from venturi.analysis.proof import Hit, first
 from venturi.analysis.proof.ends import own_stages
@@ -44,6 +44,8 @@ STOLEN = 0.05
 """Stolen CPU time from which everything that depends on CPUs is in doubt."""
 OTHER_LOAD = 0.10
 """Share of all cores that neither end used. Less are the kernel's threads and daemons."""
+BRIEF = 100e6
+"""Ten of the kernel's ticks (ns): below, shares of a host's CPU time would be chance (docs/format.md)."""
 START = 0.3
 """Where the first batches take more of the interval than this, starting is what was measured."""
 
@@ -242,7 +244,13 @@ def _unknown(seen: Seen, rerun: Rerun) -> Verdict:
             )
             longer = rerun.but(rows_per_stream=None, bytes_per_stream=None, duration="5s")
             settle.append(f"a longer trial: {longer}")
-        if client.busy is None:
+        if client.busy is None and client.cpu is not None and (brief := _brief(cell)) is not None:
+            missing.append(
+                f"trials of {milliseconds(brief)} are too short to see how busy the hosts' CPUs were"
+            )
+            longer = rerun.but(rows_per_stream=None, bytes_per_stream=None, duration="1s")
+            settle.append(f"a longer trial: {longer}")
+        elif client.busy is None:
             missing.append("nobody looked at the hosts' CPUs")
             settle.append(f"with samples: {rerun.but(sample_interval='100ms')}")
         if not server.stages:
@@ -277,3 +285,10 @@ def _nearest(seen: Seen) -> str:
         return "no share of any limit is known"
     name = max(known, key=lambda n: known[n])
     return f"nearest are {name} with {percent(known[name])}"
+
+
+def _brief(cell: Cell) -> float | None:
+    """The median interval (ns) of trials that were sampled, but for less than the CPUs' clocks tell apart."""
+    sampled = [r for r in cell.records if r.get("resources")]
+    times = sorted(t for r in sampled if (t := numeric(r, "times", "interval_ns")) is not None)
+    return times[len(times) // 2] if times and times[len(times) // 2] < BRIEF else None

@@ -61,7 +61,7 @@ def _reason(results: Results) -> list[str]:
 
 def _step(text: str) -> str:
     """A step; its command, if it ends with one, as code, in which nothing is escaped."""
-    before, found, command = labels.plain(text).partition(": venturi ")
+    before, found, command = labels.plain(text).rpartition(": venturi ")
     if not found or "`" in command:
         return escape(text)
     return f"{escape(before)}: `venturi {command}`"
