@@ -9,7 +9,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo test lint format bench-flight bench-compare bench-sampler bench-scale clean help check-tools
+.PHONY: all demo test lint format bench-flight bench-compare bench-tune bench-sampler bench-scale clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -60,6 +60,10 @@ bench-sampler: $(PACKAGE)
 # BENCH="--record" or BENCH="--tries 5", see bench/README.md
 bench-compare: $(PACKAGE)
 	$(BIN)/python bench/compare/aa.py $(BENCH)
+
+# BENCH="--record" or BENCH="--tries 0", see bench/README.md
+bench-tune: $(PACKAGE)
+	$(BIN)/python bench/tune/run.py $(BENCH)
 
 # BENCH="--record" or BENCH=RUN, see bench/README.md
 bench-scale: $(PACKAGE)

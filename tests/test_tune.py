@@ -24,7 +24,7 @@ def test_seed_000_in_a_quarter_of_its_trials(seed: int) -> None:
     assert recorded.share(tuned.answer.best) >= 0.97
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_known_surface_with_noise(seed: int) -> None:
     """120 settings, four of them axes, 3 % noise: a quarter of the trials reaches 97 %."""
     draw = random.Random(seed)
@@ -131,6 +131,19 @@ def test_a_rough_surface_is_not_smoothed_away(seed: int) -> None:
     recorded.values = [draw.sample(v, len(v)) for v in recorded.values]
     tuned = replay(recorded, Budget(recorded.trials // 4), lambda *_: None, seed)
     assert tuned.answer is not None and recorded.share(tuned.answer.best) >= 0.97
+
+
+def test_a_disturbed_trial_is_not_the_noise_of_all() -> None:
+    """One trial in twelve runs at a fifth of its speed: the others still tell 4 % apart."""
+    candidates = [{"streams": s} for s in (1, 2, 4, 8)]
+    speeds = (0.5e9, 1.0e9, 1.04e9, 0.9e9)
+    search = Search(candidates, ["streams"])
+    for repeat in range(3):
+        for at, speed in enumerate(speeds):
+            search.tell(at, speed * (0.2 if (repeat, at) == (0, 2) else 1 + 0.002 * repeat))
+    belief, found = search.belief, search.answer()
+    assert belief is not None and belief.noise < 0.2  # 0.45 if deviations were normal
+    assert found is not None and found.best == 2
 
 
 def test_more_trials_of_what_is_known_are_worth_less() -> None:

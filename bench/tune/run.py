@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import signal
 import sys
 import time
 from datetime import datetime, timezone
@@ -109,6 +110,8 @@ def _axes(target: targets.Target) -> str:
 
 def main() -> int:
     options = arguments()
+    # Ended from outside, it takes its servers and namespaces along.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     stamp = datetime.now(timezone.utc)
     kept = options.keep or ROOT / "target" / "bench-tune" / f"{stamp:%Y-%m-%d-%H%M%S}"
     kept.mkdir(parents=True, exist_ok=True)
@@ -131,5 +134,7 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
     except VenturiError as error:
         sys.exit(f"{error}{f'; {error.hint}' if error.hint else ''}")
