@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import resource
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -189,6 +191,14 @@ def test_a_reader_that_has_enough_is_no_error(run: Path) -> None:
     process.stdout.close()
     assert process.stderr.read() == b"" and process.wait(30) == 0
     process.stderr.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ulimit -S as Linux has it")
+def test_as_many_files_may_be_open_as_the_system_allows() -> None:
+    line = f"ulimit -S -n 200 && {shlex.quote(sys.executable)} -m venturi doctor --json"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert f"{hard} at most" in done.stdout
 
 
 def test_doctor_looks_at_everything() -> None:

@@ -152,8 +152,22 @@ def _misused(error: Any) -> VenturiError:
     return VenturiError(text[:1].lower() + text[1:], hint=f"{command} --help")
 
 
+def _allow_open_files() -> None:
+    """Raises the soft limit to the hard one, which is what it may be raised to: a connection takes some four
+    descriptors, and the usual 1024 is for programs that call select(2)."""
+    try:
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ImportError, OSError, ValueError):
+        return  # as many as there are, then
+
+
 def main() -> None:
     """The entry point."""
+    _allow_open_files()
     try:
         ended = app(prog_name="venturi", standalone_mode=False)
         sys.exit(ended if isinstance(ended, int) else 0)
