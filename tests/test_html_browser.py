@@ -109,6 +109,8 @@ def test_colours_follow_the_button_and_a_legend_hides_its_lines(browser: Browser
     plot = "document.querySelector('#figure-latency .plot')"
     browser.run(f"{plot}.scrollIntoView()")
     browser.wait(f"{plot}.querySelector('.main-svg')")
+    browser.run("document.querySelector('#cell-view .plot').scrollIntoView()")
+    browser.wait("document.querySelector('#cell-view .plot .main-svg')")
     ground = "getComputedStyle(document.body).backgroundColor"
     light = browser.run(ground)
     inked = f"{plot}.querySelector('.xtick text').style.fill"
@@ -116,6 +118,7 @@ def test_colours_follow_the_button_and_a_legend_hides_its_lines(browser: Browser
     browser.run("document.getElementById('theme').click()")
     assert browser.run(ground) != light
     assert browser.run(inked) != ink
+    assert browser.run("Boolean(document.querySelector('#cell-view .plot .main-svg'))") is True
     assert browser.run("document.getElementById('theme').textContent") == "Light"
     lines = f"{plot}.querySelectorAll('.trace').length"
     before = browser.run(lines)

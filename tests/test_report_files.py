@@ -258,3 +258,19 @@ def test_commands_are_set_apart_from_their_sentence(text: str, found: list[str])
     assert [part for part, code in parts if code] == found
     assert "".join(part for part, _ in parts) == text.replace("`", "")
     assert "<b>" not in markup.commands(text) and "<x>" not in markup.commands(text)
+
+
+def test_a_limit_far_above_is_told_and_not_drawn(tmp_path: Path) -> None:
+    def slow(line: dict[str, Any]) -> dict[str, Any]:
+        line["times"]["interval_ns"] *= 100
+        return line
+
+    near = figures.one(load(make_run(tmp_path / "near", cells(streams=(1, 2)))), "throughput-streams")
+    assert any(s.name.startswith("raw TCP") for p in near.panels for s in p.series)
+    assert "Dashed: raw TCP" in near.caption
+    far = figures.one(
+        load(make_run(tmp_path / "far", cells(streams=(1, 2)), edit=slow)), "throughput-streams"
+    )
+    assert not any(s.name.startswith("raw TCP") for p in far.panels for s in p.series)
+    assert re.search(r"Raw TCP lies far above, at [\d,]+ to [\d,]+ MB/s\.", far.caption)
+    assert "Dashed" not in far.caption

@@ -18,6 +18,8 @@ from venturi.units import Quantity, count
 MB = 1e6
 MOST_LINES = 6
 """More lines than this in one panel cannot be told apart."""
+FAR_ABOVE = 4.0
+"""A limit that is always more than so many times the highest point is told, not drawn."""
 FOLLOWERS = {"streams": {"threads"}, "rows_per_stream": {"bytes_per_stream"}, "rows_per_batch": set[str]()}
 INTERVAL_NOTE = "Points are medians of the repeats, bars their 95 % interval (below 6 repeats their range)."
 
@@ -154,10 +156,13 @@ def _over(
     if not panels:
         return None
     caption = [INTERVAL_NOTE]
-    if axis == "streams":
+    above = _far_above(panels)
+    if any(s.dash == "dash" for p in panels for s in p.series):
         caption.append(
             "Dashed: raw TCP in the same direction over as many connections, measured in the same run."
         )
+    if above:
+        caption.append(f"Raw TCP lies far above, at {above}.")
     if reduced:
         caption.append(f"Each point is the best over {', '.join(labels.head(n) for n in reduced)}.")
     if overlaid:
@@ -173,6 +178,25 @@ def _over(
         x_scale="log" if log else "linear",
         x_ticks=few if axis != "rows_per_stream" and len(few) <= 12 else None,
     )
+
+
+def _far_above(panels: list[Panel]) -> str:
+    """Takes limits out that would press all curves to the ground, and says where they lie."""
+    highest = max((v for p in panels for s in p.series if s.dash != "dash" for v in _known(s)), default=0.0)
+    found: list[float] = []
+    for panel in panels:
+        for series in [s for s in panel.series if s.dash == "dash"]:
+            if min(_known(series), default=0.0) > FAR_ABOVE * highest > 0:
+                panel.series.remove(series)
+                found += _known(series)
+    if not found:
+        return ""
+    low, high = (f"{round(v):,}" for v in (min(found), max(found)))
+    return f"{low} MB/s" if low == high else f"{low} to {high} MB/s"
+
+
+def _known(series: Series) -> list[float]:
+    return [v for part in (series.y, series.high or []) for v in part if isinstance(v, int | float)]
 
 
 def _peak(line: Sequence[Cell]) -> float:

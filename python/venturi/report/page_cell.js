@@ -114,7 +114,12 @@
   const step = (by) => move((chosen + by + cells.length) % cells.length);
   document.getElementById("cell-before").addEventListener("click", () => step(-1));
   document.getElementById("cell-after").addEventListener("click", () => step(1));
-  venturi.onTheme.push(draw);
+  // In other colours, or another width: a timeline that was there is so at once.
+  venturi.onTheme.push(() => {
+    const drawn = plot && plot.firstChild;
+    draw();
+    if (drawn) drawTimeline();
+  });
   const at = named();
   choose(at === undefined ? chosen : at, at !== undefined);
 })();

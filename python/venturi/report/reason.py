@@ -69,12 +69,15 @@ def name_of(results: Results, cell: Cell) -> str:
 
 
 def next_steps(results: Results, most: int = 5) -> list[str]:
-    """What to try, from the findings, else from the fastest cell's verdict; each once."""
+    """What to try, from the findings, else from the fastest cell's verdict; each command once."""
     steps = [step for finding in results.findings for step in finding.next]
     top = leading(results)
     if not steps and top is not None and top.name in results.verdicts:
         steps = list(results.verdicts[top.name].next)
-    return list(dict.fromkeys(labels.plain(step) for step in steps))[:most]
+    distinct: dict[str, str] = {}
+    for step in map(labels.plain, steps):
+        distinct.setdefault(step[step.find("venturi ") :] if "venturi " in step else step, step)
+    return list(distinct.values())[:most]
 
 
 def sentences(results: Results) -> list[tuple[str, str]]:
