@@ -40,6 +40,7 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
     if spec.include_setup {
         observer.take();
     }
+    let cpu_began = cpu::own();
     let mut began = Instant::now();
     let start = spec.include_setup.then_some(began);
     if let Some(start) = start {
@@ -65,7 +66,12 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
         watch(&call, target, record);
         began += watching.elapsed();
     }
-    let measured = measure(&call, target, counters, began, start, &mut observer, record);
+    let setup = Setup {
+        began,
+        cpu: cpu_began,
+        timed: spec.include_setup,
+    };
+    let measured = measure(&call, target, counters, setup, &mut observer, record);
     control.enter(Phase::Verifying);
     let mut watched = None;
     if let Some(tallies) = measured {
@@ -102,17 +108,26 @@ impl Call<'_> {
     }
 }
 
+/// When the set-up began, and what this process had used by then.
+struct Setup {
+    began: Instant,
+    cpu: CpuTime,
+    /// It is a part of the interval.
+    timed: bool,
+}
+
 /// The timed part. The streams' tallies where it went well.
 fn measure(
     call: &Call<'_>,
     target: &dyn Target,
     counters: Arc<[Counters]>,
-    began: Instant,
-    start: Option<Instant>,
+    setup: Setup,
     observer: &mut Observer,
     record: &mut Record,
 ) -> Option<Vec<Tally>> {
     let spec = call.spec;
+    let began = setup.began;
+    let start = setup.timed.then_some(began);
     let groups = spread(target.groups(spec.streams), spec.threads);
     let here = record
         .target
@@ -141,6 +156,7 @@ fn measure(
     };
     if start.is_some() {
         conductor.note_start(record);
+        conductor.cpu_before.0 = setup.cpu;
     }
     let gate = match start {
         Some(start) => Gate::Open(start),

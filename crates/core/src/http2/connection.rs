@@ -88,6 +88,7 @@ const SLICES: usize = 128;
 
 #[derive(Debug)]
 pub struct Connection {
+    /// Before the wire: fields are dropped in this order, and it reads the wire's socket.
     watched: Option<Watch>,
     pub(super) wire: Wire,
     /// Remembered: a broken socket no longer tells.
@@ -222,7 +223,8 @@ impl Connection {
         {
             return; // another stream of the trial on this connection
         }
-        self.watched = sockets.watch(self.wire.socket().as_fd());
+        // SAFETY: a connection keeps its wire to its end, and drops the watch before it.
+        self.watched = unsafe { sockets.watch(self.wire.socket().as_fd()) };
     }
 
     /// Opens a request (client side) and queues its headers.

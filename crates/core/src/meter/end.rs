@@ -81,7 +81,8 @@ impl End {
                 series.put("net_rx_drops", Some(moved.rx_drops));
                 series.put("net_tx_drops", Some(moved.tx_drops));
             }
-            if series.facts.interface.is_none() {
+            // Another trial on a server may have come by another one.
+            if series.facts.interface.as_ref() != Some(&network.interface) {
                 series.facts.interface = Some(network.interface.clone());
             }
         }

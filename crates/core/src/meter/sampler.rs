@@ -69,6 +69,12 @@ impl Prepared {
     }
 
     fn row(&mut self, spent: u64) {
+        // Before the row, not after it: the last one of a trial must stay.
+        if self.taken.client.is_full() {
+            self.taken.client.halve();
+            self.taken.server.as_mut().map(Series::halve);
+            self.interval *= 2;
+        }
         let series = &mut self.taken.client;
         series.begin_row(monotonic_ns());
         let (mut rows, mut bytes) = (0, 0);
@@ -91,11 +97,6 @@ impl Prepared {
             series.end_row(0); // the client's rows hold the cost of both
         }
         self.taken.client.end_row(self.cost_ns + spent);
-        if self.taken.client.is_full() {
-            self.taken.client.halve();
-            self.taken.server.as_mut().map(Series::halve);
-            self.interval *= 2;
-        }
     }
 
     /// Takes a row now and goes on from `start`, which may lie ahead.
@@ -123,23 +124,39 @@ impl Prepared {
         let thread = std::thread::Builder::new()
             .name("sampler".into())
             .spawn(run)?;
-        Ok(Sampler { ended, thread })
+        Ok(Sampler {
+            ended,
+            thread: Some(thread),
+        })
     }
 }
 
-/// A running sampler; `stop` takes a last sample and hands over all.
+/// A running sampler; `stop` takes a last sample and hands over all. It ends with its owner,
+/// also where a trial that panicked never comes to stop it.
 #[derive(Debug)]
 pub struct Sampler {
     ended: Arc<AtomicBool>,
-    thread: JoinHandle<Taken>,
+    thread: Option<JoinHandle<Taken>>,
 }
 
 impl Sampler {
     /// `None` where the sampler itself failed: a trial is not lost for its samples.
-    pub fn stop(self) -> Option<Taken> {
+    pub fn stop(mut self) -> Option<Taken> {
+        self.end();
+        self.thread.take()?.join().ok()
+    }
+
+    fn end(&self) {
         self.ended.store(true, Relaxed);
-        self.thread.thread().unpark();
-        self.thread.join().ok()
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -155,6 +172,7 @@ pub fn monotonic_at(instant: Instant) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meter::series::MOST_ROWS;
 
     fn prepared(interval: Duration, counters: &Arc<[Counters]>) -> Prepared {
         let mut prepared = Prepared::new(interval, counters.clone());
@@ -190,6 +208,37 @@ mod tests {
             cfg!(target_os = "linux")
         );
         assert!(!server.columns.contains_key("host_busy_ns"));
+    }
+
+    #[test]
+    fn a_sampler_that_nobody_stops_ends_with_its_owner() {
+        let counters = Counters::row(1);
+        let start = Instant::now();
+        let sampler = prepared(Duration::from_secs(60), &counters)
+            .begin(start)
+            .unwrap();
+        assert_eq!(Arc::strong_count(&counters), 2);
+        drop(sampler);
+        while Arc::strong_count(&counters) > 1 {
+            assert!(start.elapsed() < Duration::from_secs(5));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn halving_leaves_the_last_row() {
+        let mut prepared = Prepared::new(Duration::from_secs(1), Counters::row(1));
+        for _ in 1..MOST_ROWS {
+            prepared.taken.client.begin_row(0);
+            prepared.taken.client.end_row(0);
+        }
+        let before = monotonic_ns();
+        prepared.take();
+        let series = &prepared.taken.client;
+        assert!(series.is_full() && *series.t_ns.last().unwrap() >= before);
+        prepared.take();
+        assert_eq!(prepared.taken.client.rows(), MOST_ROWS / 2 + 1);
+        assert_eq!(prepared.interval, Duration::from_secs(2));
     }
 
     #[test]

@@ -112,6 +112,12 @@ impl Series {
         series
     }
 
+    /// The interface that was counted is not the one that carried the bytes.
+    pub fn forget_network(&mut self) {
+        self.columns.retain(|name, _| !name.starts_with("net_"));
+        self.facts.interface = None;
+    }
+
     /// Adds the lists of another series, as they were at the time of each row or last before.
     pub fn join(&mut self, other: &Series) {
         let at: Vec<usize> = self
@@ -212,19 +218,34 @@ impl Packed {
         let rows = self.t_ns.len();
         let whole = |column: &Vec<i64>| column.len() == rows;
         let lists = self.lists.values().flatten();
-        let known = |name: &String| {
+        let plain = |name: &String| {
             name.len() < 64 && name.bytes().all(|c| c.is_ascii_lowercase() || c == b'_')
         };
-        let names = self.columns.keys().chain(self.lists.keys());
+        // `t_ns` and `thread_names` lie beside the columns in the record.
+        let column = |name: &String| plain(name) && name != "t_ns" && !is_list(name);
+        let list = |name: &String| plain(name) && name != "thread_names" && is_list(name);
         if !lists.chain(self.columns.values()).all(whole)
             || !whole(&self.cost_ns)
-            || !names.into_iter().all(known)
+            || !self.columns.keys().all(column)
+            || !self.lists.keys().all(list)
         {
             return Err(Error::protocol(
                 "the server's samples are not columns of one length",
             ));
         }
-        Ok(Series {
+        let series = self.summed();
+        let lists = series.lists.values().flatten();
+        let mut counts = series.columns.values().chain(lists).flatten();
+        if counts.any(|count| *count < 0) || !series.t_ns.is_sorted() {
+            return Err(Error::protocol(
+                "the server's samples are not counts in the order of time",
+            ));
+        }
+        Ok(series)
+    }
+
+    fn summed(self) -> Series {
+        Series {
             t_ns: sums(self.t_ns),
             cost_ns: sums(self.cost_ns),
             thread_names: self.thread_names,
@@ -239,8 +260,14 @@ impl Packed {
                 .map(|(name, list)| (Cow::Owned(name), list.into_iter().map(sums).collect()))
                 .collect(),
             facts: self.facts,
-        })
+        }
     }
+}
+
+/// Whether a column of docs/format.md holds a list in each row.
+fn is_list(name: &str) -> bool {
+    let prefixes = ["thread_", "core_", "socket_"];
+    prefixes.iter().any(|prefix| name.starts_with(prefix)) || name == "frequency_khz"
 }
 
 #[cfg(test)]
@@ -326,6 +353,36 @@ mod tests {
         let mut strange = one.pack();
         strange.columns.insert("../../x".into(), vec![0; 5]);
         assert!(strange.unpack().is_err());
+    }
+
+    #[test]
+    fn what_a_peer_may_not_send() {
+        let refused = |spoil: &dyn Fn(&mut Packed)| {
+            let mut packed = series(5).pack();
+            spoil(&mut packed);
+            packed.unpack().unwrap_err().message
+        };
+        let names = "columns of one length";
+        assert!(refused(&|p| drop(p.columns.insert("t_ns".into(), vec![0; 5]))).contains(names));
+        assert!(
+            refused(&|p| drop(p.columns.insert("thread_cpu_ns".into(), vec![0; 5])))
+                .contains(names)
+        );
+        for list in ["user_ns", "thread_names"] {
+            assert!(
+                refused(&|p| drop(p.lists.insert(list.into(), vec![vec![0; 5]]))).contains(names)
+            );
+        }
+        let counts = "counts in the order of time";
+        assert!(refused(&|p| p.t_ns[2] = -1).contains(counts));
+        // The sum of the differences runs over.
+        let over = vec![i64::MAX, 1, 0, 0, 0];
+        assert!(
+            refused(&|p| drop(p.columns.insert("user_ns".into(), over.clone()))).contains(counts)
+        );
+        assert!(
+            refused(&|p| p.lists.get_mut("thread_cpu_ns").unwrap()[0][0] = -1).contains(counts)
+        );
     }
 
     #[test]

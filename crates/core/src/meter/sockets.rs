@@ -4,12 +4,16 @@
 //! and the kernel says how much of it it filled in), `tcp_get_info` in net/ipv4/tcp.c.
 
 use std::ops::RangeInclusive;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
 use super::series::Series;
+
+/// Connections of one trial that are read. A peer may open and close them for as long as it
+/// likes, and each has its columns.
+const MOST: usize = 4096;
 
 /// The connections of one trial at one end, in the order in which they came.
 #[derive(Debug, Default)]
@@ -17,15 +21,16 @@ pub struct Sockets(Mutex<Vec<Held>>);
 
 #[derive(Debug)]
 struct Held {
-    /// A descriptor of our own: whatever closes meanwhile, it is never another's.
-    socket: Option<OwnedFd>,
+    /// The connection's own descriptor, for as long as its `Watch` lives: one more for each
+    /// would take them from connections still to come.
+    socket: Option<RawFd>,
     /// When it came, and last.
     first: Reading,
     last: Reading,
 }
 
-/// While it lives its connection is read. Whoever owns the connection owns this too: our
-/// descriptor alone would keep the connection open.
+/// While it lives its connection is read. Whoever owns the connection owns this too, and
+/// drops it first.
 #[derive(Debug)]
 pub struct Watch {
     sockets: Arc<Sockets>,
@@ -42,20 +47,27 @@ impl Drop for Watch {
     fn drop(&mut self) {
         if let Some(held) = self.sockets.held().get_mut(self.at) {
             if let Some(socket) = held.socket.take() {
-                held.last = read(&socket).unwrap_or(held.last);
+                // SAFETY: it is open for as long as this watch lives, as `watch` demands.
+                let socket = unsafe { BorrowedFd::borrow_raw(socket) };
+                held.last = read(socket).unwrap_or(held.last);
             }
         }
     }
 }
 
 impl Sockets {
-    /// From here on this connection is read too. `None`: the system has no descriptor left.
-    pub fn watch(self: &Arc<Self>, socket: BorrowedFd<'_>) -> Option<Watch> {
-        let socket = socket.try_clone_to_owned().ok()?;
+    /// From here on this connection is read too. `None`: there are too many already.
+    ///
+    /// # Safety
+    /// The socket stays open for as long as the watch lives.
+    pub unsafe fn watch(self: &Arc<Self>, socket: BorrowedFd<'_>) -> Option<Watch> {
         let mut all = self.held();
-        let first = read(&socket).unwrap_or_default();
+        if all.len() >= MOST {
+            return None;
+        }
+        let first = read(socket).unwrap_or_default();
         all.push(Held {
-            socket: Some(socket),
+            socket: Some(socket.as_raw_fd()),
             first,
             last: first,
         });
@@ -69,16 +81,13 @@ impl Sockets {
     /// at its end; one that comes late counts from what it had when it came.
     pub fn sample(&self, series: &mut Series) {
         for (at, held) in self.held().iter_mut().enumerate() {
-            if let Some(now) = held.socket.as_ref().and_then(read) {
-                held.last = now;
+            if let Some(socket) = held.socket {
+                // SAFETY: its watch lives, for that takes it away under this lock.
+                let socket = unsafe { BorrowedFd::borrow_raw(socket) };
+                held.last = read(socket).unwrap_or(held.last);
             }
             held.last.put(at, &held.first, series);
         }
-    }
-
-    /// How many connections there were so far.
-    pub fn count(&self) -> usize {
-        self.held().len()
     }
 
     fn held(&self) -> MutexGuard<'_, Vec<Held>> {
@@ -136,7 +145,7 @@ impl SocketSummary {
             rtt_ns: middle("socket_rtt_ns"),
             min_rtt_ns: last("socket_min_rtt_ns"),
             retransmits: grown("socket_retransmits")
-                .reduce(|all, one| all + one)
+                .reduce(i64::saturating_add)
                 .and_then(|sum| u64::try_from(sum).ok()),
             delivery_rate: middle("socket_delivery_rate"),
             cwnd_bytes: middle("socket_cwnd_bytes"),
@@ -219,13 +228,12 @@ impl Reading {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn read(_: &OwnedFd) -> Option<Reading> {
+fn read(_: BorrowedFd<'_>) -> Option<Reading> {
     None
 }
 
 #[cfg(target_os = "linux")]
-fn read(socket: &OwnedFd) -> Option<Reading> {
-    use std::os::fd::AsRawFd;
+fn read(socket: BorrowedFd<'_>) -> Option<Reading> {
     let fd = socket.as_raw_fd();
     let mut bytes = [0u8; 512];
     let mut length = bytes.len() as libc::socklen_t;
@@ -251,7 +259,7 @@ fn read(socket: &OwnedFd) -> Option<Reading> {
         let failed = unsafe { libc::ioctl(fd, request, &mut count) != 0 };
         (!failed).then_some(count.max(0) as u64)
     };
-    let reference = socket2::SockRef::from(socket);
+    let reference = socket2::SockRef::from(&socket);
     Some(Reading {
         rtt_ns: micros(word(68)),
         // The kernel's "never measured".
@@ -285,6 +293,35 @@ mod tests {
         (client, listener.accept().unwrap().0)
     }
 
+    fn watch(sockets: &Arc<Sockets>, socket: &TcpStream) -> Watch {
+        // SAFETY: every test drops its watches before its sockets.
+        unsafe { sockets.watch(socket.as_fd()) }.unwrap()
+    }
+
+    /// How many descriptors of this process are this socket.
+    fn descriptors(socket: &TcpStream) -> usize {
+        let link = |fd: &str| std::fs::read_link(format!("/proc/self/fd/{fd}"));
+        let wanted = link(&socket.as_raw_fd().to_string()).unwrap();
+        let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        all.filter(|entry| {
+            let one = entry.file_name().to_str().map(link);
+            one.is_some_and(|one| one.is_ok_and(|one| one == wanted))
+        })
+        .count()
+    }
+
+    #[test]
+    fn watching_takes_no_descriptor_and_has_a_bound() {
+        let (client, _server) = pair();
+        let sockets = Arc::new(Sockets::default());
+        let watches: Vec<_> = (0..MOST).map(|_| watch(&sockets, &client)).collect();
+        assert_eq!(descriptors(&client), 1);
+        // SAFETY: there is no watch.
+        assert!(unsafe { sockets.watch(client.as_fd()) }.is_none());
+        drop(watches);
+        assert_eq!(sockets.held().len(), MOST);
+    }
+
     fn sample(sockets: &Sockets, series: &mut Series) {
         series.begin_row(0);
         sockets.sample(series);
@@ -295,8 +332,8 @@ mod tests {
     fn a_reader_that_does_not_read_shows() {
         let (mut client, server) = pair();
         let (sending, receiving) = (Arc::new(Sockets::default()), Arc::new(Sockets::default()));
-        let _sender = sending.watch(client.as_fd()).unwrap();
-        let _receiver = receiving.watch(server.as_fd()).unwrap();
+        let _sender = watch(&sending, &client);
+        let _receiver = watch(&receiving, &server);
         let (mut sent, mut received) = (Series::default(), Series::default());
         sample(&sending, &mut sent);
         let begun = Instant::now();
@@ -328,16 +365,16 @@ mod tests {
     fn a_connection_closes_with_its_owner_and_keeps_its_figures() {
         let (client, mut server) = pair();
         let sockets = Arc::new(Sockets::default());
-        let watch = sockets.watch(client.as_fd()).unwrap();
-        assert!(watch.is_of(&sockets) && !watch.is_of(&Arc::default()));
+        let watched = watch(&sockets, &client);
+        assert!(watched.is_of(&sockets) && !watched.is_of(&Arc::default()));
         let mut series = Series::default();
         sample(&sockets, &mut series);
-        drop((client, watch));
+        drop((watched, client));
         // The other end sees the end at once: no descriptor of ours keeps it open.
         let _ = server.set_read_timeout(Some(Duration::from_secs(5)));
         assert_eq!(server.read(&mut [0; 8]).unwrap(), 0);
         let (late, _peer) = pair();
-        let _late = sockets.watch(late.as_fd()).unwrap();
+        let _late = watch(&sockets, &late);
         sample(&sockets, &mut series);
         let rtt = &series.lists["socket_rtt_ns"];
         assert_eq!((rtt.len(), rtt[0].len(), rtt[1].len()), (2, 2, 2));

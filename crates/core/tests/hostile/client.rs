@@ -388,3 +388,20 @@ fn a_put_that_nobody_acknowledges() {
     let record = fake.run("put", r#", "options": {"ack": "batch"}"#);
     assert_eq!(record.error.unwrap().kind, Kind::Timeout);
 }
+
+#[test]
+fn an_answer_without_end_has_a_bound() {
+    let fake = Fake::start(|mut socket, _| {
+        await_call(&mut socket, b"DoAction");
+        let piece = data(1, false, &message(&[7; 1 << 20]));
+        let mut reader = socket.try_clone().unwrap();
+        std::thread::spawn(move || while reader.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {});
+        let _ = socket.write_all(&[frame(kind::SETTINGS, 0, 0, &[]), accepted(1)].concat());
+        while socket.write_all(&piece).is_ok() {}
+    });
+    let mut spec = fake.spec("get", "");
+    spec.timeout_ns = 60_000_000_000; // it is not the time that ends it
+    let error = run(spec, &Control::new()).error.unwrap();
+    assert_eq!(error.kind, Kind::Protocol, "{}", error.message);
+    assert!(error.message.contains("no end"), "{}", error.message);
+}

@@ -271,3 +271,22 @@ fn many_large_messages_at_once() {
     });
     assert_well(&server);
 }
+
+#[test]
+fn what_a_client_asks_with_comes_back_short() {
+    let server = serve("");
+    let long = "\u{7}".repeat(1 << 20);
+    let watch = serde_json::json!({"trial": long, "interval_ns": 1_000_000}).to_string();
+    let mut client = Raw::greeted(&server.address());
+    for (stream, name, body, status) in [
+        (1, "venturi.account", &long, "5"),
+        (3, &long[..1 << 16], &long, "12"),
+        (5, "venturi.watch", &watch, "0"),
+    ] {
+        assert!(client.send(&action(stream, name, body.as_bytes())));
+        let (code, answer) = client.answer(stream);
+        assert_eq!(code, status);
+        assert!(answer.len() < 100);
+    }
+    assert_well(&server);
+}

@@ -371,3 +371,45 @@ fn a_heavier_level_makes_smaller_bodies() {
         );
     }
 }
+
+/// A question of our own has no place in an interval that the set-up is a part of.
+#[test]
+fn the_round_trip_is_not_asked_for_within_the_interval() {
+    let server = server("");
+    for (include_setup, asked) in [(false, true), (true, false)] {
+        let spec = format!(
+            r#"{{"trial": "setup-{include_setup}", "target": "flight://{}", "operation": "get",
+                "data": {{"source": "records"}}, "rows_per_batch": 4096, "rows_per_stream": 4096,
+                "streams": 1, "threads": 1, "include_setup": {include_setup}}}"#,
+            server.address()
+        );
+        let record = run(TrialSpec::parse(&spec).unwrap(), &Control::new());
+        assert_eq!((&record.error, record.outcome), (&None, Outcome::Ok));
+        assert_eq!(record.target.round_trip_ns.is_some(), asked);
+        assert!(record.resources.unwrap().server.is_some());
+    }
+}
+
+#[test]
+fn a_timed_set_up_costs_the_client_what_it_costs() {
+    let server = server("");
+    let spec = format!(
+        r#"{{"trial": "setup-cpu", "target": "flight://{}", "operation": "put",
+            "data": {{"source": "records"}}, "rows_per_batch": 1000000, "rows_per_stream": 1000000,
+            "streams": 1, "threads": 1, "include_setup": true}}"#,
+        server.address()
+    );
+    let record = run(TrialSpec::parse(&spec).unwrap(), &Control::new());
+    assert_eq!((&record.error, record.outcome), (&None, Outcome::Ok));
+    // What was sampled begins just before the clock does: making the rows is in both.
+    let process = record.resources.unwrap().client.unwrap().process.unwrap();
+    let (sampled, told) = (
+        process.user_ns + process.system_ns,
+        record.cpu.client.total(),
+    );
+    assert!(told as f64 > 0.9 * sampled as f64, "{told} of {sampled} ns");
+    assert!(
+        (told as f64) < 1.1 * sampled as f64,
+        "{told} of {sampled} ns"
+    );
+}

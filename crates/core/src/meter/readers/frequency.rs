@@ -34,7 +34,8 @@ impl Frequency {
     /// Of every CPU, no older than some rows; empty where it is not told.
     pub fn read(&mut self) -> &[u64] {
         let now = Instant::now();
-        let due = self.rows.is_multiple_of(KEEP_ROWS) && self.not_before.is_none_or(|then| now >= then);
+        let due =
+            self.rows.is_multiple_of(KEEP_ROWS) && self.not_before.is_none_or(|then| now >= then);
         self.rows = self.rows.wrapping_add(1);
         if due && !self.paths.is_empty() {
             self.last = self

@@ -19,6 +19,8 @@ struct Thread {
     file: Option<Reread>,
     cpu_ns: u64,
     delay_ns: u64,
+    /// (voluntary, involuntary), as they were last read.
+    switches: Option<(u64, u64)>,
     gone: bool,
     /// A thread names itself when it has begun, so its name is read more than once.
     named: u8,
@@ -119,6 +121,7 @@ impl Threads {
                     .flatten(),
                 cpu_ns: 0,
                 delay_ns: 0,
+                switches: None,
                 gone: false,
                 named: 0,
             });
@@ -146,22 +149,20 @@ impl Threads {
         told.then(|| self.known.iter().map(|thread| thread.delay_ns).sum())
     }
 
-    /// (voluntary, involuntary) context switches of all threads there are.
-    pub fn switches(&self) -> Option<(u64, u64)> {
-        let alive = || self.known.iter().filter(|thread| !thread.gone);
-        if alive().count() > MOST_FOR_SWITCHES {
+    /// (voluntary, involuntary) context switches of all threads, ended ones as they were last:
+    /// a sum over those that are left would fall.
+    pub fn switches(&mut self) -> Option<(u64, u64)> {
+        let alive = self.known.iter().filter(|thread| !thread.gone);
+        if alive.count() > MOST_FOR_SWITCHES {
             return None;
         }
-        let mut sum = None;
-        for thread in alive() {
+        for thread in self.known.iter_mut().filter(|thread| !thread.gone) {
             let status = std::fs::read_to_string(format!("{}/{}/status", self.folder, thread.id));
-            if let Some((voluntary, other)) = status.ok().and_then(|status| parse_switches(&status))
-            {
-                let (v, o) = sum.unwrap_or((0, 0));
-                sum = Some((v + voluntary, o + other));
-            }
+            let told = status.ok().and_then(|status| parse_switches(&status));
+            thread.switches = told.or(thread.switches);
         }
-        sum
+        let told = self.known.iter().filter_map(|thread| thread.switches);
+        told.reduce(|all, one| (all.0 + one.0, all.1 + one.1))
     }
 }
 
@@ -244,5 +245,30 @@ mod tests {
             threads.times().nth(at).unwrap().0 >= used,
             "what it used stays"
         );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_ended_threads_switched_stays() {
+        let mut threads = Threads::new(None);
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (begin, begun) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            // SAFETY: gettid only tells a number.
+            begin.send(unsafe { libc::gettid() } as u32).unwrap();
+            let _ = ended.recv();
+        });
+        let id = begun.recv().unwrap();
+        threads.look();
+        // Other tests' threads come and go.
+        threads.known.retain(|one| one.id == id);
+        let before = threads.switches().unwrap();
+        assert!(before.0 > 0);
+        end.send(()).unwrap();
+        thread.join().unwrap();
+        threads.known[0].gone = true;
+        let after = threads.switches().unwrap();
+        assert!(after.0 >= before.0, "{before:?} {after:?}");
     }
 }

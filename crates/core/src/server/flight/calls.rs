@@ -38,12 +38,20 @@ pub(super) mod status {
     pub const UNAUTHENTICATED: u32 = 16;
 }
 
+/// Bytes of a message: it travels in a header, which clients take some 8 kB of, and what a
+/// client has asked with may be in it.
+const LONGEST_MESSAGE: usize = 1024;
+
 impl Status {
     pub fn new(code: u32, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
+        let mut message = message.into();
+        if message.len() > LONGEST_MESSAGE {
+            let end = (0..=LONGEST_MESSAGE).rfind(|at| message.is_char_boundary(*at));
+            message.truncate(end.unwrap_or(0));
+            message.push_str(" ...");
+            message.shrink_to_fit();
         }
+        Self { code, message }
     }
 }
 

@@ -61,11 +61,12 @@ impl Get {
             encoded: vec![encoder.schema_message()],
             encoder,
             reading,
-            trial: trial.take(),
+            trial: None,
             counted: Counted::default(),
             ending: None,
         };
         get.queue(queue)?;
+        get.trial = trial.take(); // of a get that fails here, whoever called accounts
         Ok(get)
     }
 

@@ -9,12 +9,16 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use crate::meter::end::{monotonic_ns, thread_cpu_ns, End};
+use crate::meter::readers::network::Interface;
 use crate::meter::series::Series;
 use crate::meter::sockets::Sockets;
 use crate::target::Route;
 
 /// Trials that are sampled at a time; of more the server has no samples.
 const MOST: usize = 16;
+
+/// Bytes of a trial's name: a longer one wants our memory, and has no samples.
+const LONGEST_ID: usize = 256;
 
 /// How long a trial may be open without a stream, before the first one and after the last.
 const UNTIL_FIRST: Duration = Duration::from_secs(120);
@@ -47,12 +51,16 @@ struct Book {
     thread: Option<Thread>,
     running: bool,
     interval: Duration,
+    /// Of the trial that has been open longest: what it would count of two interfaces in turn
+    /// would be neither's.
     route: Option<Route>,
 }
 
 #[derive(Debug)]
 struct Open {
     id: String,
+    /// That carries its connections.
+    interface: Option<String>,
     opened_ns: i64,
     streams: u64,
     /// When its last stream ended.
@@ -72,22 +80,34 @@ struct Connections {
 impl Watch {
     /// Samples from now on for this trial. False: too many are open.
     pub fn open(&self, trial: &str, interval_ns: u64, route: Option<Route>) -> bool {
+        if interval_ns == 0 || trial.len() > LONGEST_ID {
+            return false;
+        }
+        // Where set-up is timed every stream asks, and looking at interfaces takes a while.
+        if self.sockets(trial).is_some() {
+            return true;
+        }
+        let interface = route.and_then(|route| Interface::of(route.local.ip(), route.peer.ip()));
         let Ok(mut book) = self.0.book.lock() else {
             return false;
         };
         if book.trials.iter().any(|open| open.id == trial) {
             return true;
         }
-        if book.trials.len() >= MOST || interval_ns == 0 {
+        if book.trials.len() >= MOST {
             return false;
         }
         let interval = Duration::from_nanos(interval_ns).clamp(SHORTEST, LONGEST);
         if book.trials.is_empty() || interval < book.interval {
             book.interval = interval;
         }
-        book.route = route.or(book.route);
+        if book.trials.is_empty() {
+            book.route = None;
+        }
+        book.route = book.route.or(route);
         book.trials.push(Open {
             id: trial.to_owned(),
+            interface: interface.map(|interface| interface.name),
             opened_ns: monotonic_ns(),
             streams: 0,
             ended_ns: None,
@@ -159,10 +179,12 @@ impl Watch {
 
     /// The trial's rows, handed over once. `None`: it was not sampled.
     pub async fn take(&self, trial: &str) -> Option<Series> {
-        let (opened, ended, connections) = {
+        let (opened, ended, connections, interface) = {
             let book = self.0.book.lock().ok()?;
             let open = book.trials.iter().find(|open| open.id == trial)?;
-            (open.opened_ns, open.ended_ns, open.connections.clone())
+            let connections = open.connections.clone();
+            let interface = open.interface.clone();
+            (open.opened_ns, open.ended_ns, connections, interface)
         };
         // The row that was wanted at the end may not be there yet.
         for _ in 0..200 {
@@ -176,6 +198,10 @@ impl Watch {
             let series = self.0.series.lock().ok()?;
             series.since(series.t_ns.partition_point(|t| *t < opened))
         };
+        let counted = series.facts.interface.as_ref();
+        if counted.map(|counted| &counted.name) != interface.as_ref() {
+            series.forget_network();
+        }
         series.join(&*connections.series.lock().ok()?);
         let mut book = self.0.book.lock().ok()?;
         book.trials.retain(|open| open.id != trial);
@@ -217,14 +243,14 @@ impl Inner {
             let Ok(mut series) = self.series.lock() else {
                 return;
             };
+            if series.is_full() {
+                series.halve(); // not after the row: a trial's last one must stay
+                stretch *= 2;
+            }
             series.begin_row(now);
             end.read(&mut series);
             series.end_row(thread_cpu_ns());
             self.last_ns.store(now, Relaxed);
-            if series.is_full() {
-                series.halve();
-                stretch *= 2;
-            }
             drop(series);
             let due = Instant::now() + interval * stretch;
             while !self.nudged.swap(false, Relaxed) {
@@ -249,12 +275,12 @@ impl Inner {
         };
         for connections in open {
             if let Ok(mut series) = connections.series.lock() {
-                series.begin_row(now);
-                connections.sockets.sample(&mut series);
-                series.end_row(0);
                 if series.is_full() {
                     series.halve();
                 }
+                series.begin_row(now);
+                connections.sockets.sample(&mut series);
+                series.end_row(0);
             }
         }
     }
@@ -340,9 +366,34 @@ mod tests {
         assert!(run(watch.take("a")).unwrap().rows() > 20);
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn no_trial_gets_another_one_s_interface() {
+        let route = |local: &str, peer: &str| {
+            Some(Route {
+                local: format!("{local}:1").parse().unwrap(),
+                peer: format!("{peer}:1").parse().unwrap(),
+            })
+        };
+        let watch = Watch::default();
+        // TEST-NET-3 is nobody's: no interface has its addresses.
+        assert!(watch.open("a", 1_000_000, route("127.0.0.1", "127.0.0.1")));
+        assert!(watch.open("b", 1_000_000, route("203.0.113.1", "203.0.113.2")));
+        assert!(watch.open("c", 1_000_000, route("127.0.0.1", "127.0.0.2")));
+        let rows = watch.0.series.lock().unwrap().rows();
+        until(|| watch.0.series.lock().unwrap().rows() > rows + 3);
+        for (trial, told) in [("b", false), ("a", true), ("c", true)] {
+            let series = run(watch.take(trial)).unwrap();
+            assert_eq!(series.columns.contains_key("net_rx_bytes"), told, "{trial}");
+            let name = series.facts.interface.map(|interface| interface.loopback);
+            assert_eq!(name, told.then_some(true), "{trial}");
+        }
+    }
+
     #[test]
     fn what_is_not_fetched_is_bounded_and_ends() {
         let watch = Watch::default();
+        assert!(!watch.open(&"x".repeat(LONGEST_ID + 1), 1_000_000, None));
         for trial in 0..MOST {
             assert!(watch.open(&trial.to_string(), 1_000_000, None));
         }

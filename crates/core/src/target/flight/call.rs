@@ -24,6 +24,11 @@ use crate::target::Route;
 /// Messages that wait for one stream of a shared connection before the others stop reading.
 const INBOX: usize = 16;
 
+/// Bytes of an answer beyond its first message, which has a bound of its own. Samples are longer
+/// than anything else: eight million numbers at most, of ten digits or fewer as a rule.
+const ANSWER: usize = 32 << 20;
+const SAMPLES: usize = 256 << 20;
+
 /// A server that does not answer a PING by then never will.
 const PING_LIMIT: Duration = Duration::from_secs(1);
 
@@ -282,17 +287,25 @@ impl Link {
         extra: &[(String, Vec<u8>)],
         request: &[u8],
     ) -> Result<Vec<Vec<u8>>> {
-        self.exchange(method, extra, request)
+        self.exchange(method, extra, request, ANSWER)
             .await
             .map(|(messages, _)| messages)
     }
 
-    /// The same, with the headers and trailers of the response.
-    pub async fn exchange(
+    /// A login: what the headers and trailers of the answer say.
+    pub async fn login(&self, header: &(String, Vec<u8>), request: &[u8]) -> Result<Vec<Header>> {
+        let extra = std::slice::from_ref(header);
+        let (_, headers) = self.exchange("Handshake", extra, request, ANSWER).await?;
+        Ok(headers)
+    }
+
+    /// The responses' headers and trailers as well. `most`: bytes taken beyond the first one.
+    async fn exchange(
         &self,
         method: &str,
         extra: &[(String, Vec<u8>)],
         request: &[u8],
+        most: usize,
     ) -> Result<(Vec<Vec<u8>>, Vec<Header>)> {
         let stream = self.call(method, extra, Expect::Other);
         self.queue(stream, |queue| {
@@ -303,13 +316,26 @@ impl Link {
         let mut reply = Reply::default();
         let mut messages = Vec::new();
         let mut all = Vec::new();
+        let mut taken = 0usize;
         let outcome = loop {
             match poll_fn(|cx| self.poll_event(stream, cx)).await {
                 Err(error) => break Err(error),
                 Ok(Event::Message {
                     message: Message::Other(bytes),
                     ..
-                }) => messages.push(bytes),
+                }) => {
+                    // An empty one takes room as well.
+                    if !messages.is_empty() {
+                        taken = taken.saturating_add(bytes.len() + 32);
+                    }
+                    if taken > most {
+                        self.cancel(stream);
+                        break Err(Error::protocol(format!(
+                            "the answer to {method} has no end: over {most} bytes"
+                        )));
+                    }
+                    messages.push(bytes);
+                }
                 Ok(event) => {
                     if let Event::Headers { headers, .. } = &event {
                         all.extend_from_slice(headers);
@@ -328,17 +354,22 @@ impl Link {
 
     /// An action's first result.
     pub async fn action(&self, name: &str, body: &[u8]) -> Result<Vec<u8>> {
-        let results = self.results(name, body).await?;
+        let results = self.results(name, body, ANSWER).await?;
         Ok(results.into_iter().next().unwrap_or_default())
     }
 
-    /// All of an action's results.
-    pub async fn results(&self, name: &str, body: &[u8]) -> Result<Vec<Vec<u8>>> {
+    /// All results of an action that hands samples over.
+    pub async fn samples(&self, name: &str, body: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.results(name, body, SAMPLES).await
+    }
+
+    async fn results(&self, name: &str, body: &[u8], most: usize) -> Result<Vec<Vec<u8>>> {
         let action = Action {
             r#type: name.to_owned(),
             body: body.to_vec(),
         };
-        let results = self.unary("DoAction", &[], &action.encode_to_vec()).await?;
+        let request = action.encode_to_vec();
+        let (results, _) = self.exchange("DoAction", &[], &request, most).await?;
         results
             .iter()
             .map(|result| {

@@ -56,6 +56,8 @@ pub struct Flight {
     headers: Vec<(String, Vec<u8>)>,
     handicap: Handicap,
     sockets: Arc<Sockets>,
+    /// The process of this host that listens there, where it had to be looked for early.
+    listening: Option<u32>,
     /// What a put sends, or a reference server is given to serve.
     source: Option<Source>,
     plan: Option<Plan>,
@@ -72,6 +74,11 @@ impl Flight {
         let headers = options.headers()?;
         plan::check(&spec, &subject, &options)?;
         let handicap = options.handicap(spec.operation, spec.verify)?;
+        // The plan is a part of what is measured; going through all processes shall not be.
+        let listening = spec
+            .include_setup
+            .then(|| plan::listening(&address))
+            .flatten();
         Ok(Self {
             spec,
             address,
@@ -80,6 +87,7 @@ impl Flight {
             headers,
             handicap,
             sockets: Arc::default(),
+            listening,
             source: None,
             plan: None,
             identity: Identity::default(),
@@ -313,8 +321,11 @@ impl Target for Flight {
                 self.headers.push(header);
             }
             self.identity = self.within("first contact", self.identify(&link)).await?;
-            let round_trip = link.round_trip(self.timeout()).await;
-            self.identity.round_trip_ns = round_trip.map(|took| took.as_nanos() as u64);
+            // Where the clock runs already, it would be a part of what is measured.
+            if !self.spec.include_setup {
+                let round_trip = link.round_trip(self.timeout()).await;
+                self.identity.round_trip_ns = round_trip.map(|took| took.as_nanos() as u64);
+            }
             let plan = self.within("planning", self.make_plan(&link)).await?;
             self.identity.protocol = plan.protocol.to_owned();
             self.plan = Some(plan);
@@ -454,9 +465,8 @@ async fn authenticate(link: &Link, options: &Options) -> Result<Option<(String, 
     };
     let header = ("authorization".to_owned(), basic);
     let request = Handshake::default().encode_to_vec();
-    let exchange = link.exchange("Handshake", std::slice::from_ref(&header), &request);
-    let header = match exchange.await {
-        Ok((_, headers)) => headers
+    let header = match link.login(&header, &request).await {
+        Ok(headers) => headers
             .into_iter()
             .find(|header| header.name == "authorization")
             .map_or(header, |found| (found.name, found.value.into_bytes())),

@@ -48,7 +48,8 @@ impl Address {
                 let (host, after) = v6.split_once(']')?;
                 (host, after.strip_prefix(':'))
             }
-            None => match place.rsplit_once(':') {
+            None => match place.split_once(':') {
+                // An IPv6 address stands in brackets; what is left here has one colon.
                 Some((host, port)) => (host, Some(port)),
                 None => (place, None),
             },
@@ -352,6 +353,8 @@ mod tests {
             "flight://h?x=1",
             "flight://h/p?command=x",
             "flight://h/%zz",
+            "flight://127.0.0.1::31337",
+            "flight://::1:31337",
         ] {
             assert!(parse_url(wrong).is_err(), "{wrong}");
         }

@@ -1,6 +1,8 @@
 //! Before the clock starts: who the server is, which tickets, which descriptors; and
 //! after it: do the two ends agree.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use prost::Message as _;
 use serde::Deserialize;
 use serde_json::json;
@@ -89,6 +91,18 @@ pub(super) fn check(spec: &TrialSpec, subject: &Subject, options: &Options) -> R
     }
 }
 
+/// Before any connection is made: whose process listens there, if it is one of this host. A name
+/// is not looked up, for that would make the trial's own look-up faster.
+pub(super) fn listening(address: &Address) -> Option<u32> {
+    let all = match address.host.as_str() {
+        "localhost" => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+        host => vec![host.parse::<IpAddr>().ok()?],
+    };
+    all.into_iter()
+        .filter(|ip| is_own(*ip))
+        .find_map(|ip| pid_of((ip, address.port).into()))
+}
+
 #[derive(Deserialize)]
 struct Hello {
     software: String,
@@ -130,7 +144,10 @@ impl Flight {
             Err(error) if error.kind == Kind::Server => {
                 if let Some(route) = identity.route.filter(|route| is_own(route.peer.ip())) {
                     identity.same_machine = Some(true);
-                    identity.pid = pid_of(route.peer);
+                    identity.pid = match self.spec.include_setup {
+                        true => self.listening,
+                        false => pid_of(route.peer),
+                    };
                 }
                 Ok(identity)
             }
@@ -470,4 +487,29 @@ fn mismatch(found: &Verification, operation: Operation) -> Option<String> {
         ));
     }
     None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_listens_is_known_before_anything_is_connected() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let found = |host: &str| {
+            let host = host.to_owned();
+            listening(&Address {
+                host,
+                port,
+                tls: false,
+            })
+        };
+        assert_eq!(found("127.0.0.1"), Some(std::process::id()));
+        assert_eq!(found("localhost"), Some(std::process::id()));
+        assert_eq!(found("203.0.113.1"), None); // TEST-NET-3, nobody's
+        assert_eq!(found("host.invalid"), None);
+        drop(listener);
+        assert_eq!(found("127.0.0.1"), None);
+    }
 }

@@ -45,7 +45,7 @@ impl Flight {
             return Ok(None);
         }
         let link = self.link(&self.address).await?;
-        let asking = link.results("venturi.samples", self.spec.trial.as_bytes());
+        let asking = link.samples("venturi.samples", self.spec.trial.as_bytes());
         let pieces = match self
             .within("asking the server for its samples", asking)
             .await
