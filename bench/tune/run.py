@@ -78,7 +78,7 @@ def report(
         f"# A quarter of the trials, {stamp:%Y-%m-%d %H:%M} UTC",
         "",
         f"{options.seeds} searches a surface, {options.repeats} repeats a live sweep; {host.get('cpu')}, "
-        f"{os.cpu_count()} CPUs, {host.get('system')} {host.get('kernel')}, virtualised: "
+        f"{os.cpu_count()} CPUs, {host.get('system')} {str(host.get('kernel')).split('-')[0]}, virtualised: "
         f"{host.get('virtualised')}, Python {platform.python_version()}.",
         "",
         "## Recorded surfaces",
@@ -124,6 +124,7 @@ def main() -> int:
     print(text)
     if options.record:
         path = HERE / "results" / f"{stamp:%Y-%m-%d-%H%M}.md"
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
         print(path, file=sys.stderr)
     missed = [t for t in tallies if t.surface == "chspark" and t.policy == "venturi tune" and t.hits < 0.95]
