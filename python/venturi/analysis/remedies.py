@@ -15,6 +15,7 @@ from venturi.analysis.ceilings import codec_of
 from venturi.analysis.cells import Cell
 from venturi.analysis.evidence import Seen
 from venturi.analysis.proof import Hit
+from venturi.analysis.proof.cores import HELD
 from venturi.analysis.proof.ends import handicapped, own_stages
 
 # Of a run as it was typed: what a repeat shall not inherit.
@@ -181,7 +182,7 @@ def _load_generator(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
 
 
 def _cores(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
-    if "held by others" in hit.title:
+    if hit.title.endswith(HELD):
         return ["stop what else runs here (venturi doctor names it), then run again: " + rerun.but()]
     found: list[str] = []
     if hit.title == "one core for both ends":

@@ -13,6 +13,7 @@ from venturi.analysis import evidence
 from venturi.analysis.cells import Cell, get, numeric
 from venturi.analysis.evidence import Evidence, Seen
 from venturi.analysis.proof import Hit, first
+from venturi.analysis.proof.cores import HELD
 from venturi.analysis.proof.ends import own_stages
 from venturi.analysis.remedies import Rerun, more_streams, remedies
 from venturi.analysis.wording import listed, milliseconds, shares, size, waiting
@@ -158,7 +159,7 @@ def _confidence(seen: Seen, hit: Hit, agreeing: int) -> tuple[Confidence, list[s
         points -= 1
         doubts.append(f"{percent(steal)} of the CPU time was stolen by other virtual machines")
     others = _others(seen)
-    if others is not None and others > OTHER_LOAD and "held by others" not in hit.title:
+    if others is not None and others > OTHER_LOAD and not hit.title.endswith(HELD):
         points -= 1
         doubts.append(f"other processes used {percent(others)} of this host")
     levels: tuple[Confidence, ...] = ("low", "medium", "high")

@@ -11,6 +11,8 @@ from venturi.units import percent
 CORES = 0.95
 """Busy share of the usable cores from which they count as saturated. The last twentieth is never reached:
 between two threads a core idles for the microseconds of a wake-up."""
+HELD = ": others"
+"""The end of the title where others than the two ends hold the cores."""
 ELSEWHERE = 0.5
 """Where more than this share of the busy cores is neither end's own, others hold them."""
 QUOTA_HELD = 0.05
@@ -119,7 +121,7 @@ def _saturated(seen: Seen, filled: tuple[End, ...]) -> Hit:
         "cores",
         end,
         named[0].split(" ")[0] if named and not elsewhere else None,
-        f"{which}{whose}, held by others" if elsewhere else f"{which}{whose}",
+        f"cores{whose}{HELD}" if elsewhere else f"{which}{whose}",
         text,
         0.0 if elsewhere else beyond(busy, CORES - 0.01),
         evidence=tuple(
