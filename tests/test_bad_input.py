@@ -21,6 +21,8 @@ import pytest
 from flight_support import Certificates, ServerProcess
 from run_support import venturi
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., ServerProcess]
 FLAGS = (
     *("--operation", "get", "--rows-per-stream", "10k", "--repeats", "5", "--warmup", "0"),

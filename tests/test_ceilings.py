@@ -233,6 +233,7 @@ def test_a_far_host_is_kept_only_where_it_can_be_told(tmp_path: Path) -> None:
     assert before != cache_key(engine, {})
 
 
+@pytest.mark.slow
 def test_a_run_takes_over_what_another_measured(core: object, tmp_path: Path) -> None:
     def run(name: str, *more: str) -> tuple[list[dict[str, Any]], str]:
         words = command(
@@ -287,6 +288,7 @@ def rate(core: Any, repeats: int = 3, **spec: Any) -> float:
     return max(found)
 
 
+@pytest.mark.slow
 def test_memory(core: Any) -> None:
     one, every = (rate(core, 2, kind="memory", threads=n) for n in (1, usable_cores()))
     assert 1e8 < one < 1e12

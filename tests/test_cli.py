@@ -19,6 +19,8 @@ from venturi.cli import COMMANDS, EPILOG, app
 from venturi.errors import ExitCode
 from venturi.scenario import TABLES
 
+pytestmark = pytest.mark.slow
+
 
 def commands() -> list[tuple[str, Any]]:
     """Every command with its path, found by walking the tree."""

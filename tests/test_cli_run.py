@@ -17,6 +17,8 @@ import pytest
 from run_support import SMALL, command, environment, model, venturi
 from venturi.ceiling_probes import usable_cores
 
+pytestmark = pytest.mark.slow
+
 PLAIN = """\
 [1/12] put streams=2 warm-up 0: 2,299 MB/s
 [2/12] get streams=2 warm-up 0: 2,806 MB/s

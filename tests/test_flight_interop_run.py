@@ -15,7 +15,7 @@ import pytest
 
 from flight_support import ROOT, ServerProcess, mixed
 
-pytestmark = pytest.mark.usefixtures("core")
+pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 
 Start = Callable[..., ServerProcess]
 

@@ -27,7 +27,7 @@ from flight_support import (
     write_ipc,
 )
 
-pytestmark = pytest.mark.usefixtures("core")
+pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 
 Start = Callable[..., ServerProcess]
 

@@ -16,7 +16,7 @@ from synthetic import HOSTILE, cells, hostile, make_run
 from venturi.analysis.results import load
 from venturi.report import figures, html, palette
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NARROW = 390
 DRAWN = ".trace, .point, .boxes, .js-line, .box, .bars, .fills"
 

@@ -54,6 +54,7 @@ def test_the_right_law_is_chosen_in_95_of_100() -> None:
     assert np.mean(right) >= 0.95
 
 
+@pytest.mark.slow
 def test_margins_of_parameters_and_predictions_cover_the_truth() -> None:
     rng = np.random.default_rng(2)
     parameters, inside, beyond = [], [], []

@@ -27,7 +27,10 @@ import json, sys
 from flight_support import run_trial
 print(json.dumps(run_trial(sys.argv[1], **json.loads(sys.argv[2]))))
 """
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux tells these figures")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="Linux tells these figures"),
+    pytest.mark.slow,
+]
 
 
 @pytest.fixture(scope="module")

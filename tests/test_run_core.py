@@ -19,7 +19,7 @@ from run_support import command, environment, venturi
 from venturi.errors import ExitCode, VenturiError
 from venturi.servers import ReferenceServer
 
-pytestmark = pytest.mark.usefixtures("core")
+pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 
 SMALL = ("--rows-per-stream", "200k", "--repeats", "1", "--no-report", "--quiet")
 

@@ -14,6 +14,8 @@ from flight_support import Certificates, ServerProcess, failed, records, run_tri
 from run_support import venturi as venturi_command
 from venturi import handicap
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = json.loads((Path(venturi.__file__).parent / "schema" / "trial.schema.json").read_text())
 WAITS = {"await_input", "await_output", "await_window", "await_reply", "await_schedule", "await_thread"}
 

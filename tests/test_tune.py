@@ -67,6 +67,7 @@ def test_failed_settings_are_left_alone() -> None:
     assert search.count(3) == 0 and search.trials < 40
 
 
+@pytest.mark.slow
 def test_a_search_is_a_run_and_can_be_gone_on_with(tmp_path: Path) -> None:
     run = tmp_path / "run"
     space = ("--streams", "1,2,4,8", "--rows-per-batch", "1k,4k,16k", "--rows-per-stream", "1M")
@@ -86,6 +87,7 @@ def test_a_search_is_a_run_and_can_be_gone_on_with(tmp_path: Path) -> None:
     assert venturi("best", run).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_live_target(tmp_path: Path) -> None:
     ended = venturi(
         *("tune", "flight://local", "--streams", "1,2", "--rows-per-batch", "1k,16k", "--duration", "100ms"),
