@@ -8,6 +8,7 @@ mod call;
 mod dial;
 mod options;
 mod plan;
+mod reply;
 mod session;
 mod watch;
 
@@ -33,11 +34,12 @@ use crate::target::{
     Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification, Watched,
 };
 
-use call::{is_unknown, Link};
+use call::Link;
 pub(crate) use dial::{provider, read_certificates, read_key};
 pub use options::{secret, Address, Options};
 use options::{Connections, Subject};
 use plan::Plan;
+use reply::is_unknown;
 use session::{GetSession, PutSession};
 
 /// Headers that a reference server understands; all others ignore them.

@@ -5,8 +5,9 @@ use std::task::{ready, Context, Poll};
 
 use prost::Message as _;
 
-use super::call::{Link, Reply};
+use super::call::Link;
 use super::options::Ack;
+use super::reply::Reply;
 use crate::codec::flight::{queue_flight_data, queue_message, Expect, Message, Parts};
 use crate::codec::ipc::{Decoder, Encoded, Encoder};
 use crate::codec::proto::{Action, Ticket};

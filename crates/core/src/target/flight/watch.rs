@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::call::{is_unknown, Link};
+use super::call::Link;
+use super::reply::is_unknown;
 use super::Flight;
 use crate::error::{Error, Result};
 use crate::meter::align::{align, Clock, Trip, TRIPS};
