@@ -189,7 +189,7 @@ def record(options: argparse.Namespace, kept: Path) -> tuple[str, bool]:
         s
         for r in runs
         for t in r.records
-        if (s := ((t.get("resources") or {}).get("client") or {}).get("host", {}).get("steal_share"))
+        if (s := (((t.get("resources") or {}).get("client") or {}).get("host") or {}).get("steal_share"))
         is not None
     ]
     repeats = max(int(r["repeat"]) for r in runs[0].records) // 2 + 1
