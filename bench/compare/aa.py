@@ -17,13 +17,14 @@ machine; the record says how quiet it was. See bench/README.md.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import os
 import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -34,6 +35,10 @@ from venturi.analysis.results import Results, load
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "bench" / "tune"))  # the shaped link is made there
+
+import targets  # noqa: E402
+
 WANTED = 0.95
 """The share of A/A cells without a significant difference."""
 
@@ -47,6 +52,9 @@ def arguments() -> argparse.Namespace:
     add("--repeats", type=int, default=10, help="of each side of a comparison (default 10)")
     add("--rows", type=int, default=10_000_000, help="a stream, 32 bytes each (default 10M, 0.1-0.2 s)")
     add("--streams", default="1", help="as of `venturi run` (default 1)")
+    add(
+        "--link", help="behind a shaped link between two network namespaces, as 400mbit: repeats scatter less"
+    )
     add("--slower", type=float, default=0.05, help="the known slow-down (default 0.05)")
     add("--record", action="store_true", help="keep the table as bench/compare/results/<date>.md")
     add("--keep", type=Path, help="where the runs go (default target/bench-compare/<date>)")
@@ -55,12 +63,19 @@ def arguments() -> argparse.Namespace:
 
 
 def measure(options: argparse.Namespace, kept: Path) -> None:
+    place = targets.Target("compare", "", {}, rate=options.link) if options.link else None
+    with targets.live(place) if place else contextlib.nullcontext() as end:
+        _tries(options, kept, [] if end is None else end.inside, "flight://local" if end is None else end.url)
+
+
+def _tries(options: argparse.Namespace, kept: Path, inside: Sequence[str], url: str) -> None:
     handicapped = round(options.rows / (1 - options.slower))
     for number in range(options.tries):
         began = time.monotonic()
         command = [
+            *inside,
             *(sys.executable, "-m", "venturi", "run", "--out", str(kept / f"try-{number:02}")),
-            *("--target", "flight://local", "--operation", "get,put", "--streams", options.streams),
+            *("--target", url, "--operation", "get,put", "--streams", options.streams),
             *("--rows-per-stream", f"{options.rows},{handicapped}", "--repeats", str(2 * options.repeats)),
             *("--shuffle-seed", str(number + 1), "--no-ceilings", "--no-report", "--quiet"),
         ]
@@ -194,10 +209,11 @@ def record(options: argparse.Namespace, kept: Path) -> tuple[str, bool]:
     ]
     repeats = max(int(r["repeat"]) for r in runs[0].records) // 2 + 1
     when = runs[0].started or datetime.now(timezone.utc)
+    way = f" over a link shaped to {options.link} between two network namespaces" if options.link else ""
     lines = [
         f"# A/A and a known slow-down, {when:%Y-%m-%d %H:%M} UTC",
         "",
-        f"{len(runs)} tries; {repeats} repeats a side, {rows:,} rows a stream; {client.get('cpu')}, "
+        f"{len(runs)} tries; {repeats} repeats a side, {rows:,} rows a stream{way}; {client.get('cpu')}, "
         f"{os.cpu_count()} CPUs, {platform.system()} {platform.release().split('-')[0]}, "
         f"virtualised: {client.get('virtualised')}.",
         f"Load before the tries: median {middle(loads):.1f}, {min(loads, default=0):.1f} to "
