@@ -180,6 +180,11 @@ _PARTS: dict[str, tuple[str, ...]] = {
     ),
 }
 
+_FLAT = {
+    end: [(part, [(name, f"{end}.{part}.{name}") for name in names]) for part, names in _PARTS.items()]
+    for end in ENDS
+}
+
 
 def facts(record: Record, usable: Mapping[str, int]) -> Facts:
     """A trial's numbers under flat names: `client.host.busy_share`, `server.stage.send`, `rate`, ..."""
@@ -232,13 +237,13 @@ def _resources(record: Record, end: str, usable: int | None, put: Any) -> None:
     if not isinstance(seen, Mapping):
         return
     window = numeric(seen, "window_ns")
-    for part, names in _PARTS.items():
+    for part, names in _FLAT[end]:
         found = seen.get(part)
         if isinstance(found, Mapping):
-            for name in names:
+            for name, flat in names:
                 value = found.get(name)
-                if isinstance(value, int | float):
-                    put(f"{end}.{part}.{name}", float(value))
+                if value is not None and isinstance(value, (int, float)):
+                    put(flat, float(value))
     per_second = {
         "throttled": ("cgroup", "throttled_ns", 1.0),
         "rx": ("network", "rx_bytes", 1e9),
@@ -344,8 +349,8 @@ def _end(end: str, found: Facts, cell: Cell) -> End:
     if end == "client" and workers is None and cell.parameters.get("streams"):
         workers = float(cell.parameters["streams"])
 
-    def at(*path: str) -> float | None:
-        return found.get(".".join((end, *path)))
+    def at(one: str, two: str = "") -> float | None:
+        return found.get(f"{end}.{one}.{two}" if two else f"{end}.{one}")
 
     thread = at("busiest_thread")
     speed = at("network", "speed_bits_per_second")
