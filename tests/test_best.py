@@ -18,6 +18,8 @@ from venturi.analysis.gain import effect
 from venturi.report import best as report
 from venturi.tune import Recorded
 
+pytestmark = pytest.mark.slow
+
 
 def records(
     speed: Any, cpu: Any = lambda p: 2e9, noise: float = 0.01, repeats: int = 5, **axes: list[Any]

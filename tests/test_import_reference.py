@@ -14,6 +14,8 @@ from venturi.importers.record import lines
 from venturi.reference import runs
 from venturi.report import perf_stats
 
+pytestmark = pytest.mark.slow
+
 FLIGHT = ["macbook-get", "macbook-put", "cartesius-localhost", "cartesius-remote"]
 
 
