@@ -1,0 +1,32 @@
+"""Throw-away servers: a database in a temporary directory, for as long as it is wanted.
+
+    with throwaway.for_scheme("mysql")() as server:
+        print(server.url, server.pid)
+
+Nothing stays behind, however this process ends: see `guard.py`.
+"""
+
+from __future__ import annotations
+
+from venturi.throwaway.base import Setting, ThrowawayServer
+from venturi.throwaway.mariadb import MariaDb
+
+__all__ = ["SERVERS", "MariaDb", "Setting", "ThrowawayServer", "for_scheme", "named"]
+
+SERVERS: tuple[type[ThrowawayServer], ...] = (MariaDb,)
+
+
+def for_scheme(scheme: str) -> type[ThrowawayServer]:
+    """The server behind URLs of this scheme: mysql, cassandra, postgres. Raises KeyError for others."""
+    for server in SERVERS:
+        if server.scheme == scheme:
+            return server
+    raise KeyError(scheme)
+
+
+def named(name: str) -> type[ThrowawayServer]:
+    """The server that `venturi serve` calls so: mariadb, cassandra, postgres. Raises KeyError for others."""
+    for server in SERVERS:
+        if server.name == name:
+            return server
+    raise KeyError(name)

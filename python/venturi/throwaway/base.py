@@ -1,0 +1,333 @@
+"""What all throw-away servers have in common: their directory, settings, life and last words."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from venturi.errors import ExitCode, VenturiError
+from venturi.throwaway import accounts, network
+from venturi.throwaway.guarded import Guarded
+
+__all__ = ["Setting", "ThrowawayServer"]
+
+Note = Callable[[str, str], None]
+
+_MOST_MEMORY = 2**30
+_POLL_SECONDS = 0.05
+# A free port may be taken by another program before the server binds it.
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of the server that is not at its default, and the reason."""
+
+    name: str
+    value: str
+    why: str
+
+
+class ThrowawayServer(ABC):
+    """A database server of one's own, for a while; use as a context manager.
+
+    It listens on `host` (loopback) and `port` (0: a free one), keeps its data in `data`, or in a temporary
+    directory that goes when it stops, and takes further `settings` by their names. `memory` are the bytes
+    of its main cache or heap. Where `password_env` names a variable, the account demands the password in
+    it; otherwise none. `note(level, text)` takes lines for the user.
+    """
+
+    # How `venturi serve` calls it; the URL's scheme; the product; its port; the scenario to try first.
+    name: ClassVar[str]
+    scheme: ClassVar[str]
+    title: ClassVar[str]
+    default_port: ClassVar[int]
+    scenario: ClassVar[str]
+    # Settings that are ours to choose, with the flag that chooses them.
+    taken: ClassVar[Mapping[str, str]]
+    # Settings of durability that are left at the default, for everybody asks.
+    untouched: ClassVar[str]
+    ready_seconds: ClassVar[float] = 60.0
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        memory: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        data: Path | None = None,
+        password_env: str | None = None,
+        note: Note = lambda level, text: None,
+    ) -> None:
+        self._host = host
+        self._wanted_port = port
+        self._port = port
+        self._memory = memory if memory is not None else _usual_memory()
+        self._set = dict(settings or {})
+        self._kept = data.absolute() if data is not None else None
+        self._password_env = password_env
+        self._note = note
+        self._guarded: Guarded | None = None
+        self._directory: Path | None = None
+        self._lock: int | None = None
+        self._last_words = ""
+        self.hello: dict[str, Any] = {}
+
+    # What each server does in its own way.
+
+    @abstractmethod
+    def _find(self) -> None:
+        """Finds the programs. Raises VenturiError, which names the package to install."""
+
+    @abstractmethod
+    def settings(self) -> list[Setting]:
+        """All that differs from the server's defaults, but for places and names."""
+
+    @abstractmethod
+    def _initialise(self, data: Path) -> None:
+        """Makes an empty database in `data`."""
+
+    @abstractmethod
+    def _serve(self, data: Path) -> None:
+        """Writes the configuration and starts the server by `self.guarded.serve`."""
+
+    @abstractmethod
+    def _answers(self) -> str | None:
+        """The software's name and version where it takes work by now, else None. Raises OSError too."""
+
+    @abstractmethod
+    def _complaint(self, log: Sequence[str]) -> str:
+        """What went wrong, from the lines of the server's log."""
+
+    def _software(self) -> str | None:
+        """A look into the log, or elsewhere, for what the first answer does not tell."""
+        return None
+
+    # What its users ask.
+
+    @property
+    def address(self) -> str:
+        """host:port"""
+        return network.joined(network.reachable(self._host), self._port)
+
+    @property
+    def user(self) -> str | None:
+        """Who may log in; None where the server asks nobody for a name."""
+        return "venturi"
+
+    @property
+    def url(self) -> str:
+        """The target's URL, as `venturi run --target` takes it."""
+        user = f"{self.user}@" if self.user else ""
+        return f"{self.scheme}://{user}{self.address}/venturi"
+
+    @property
+    def password_env(self) -> str | None:
+        return self._password_env
+
+    @property
+    def pid(self) -> int | None:
+        """The server's own process, for whoever counts its CPU time."""
+        return self._guarded.pid if self._guarded is not None else None
+
+    @property
+    def running(self) -> bool:
+        return self._guarded is not None and self._guarded.running
+
+    @property
+    def directory(self) -> Path:
+        """The temporary directory: configuration, sockets, and the data unless it is kept elsewhere."""
+        assert self._directory is not None
+        return self._directory
+
+    @property
+    def log(self) -> Path:
+        return (self._kept or self.directory) / "server.log"
+
+    @property
+    def guarded(self) -> Guarded:
+        assert self._guarded is not None
+        return self._guarded
+
+    def secret(self) -> str | None:
+        """The account's password. Raises VenturiError where the variable has none."""
+        if self._password_env is None:
+            return None
+        value = os.environ.get(self._password_env)
+        if not value:
+            raise VenturiError(f"--password-env {self._password_env}: the variable is not set")
+        if not value.isprintable():
+            raise VenturiError(f"--password-env {self._password_env}: control characters in the password")
+        return value
+
+    def complaint(self) -> str:
+        """The server's last words on what went wrong; empty where it said nothing."""
+        if self._directory is None:
+            return self._last_words
+        try:
+            lines = self.log.read_text(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return self._complaint(lines) if lines else ""
+
+    def start(self) -> ThrowawayServer:
+        """Starts the server and waits until it takes work. Raises VenturiError with its last words."""
+        self.secret()
+        for name in self._set:
+            if name in self.taken:
+                raise VenturiError(f"--set {name}: this is chosen by {self.taken[name]}")
+        self._find()
+        for attempt in range(_ATTEMPTS):
+            self._port = self._wanted_port or network.free_port(self._host)
+            network.check(self._host, self._port)
+            try:
+                self._start()
+                return self
+            except BaseException as error:
+                self._last_words = self.complaint()
+                self.stop()
+                again = self._wanted_port == 0 and "in use" in self._last_words and attempt < _ATTEMPTS - 1
+                if isinstance(error, VenturiError) or not isinstance(error, OSError) or not again:
+                    self._raise(error)
+        raise AssertionError("an attempt returns or raises")
+
+    def _raise(self, error: BaseException) -> None:
+        if not isinstance(error, OSError):  # TimeoutError is one
+            raise error
+        said = self._last_words
+        if not said:
+            said = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
+        raise VenturiError(
+            f"{self.title} did not start: {said}",
+            ExitCode.UNREACHABLE,
+            hint=f"try it by itself: venturi serve {self.name}",
+        ) from None
+
+    def _start(self) -> None:
+        owner = accounts.owner_for(self.account)
+        self._directory = Path(tempfile.mkdtemp(prefix=f"venturi-{self.name}-"))
+        if self._kept is not None:
+            self._lock = _claimed(self._kept)
+        self._guarded = Guarded(self._directory, owner, () if self._lock is None else (self._lock,))
+        if owner is not None:
+            os.chown(self._directory, *owner)
+        data = self._data_directory()
+        self._serve(data)
+        software = self._wait()
+        self.hello = {
+            "address": self.address,
+            "url": self.url,
+            "user": self.user,
+            "password_env": self._password_env,
+            "pid": self.pid,
+            "software": software,
+            "settings": {setting.name: setting.value for setting in self.settings()},
+            "directory": str(self._directory),
+            "data": str(self._kept) if self._kept is not None else None,
+        }
+
+    @property
+    def account(self) -> str | None:
+        """The system's account to run as where we are root; None stays root."""
+        return None
+
+    def _data_directory(self) -> Path:
+        """The directory with the data, made ready at its first use."""
+        base = self._kept or self.directory
+        data, marker = base / "data", base / "venturi.json"
+        known = _marked(marker)
+        if self._kept is not None:
+            others = [entry.name for entry in base.iterdir() if entry.name not in (marker.name, ".lock")]
+            if known is None and others:
+                raise VenturiError(
+                    f"--data {base}: has files already and is not from venturi serve {self.name}",
+                    hint="name an empty directory, or one that does not exist yet",
+                )
+            if known is not None and known.get("server") != self.name:
+                raise VenturiError(f"--data {base}: holds data of {known.get('server')}, not of {self.name}")
+        if known is not None and known.get("complete"):
+            accounts.give(data, self.guarded, self._kept)
+            return data
+        shutil.rmtree(data, ignore_errors=True)
+        marker.write_text(json.dumps({"server": self.name, "complete": False}))
+        data.mkdir(mode=0o700)
+        accounts.give(data, self.guarded, self._kept)
+        self._initialise(data)
+        marker.write_text(json.dumps({"server": self.name, "complete": True}))
+        return data
+
+    def _wait(self) -> str:
+        deadline = time.monotonic() + self.ready_seconds
+        while time.monotonic() < deadline:
+            if not self.guarded.running:
+                raise OSError("it ended at once")
+            with contextlib.suppress(OSError):
+                software = self._answers()
+                if software is not None:
+                    return software
+            time.sleep(_POLL_SECONDS)
+        raise TimeoutError
+
+    def _chosen(self, *defaults: Setting) -> list[Setting]:
+        """Our settings, then those that the user gave, which come first where both name one."""
+        ours = [setting for setting in defaults if setting.name not in self._set]
+        return ours + [Setting(name, value, "--set") for name, value in self._set.items()]
+
+    def stop(self) -> None:
+        """Ends the server, and removes its directory; data that is kept was written out by then."""
+        if self._guarded is not None:
+            self._guarded.close()
+            self._guarded = None
+        elif self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> ThrowawayServer:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _usual_memory() -> int:
+    from venturi.environment import memory
+
+    total = memory()["total"]
+    return _MOST_MEMORY if total is None else min(_MOST_MEMORY, total // 4)
+
+
+def _claimed(directory: Path) -> int:
+    """A descriptor that holds the lock of a directory, made where it is missing. Raises VenturiError."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise VenturiError(f"--data {directory}: {error.strerror}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise VenturiError(f"--data {directory}: another server works with it") from None
+    return descriptor
+
+
+def _marked(marker: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(marker.read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
