@@ -26,10 +26,25 @@ pub enum Kind {
     Internal,
 }
 
+/// What a failed batch means for its stream and its rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Fate {
+    /// The stream cannot go on.
+    #[default]
+    Fatal,
+    /// The peer said no: the batch's rows were not applied, the stream can go on.
+    Refused { rows: u64 },
+    /// Nobody knows whether the batch's rows were applied; the stream can go on.
+    InDoubt { rows: u64 },
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     pub kind: Kind,
     pub message: String,
+    /// The peer's own code, as it writes it.
+    pub code: Option<String>,
+    pub fate: Fate,
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -39,6 +54,8 @@ impl Error {
         Self {
             kind,
             message: message.into(),
+            code: None,
+            fate: Fate::Fatal,
         }
     }
 
@@ -52,6 +69,16 @@ impl Error {
 
     pub fn cancelled() -> Self {
         Self::new(Kind::Cancelled, "cancelled")
+    }
+
+    pub fn with_code(mut self, code: impl fmt::Display) -> Self {
+        self.code = Some(code.to_string());
+        self
+    }
+
+    pub fn with_fate(mut self, fate: Fate) -> Self {
+        self.fate = fate;
+        self
     }
 
     /// The same error with what was being done in front of it.

@@ -11,6 +11,28 @@ use crate::error::{Error, Result};
 pub enum Operation {
     Get,
     Put,
+    Upsert,
+}
+
+/// When a batch's rows and its statement are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Generate {
+    /// Before the clock starts.
+    #[default]
+    Ahead,
+    /// Inside the interval, as an application would.
+    Inline,
+}
+
+/// What an upsert does with a user's columns: rows of the same `key` meet, the columns of
+/// `add` are summed up, all others overwritten.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Upsert {
+    pub key: Vec<String>,
+    #[serde(default)]
+    pub add: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, serde::Serialize)]
@@ -43,12 +65,28 @@ pub enum Data {
     },
     /// A user's file; `ipc` is the Arrow IPC file that was made of it.
     File { path: String, ipc: String },
+    /// The rows of the fast-update workload: `working_set` of them, again and again.
+    Usage {
+        #[serde(default = "million")]
+        working_set: u64,
+        #[serde(default)]
+        seed: u64,
+        /// The time that all rows carry.
+        #[serde(default)]
+        loaded_unix_s: i64,
+    },
     /// A get of whatever the server holds.
     Remote,
 }
 
 fn four() -> usize {
     4
+}
+fn million() -> u64 {
+    1_000_000
+}
+fn one() -> usize {
+    1
 }
 fn random() -> Values {
     Values::Random
@@ -74,6 +112,20 @@ pub struct TrialSpec {
     /// Open loop: batches per second over all streams together.
     #[serde(default)]
     pub rate: Option<f64>,
+    /// Batches that may be under way on one stream at a time.
+    #[serde(default = "one")]
+    pub in_flight: usize,
+    #[serde(default)]
+    pub generate: Generate,
+    /// Batches that may be refused or in doubt before the trial is given up.
+    #[serde(default)]
+    pub max_errors: u64,
+    /// How often a refused batch is tried again.
+    #[serde(default)]
+    pub retries: u32,
+    /// Of a user's table; `usage` has its own.
+    #[serde(default)]
+    pub upsert: Option<Upsert>,
     #[serde(default = "checksum")]
     pub verify: Verify,
     #[serde(default)]
@@ -135,6 +187,7 @@ impl TrialSpec {
         if self.operation == Operation::Put && self.data == Data::Remote {
             return wrong("a put needs data of its own: records or a file");
         }
+        self.check_upsert()?;
         if self
             .rate
             .is_some_and(|rate| !(rate > 0.0 && rate.is_finite()))
@@ -145,5 +198,34 @@ impl TrialSpec {
             return wrong("pin must name at least one CPU");
         }
         Ok(())
+    }
+
+    fn check_upsert(&self) -> Result<()> {
+        let wrong = |message: &str| Err(Error::usage(message));
+        if self.in_flight == 0 || self.in_flight > 65_536 {
+            return wrong("in_flight must be 1..65536");
+        }
+        if self.streams.saturating_mul(self.in_flight) > 1 << 20 {
+            return wrong("streams x in_flight must be at most 1048576");
+        }
+        match (self.operation, &self.data) {
+            (Operation::Upsert, Data::Usage { working_set: 0, .. }) => {
+                wrong("working_set must be at least 1 row")
+            }
+            (Operation::Upsert, Data::Usage { .. }) => Ok(()),
+            (Operation::Upsert, Data::File { .. }) if self.upsert.is_none() => {
+                wrong("an upsert of a file needs upsert.key: the columns by which rows meet")
+            }
+            (Operation::Upsert, Data::File { .. }) => Ok(()),
+            (Operation::Upsert, _) => wrong("an upsert needs rows with a key: usage or a file"),
+            (_, Data::Usage { .. }) => wrong("usage is for upserts"),
+            _ if self.in_flight > 1 => wrong("in_flight is for upserts"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Streams times batches under way: so many sessions drive the trial.
+    pub fn lanes(&self) -> usize {
+        self.streams * self.in_flight
     }
 }

@@ -13,6 +13,8 @@ pub mod digest;
 pub mod file;
 pub mod payload;
 pub mod records;
+pub mod upsert;
+pub mod usage;
 
 pub use digest::digest;
 pub use payload::payload_bytes;
@@ -102,6 +104,7 @@ impl Source {
                 Self::from_batches(schema, batches, rows_per_batch)
                     .map_err(|error| error.context(path))
             }
+            spec::Data::Usage { .. } => Err(Error::usage("usage is for upserts")),
             spec::Data::Remote => Err(Error::usage(
                 "the data is the server's (source = \"remote\"): there is none to send",
             )),

@@ -60,10 +60,10 @@ pub fn batch(columns: usize, rows: usize, values: Values, seed: u64) -> Result<R
 }
 
 /// xoshiro256++ (Blackman and Vigna, 2019), seeded by splitmix64 as its authors advise.
-struct Random([u64; 4]);
+pub(crate) struct Random([u64; 4]);
 
 impl Random {
-    fn seeded(mut seed: u64) -> Self {
+    pub(crate) fn seeded(mut seed: u64) -> Self {
         Self(std::array::from_fn(|_| {
             seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let mut z = seed;
@@ -73,7 +73,7 @@ impl Random {
         }))
     }
 
-    fn next(&mut self) -> i64 {
+    pub(crate) fn next(&mut self) -> i64 {
         let s = &mut self.0;
         let value = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
         let t = s[1] << 17;

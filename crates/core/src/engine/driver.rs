@@ -186,7 +186,7 @@ impl<'a> Driver<'a> {
                 continue;
             }
             let moved = self.rules.counters[self.lanes[at].stream].read();
-            if let Some(error) = self.lanes[at].stalled(now, self.rules.timeout, moved) {
+            if let Some(error) = self.lanes[at].stalled(now, self.rules, moved) {
                 self.fail(at, error);
             }
         }

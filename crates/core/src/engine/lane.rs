@@ -3,10 +3,11 @@
 use std::task::{ready, Context, Poll};
 use std::time::{Duration, Instant};
 
+use super::errors::Ledger;
 use super::marks::Marks;
 use super::pace::{Pace, Slots};
 use super::stop::Stop;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Fate, Kind, Result};
 use crate::meter::clock::{Stage, StageClock, StageTotals};
 use crate::meter::counters::{Counters, Counts};
 use crate::meter::histogram::Recorder;
@@ -22,6 +23,7 @@ pub struct Rules<'a> {
     pub deadline: Option<Instant>,
     pub stop: &'a Stop,
     pub counters: &'a [Counters],
+    pub errors: &'a Ledger,
     /// No progress for so long is a failure.
     pub timeout: Duration,
     /// How long one lane may keep the thread while its batches are ready at once.
@@ -124,13 +126,15 @@ pub struct Lane {
     /// What had been moved when it was last looked at, and since when it has been so.
     seen: (u64, u64),
     since: Instant,
+    /// Of this lane; its stream may have others.
+    batches: u64,
 }
 
 impl Lane {
     /// The lane's clock runs since the start instant.
     pub fn new(
         stream: usize,
-        streams: usize,
+        lanes: usize,
         session: Box<dyn Session>,
         connect_ns: u64,
         pace: Option<Pace>,
@@ -150,7 +154,7 @@ impl Lane {
             begun: now,
             due: None,
             pace,
-            marks: Marks::new(streams),
+            marks: Marks::new(lanes),
             started: now,
             begun_at: clock_start,
             first: None,
@@ -160,6 +164,7 @@ impl Lane {
             tally: Tally::default(),
             seen: (0, 0),
             since: now,
+            batches: 0,
         }
     }
 
@@ -253,7 +258,21 @@ impl Lane {
             self.in_flight = true;
         }
         let moved = match self.session.poll_batch(cx, &mut self.clock) {
-            Poll::Ready(moved) => moved?,
+            Poll::Ready(Ok(moved)) => moved,
+            Poll::Ready(Err(error)) => {
+                self.in_flight = false;
+                let now = self.clock.last();
+                self.begun = now;
+                self.due = None;
+                let goes_on = error.fate != Fate::Fatal;
+                let at = ns(now, rules.start);
+                return Poll::Ready(
+                    match rules.errors.note(&error, self.stream, at) && goes_on {
+                        true => Ok(true),
+                        false => Err(error),
+                    },
+                );
+            }
             Poll::Pending => {
                 self.keep_stages();
                 return Poll::Pending;
@@ -278,6 +297,7 @@ impl Lane {
         self.stages = None;
         self.marks
             .add(ns(now, rules.start), moved.rows, moved.bytes);
+        self.batches += 1;
         rules.counters[self.stream].add(moved.rows, moved.bytes);
         Poll::Ready(Ok(true))
     }
@@ -308,7 +328,8 @@ impl Lane {
         let Some(pace) = &mut self.pace else {
             return Poll::Ready(true);
         };
-        let due = rules.start + Duration::from_nanos(pace.slots.due(pace.next));
+        let slot = pace.slot();
+        let due = rules.start + Duration::from_nanos(pace.slots.due(slot));
         if rules.deadline.is_some_and(|end| due >= end) {
             return Poll::Ready(false);
         }
@@ -331,8 +352,9 @@ impl Lane {
     /// Why this lane must be given up, if it must: no progress for too long. Progress is a
     /// batch, or a byte of one; a peer that merely shows signs of life stalls all the same.
     /// To be called now and then.
-    pub fn stalled(&mut self, now: Instant, timeout: Duration, moved: Counts) -> Option<Error> {
-        let seen = (moved.batches, self.session.progress());
+    pub fn stalled(&mut self, now: Instant, rules: &Rules<'_>, moved: Counts) -> Option<Error> {
+        let (timeout, operation) = (rules.timeout, rules.operation);
+        let seen = (self.batches, self.session.progress());
         if self.state == State::Done || self.idle || seen != self.seen {
             (self.seen, self.since) = (seen, now);
             return None;
@@ -341,8 +363,9 @@ impl Lane {
             return None;
         }
         let rows = moved.rows;
-        let what = match self.state {
-            State::Finishing => "no acknowledgement",
+        let what = match (self.state, operation) {
+            (State::Finishing, _) => "no acknowledgement",
+            (_, Operation::Upsert) => "no answer",
             _ => "no data",
         };
         let seconds = timeout.as_secs_f64();
@@ -358,11 +381,11 @@ impl Lane {
         self.state = State::Done;
         self.end = match operation {
             Operation::Get => self.last,
-            Operation::Put => self.clock.last(),
+            Operation::Put | Operation::Upsert => self.clock.last(),
         };
         match operation {
             Operation::Get => self.keep_stages(),
-            Operation::Put => self.stages = None,
+            Operation::Put | Operation::Upsert => self.stages = None,
         }
         self.tally = self.session.tally();
     }

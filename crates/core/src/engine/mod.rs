@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 mod control;
 mod driver;
+mod errors;
 mod lane;
 mod marks;
 mod observe;
@@ -28,6 +29,7 @@ mod worker;
 mod tests;
 
 pub use control::{Control, Phase, Progress};
+pub use errors::Errors;
 pub use record::{Failure, Outcome, Record};
 
 use crate::error::{Error, Kind, Result};

@@ -9,10 +9,12 @@
 //! is met to a few microseconds on an idle CPU. Where there is no `timerfd` (macOS) the
 //! runtime's timer wakes 2 ms before, and the polling is that much longer.
 
+use std::cell::Cell;
 #[cfg(not(target_os = "linux"))]
 use std::future::Future;
 #[cfg(not(target_os = "linux"))]
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -63,22 +65,26 @@ impl Slots {
     }
 }
 
-/// One stream's way through its slots.
+/// One lane's way through its stream's slots. Where a stream has several lanes, whichever is
+/// free takes the next slot.
 #[derive(Debug)]
 pub struct Pace {
     pub slots: Slots,
-    /// The next slot.
-    pub next: u64,
+    /// The stream's next slot that nobody has taken.
+    next: Rc<Cell<u64>>,
+    /// The slot that this lane waits for.
+    slot: Option<u64>,
     pub late: u64,
     pub max_lag_ns: u64,
     alarm: Alarm,
 }
 
 impl Pace {
-    pub fn new(slots: Slots) -> std::io::Result<Self> {
+    pub fn new(slots: Slots, next: Rc<Cell<u64>>) -> std::io::Result<Self> {
         Ok(Self {
             slots,
-            next: 0,
+            next,
+            slot: None,
             late: 0,
             max_lag_ns: 0,
             alarm: Alarm::new()?,
@@ -98,9 +104,18 @@ impl Pace {
         Poll::Pending
     }
 
-    /// The next slot is taken; the batch is sent `lag_ns` after it was due.
+    /// The slot that is this lane's to wait for: the same one until it is taken.
+    pub fn slot(&mut self) -> u64 {
+        *self.slot.get_or_insert_with(|| {
+            let slot = self.next.get();
+            self.next.set(slot + 1);
+            slot
+        })
+    }
+
+    /// The slot is taken; the batch is sent `lag_ns` after it was due.
     pub fn take(&mut self, lag_ns: u64) {
-        self.next += 1;
+        self.slot = None;
         self.late += u64::from(lag_ns > LATE_NS);
         self.max_lag_ns = self.max_lag_ns.max(lag_ns);
     }
@@ -233,7 +248,7 @@ mod tests {
             .build()
             .unwrap();
         let mut over: Vec<Duration> = runtime.block_on(async {
-            let mut pace = Pace::new(Slots::new(0, 1, 1.0)).unwrap();
+            let mut pace = Pace::new(Slots::new(0, 1, 1.0), Rc::default()).unwrap();
             let mut over = Vec::new();
             for n in 0..20 {
                 let due = Instant::now() + Duration::from_micros(300 + 170 * n);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::errors::Errors;
 use super::observe::Samples;
 use crate::error::{Error, Kind};
 use crate::meter::clock::Workers;
@@ -33,6 +34,8 @@ pub struct Record {
     pub counts: RecordCounts,
     pub times: Times,
     pub verification: Verification,
+    /// Batches that failed; `None`: none did.
+    pub errors: Option<Errors>,
     pub cpu: Cpu,
     pub stages: StagesOfBoth,
     pub resources: Option<Resources>,
@@ -69,6 +72,8 @@ pub struct RecordCounts {
     pub batches: u64,
     pub payload_bytes: u64,
     pub wire_bytes: u64,
+    /// What the target holds afterwards, where it tells.
+    pub stored_bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -170,9 +175,12 @@ impl Record {
                 rows: 0,
                 expected_checksum: None,
                 checksum: None,
+                sums: None,
+                stored_bytes: None,
                 note: None,
                 mismatch: None,
             },
+            errors: None,
             cpu: Cpu::default(),
             stages: StagesOfBoth::default(),
             resources: None,

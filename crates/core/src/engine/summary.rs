@@ -20,11 +20,19 @@ pub fn summarise(shared: &Shared<'_>, start: Instant, reports: &[Report], record
     {
         let stream = &mut streams[lane.stream];
         stream.thread = thread;
-        stream.start_ns = since(lane.started);
-        stream.first_batch_ns = lane.first.map_or(0, since);
-        stream.end_ns = since(lane.end);
+        // Several lanes may serve one stream.
+        let first = lane.first.map_or(0, since);
+        stream.start_ns = stream.start_ns.max(since(lane.started));
+        stream.first_batch_ns = match stream.first_batch_ns {
+            0 => first,
+            known if first == 0 => known,
+            known => known.min(first),
+        };
+        stream.end_ns = stream.end_ns.max(since(lane.end));
         stream.connect_ns = lane.connect_ns;
-        stream.stages = lane.stages.to_map();
+        for (stage, ns) in lane.stages.to_map() {
+            *stream.stages.entry(stage).or_default() += ns;
+        }
         stages.add(&lane.stages);
         record.workers.client.workers += 1;
         let worked = lane.end.saturating_duration_since(lane.since);
@@ -42,7 +50,7 @@ pub fn summarise(shared: &Shared<'_>, start: Instant, reports: &[Report], record
     record.verification.rows = record.counts.rows;
     record.schedule = schedule(shared.spec, reports, &streams);
     let lanes = reports.iter().flat_map(|report| &report.lanes);
-    if lanes.clone().count() == streams.len() {
+    if lanes.clone().count() == shared.spec.lanes() {
         let window =
             steady(lanes.map(|lane| (lane.first.map(since), since(lane.end), &lane.marks)));
         record.times.steady_ns = window.ns;
@@ -53,6 +61,11 @@ pub fn summarise(shared: &Shared<'_>, start: Instant, reports: &[Report], record
         record.latency.service = latencies.service.latency();
         record.latency.response = latencies.response.map(|response| response.latency());
     }
+    let tallies = reports
+        .iter()
+        .flat_map(|report| &report.lanes)
+        .map(|lane| &lane.tally);
+    record.errors = shared.errors.total(tallies);
     record.stages.client = stages.to_map();
     record.streams = streams;
     let Cost {

@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
 use super::control::{Control, Phase};
+use super::errors::Ledger;
 use super::observe::Observer;
 use super::record::{Failure, Record};
 use super::stop::{guarded, panic_message, Stop, TICK};
@@ -18,7 +19,7 @@ use crate::meter::counters::Counters;
 use crate::meter::cpu::{self, CpuTime};
 use crate::meter::instrument::Instrument;
 use crate::meter::readers::network::is_own;
-use crate::spec::{TrialSpec, Verify};
+use crate::spec::{Operation, TrialSpec, Verify};
 use crate::target::{Tally, Target, Watched};
 
 /// The start instant lies this far ahead when it is set, so that every thread is awake.
@@ -139,6 +140,7 @@ fn measure(
         target,
         control: call.control,
         stop: Stop::default(),
+        errors: Ledger::new(spec.max_errors),
         counters,
     };
     let mut conductor = Conductor {
@@ -354,7 +356,12 @@ fn conclude(call: &Call<'_>, target: &dyn Target, tallies: &[Tally], record: &mu
         return;
     }
     let begun = Instant::now();
-    let verified = call.wait("verify", target.verify(tallies), call.timeout());
+    // A database counts its rows: that may take longer than any single answer.
+    let patience = match call.spec.operation {
+        Operation::Upsert => call.timeout() * 10,
+        _ => call.timeout(),
+    };
+    let verified = call.wait("verify", target.verify(tallies), patience);
     record.times.verify_ns = begun.elapsed().as_nanos() as u64;
     match verified {
         Ok(mut verification) => {
@@ -362,6 +369,7 @@ fn conclude(call: &Call<'_>, target: &dyn Target, tallies: &[Tally], record: &mu
                 let own = verification.note.take();
                 verification.note = Some(own.map_or(note.clone(), |own| format!("{own}; {note}")));
             }
+            record.counts.stored_bytes = verification.stored_bytes;
             record.verification = verification;
         }
         Err(error) => return record.fail(Failure::new(error, None)),

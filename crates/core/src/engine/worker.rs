@@ -1,5 +1,8 @@
 //! One client thread: opens its streams, waits for the start, drives them to their end.
 
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::control::Control;
 use super::driver::Driver;
+use super::errors::Ledger;
 use super::lane::{Lane, Latencies, Outcome, Rules};
 use super::pace::{Pace, Slots};
 use super::pin::pin;
@@ -52,6 +56,7 @@ pub struct Shared<'a> {
     pub target: &'a dyn Target,
     pub control: &'a Control,
     pub stop: Stop,
+    pub errors: Ledger,
     pub counters: Arc<[Counters]>,
 }
 
@@ -138,24 +143,31 @@ async fn open(shared: &Shared<'_>, groups: &[Vec<usize>]) -> Option<Vec<Opened>>
         )
         .await;
         let connect_ns = begun.elapsed().as_nanos() as u64;
-        let sessions = sessions.and_then(|sessions| match sessions.len() == group.len() {
-            true => Ok(sessions),
-            false => Err(Error::new(
-                Kind::Internal,
-                "a session a stream was expected",
-            )),
-        });
+        let in_flight = shared.spec.in_flight;
+        let sessions =
+            sessions.and_then(|sessions| match sessions.len() == group.len() * in_flight {
+                true => Ok(sessions),
+                false => Err(Error::new(
+                    Kind::Internal,
+                    "other than `in_flight` sessions a stream",
+                )),
+            });
         let stream = match group[..] {
             [only] => Some(only),
             _ => None,
         };
         match sessions {
             Ok(sessions) => {
-                opened.extend(group.iter().zip(sessions).map(|(&stream, session)| Opened {
-                    stream,
-                    session,
-                    connect_ns,
-                }))
+                opened.extend(
+                    sessions
+                        .into_iter()
+                        .enumerate()
+                        .map(|(at, session)| Opened {
+                            stream: group[at / in_flight],
+                            session,
+                            connect_ns,
+                        }),
+                )
             }
             Err(error) => {
                 // The target knows which of the group it was, and has said so.
@@ -201,6 +213,7 @@ async fn drive(
         deadline: spec.duration_ns.map(|ns| start + Duration::from_nanos(ns)),
         stop: &shared.stop,
         counters: &shared.counters,
+        errors: &shared.errors,
         timeout: shared.timeout(),
         burst: if opened.len() == 1 {
             BURST_ALONE
@@ -208,8 +221,10 @@ async fn drive(
             BURST
         },
     };
-    let pace = |stream| {
-        let pace = |rate| Pace::new(Slots::new(stream, spec.streams, rate));
+    let mut slots: HashMap<usize, Rc<Cell<u64>>> = HashMap::new();
+    let mut pace = |stream| {
+        let next = slots.entry(stream).or_default();
+        let pace = |rate| Pace::new(Slots::new(stream, spec.streams, rate), next.clone());
         let pace = spec.rate.map(pace).transpose();
         pace.map_err(|error| Error::new(Kind::Io, format!("no timer: {error}")))
     };
@@ -222,7 +237,7 @@ async fn drive(
     {
         lanes.push(Lane::new(
             stream,
-            spec.streams,
+            spec.lanes(),
             session,
             connect_ns,
             pace(stream)?,

@@ -63,6 +63,8 @@ impl Empty {
             rows,
             expected_checksum: checked.then(|| format!("{expected:016x}")),
             checksum: checked.then(|| format!("{checksum:016x}")),
+            sums: None,
+            stored_bytes: None,
             note: None,
             mismatch,
         })
@@ -96,7 +98,7 @@ impl Target for Empty {
                     cursor,
                     stage: match self.spec.operation {
                         Operation::Get => Stage::Receive,
-                        Operation::Put => Stage::Send,
+                        Operation::Put | Operation::Upsert => Stage::Send,
                     },
                     checksums: self.spec.verify == Verify::Checksum,
                     tally: Tally::default(),

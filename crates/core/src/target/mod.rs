@@ -21,6 +21,7 @@ use crate::spec::{TrialSpec, Verify};
 
 pub mod empty;
 pub mod flight;
+pub mod upsert;
 
 /// A future that stays on the thread that made it.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -71,18 +72,54 @@ pub struct Tally {
     pub checksum: u64,
     /// Bytes that the sockets carried, both ways, where known.
     pub wire_bytes: u64,
+    /// Upserts: sums over the acknowledged rows of the columns that are added.
+    pub sums: Sums,
+    /// Upserts: batches of which nobody knows whether they were applied.
+    pub doubt: Doubt,
+    /// Batches that were tried once more.
+    pub retries: u64,
+}
+
+/// Columns that an upsert may add; more are refused by the plan.
+pub const MAX_SUMS: usize = 8;
+
+/// Sums over the added columns, in the table's order.
+pub type Sums = [i128; MAX_SUMS];
+
+/// Batches whose answer never came.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Doubt {
+    pub batches: u64,
+    pub rows: u64,
+    pub sums: Sums,
+}
+
+/// What an upsert has done to one added column, as decimal numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ColumnSum {
+    pub column: String,
+    /// Over all acknowledged rows.
+    pub expected: String,
+    /// Over the rows in doubt.
+    pub in_doubt: String,
+    pub found: String,
 }
 
 /// What the two ends' counts say about each other.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verification {
     pub requested: Verify,
-    /// "checksum" | "count" | "acknowledged" | "none"
+    /// "checksum" | "sums" | "count" | "acknowledged" | "none"
     pub achieved: &'static str,
     pub expected_rows: Option<u64>,
     pub rows: u64,
     pub expected_checksum: Option<String>,
     pub checksum: Option<String>,
+    /// Upserts: the columns that are added.
+    pub sums: Option<Vec<ColumnSum>>,
+    /// Bytes that the target holds afterwards, where it tells.
+    #[serde(skip)]
+    pub stored_bytes: Option<u64>,
     /// Why less was achieved than was asked for.
     pub note: Option<String>,
     /// What does not agree; the trial has failed.
@@ -154,8 +191,8 @@ pub trait Target: Send + Sync {
         (0..streams).map(|stream| vec![stream]).collect()
     }
 
-    /// Connects one group of streams and warms it up; returns a session a stream, in order.
-    /// An error names the stream.
+    /// Connects one group of streams and warms it up; returns `in_flight` sessions a stream,
+    /// in order: each moves one batch at a time. An error names the stream.
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>>;
 
     /// Compares what arrived with what was sent. `tallies` in the order of streams.

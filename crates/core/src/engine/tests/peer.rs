@@ -156,6 +156,8 @@ impl Target for Peer {
                 rows: tallies.iter().map(|tally| tally.rows).sum(),
                 expected_checksum: None,
                 checksum: None,
+                sums: None,
+                stored_bytes: None,
                 note: None,
                 mismatch: mismatch.map(str::to_owned),
             })

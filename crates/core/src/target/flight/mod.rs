@@ -217,7 +217,7 @@ impl Flight {
                 let session = GetSession::new(pieces, headers, checksum, stop);
                 Ok(Box::new(session.slowed(self.handicap.clone())))
             }
-            Operation::Put => {
+            Operation::Put | Operation::Upsert => {
                 let source = self
                     .source
                     .as_ref()

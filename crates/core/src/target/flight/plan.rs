@@ -80,6 +80,9 @@ pub(super) fn check(spec: &TrialSpec, subject: &Subject, options: &Options) -> R
         return Err(Error::usage("rows_per_batch must be at most 2147483647"));
     }
     match (spec.operation, subject, &spec.data) {
+        (Operation::Upsert, ..) => Err(Error::usage(
+            "Flight knows no upsert: put, or upsert into a database (mysql://, cassandra://, postgres://, sqlite://, duckdb://)",
+        )),
         (Operation::Put, Subject::Ticket(_), _) => Err(Error::usage("a ticket is for a get; put to a path: flight://host:port/table")),
         (Operation::Get, Subject::Nothing, Data::Remote) => Err(Error::usage(
             "data = \"remote\" needs to say what to get: flight://host:port/table, ?command=… or ?ticket=…",
@@ -214,7 +217,7 @@ impl Flight {
             }
             // The perf protocol puts to an empty command; the server counts and forgets. (C++ calls
             // the type UNKNOWN, writes CMD, and refuses UNKNOWN.)
-            (Operation::Put, _) => plan.discards = true,
+            (Operation::Put | Operation::Upsert, _) => plan.discards = true,
         }
         Ok(plan)
     }
@@ -424,6 +427,8 @@ impl Flight {
             rows,
             expected_checksum: None,
             checksum: None,
+            sums: None,
+            stored_bytes: None,
             note: None,
             mismatch: None,
         };
@@ -449,7 +454,7 @@ impl Flight {
                     verification.note =
                         Some("the server does not say how many rows it sent".into());
                 }
-                (Operation::Put, _) => {
+                (Operation::Put | Operation::Upsert, _) => {
                     verification.achieved = "acknowledged";
                     verification.expected_rows = planned.filter(|_| fixed_work);
                     verification.note = Some("the server acknowledged the whole stream, but does not say how many rows it took".into());
@@ -467,7 +472,7 @@ impl Flight {
 fn mismatch(found: &Verification, operation: Operation) -> Option<String> {
     let (sender, receiver) = match operation {
         Operation::Get => ("the server", "the client"),
-        Operation::Put => ("the client", "the server"),
+        Operation::Put | Operation::Upsert => ("the client", "the server"),
     };
     if let Some(expected) = found
         .expected_rows
@@ -475,7 +480,7 @@ fn mismatch(found: &Verification, operation: Operation) -> Option<String> {
     {
         let (sent, received) = match operation {
             Operation::Get => (expected, found.rows),
-            Operation::Put => (found.rows, expected),
+            Operation::Put | Operation::Upsert => (found.rows, expected),
         };
         return Some(format!(
             "{receiver} counted {received} rows, {sender} {sent}"

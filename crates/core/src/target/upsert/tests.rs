@@ -1,0 +1,1 @@
+//! Tests of what all databases share, against a database made of a map.
