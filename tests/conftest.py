@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from database_support import cassandra, mariadb, postgres, start_database  # noqa: F401 - fixtures
 from flight_support import Certificates, ServerProcess, peer_command, serve_command
 
 
@@ -46,6 +47,10 @@ def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A cache directory of the tests' own, also for the commands that they start."""
     before = os.environ.get("XDG_CACHE_HOME")
     place = tmp_path_factory.mktemp("cache")
+    # What was downloaded once (tools/install-servers) is not downloaded again.
+    (place / "venturi").mkdir()
+    for downloaded in (Path(before) if before else Path.home() / ".cache").glob("venturi/cassandra-*"):
+        (place / "venturi" / downloaded.name).symlink_to(downloaded)
     os.environ["XDG_CACHE_HOME"] = str(place)
     yield place
     if before is None:

@@ -87,8 +87,8 @@ class ThrowawayServer(ABC):
     # What each server does in its own way.
 
     @abstractmethod
-    def _find(self) -> None:
-        """Finds the programs. Raises VenturiError, which names the package to install."""
+    def find(self) -> str:
+        """Finds the programs, and says which. Raises VenturiError, which names the package to install."""
 
     @abstractmethod
     def settings(self) -> list[Setting]:
@@ -187,7 +187,7 @@ class ThrowawayServer(ABC):
         for name in self._set:
             if name in self.taken:
                 raise VenturiError(f"--set {name}: this is chosen by {self.taken[name]}")
-        self._find()
+        self.find()
         for attempt in range(_ATTEMPTS):
             self._port = self._wanted_port or network.free_port(self._host)
             network.check(self._host, self._port)

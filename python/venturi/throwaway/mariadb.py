@@ -54,7 +54,7 @@ class MariaDb(ThrowawayServer):
         """Where the administrator `root` logs in, without a password."""
         return self.directory / "socket"
 
-    def _find(self) -> None:
+    def find(self) -> str:
         server = programs.find(["mariadbd"])
         self._installer = programs.find(["mariadb-install-db", "mysql_install_db"])
         if server is not None and self._installer is None:
@@ -63,6 +63,7 @@ class MariaDb(ThrowawayServer):
         if server is None:
             raise programs.missing(self.title, "mariadbd (or mysqld)", "mariadb-server-core", "mariadb")
         self._server = server
+        return server
 
     @property
     def _is_mysql(self) -> bool:

@@ -1,0 +1,148 @@
+"""Databases of the tests' own: fixtures `mariadb`, `cassandra`, `postgres`, and `start_database`.
+
+A session has at most one server of a kind, started when the first test asks for it; all tests share it,
+so each uses tables of its own. Tests that change a server, stop it or need special settings start theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from venturi import throwaway
+from venturi.errors import VenturiError
+
+
+class Database:
+    """A running server: `url`, `port`, `pid`, `env` (what a command needs to log in), and statements."""
+
+    def __init__(self, server: throwaway.ThrowawayServer) -> None:
+        self.server = server
+        self.url = server.url
+        self.port = int(server.address.rsplit(":", 1)[1])
+        self.hello = server.hello
+        name = server.password_env
+        self.password = os.environ[name] if name else None
+        self.env = {name: os.environ[name]} if name else {}
+        # Of options: `--password-env` and such.
+        self.flags = ["--password-env", name] if name else []
+
+    @property
+    def pid(self) -> int:
+        assert self.server.pid is not None
+        return self.server.pid
+
+    def run_sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """The rows of one statement, as the account that Venturi uses."""
+        return self._run(statement, values, administrator=False)
+
+    def run_as_administrator(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """The same with all rights: SET GLOBAL, CREATE USER and the like."""
+        return self._run(statement, values, administrator=True)
+
+    def _run(self, statement: str, values: tuple[Any, ...], administrator: bool) -> list[tuple[Any, ...]]:
+        connect = {"mariadb": _mysql, "postgres": _postgres, "cassandra": _cassandra}[self.server.name]
+        return connect(self, statement, values, administrator)
+
+    def kill(self) -> None:
+        """As a crash has it: kill -9."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    def stop(self) -> None:
+        self.server.stop()
+
+
+def _mysql(database: Database, statement: str, values: tuple[Any, ...], administrator: bool) -> list[Any]:
+    import pymysql
+
+    server = database.server
+    assert isinstance(server, throwaway.MariaDb)
+    place: dict[str, Any] = (
+        {"unix_socket": str(server.socket), "user": "root"}
+        if administrator
+        else {"host": "127.0.0.1", "port": database.port, "user": "venturi"}
+    )
+    if database.password and not administrator:
+        place["password"] = database.password
+    with contextlib.closing(pymysql.connect(**place, database="venturi", autocommit=True)) as connection:
+        cursor = connection.cursor()
+        cursor.execute(statement, values or None)
+        return list(cursor.fetchall())
+
+
+def _postgres(database: Database, statement: str, values: tuple[Any, ...], administrator: bool) -> list[Any]:
+    import psycopg
+
+    server: Any = database.server
+    place: dict[str, Any] = (
+        {"host": str(server.directory), "user": "postgres"}
+        if administrator
+        else {"host": "127.0.0.1", "user": "venturi", "password": database.password}
+    )
+    with psycopg.connect(**place, port=database.port, dbname="venturi", autocommit=True) as connection:
+        cursor = connection.execute(statement, values or None)
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+def _cassandra(database: Database, statement: str, values: tuple[Any, ...], administrator: bool) -> list[Any]:
+    from cassandra.auth import PlainTextAuthProvider
+    from cassandra.cluster import Cluster
+
+    login = PlainTextAuthProvider("venturi", database.password) if database.password else None
+    cluster = Cluster(["127.0.0.1"], port=database.port, auth_provider=login)
+    try:
+        return [tuple(row) for row in cluster.connect().execute(statement, values or None)]
+    finally:
+        cluster.shutdown()
+
+
+def start(name: str, **choices: Any) -> Database:
+    """A server with `choices` as `throwaway.ThrowawayServer` takes them. Skips where it cannot be had."""
+    from conftest import require
+
+    server = throwaway.named(name)(**choices)
+    try:
+        server.find()
+    except VenturiError as error:
+        require(False, f"{error.message} ({error.hint})")
+    return Database(server.start())
+
+
+def _shared(name: str) -> Iterator[Database]:
+    database = start(name)
+    yield database
+    database.stop()
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[Database]:
+    yield from _shared("mariadb")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Database]:
+    yield from _shared("postgres")
+
+
+@pytest.fixture(scope="session")
+def cassandra() -> Iterator[Database]:
+    yield from _shared("cassandra")
+
+
+@pytest.fixture
+def start_database() -> Iterator[Callable[..., Database]]:
+    """start_database("mariadb", settings={"max_connections": "3"}): stopped when the test ends."""
+    running: list[Database] = []
+
+    def begin(name: str, **choices: Any) -> Database:
+        running.append(start(name, **choices))
+        return running[-1]
+
+    yield begin
+    for database in running:
+        database.stop()
