@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import sys
 import threading
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from venturi.cli import say
+from venturi.cli import say, serve_databases, serving
 from venturi.errors import ExitCode, VenturiError
 
 app = typer.Typer(
@@ -156,11 +154,15 @@ def flight(
         }
         server = _start(core, spec, f"{host}:{port}")
         # Who reads that it is ready may stop it at once.
-        ending = _signalled()
+        ending = serving.signalled()
         _announce(server, as_json, tls_certificate is not None, environment)
         _wait(server, ending, exit_with_parent)
     if not as_json:
         _print_statistics(server)
+
+
+for _database in serve_databases.COMMANDS:
+    app.command()(_database)
 
 
 def _path(path: Path | None) -> str | None:
@@ -204,32 +206,13 @@ def _announce(server: Any, as_json: bool, tls: bool, environment: dict[str, Any]
     print(f"serving {scheme}://{address}  (Ctrl-C stops)", flush=True)
 
 
-def _signalled() -> threading.Event:
-    """Set by the signals that end a server."""
-    ending = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ending.set())
-    return ending
-
-
 def _wait(server: Any, ending: threading.Event, exit_with_parent: bool) -> None:
     """Until a signal, the end of standard input, or of the server itself; then stops gracefully."""
     if exit_with_parent:
-        threading.Thread(target=_until_closed, args=(ending,), daemon=True).start()
+        serving.end_with_input()
     while not ending.is_set() and not server.wait(0.2):
         pass
     server.stop()
-
-
-def _until_closed(ending: threading.Event) -> None:
-    # Raw reads: a buffered reader would hold its lock when the interpreter ends.
-    while True:
-        try:
-            if not os.read(sys.stdin.fileno(), 4096):
-                break
-        except OSError:
-            break
-    ending.set()
 
 
 def _print_statistics(server: Any) -> None:

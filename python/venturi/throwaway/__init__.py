@@ -9,11 +9,12 @@ Nothing stays behind, however this process ends: see `guard.py`.
 from __future__ import annotations
 
 from venturi.throwaway.base import Setting, ThrowawayServer
+from venturi.throwaway.cassandra import Cassandra
 from venturi.throwaway.mariadb import MariaDb
 
-__all__ = ["SERVERS", "MariaDb", "Setting", "ThrowawayServer", "for_scheme", "named"]
+__all__ = ["SERVERS", "Cassandra", "MariaDb", "Setting", "ThrowawayServer", "for_scheme", "named"]
 
-SERVERS: tuple[type[ThrowawayServer], ...] = (MariaDb,)
+SERVERS: tuple[type[ThrowawayServer], ...] = (MariaDb, Cassandra)
 
 
 def for_scheme(scheme: str) -> type[ThrowawayServer]:

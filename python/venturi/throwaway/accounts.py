@@ -37,8 +37,8 @@ def give(directory: Path, guarded: Guarded, named: Path | None) -> None:
         os.chown(path, *guarded.owner)
         for name in files:
             os.chown(os.path.join(path, name), *guarded.owner, follow_symlinks=False)
-    log = guarded.directory / "account.log"
-    if guarded.run(["/bin/sh", "-c", 'test -w "$1"', "sh", str(directory)], log, _CHECK_SECONDS) != 0:
+    command = ["/bin/sh", "-c", 'test -w "$1"', "sh", str(directory)]
+    if guarded.run(command, Path(os.devnull), _CHECK_SECONDS) != 0:
         name = pwd.getpwuid(guarded.owner[0]).pw_name
         raise VenturiError(
             f"--data {named}: the account {name}, which the server runs as for root, cannot enter it"

@@ -25,6 +25,8 @@ Note = Callable[[str, str], None]
 
 _MOST_MEMORY = 2**30
 _POLL_SECONDS = 0.05
+# Says whose data a directory holds, and whether they are complete; its lock is held while they are in use.
+_MARKER = "venturi.json"
 # A free port may be taken by another program before the server binds it.
 _ATTEMPTS = 3
 
@@ -82,6 +84,8 @@ class ThrowawayServer(ABC):
         self._directory: Path | None = None
         self._lock: int | None = None
         self._last_words = ""
+        # Whether its data were made by this start.
+        self._fresh = True
         self.hello: dict[str, Any] = {}
 
     # What each server does in its own way.
@@ -211,14 +215,14 @@ class ThrowawayServer(ABC):
         raise VenturiError(
             f"{self.title} did not start: {said}",
             ExitCode.UNREACHABLE,
-            hint=f"try it by itself: venturi serve {self.name}",
+            hint=f"its log says more: venturi serve {self.name} --data DIR keeps it in DIR/server.log",
         ) from None
 
     def _start(self) -> None:
         owner = accounts.owner_for(self.account)
         self._directory = Path(tempfile.mkdtemp(prefix=f"venturi-{self.name}-"))
         if self._kept is not None:
-            self._lock = _claimed(self._kept)
+            self._lock = _claimed(self._kept, self.name)
         self._guarded = Guarded(self._directory, owner, () if self._lock is None else (self._lock,))
         if owner is not None:
             os.chown(self._directory, *owner)
@@ -245,18 +249,10 @@ class ThrowawayServer(ABC):
     def _data_directory(self) -> Path:
         """The directory with the data, made ready at its first use."""
         base = self._kept or self.directory
-        data, marker = base / "data", base / "venturi.json"
+        data, marker = base / "data", base / _MARKER
         known = _marked(marker)
-        if self._kept is not None:
-            others = [entry.name for entry in base.iterdir() if entry.name not in (marker.name, ".lock")]
-            if known is None and others:
-                raise VenturiError(
-                    f"--data {base}: has files already and is not from venturi serve {self.name}",
-                    hint="name an empty directory, or one that does not exist yet",
-                )
-            if known is not None and known.get("server") != self.name:
-                raise VenturiError(f"--data {base}: holds data of {known.get('server')}, not of {self.name}")
-        if known is not None and known.get("complete"):
+        self._fresh = known is None or not known.get("complete")
+        if not self._fresh:
             accounts.give(data, self.guarded, self._kept)
             return data
         shutil.rmtree(data, ignore_errors=True)
@@ -310,11 +306,22 @@ def _usual_memory() -> int:
     return _MOST_MEMORY if total is None else min(_MOST_MEMORY, total // 4)
 
 
-def _claimed(directory: Path) -> int:
-    """A descriptor that holds the lock of a directory, made where it is missing. Raises VenturiError."""
+def _claimed(directory: Path, name: str) -> int:
+    """A descriptor that holds the lock of a directory for data, made where it is missing.
+
+    Raises VenturiError where it is not one of this kind of server's, or in use.
+    """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        known = _marked(directory / _MARKER)
+        if known is None and any(entry.name != _MARKER for entry in directory.iterdir()):
+            raise VenturiError(
+                f"--data {directory}: has files already, and not of venturi serve {name}",
+                hint="name an empty directory, or one that does not exist yet",
+            )
+        if known is not None and known.get("server") != name:
+            raise VenturiError(f"--data {directory}: holds data of {known.get('server')}, not of {name}")
+        descriptor = os.open(directory / _MARKER, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise VenturiError(f"--data {directory}: {error.strerror}") from None
     try:

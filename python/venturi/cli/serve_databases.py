@@ -1,0 +1,199 @@
+"""`venturi serve mariadb|cassandra|postgres`: databases to try things on, gone when they are stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from venturi.cli import say, serving
+from venturi.errors import ExitCode, VenturiError
+
+if TYPE_CHECKING:
+    from venturi.throwaway import ThrowawayServer
+
+__all__ = ["COMMANDS"]
+
+Host = Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for all.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        help="Bytes of its main cache, as 4GiB; without it 1GiB, or a quarter of a small machine.",
+        show_default=False,
+    ),
+]
+Heap = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        help="Bytes of Java's heap, as 4GiB; without it 1GiB, or a quarter of a small machine.",
+        show_default=False,
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="NAME=VALUE: a setting of the server, by its own name. Repeatable.", show_default=False
+    ),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        help="Keep the data in this directory, and use it again; without it they go at the end.",
+        show_default=False,
+    ),
+]
+PasswordEnv = Annotated[
+    str | None,
+    typer.Option(
+        "--password-env",
+        help="Variable with the password to demand; without it none is asked for.",
+        show_default=False,
+    ),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Say where it listens in one line of JSON on standard output.")
+]
+ExitWithParent = Annotated[bool, typer.Option("--exit-with-parent", help="End when standard input closes.")]
+
+
+def mariadb(
+    host: Host = "127.0.0.1",
+    port: Port = 3306,
+    memory: Memory = None,
+    settings: Set = None,
+    data: Data = None,
+    password_env: PasswordEnv = None,
+    as_json: Json = False,
+    exit_with_parent: ExitWithParent = False,
+) -> None:
+    """Start a throw-away MariaDB (or MySQL, where that is installed) for mysql:// targets."""
+    from venturi.throwaway import MariaDb
+
+    server = MariaDb(**_choices(host, port, memory, settings, data, password_env))
+    _serve(server, as_json, exit_with_parent)
+
+
+def cassandra(
+    host: Host = "127.0.0.1",
+    port: Port = 9042,
+    memory: Heap = None,
+    settings: Set = None,
+    data: Data = None,
+    password_env: PasswordEnv = None,
+    cassandra_home: Annotated[
+        Path | None,
+        typer.Option(
+            "--cassandra-home",
+            help="An unpacked distribution of Cassandra 5.0; without it Maven fetches the jars, once.",
+            show_default=False,
+        ),
+    ] = None,
+    java: Annotated[
+        Path | None,
+        typer.Option("--java", help="Java 17; without it one is looked for.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+    exit_with_parent: ExitWithParent = False,
+) -> None:
+    """Start a throw-away Cassandra 5.0, one node, for cassandra:// targets. Needs Java 17."""
+    from venturi.throwaway import Cassandra
+
+    choices = _choices(host, port, memory, settings, data, password_env)
+    server = Cassandra(cassandra_home=cassandra_home, java=java, **choices)
+    _serve(server, as_json, exit_with_parent)
+
+
+COMMANDS: tuple[Callable[..., None], ...] = (mariadb, cassandra)
+
+
+def _choices(
+    host: str,
+    port: int,
+    memory: str | None,
+    settings: Sequence[str] | None,
+    data: Path | None,
+    password_env: str | None,
+) -> dict[str, Any]:
+    """The flags that all servers have, as their constructor takes them."""
+    from venturi.suffixes import parse_count
+    from venturi.throwaway import network
+
+    bytes_of_memory = None
+    if memory is not None:
+        try:
+            bytes_of_memory = parse_count(memory)
+        except ValueError as error:
+            raise VenturiError(f"--memory: {error}") from None
+        if bytes_of_memory < _LEAST_MEMORY:
+            raise VenturiError(f"--memory {memory}: at least 64MiB")
+    if not network.is_loopback(host):
+        asked = "asks for a password, but has no TLS" if password_env else "asks for no password"
+        say("warning", f"{host} is reachable by other hosts, and the server {asked}")
+        if not password_env:
+            say("hint", "give --password-env, unless the network is yours alone")
+    return {
+        "host": host,
+        "port": port,
+        "memory": bytes_of_memory,
+        "settings": dict(_setting(text) for text in settings or ()),
+        "data": data,
+        "password_env": password_env,
+        "note": say,
+    }
+
+
+_LEAST_MEMORY = 64 * 2**20
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    name, value = name.strip(), value.strip()
+    if not equals or not name or not value or not text.isprintable():
+        raise VenturiError(f"--set {text}: must be written NAME=VALUE")
+    return name, value
+
+
+def _serve(server: ThrowawayServer, as_json: bool, exit_with_parent: bool) -> None:
+    """Starts the server, says where it is, and waits for its end."""
+    if exit_with_parent:
+        serving.end_with_input()
+    try:
+        server.start()
+        # Who reads that it is ready may stop it at once.
+        ending = serving.signalled()
+        print(json.dumps(server.hello) if as_json else _described(server), flush=True)
+        while server.running and not ending.wait(0.2):
+            pass
+        if not server.running:
+            said = server.complaint()
+            raise VenturiError(f"{server.title} has ended{': ' + said if said else ''}", ExitCode.UNREACHABLE)
+    finally:
+        server.stop()
+    if not as_json:
+        kept = server.hello["data"]
+        say("info", f"stopped; the data stay in {kept}" if kept else "stopped, and everything removed")
+
+
+def _described(server: ThrowawayServer) -> str:
+    hello = server.hello
+    rows = [(f"{s.name} = {s.value}", s.why) for s in server.settings()]
+    width = max((len(left) for left, _ in rows), default=0)
+    home = f"{hello['data']} (kept)" if hello["data"] else f"{hello['directory']} (removed at the end)"
+    password = f" --password-env {server.password_env}" if server.password_env else ""
+    return "\n".join(
+        [
+            f"serving {server.url}  (Ctrl-C stops)",
+            f"  {hello['software']}, pid {hello['pid']}, in {home}",
+            f"  {server.untouched}",
+            "  not at their defaults:",
+            *(f"    {left:<{width}}  {why}" for left, why in rows),
+            f"try: venturi run {server.scenario} --target {server.url}{password}",
+        ]
+    )
