@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from database_support import cassandra, mariadb, postgres, start_database  # noqa: F401 - fixtures
+from database_support import cassandra, mariadb, open_directory, postgres, start_database  # noqa: F401 - fixtures
 from flight_support import Certificates, ServerProcess, peer_command, serve_command
 
 

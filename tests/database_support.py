@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,6 +134,14 @@ def postgres() -> Iterator[Database]:
 @pytest.fixture(scope="session")
 def cassandra() -> Iterator[Database]:
     yield from _shared("cassandra")
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory for data that are kept: the account which a server runs as for root can enter it."""
+    with tempfile.TemporaryDirectory(prefix="venturi-kept-") as name:
+        os.chmod(name, 0o755)
+        yield Path(name) / "data"
 
 
 @pytest.fixture

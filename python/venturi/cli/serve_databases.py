@@ -110,7 +110,24 @@ def cassandra(
     _serve(server, as_json, exit_with_parent)
 
 
-COMMANDS: tuple[Callable[..., None], ...] = (mariadb, cassandra)
+def postgres(
+    host: Host = "127.0.0.1",
+    port: Port = 5432,
+    memory: Memory = None,
+    settings: Set = None,
+    data: Data = None,
+    password_env: PasswordEnv = None,
+    as_json: Json = False,
+    exit_with_parent: ExitWithParent = False,
+) -> None:
+    """Start a throw-away PostgreSQL for postgres:// targets."""
+    from venturi.throwaway import Postgres
+
+    server = Postgres(**_choices(host, port, memory, settings, data, password_env))
+    _serve(server, as_json, exit_with_parent)
+
+
+COMMANDS: tuple[Callable[..., None], ...] = (mariadb, cassandra, postgres)
 
 
 def _choices(
@@ -186,12 +203,13 @@ def _described(server: ThrowawayServer) -> str:
     rows = [(f"{s.name} = {s.value}", s.why) for s in server.settings()]
     width = max((len(left) for left, _ in rows), default=0)
     home = f"{hello['data']} (kept)" if hello["data"] else f"{hello['directory']} (removed at the end)"
+    durable = ", ".join(f"{name} = {value}" for name, value in server.durable().items())
     password = f" --password-env {server.password_env}" if server.password_env else ""
     return "\n".join(
         [
             f"serving {server.url}  (Ctrl-C stops)",
             f"  {hello['software']}, pid {hello['pid']}, in {home}",
-            f"  {server.untouched}",
+            *([f"  durable as by default: {durable}"] if durable else ()),
             "  not at their defaults:",
             *(f"    {left:<{width}}  {why}" for left, why in rows),
             f"try: venturi run {server.scenario} --target {server.url}{password}",

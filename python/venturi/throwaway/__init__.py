@@ -11,10 +11,11 @@ from __future__ import annotations
 from venturi.throwaway.base import Setting, ThrowawayServer
 from venturi.throwaway.cassandra import Cassandra
 from venturi.throwaway.mariadb import MariaDb
+from venturi.throwaway.postgres import Postgres
 
-__all__ = ["SERVERS", "Cassandra", "MariaDb", "Setting", "ThrowawayServer", "for_scheme", "named"]
+__all__ = ["SERVERS", "Cassandra", "MariaDb", "Postgres", "Setting", "ThrowawayServer", "for_scheme", "named"]
 
-SERVERS: tuple[type[ThrowawayServer], ...] = (MariaDb, Cassandra)
+SERVERS: tuple[type[ThrowawayServer], ...] = (MariaDb, Cassandra, Postgres)
 
 
 def for_scheme(scheme: str) -> type[ThrowawayServer]:

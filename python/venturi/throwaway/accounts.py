@@ -33,6 +33,8 @@ def give(directory: Path, guarded: Guarded, named: Path | None) -> None:
     """Makes the directory the server's. Raises VenturiError where its account cannot come there."""
     if guarded.owner is None:
         return
+    if named is not None:
+        os.chown(named, *guarded.owner)
     for path, _, files in os.walk(directory):
         os.chown(path, *guarded.owner)
         for name in files:

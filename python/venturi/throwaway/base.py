@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from venturi.errors import ExitCode, VenturiError
-from venturi.throwaway import accounts, network
+from venturi.throwaway import accounts, network, storage
 from venturi.throwaway.guarded import Guarded
 
 __all__ = ["Setting", "ThrowawayServer"]
@@ -57,8 +57,8 @@ class ThrowawayServer(ABC):
     scenario: ClassVar[str]
     # Settings that are ours to choose, with the flag that chooses them.
     taken: ClassVar[Mapping[str, str]]
-    # Settings of durability that are left at the default, for everybody asks.
-    untouched: ClassVar[str]
+    # Settings of durability, which everybody asks for: left at these defaults.
+    durability: ClassVar[Mapping[str, str]]
     ready_seconds: ClassVar[float] = 60.0
 
     def __init__(
@@ -226,6 +226,12 @@ class ThrowawayServer(ABC):
         self._guarded = Guarded(self._directory, owner, () if self._lock is None else (self._lock,))
         if owner is not None:
             os.chown(self._directory, *owner)
+        if storage.in_memory(self._kept or self._directory):
+            self._note(
+                "warning",
+                f"{self._kept or self._directory} is in memory (tmpfs), where a durable write costs nothing; "
+                "a directory on a disk: --data DIR, or the variable TMPDIR",
+            )
         data = self._data_directory()
         self._serve(data)
         software = self._wait()
@@ -279,6 +285,10 @@ class ThrowawayServer(ABC):
         """Our settings, then those that the user gave, which come first where both name one."""
         ours = [setting for setting in defaults if setting.name not in self._set]
         return ours + [Setting(name, value, "--set") for name, value in self._set.items()]
+
+    def durable(self) -> dict[str, str]:
+        """Settings of durability at their defaults; without those that the user has changed."""
+        return {name: value for name, value in self.durability.items() if name not in self._set}
 
     def stop(self) -> None:
         """Ends the server, and removes its directory; data that is kept was written out by then."""

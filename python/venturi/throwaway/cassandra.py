@@ -58,7 +58,7 @@ class Cassandra(ThrowawayServer):
         "seed_provider": "venturi serve",
         "storage_port": "venturi serve",
     }
-    untouched = "durable as by default: commitlog_sync: periodic (10 s); replication is set by the keyspace"
+    durability = {"commitlog_sync": "periodic", "commitlog_sync_period": "10000ms"}  # noqa: RUF012
     ready_seconds = 180.0
 
     def __init__(

@@ -8,7 +8,7 @@ Lines of JSON come in on standard input and are answered on standard output:
 
 It ends when its input closes, which a kill -9 of its parent brings about too: the server is stopped,
 the directory named as the first argument is removed. Should this process itself be killed, the kernel
-kills the server (PR_SET_PDEATHSIG, Linux), and the parent removes the directory.
+signals the server (PR_SET_PDEATHSIG, Linux), and the parent removes the directory.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Guard:
                     self._answer(status=self._run(order))
                 else:
                     self._signal, self._grace = int(order["signal"]), float(order["grace"])
-                    self._child = self._start(order["serve"], order)
+                    self._child = self._start(order["serve"], order, self._signal)
                     self._answer(pid=self._child.pid)
             except (OSError, subprocess.SubprocessError) as error:
                 self._answer(error=str(error))
@@ -84,7 +84,7 @@ class Guard:
             self._pending += piece
 
     def _run(self, order: dict[str, Any]) -> int:
-        child = self._start(order["run"], order)
+        child = self._start(order["run"], order, signal.SIGKILL)
         try:
             if child.stdin is not None:
                 with contextlib.suppress(BrokenPipeError):
@@ -97,7 +97,8 @@ class Guard:
             raise
         return child.returncode
 
-    def _start(self, command: list[str], order: dict[str, Any]) -> subprocess.Popen[bytes]:
+    def _start(self, command: list[str], order: dict[str, Any], last: int) -> subprocess.Popen[bytes]:
+        """Starts a child that gets the signal `last` should this process be killed."""
         owner = order.get("owner")
         log = open(order["log"], "ab")  # noqa: SIM115 - the child's, closed below
         as_owner = {"user": owner[0], "group": owner[1], "extra_groups": []} if owner else {}
@@ -110,7 +111,7 @@ class Guard:
                 cwd=order.get("cwd") or self._directory,
                 env=order["environment"],
                 start_new_session=True,
-                preexec_fn=_die_with(os.getpid()),
+                preexec_fn=_die_with(os.getpid(), last),
                 **as_owner,
             )
 
@@ -126,7 +127,7 @@ class Guard:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def _die_with(parent: int) -> Callable[[], None]:
+def _die_with(parent: int, number: int) -> Callable[[], None]:
     """For the child between fork and exec, after it has changed its user, which would clear the wish."""
     try:
         prctl = ctypes.CDLL(None).prctl
@@ -134,7 +135,7 @@ def _die_with(parent: int) -> Callable[[], None]:
         return lambda: None  # no Linux: the parent of this process sees to it
 
     def wish() -> None:
-        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(127)
 

@@ -40,7 +40,7 @@ class MariaDb(ThrowawayServer):
         # Without it a connection from 127.0.0.1 is one from "localhost", where root has no password.
         "skip_name_resolve": "venturi serve",
     }
-    untouched = "durable as by default: innodb_flush_log_at_trx_commit = 1, innodb_doublewrite = ON"
+    durability = {"innodb_flush_log_at_trx_commit": "1", "innodb_doublewrite": "ON"}  # noqa: RUF012
 
     _server = ""
     _installer: str | None = None
