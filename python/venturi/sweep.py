@@ -300,11 +300,12 @@ class Sweep:
 
     def _learn(self, line: Mapping[str, Any]) -> None:
         if line["outcome"] == "ok" and not line["warmup"] and line["times"]["interval_ns"]:
-            rate = line["counts"]["payload_bytes"] * 1e9 / line["times"]["interval_ns"]
-            self._rates.setdefault(line["cell"], []).append(rate)
+            from venturi.analysis.cells import main_rate
+
+            self._rates.setdefault(line["cell"], []).append(main_rate(line) or 0.0)
 
     def last_rate(self, cell: Cell) -> float | None:
-        """Payload bytes per second of the cell's last good trial; None where it has none."""
+        """Payload bytes, or of upserts rows, per second of the cell's last good trial; None without."""
         rates = self._rates.get(cell.id)
         return rates[-1] if rates else None
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from venturi import ceilings
 from venturi.analysis import best
-from venturi.analysis.cells import PARAMETER_ORDER, basis, is_good, throughput, varying
+from venturi.analysis.cells import PARAMETER_ORDER, basis, is_good, main_rate, varying
 from venturi.analysis.cells import Cell as Summary
 from venturi.analysis.search import Answer, Search
 from venturi.endpoints import Endpoints
@@ -186,7 +186,7 @@ def _tell(search: Search, cells: Sequence[Cell], records: Sequence[Mapping[str, 
         cell = str(record.get("cell"))
         if record.get("warmup") or record.get("outcome") == "interrupted" or cell not in index:
             continue
-        search.tell(index[cell], throughput(record) if is_good(record) else None)
+        search.tell(index[cell], main_rate(record) if is_good(record) else None)
         repeats[cell] = max(repeats.get(cell, 0), int(record["repeat"]) + 1)
     return repeats
 

@@ -46,6 +46,9 @@ FACTORS: dict[str, tuple[str, float]] = {
     "Mbatches/s": ("batches/s", 1e6),
     "cores": ("cores", 1.0),
     "s/GB": ("ns/B", 1.0),
+    "ns/row": ("ns/row", 1.0),
+    "µs/row": ("ns/row", 1e3),
+    "ms/row": ("ns/row", 1e6),
     "%": ("fraction", 0.01),
     "": ("", 1.0),
 }
@@ -62,6 +65,7 @@ LADDERS: dict[str, tuple[str, ...]] = {
     "batches/s": ("batches/s", "kbatches/s", "Mbatches/s"),
     "cores": ("cores",),
     "ns/B": ("s/GB",),
+    "ns/row": ("ns/row", "µs/row", "ms/row"),
     "fraction": ("%",),
     "": ("",),
 }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.ceilings import share as share_of
-from venturi.analysis.cells import Cell, get, numeric, quotient, steady_throughput, throughput
+from venturi.analysis.cells import Cell, get, main_rate, numeric, quotient, steady_main
 from venturi.analysis.statistics import range_coverage
 from venturi.units import percent
 
@@ -271,7 +271,7 @@ def _over_ceiling(cells: Sequence[Cell]) -> Advice | None:
 def _steady(cells: Sequence[Cell]) -> Advice | None:
     off: list[tuple[float, Cell]] = []
     for cell in cells:
-        ratio = _median([quotient(steady_throughput(r), throughput(r)) for r in cell.records])
+        ratio = _median([quotient(steady_main(r), main_rate(r)) for r in cell.records])
         if ratio is not None and abs(ratio - 1) > STEADY_DIFFERS:
             off.append((ratio - 1, cell))
     if not off:
@@ -324,7 +324,7 @@ def _skew(cells: Sequence[Cell]) -> Advice | None:
 def _wide(cells: Sequence[Cell]) -> Advice | None:
     wide = []
     for c in cells:
-        q = c.throughput
+        q = c.main
         if q.has_margin and q.value and q.low is not None and q.high is not None:
             half = (q.high - q.low) / 2 / q.value
             if half > WIDE:

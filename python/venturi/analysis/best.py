@@ -14,6 +14,7 @@ from venturi.analysis.cells import (
     Cell,
     basis,
     cpu_ns,
+    in_rows_of,
     numeric,
     per_second,
     quotient,
@@ -43,13 +44,17 @@ WORKLOAD = frozenset(
         ),
         *("rows_per_stream", "bytes_per_stream", "duration_ns", "rate", "include_setup"),
         *("verify", "protocol", "ack", "handicap"),
+        *("working_set", "key", "add", "keep", "setup", "max_errors"),
     )
 )
 """Parameters that say what is moved and where to. All others are settings."""
 SIZES = ("rows_per_stream", "bytes_per_stream", "duration_ns")
 """Of the workload, what only says how much. Where nothing else differs, the largest stands for all: start-up
 weighs least there."""
-PARALLEL = ("streams", "threads", "partitions", "encoders", "decoders", "connections", "hosts", "workers")
+PARALLEL = (
+    *("streams", "threads", "partitions", "encoders", "decoders", "connections", "hosts", "workers"),
+    "in_flight",
+)
 """Settings whose product stands for the cost where nobody recorded CPU time."""
 NEAR = 0.75
 """A setting is judged where the others are good: in blocks whose best level reaches this share of the fastest
@@ -131,11 +136,13 @@ class Best:
 
 
 def _cost(record: Mapping[str, object]) -> float | None:
-    """CPU time of both ends per byte of payload (ns/B, which is s/GB); None where an end is not known."""
+    """CPU time of both ends per byte of payload (ns/B, which is s/GB), or per row of what is counted in rows
+    (ns); None where an end is not known."""
+    counted = "rows" if in_rows_of(record) else "payload_bytes"
     ends = [cpu_ns(record, end) for end in ("client", "server")]
     if any(t is None for t in ends):
         return None
-    return quotient(sum(t for t in ends if t is not None), numeric(record, "counts", "payload_bytes"))
+    return quotient(sum(t for t in ends if t is not None), numeric(record, "counts", counted))
 
 
 def speed_of(cell: Cell, measure: str | None = None) -> Quantity:
@@ -242,10 +249,13 @@ def _number(quantity: Quantity) -> float:
 
 
 def _costs(cells: list[Cell], settings: list[str]) -> tuple[list[Quantity], str]:
-    """CPU time per GB where every cell has it of both ends; else the product of the parallel settings."""
+    """CPU time per GB or row where every cell has it of both ends; else the product of the parallel
+    settings."""
     by_cell = [[v for r in c.records if (v := _cost(r)) is not None] for c in cells]
     if all(by_cell):
-        return [median_interval(v).quantity("ns/B") for v in by_cell], "CPU time per GB, both ends"
+        of_rows = all(c.in_rows for c in cells)
+        unit, name = ("ns/row", "row") if of_rows else ("ns/B", "GB")
+        return [median_interval(v).quantity(unit) for v in by_cell], f"CPU time per {name}, both ends"
     counted = [n for n in PARALLEL if n in settings]
     out = []
     for cell in cells:

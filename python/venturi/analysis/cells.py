@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from venturi.analysis.ceilings import Limits, binding
 from venturi.analysis.statistics import Interval, median_interval, ratio_interval
 from venturi.units import MISSING, Quantity
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Record = Mapping[str, Any]
 ENDS = ("client", "server")
@@ -35,6 +32,7 @@ PARAMETER_ORDER = (
     "streams",
     "threads",
     "connections",
+    "in_flight",
     "rows_per_batch",
     "rows_per_stream",
     "bytes_per_stream",
@@ -46,6 +44,8 @@ PARAMETER_ORDER = (
     "ack",
     "handicap",
 )
+IN_ROWS = frozenset({"upsert"})
+"""Operations that are counted in rows: what a row has in bytes is the dialect's affair, not the user's."""
 # Derived from others, so they never tell two cells apart; the seed only says which random rows were moved.
 NOT_DISTINGUISHING = frozenset({"row_bytes", "seed", "operation"})
 
@@ -91,10 +91,36 @@ def per_second(record: Record, what: str) -> float | None:
     return quotient(numeric(record, "counts", what), numeric(record, "times", "interval_ns"), 1e9)
 
 
+def in_rows_of(record: Record) -> bool:
+    """Whether this trial is counted in rows, by what it did."""
+    return get(record, "parameters", "operation") in IN_ROWS
+
+
+def main_unit(operation: object) -> str:
+    """The base unit of an operation's main figure, where the trial counted bytes and rows."""
+    return "rows/s" if operation in IN_ROWS else "B/s"
+
+
+def main_rate(record: Record) -> float | None:
+    """The figure by which a trial is judged: rows a second of an upsert, else payload a second."""
+    return per_second(record, "rows") if in_rows_of(record) else throughput(record)
+
+
 def steady_throughput(record: Record) -> float | None:
     """Payload over the steady window (B/s); None where no window was found."""
     moved = numeric(record, "times", "steady_payload_bytes")
     return quotient(moved or None, numeric(record, "times", "steady_ns"), 1e9)
+
+
+def steady_rows(record: Record) -> float | None:
+    """Rows a second over the steady window; None where no window was found."""
+    moved = numeric(record, "times", "steady_rows")
+    return quotient(moved or None, numeric(record, "times", "steady_ns"), 1e9)
+
+
+def steady_main(record: Record) -> float | None:
+    """The steady figure in what the trial is judged by."""
+    return steady_rows(record) if in_rows_of(record) else steady_throughput(record)
 
 
 def cpu_ns(record: Record, end: str) -> float | None:
@@ -138,6 +164,7 @@ class Cell:
     warmups: int
     throughput: Quantity
     steady: Quantity
+    """In what the cell is counted in: bytes, or of upserts rows a second."""
     rows: Quantity
     batches: Quantity
     interval: Quantity
@@ -145,7 +172,7 @@ class Cell:
     cpu: dict[str, Quantity]
     """CPU seconds a second, that is cores, by end."""
     per_cpu: dict[str, Quantity]
-    """Payload bytes per CPU-second, by end."""
+    """Payload bytes, or of upserts rows, per CPU-second, by end."""
     latency: dict[float, Quantity]
     stages: dict[str, dict[str, float]]
     ceiling: Quantity
@@ -166,6 +193,22 @@ class Cell:
     @property
     def operation(self) -> str:
         return str(self.parameters.get("operation") or "?")
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether rows, not bytes, are what this cell is about."""
+        return self.operation in IN_ROWS
+
+    @property
+    def main(self) -> Quantity:
+        """What the cell is judged by: rows a second of an upsert, else bytes, else what is known."""
+        found: Quantity = getattr(self, basis((self,)))
+        return found
+
+    @property
+    def row_bytes(self) -> float | None:
+        """Payload of a row, from what was counted."""
+        return quotient(self.throughput.value, self.rows.value)
 
     @property
     def verification(self) -> str:
@@ -198,6 +241,8 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
     measured = [r for r in records if not r.get("warmup")]
     good = [r for r in measured if is_good(r)]
     parameters = dict(get(records[0], "parameters") or {})
+    unit = main_unit(parameters.get("operation"))
+    counted = "rows" if unit == "rows/s" else "payload_bytes"
     speed = _interval(map(throughput, good))
     payload = _quantity((numeric(r, "counts", "payload_bytes") for r in good), "B").value
     # As asked for; what was moved is a little less, because a last batch is short. Imported runs have
@@ -226,7 +271,7 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
         interrupted=sum(r.get("outcome") == "interrupted" for r in measured),
         warmups=len(records) - len(measured),
         throughput=speed.quantity("B/s") if speed else Quantity(None, unit="B/s"),
-        steady=_quantity(map(steady_throughput, good), "B/s"),
+        steady=_quantity(map(steady_main, good), unit),
         rows=_quantity((per_second(r, "rows") for r in good), "rows/s"),
         batches=_quantity((per_second(r, "batches") for r in good), "batches/s"),
         interval=_quantity((numeric(r, "times", "interval_ns") for r in good), "ns"),
@@ -238,9 +283,7 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
             for end in ENDS
         },
         per_cpu={
-            end: _quantity(
-                (quotient(numeric(r, "counts", "payload_bytes"), cpu_ns(r, end), 1e9) for r in good), "B/s"
-            )
+            end: _quantity((quotient(numeric(r, "counts", counted), cpu_ns(r, end), 1e9) for r in good), unit)
             for end in ENDS
         },
         latency={
@@ -316,16 +359,18 @@ def best(cells: Sequence[Cell]) -> Cell | None:
 
 
 def basis(cells: Sequence[Cell]) -> str:
-    """What tells how fast these cells are: `throughput`, payload a second; where no byte was counted in any
-    of them `rows` a second, and where no row was either, `batches`: some tools count rows or requests."""
-    for measure in ("throughput", "rows", "batches"):
+    """What tells how fast these cells are: `throughput`, payload a second; of upserts `rows` a second. Where
+    that was counted in none of them, the other, and where neither was, `batches`: some tools count requests.
+    """
+    first = ("rows", "throughput") if cells and all(c.in_rows for c in cells) else ("throughput", "rows")
+    for measure in (*first, "batches"):
         if any(getattr(c, measure).known for c in cells):
             return measure
-    return "throughput"
+    return first[0]
 
 
 def in_rows(cells: Sequence[Cell]) -> bool:
-    """Whether rows are the most that is known of these cells."""
+    """Whether rows a second are what these cells are judged by."""
     return basis(cells) == "rows"
 
 
@@ -333,64 +378,3 @@ def speed(cell: Cell, among: Sequence[Cell] = ()) -> Quantity:
     """The cell's speed by the `basis` of the cells it stands `among`."""
     found: Quantity = getattr(cell, basis(among or (cell,)))
     return found
-
-
-def table(cells: Sequence[Cell]) -> pa.Table:
-    """One row a cell, base units in the column names; `_low` and `_high` are the 95 % interval."""
-    import pyarrow as pa
-
-    names = list(dict.fromkeys(n for c in cells for n in c.parameters))
-    names.sort(key=lambda n: PARAMETER_ORDER.index(n) if n in PARAMETER_ORDER else len(PARAMETER_ORDER))
-    columns: dict[str, Any] = {"cell": pa.array([c.name for c in cells], pa.string())}
-    for name in names:
-        columns[name] = _parameter_column([c.parameters.get(name) for c in cells])
-    for name in ("trials", "good", "failed", "interrupted", "warmups"):
-        columns[name] = pa.array([getattr(c, name) for c in cells], pa.int64())
-    columns["verified"] = pa.array([c.verification for c in cells], pa.string())
-    columns["payload_bytes"] = pa.array([c.payload_bytes for c in cells], pa.float64())
-
-    def margins(name: str, quantities: list[Quantity]) -> None:
-        for suffix, part in (("", "value"), ("_low", "low"), ("_high", "high")):
-            columns[name + suffix] = pa.array([getattr(q, part) for q in quantities], pa.float64())
-
-    margins("bytes_per_second", [c.throughput for c in cells])
-    margins("steady_bytes_per_second", [c.steady for c in cells])
-    margins("rows_per_second", [c.rows for c in cells])
-    margins("batches_per_second", [c.batches for c in cells])
-    margins("interval_ns", [c.interval for c in cells])
-    margins("setup_ns", [c.setup for c in cells])
-    for end in ENDS:
-        margins(f"{end}_cores", [c.cpu[end] for c in cells])
-        margins(f"bytes_per_{end}_cpu_second", [c.per_cpu[end] for c in cells])
-    for p in SHOWN_PERCENTILES:
-        name = "latency_max_ns" if p == 100.0 else f"latency_p{p:g}_ns"
-        margins(name, [c.latency.get(p, Quantity(None, unit="ns")) for c in cells])
-    margins("ceiling_bytes_per_second", [c.ceiling for c in cells])
-    margins("share_of_ceiling", [c.share for c in cells])
-    columns["binding_ceiling"] = pa.array([c.binding for c in cells], pa.string())
-    for name in dict.fromkeys(n for c in cells for n in c.ceilings):
-        head = "".join(x if x.isalnum() else "_" for x in name).lower()
-        columns[f"{head}_ceiling_bytes_per_second"] = pa.array(
-            [c.ceilings[name].value if name in c.ceilings else None for c in cells], pa.float64()
-        )
-    for end in ENDS:
-        for stage in dict.fromkeys(s for c in cells for s in c.stages[end]):
-            columns[f"{end}_{stage}_share"] = pa.array(
-                [c.stages[end].get(stage) for c in cells], pa.float64()
-            )
-    return pa.table(columns)
-
-
-def _parameter_column(values: list[Any]) -> Any:
-    import pyarrow as pa
-
-    kinds = {type(v) for v in values if v is not None}
-    if not kinds:
-        return pa.array([None] * len(values), pa.string())
-    if kinds == {bool}:
-        return pa.array(values, pa.bool_())
-    if kinds == {int}:
-        return pa.array(values, pa.int64())
-    if kinds <= {int, float}:
-        return pa.array([None if v is None else float(v) for v in values], pa.float64())
-    return pa.array([None if v is None else str(v) for v in values], pa.string())

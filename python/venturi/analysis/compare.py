@@ -17,6 +17,7 @@ from venturi.analysis.cells import (
     per_second,
     percentile,
     quotient,
+    steady_rows,
     steady_throughput,
     throughput,
     varying,
@@ -46,6 +47,12 @@ def _cpu_per_byte(record: Record) -> float | None:
     return quotient(sum(known), numeric(record, "counts", "payload_bytes")) if known else None
 
 
+def _cpu_per_row(record: Record) -> float | None:
+    """CPU time of all ends that were accounted, per acknowledged row (ns)."""
+    known = [t for end in ("client", "server") if (t := cpu_ns(record, end)) is not None]
+    return quotient(sum(known), numeric(record, "counts", "rows")) if known else None
+
+
 @dataclass(frozen=True)
 class Metric:
     """What is compared. `lower` says that less of it is better."""
@@ -60,6 +67,15 @@ class Metric:
 
 
 ROWS = Metric("throughput", "throughput", "rows/s", lambda r: per_second(r, "rows"))
+OF_ROWS = {
+    m.name: m
+    for m in (
+        ROWS,
+        Metric("steady", "steady throughput", "rows/s", steady_rows),
+        Metric("cpu-per-byte", "CPU time per row", "ns/row", _cpu_per_row, True, "dearer", "cheaper"),
+    )
+}
+"""What stands for a metric of bytes where cells are counted in rows."""
 METRICS = {
     m.name: m
     for m in (
@@ -298,7 +314,9 @@ def _values(cell: Cell, metric: Metric) -> dict[int, float]:
 
 
 def _chosen(metric: Metric, base: Cell, run: Cell) -> Metric:
-    """Rows a second where bytes were not counted on both sides."""
+    """Rows for bytes where cells are counted in them, and where bytes were not counted on both sides."""
+    if base.in_rows and run.in_rows:
+        return OF_ROWS.get(metric.name, metric)
     if metric.name != "throughput" or (_values(base, metric) and _values(run, metric)):
         return metric
     return ROWS if _values(base, ROWS) and _values(run, ROWS) else metric

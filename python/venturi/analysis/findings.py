@@ -17,7 +17,7 @@ from venturi.analysis.verdict import Evidence, Finding, Verdict
 from venturi.analysis.wording import listed
 from venturi.units import Quantity, count
 
-PARALLEL = ("streams", "encoders", "decoders", "hosts", "clients", "partitions", "threads")
+PARALLEL = ("streams", "in_flight", "encoders", "decoders", "hosts", "clients", "partitions", "threads")
 """Axes along which twice as much should move twice as much, until something is full."""
 AMOUNT = ("rows_per_stream", "bytes_per_stream", "duration_ns", "rows", "bytes")
 """Axes that only say how much was moved: they show what starting costs."""
@@ -41,6 +41,8 @@ _WORDS = {
     "window": ("byte of window", "bytes of window"),
     "rate": ("batch/s offered", "batches/s offered"),
     "columns": ("column", "columns"),
+    "in_flight": ("batch in flight a stream", "batches in flight a stream"),
+    "working_set": ("row of working set", "rows of working set"),
 }
 
 
@@ -67,8 +69,8 @@ class Gain:
 
 
 def figure(cell: Cell) -> Quantity:
-    """What is compared: bytes/s, rows/s where an import has no bytes."""
-    return cell.throughput if cell.throughput.known else cell.rows
+    """What is compared: bytes/s; rows/s of upserts, and where an import has no bytes."""
+    return cell.main
 
 
 def gain(base: Cell, other: Cell) -> Gain | None:
@@ -226,7 +228,9 @@ def _finding(
             rerun = Rerun.of(last, environment)
             further = rerun.but(**{axis: 2 * top})
             told = verdict.next if verdict is not None and not opening else ()
-            if axis in ("streams", "threads", "rows_per_batch") and not any(further in text for text in told):
+            if axis in ("streams", "threads", "in_flight", "rows_per_batch") and not any(
+                further in text for text in told
+            ):
                 following.append(f"to try: further, as it still rises: {further}")
         if verdict is not None and not opening and (verdict.kind != "unknown" or verdict.evidence):
             following += [f"to try: {text}" for text in verdict.next if not _measured(text, group, names)]

@@ -21,6 +21,7 @@ from venturi.store import RunDirectory
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from venturi.analysis.batch_cost import BatchCost
     from venturi.analysis.fits import Fits
     from venturi.analysis.predict import Checked
 
@@ -107,6 +108,13 @@ class Results:
         from venturi.analysis import fits
 
         return fits.build(self.cells)
+
+    @cached_property
+    def batch_costs(self) -> list[BatchCost]:
+        """What a batch and a row cost, where an upsert's rows a batch were varied."""
+        from venturi.analysis.batch_cost import batch_costs
+
+        return batch_costs(self.cells)
 
     @cached_property
     def predictions(self) -> list[Checked]:

@@ -17,12 +17,27 @@ __all__ = ["JsonObserver", "LiveObserver", "PlainObserver", "QuietObserver"]
 
 
 def outcome_text(line: Mapping[str, Any]) -> str:
-    """How a trial ended, in a few words: "2431 MB/s" or "failed: lost: ..."."""
+    """How a trial ended, in a few words: "2431 MB/s", "143,312 rows/s" or "failed: lost: ..."."""
     if line["outcome"] == "ok":
         interval = line["times"]["interval_ns"]
+        if _counts_rows(line["parameters"].get("operation")):
+            from venturi.analysis.batches import troubles, words
+
+            rate = f"{line['counts']['rows'] * 1e9 / max(interval, 1):,.0f} rows/s"
+            return ", ".join([rate, *words(troubles([line]))])
         return f"{line['counts']['payload_bytes'] * 1e3 / max(interval, 1):,.0f} MB/s"
+    from venturi.analysis.batches import acknowledged
+
     error = line.get("error") or {}
-    return f"{line['outcome']}: {error.get('kind')}: {error.get('message')}"
+    done = acknowledged(line)
+    text = f"{line['outcome']}: {error.get('kind')}: {error.get('message')}"
+    return f"{text}; {done}" if done else text
+
+
+def _counts_rows(operation: object) -> bool:
+    from venturi.analysis.cells import IN_ROWS
+
+    return operation in IN_ROWS
 
 
 class QuietObserver:
@@ -90,7 +105,7 @@ class JsonObserver(QuietObserver):
 
 
 class LiveObserver(QuietObserver):
-    """One line that is drawn again in place: cell i of n, MB/s now, a bar, time left."""
+    """One line that is drawn again in place: cell i of n, MB/s or rows/s now, a bar, time left."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,6 +128,7 @@ class LiveObserver(QuietObserver):
         self._began = time.monotonic()
         self._number = self._total = 0
         self._expected = 0
+        self._in_rows = False
         self._last = (0, 0.0)
         self._bar.start()
 
@@ -122,15 +138,18 @@ class LiveObserver(QuietObserver):
 
     def started(self, number: int, total: int, slot: Slot) -> None:
         self._number, self._total = number, total
-        self._expected = slot.cell.payload_bytes or 0
+        self._in_rows = _counts_rows(slot.cell.parameters.get("operation"))
+        asked = slot.cell.parameters.get("rows_per_stream")
+        rows = asked * slot.cell.parameters["streams"] if asked else 0
+        self._expected = rows if self._in_rows else slot.cell.payload_bytes or 0
         self._last = (0, time.monotonic())
         kind = " warm-up" if slot.warmup else ""
         self._draw(0.0, description=f"{self.label(slot.cell.id)}{kind}", count=f"{number} of {total}")
 
     def progress(self, progress: Progress) -> None:
-        moved, now = progress.payload_bytes, time.monotonic()
-        passed = now - self._last[1]
-        rate = f"{max(0, moved - self._last[0]) / max(passed, 1e-9) / 1e6:,.0f} MB/s"
+        moved, now = progress.rows if self._in_rows else progress.payload_bytes, time.monotonic()
+        speed = max(0, moved - self._last[0]) / max(now - self._last[1], 1e-9)
+        rate = f"{speed:,.0f} rows/s" if self._in_rows else f"{speed / 1e6:,.0f} MB/s"
         self._last = (moved, now)
         share = min(moved / self._expected, 1.0) if self._expected else 0.0
         self._draw(share, rate=rate)

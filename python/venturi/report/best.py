@@ -56,7 +56,8 @@ def sentences(found: Best) -> list[str]:
     else:
         share = percent((cheapest.speed.value or 0.0) / (fastest.speed.value or 1.0))
         less = percent((cheapest.cost.value or 0.0) / fastest.cost.value) if fastest.cost.value else MISSING
-        cost = "its CPU time per GB" if fastest.cost.unit else f"its {found.cost_name}"
+        per = "row" if fastest.cost.unit == "ns/row" else "GB"
+        cost = f"its CPU time per {per}" if fastest.cost.unit else f"its {found.cost_name}"
         out.append(
             f"cheapest near it: {setting(found, cheapest)}: {_speed(cheapest)}, {share} of the fastest "
             f"for {less} of {cost} ({_cost(found, cheapest)} against {_cost(found, fastest)})"
@@ -151,13 +152,15 @@ def _cost(found: Best, one: Choice) -> str:
 def front(found: Best) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of the Pareto front."""
     unit = pick_unit(found.fastest.speed.unit, [c.speed.value for c in found.front])
-    heads = ["setting", unit, "95 %", "s/GB" if found.fastest.cost.unit else "cost"]
+    base = found.fastest.cost.unit
+    paid = pick_unit(base, [c.cost.value for c in found.front]) if base else "cost"
+    heads = ["setting", unit, "95 %", paid]
     rows = [
         [
             setting(found, c),
             c.speed.number(unit),
             c.speed.margin(unit),
-            c.cost.number() if c.cost.unit else count(c.cost.value),
+            c.cost.number(paid) if c.cost.unit else count(c.cost.value),
         ]
         for c in found.front
     ]

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from venturi import reference as published
-from venturi.analysis.cells import Cell, best, throughput, varying
+from venturi.analysis.cells import Cell, best, main_rate, varying
 from venturi.analysis.results import Results
 from venturi.report import labels, palette
-from venturi.report.curves import MB, nearest
+from venturi.report.curves import nearest
 from venturi.report.figure import Figure, Panel, Series
+from venturi.report.scale import BYTES, MB, Scale, label, scale_of
 from venturi.units import percent
 
 MOST_BOXES = 24
@@ -40,12 +41,21 @@ def _few_enough(cells: Sequence[Cell]) -> list[Cell]:
     return chosen
 
 
+def _drawn(cell: Cell) -> bool:
+    """What an import counted in rows over hosts has no streams to stand in a panel by."""
+    if cell.in_rows:
+        return cell.rows.known and bool(cell.parameters.get("streams"))
+    return cell.throughput.known
+
+
 def box_per_size(results: Results, reference: str | None = None) -> Figure | None:
     """Every trial per size: a row of panels a stream count, operations and places side by side."""
     sides: dict[str, dict[Any, list[tuple[str, float, Any]]]] = {}
     several = len(results.places) > 1
-    every = [c for c in results.cells if c.throughput.known]
+    every = [c for c in results.cells if _drawn(c)]
     cells = _few_enough(every)
+    scales = {True: scale_of([c for c in cells if c.in_rows]), False: BYTES}
+    whose: dict[str, Scale] = {}
     free = [n for n in varying(cells) if n not in ("streams", "threads", "place", "target")]
     if len(cells) < len(every):
         # One cell a size is left, so the size is what tells them apart.
@@ -60,7 +70,10 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
         category = " · ".join(labels.value(n, cell.parameters.get(n)) for n in free) or cell.operation
         order.setdefault(category, cell.parameters.get("rows_per_stream") or 0)
         values = sides.setdefault(side, {}).setdefault(cell.parameters.get("streams"), [])
-        values += [(category, speed / MB, r) for r in cell.records if (speed := throughput(r)) is not None]
+        scale = whose.setdefault(side, scales[cell.in_rows])
+        values += [
+            (category, speed / scale.factor, r) for r in cell.records if (speed := main_rate(r)) is not None
+        ]
     if not sides:
         return None
     own, overlaid = len(sides), False
@@ -97,6 +110,8 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
                             "box",
                         )
                     ],
+                    # Bytes are the figure's own unit.
+                    y_label=f"throughput, {whose[side].unit}" if whose.get(side, BYTES) != BYTES else None,
                 )
             )
     categories = sorted(order, key=lambda c: order[c])
@@ -117,7 +132,7 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
         _spread_finding(every),
         caption,
         "rows per stream" if free == ["rows_per_stream"] else " · ".join(map(labels.head, free)) or "cell",
-        "payload, MB/s",
+        "payload, MB/s" if BYTES in whose.values() or not whose else label(list(whose.values())),
         panels,
         x_scale="category",
         columns=len(sides) if len(sides) > 1 else 2,
@@ -136,9 +151,9 @@ def _sizes_near(sizes: set[int], cells: Sequence[Cell]) -> set[int]:
 
 def _spread_finding(cells: Sequence[Cell]) -> str:
     half = sorted(
-        (c.throughput.high - c.throughput.low) / 2 / c.throughput.value
-        for c in cells
-        if c.throughput.value and c.throughput.low is not None and c.throughput.high is not None
+        (q.high - q.low) / 2 / q.value
+        for q in (c.main for c in cells)
+        if q.value and q.low is not None and q.high is not None
     )
     if not half:
         return "Throughput per size, trial by trial"

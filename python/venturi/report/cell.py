@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from venturi.analysis import batches
 from venturi.analysis.cells import ENDS, Cell, best, varying
 from venturi.analysis.results import Results
 from venturi.analysis.verdict import Evidence, Verdict
 from venturi.errors import VenturiError
 from venturi.report import labels, pipeline, reason, summary
-from venturi.units import Quantity
+from venturi.units import Quantity, pick_unit
 
 BEST = "best"
 
@@ -52,18 +53,42 @@ def explain(results: Results, cell: Cell) -> Explained:
 def figures(cell: Cell) -> list[tuple[str, str]]:
     """Name and text of each figure; what was not measured is left out."""
     out: list[tuple[str, Quantity | str | None]] = [
-        ("throughput", cell.throughput),
+        ("throughput", cell.rows if cell.in_rows else cell.throughput),
         ("steady", cell.steady),
-        ("rows", cell.rows),
+        ("payload", cell.throughput) if cell.in_rows else ("rows", cell.rows),
         ("batches", cell.batches),
-        ("batch latency p50", cell.latency.get(50.0)),
-        ("batch latency p99", cell.latency.get(99.0)),
+        *(_upsert(cell) if cell.in_rows else _latency(cell)),
         *((f"{end} CPU", cell.cpu[end]) for end in ENDS),
-        *((f"payload per {end} CPU-second", cell.per_cpu[end]) for end in ENDS),
+        *(
+            (f"{'rows' if cell.in_rows else 'payload'} per {end} CPU-second", cell.per_cpu[end])
+            for end in ENDS
+        ),
         ("interval", cell.interval),
         ("trials", trials(cell)),
     ]
     return [(name, str(q)) for name, q in out if q is not None and (isinstance(q, str) or q.known)]
+
+
+def _latency(cell: Cell) -> list[tuple[str, Quantity | str | None]]:
+    return [
+        ("batch latency p50", cell.latency.get(50.0)),
+        ("batch latency p99", cell.latency.get(99.0)),
+    ]
+
+
+def _upsert(cell: Cell) -> list[tuple[str, Quantity | str | None]]:
+    """Totals, latency of a batch by kind, what was stored, what went wrong."""
+    out: list[tuple[str, Quantity | str | None]] = [("rows in total", batches.rows_total(cell))]
+    for kind in reversed(batches.KINDS):
+        found = batches.latencies(cell, kind)
+        if found:
+            unit = pick_unit("ns", [found.get("p50", found.get("max", Quantity(None, unit="ns"))).value])
+            told = ", ".join(f"{name} {q.number(unit)}" for name, q in found.items())
+            out.append((f"{kind} time of a batch", f"{told} {unit}"))
+    out += [("stored", batches.stored_bytes(cell)), ("stored a row", batches.stored_row(cell))]
+    wrong = batches.troubles(cell.records)
+    out.append(("errors", "; ".join([*batches.words(wrong), *batches.told(wrong)]) or None))
+    return out
 
 
 def trials(cell: Cell) -> str:
@@ -80,7 +105,7 @@ def limits(cell: Cell) -> list[Limit]:
     found = [
         Limit(
             name,
-            rate,
+            _counted(cell, rate),
             speed / rate.value if speed is not None and rate.value else None,
             name == cell.binding,
         )
@@ -88,6 +113,23 @@ def limits(cell: Cell) -> list[Limit]:
         if rate.value
     ]
     return sorted(found, key=lambda limit: limit.rate.value or 0.0)
+
+
+def _counted(cell: Cell, rate: Quantity) -> Quantity:
+    """A limit (B/s) in what the cell is counted in."""
+    width = cell.row_bytes
+    if not cell.in_rows or not width or rate.value is None:
+        return rate
+    low, high = (None if v is None else v / width for v in (rate.low, rate.high))
+    return Quantity(rate.value / width, low, high, "rows/s")
+
+
+def unit_of(cell: Cell) -> str:
+    """The unit in which this cell's limits are told."""
+    found = [limit.rate for limit in limits(cell)]
+    if not cell.in_rows or any(rate.unit != "rows/s" for rate in found):
+        return "MB/s"
+    return pick_unit("rows/s", [rate.value for rate in found])
 
 
 def cost(cell: Cell) -> str:
@@ -191,18 +233,22 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
     say(f"cell {cell.name} of run {results.name}", "dim", "")
     shown = dict(found.figures)
     for pair in (("throughput",), ("rows", "batches"), ("batch latency p50", "batch latency p99"),
-                 ("client CPU", "server CPU"), ("trials",)):  # fmt: skip
+                 ("rows in total",), ("response time of a batch",), ("service time of a batch",),
+                 ("client CPU", "server CPU"),
+                 ("rows per client CPU-second", "rows per server CPU-second"),
+                 ("stored", "stored a row"), ("errors",), ("trials",)):  # fmt: skip
         known = [f"{name} {shown[name]}" for name in pair if name in shown]
         if known:
             say("; ".join(known), "bold" if pair[0] == "throughput" else "")
     if found.limits:
         out.append(("bold", "limits"))
         wide = max(len(limit.name) for limit in found.limits)
+        unit = unit_of(cell)
         for limit in found.limits:
             mark = "  <- lowest" if limit.binding else ""
             share = pipeline.percent(limit.share) if limit.share is not None else ""
             out.append(
-                ("", f"  {limit.name:<{wide}}  {limit.rate.number('MB/s'):>9} MB/s  {share:>6}{mark}"[:width])
+                ("", f"  {limit.name:<{wide}}  {limit.rate.number(unit):>9} {unit}  {share:>6}{mark}"[:width])
             )
     if found.pipeline is not None:
         out.append(("bold", "pipeline (share of each end's workers' time)"))

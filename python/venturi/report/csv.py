@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from venturi.analysis import cells
+from venturi.analysis import cell_table
 from venturi.analysis.results import Results
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def with_verdicts(results: Results) -> pa.Table:
     """One row a cell: its figures, then what its verdict says. Without cells there are no columns of it."""
     import pyarrow as pa
 
-    found = cells.table(results.cells)
+    found = cell_table.table(results.cells)
     judged = [results.verdicts.get(c.name) for c in results.cells]
     for field in ("kind", "end", "stage", "title", "confidence", "sentence"):
         texts = [None if v is None else getattr(v, field) for v in judged]

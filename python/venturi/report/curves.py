@@ -13,9 +13,9 @@ from venturi.analysis.results import Results
 from venturi.analysis.statistics import median_interval
 from venturi.report import labels, palette
 from venturi.report.figure import Figure, Panel, Series
+from venturi.report.scale import BYTES, MB, Scale, label, scale_of
 from venturi.units import Quantity, count
 
-MB = 1e6
 MOST_LINES = 6
 """More lines than this in one panel cannot be told apart."""
 FAR_ABOVE = 4.0
@@ -24,12 +24,8 @@ FOLLOWERS = {"streams": {"threads"}, "rows_per_stream": {"bytes_per_stream"}, "r
 INTERVAL_NOTE = "Points are medians of the repeats, bars their 95 % interval (below 6 repeats their range)."
 
 
-def _mb(value: float | None) -> float | None:
-    return None if value is None else value / MB
-
-
 def _lines(
-    cells: Sequence[Cell], axis: str, free: Sequence[str]
+    cells: Sequence[Cell], axis: str, free: Sequence[str], scale: Scale
 ) -> tuple[list[tuple[str, list[Cell]]], list[str]]:
     """Cells as lines along `axis`, and the parameters over which the best had to be taken.
 
@@ -53,7 +49,7 @@ def _lines(
     for members in grouped().values():
         points: dict[Any, list[Cell]] = {}
         for cell in members:
-            if cell.throughput.known:
+            if scale.of(cell).known:
                 points.setdefault(cell.parameters.get(axis), []).append(cell)
         chosen = [b for value in sorted(points, key=float) if (b := best(points[value]))]
         if chosen:
@@ -100,6 +96,19 @@ def over_batch(results: Results, reference: str | None = None) -> Figure | None:
     )
 
 
+def over_hosts(results: Results, reference: str | None = None) -> Figure | None:
+    """Throughput over hosts; None unless at least two numbers of them were measured."""
+    return _over(
+        results,
+        "hosts",
+        "throughput-hosts",
+        "hosts",
+        lambda c: float(c.parameters["hosts"]),
+        log=False,
+        reference=None,
+    )
+
+
 def _over(
     results: Results,
     axis: str,
@@ -110,6 +119,8 @@ def _over(
     reference: str | None,
 ) -> Figure | None:
     panels, findings, reduced = [], [], dict[str, None]()
+    scales: list[Scale] = []
+    knees: list[str] = []
     ticks: set[float] = set()
     overlaid = False
     colours: dict[str, str] = {}
@@ -117,32 +128,36 @@ def _over(
         cells = [
             c
             for c in every
-            if isinstance(c.parameters.get(axis), int | float) and c.parameters.get("streams")
+            if isinstance(c.parameters.get(axis), int | float)
+            and (c.parameters.get("streams") or axis == "hosts")
         ]
-        if len({c.parameters[axis] for c in cells if c.throughput.known}) < 2:
+        # Over hosts there are published figures of rows alone; elsewhere what is counted in bytes stays so.
+        scale = scale_of(cells) if axis == "hosts" or any(c.in_rows for c in cells) else BYTES
+        if len({c.parameters[axis] for c in cells if scale.of(c).known}) < 2:
             continue
-        lines, dropped = _lines(cells, axis, varying(cells))
+        lines, dropped = _lines(cells, axis, varying(cells), scale)
         # A parameter that only follows another (rows, where the data differs) leaves lines of one point.
         lines = [line for line in lines if len(line[1]) > 1]
         if not lines:
             continue
         reduced |= dict.fromkeys(dropped)
-        panel = Panel(operation)
+        scales.append(scale)
+        panel = Panel(operation, y_label=None if scale == BYTES else scale.label)
         for text, chosen in lines:
             colour = colours.setdefault(text, palette.series_colour(len(colours)))
             panel.series.append(
                 Series(
                     text,
                     [position(c) for c in chosen],
-                    [_mb(c.throughput.value) for c in chosen],
+                    [scale(scale.of(c).value) for c in chosen],
                     colour,
-                    low=[_mb(c.throughput.low) for c in chosen],
-                    high=[_mb(c.throughput.high) for c in chosen],
+                    low=[scale(scale.of(c).low) for c in chosen],
+                    high=[scale(scale.of(c).high) for c in chosen],
                     notes=[_point_note(c) for c in chosen],
                 )
             )
             ticks |= {position(c) for c in chosen}
-        if axis == "streams":
+        if axis == "streams" and scale == BYTES:
             panel.series += _ceiling_lines(cells, position)
         for one in published.sets(reference) if reference else []:
             colour = "$reference" if one.place != "remote" else "$reference/0.6"
@@ -153,6 +168,8 @@ def _over(
                 ticks |= {float(x) for series in extra for x in series.x}
         panels.append(panel)
         findings.append(f"{operation} {_finding(max((chosen for _, chosen in lines), key=_peak), axis)}")
+        if axis == "rows_per_batch":
+            knees += _knees(results, operation, panel, lines, scale)
     if not panels:
         return None
     caption = [INTERVAL_NOTE]
@@ -167,17 +184,61 @@ def _over(
         caption.append(f"Each point is the best over {', '.join(labels.head(n) for n in reduced)}.")
     if overlaid:
         caption.append("Dotted: published figures from the hardware named, nothing scaled.")
+    if knees:
+        caption.append(
+            "Dotted: a batch of n rows takes a + n/b, fitted to the trials; the single point is its knee, "
+            f"where 90 % of b is reached ({'; '.join(knees)})."
+        )
     few = sorted(ticks)
     return Figure(
         name,
         _sentence(findings),
         " ".join(caption),
         x_label,
-        "throughput (payload), MB/s",
+        label(scales),
         panels,
         x_scale="log" if log else "linear",
         x_ticks=few if axis != "rows_per_stream" and len(few) <= 12 else None,
     )
+
+
+def _knees(
+    results: Results, operation: str, panel: Panel, lines: Sequence[tuple[str, list[Cell]]], scale: Scale
+) -> list[str]:
+    """Adds what a batch costs by the fit to the lines that it was made from; answers the knees in words."""
+    told = []
+    for series, (text, chosen) in zip(list(panel.series), lines, strict=False):
+        names = {c.name for c in chosen}
+        fitted = [
+            one
+            for one in results.batch_costs
+            if one.operation == operation and one.fit is not None and names == {c.name for c in one.cells}
+        ]
+        for one in fitted[:1]:
+            low, high = one.measured
+            knee = one.knee.median
+            grid = [low * (high / low) ** (i / 60) for i in range(61)]
+            panel.series.append(
+                Series(
+                    "a + n/b",
+                    grid,
+                    [scale(one.at(x)) for x in grid],
+                    series.colour,
+                    dash="dot",
+                    markers=False,
+                )
+            )
+            where = f"{text}: " if len(lines) > 1 else ""
+            if low <= knee <= high:
+                note = f"{where}90 % at {count(round(knee))} rows/batch"
+                panel.series.append(
+                    Series("knee", [knee], [scale(one.at(knee))], "$c4", "points", notes=[note])
+                )
+                told.append(f"{where}{count(round(knee))} rows/batch")
+            else:
+                side = "beyond the largest batch" if knee > high else "below the smallest batch"
+                told.append(f"{where}{side}")
+    return told
 
 
 def _far_above(panels: list[Panel]) -> str:
@@ -200,19 +261,16 @@ def _known(series: Series) -> list[float]:
 
 
 def _peak(line: Sequence[Cell]) -> float:
-    return max((c.throughput.value or 0.0 for c in line), default=0.0)
+    return max((c.main.value or 0.0 for c in line), default=0.0)
 
 
 def _finding(line: Sequence[Cell], axis: str) -> str:
     """What a curve does, said no more surely than its margins allow."""
     top = best(line) or line[-1]
-    speed = Quantity(top.throughput.value, unit="B/s").text()
+    speed = Quantity(top.main.value, unit=top.main.unit).text()
     # A point is as good as the best one where their intervals meet; without intervals, within 5 %.
-    floor = top.throughput.low if top.throughput.low is not None else 0.95 * (top.throughput.value or 0.0)
-    level = [
-        (c.throughput.high if c.throughput.high is not None else c.throughput.value or 0.0) >= floor
-        for c in line
-    ]
+    floor = top.main.low if top.main.low is not None else 0.95 * (top.main.value or 0.0)
+    level = [(c.main.high if c.main.high is not None else c.main.value or 0.0) >= floor for c in line]
     first = level.index(True)
     where = labels.phrase(axis, line[first].parameters[axis])
     if first == len(line) - 1:
@@ -234,7 +292,7 @@ def _point_note(cell: Cell) -> str:
     names = [
         n for n in ("place", "data", "streams", "rows_per_batch", "rows_per_stream") if cell.parameters.get(n)
     ]
-    return f"{cell.throughput}{share}, {cell.good} trials; {labels.label(cell, names)}"
+    return f"{cell.main}{share}, {cell.good} trials; {labels.label(cell, names)}"
 
 
 def _ceiling_lines(cells: Sequence[Cell], position: Callable[[Cell], float]) -> list[Series]:

@@ -69,6 +69,8 @@ class Figure:
     """The order of a category axis."""
     x_ticks: list[Any] | None = None
     """Where ticks stand, for axes with few distinct values."""
+    x_texts: list[str] | None = None
+    """What stands at these ticks where that is not their number."""
     x_range: tuple[float, float] | None = None
     shared_x: bool = False
     """Panels stand one above the other over one x axis."""

@@ -15,6 +15,7 @@ BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "box-size": boxes.box_per_size,
     "throughput-size": curves.over_size,
     "throughput-batch": curves.over_batch,
+    "throughput-hosts": curves.over_hosts,
     "roofline": lambda results, _: roofline.roofline(results),
     "model-scaling": lambda results, _: fits.scaling(results),
     "model-hockney": lambda results, _: fits.hockney(results),

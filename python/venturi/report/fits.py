@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from venturi.analysis import fit_words
+from venturi.analysis.batch_cost import AXIS
 from venturi.analysis.fits import AxisFit, Fits, SizeFit
 from venturi.analysis.predict import Checked
 from venturi.analysis.results import Results
@@ -32,6 +33,12 @@ def sections(results: Results) -> list[tuple[str, list[str]]]:
         if hidden:
             texts.append(f"{hidden} more; venturi fit RUN --all has them")
         out.append(("time over payload, t = a + n/b (Hockney)", texts))
+    if results.batch_costs:
+        costs = [
+            f"{one.operation}{', ' + fit_words.setting(one.where) if one.where else ''}: {one.sentence}"
+            for one in results.batch_costs[:MOST_SIZES]
+        ]
+        out.append(("cost of a batch of n rows, t = a + n/b (Hockney)", costs))
     fitted = {s.axis for s in found.scalings}
     effects = [
         fit_words.effect_sentence(e)
@@ -48,8 +55,10 @@ def sections(results: Results) -> list[tuple[str, list[str]]]:
 def lines(results: Results) -> list[str]:
     """For the terminal, short: where more stops paying, and how predictions came out."""
     out = []
+    costs = [one for one in results.batch_costs if one.fit is not None]
     for one in results.fits.main[:MOST_PANELS]:
-        if one.fit is None:
+        # What a batch costs says more of the same axis than a law of its throughput.
+        if one.fit is None or (one.axis == AXIS and any(c.operation == one.operation for c in costs)):
             continue
         if one.level:
             out.append(f"{one.operation} over {one.axis}: {fit_words.axis_sentences(one)[0]}")
@@ -60,6 +69,7 @@ def lines(results: Results) -> list[str]:
         text += f", peak {one.fit.peak.quantity(one.unit)}"
         gain = fit_words.gain_sentence(one) if one.gains else ""
         out.append(text + (f"; {gain}" if gain else ""))
+    out += [f"{one.operation}: {one.sentence}" for one in costs[:1]]
     out += [p.sentence for p in results.predictions]
     return out
 

@@ -16,6 +16,7 @@ from typing import Any
 from venturi.analysis.ceilings import share
 from venturi.analysis.cells import Cell, best, by_operation, get, speed, varying
 from venturi.analysis.results import Results, load
+from venturi.report import cell as cell_text
 from venturi.report import (
     figures,
     labels,
@@ -186,10 +187,13 @@ def _card(results: Results, operation: str, cells: list[Cell]) -> str:
     reached = ""
     if top.share.value is not None:
         width = min(100.0, 100 * top.share.value)
+        unit_of_limit = cell_text.unit_of(top)
+        lowest = next((x.rate for x in cell_text.limits(top) if x.binding), top.ceiling)
+        limit = f"{lowest.number(unit_of_limit)} {unit_of_limit}"
         reached = (
             f'<div class="share"><i style="width:{width:.1f}%"></i></div><div '
             f'class="sub">{percent(top.share.value)} {_e(share(top.binding))}'
-            f" ({top.ceiling.number('MB/s')} MB/s), the lowest limit measured</div>"
+            f" ({limit}), the lowest limit measured</div>"
         )
     held = ""
     if (verdict := results.verdicts.get(top.name)) is not None:

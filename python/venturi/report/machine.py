@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from venturi.analysis import cells
+from venturi.analysis import cell_table
 from venturi.analysis.results import Results
 
 
@@ -15,7 +15,7 @@ def document(results: Results) -> dict[str, Any]:
 
     Base units; what was not measured is null.
     """
-    rows = cells.table(results.cells).to_pylist()
+    rows = cell_table.table(results.cells).to_pylist()
     return {
         "run": results.name,
         "cells": [

@@ -149,7 +149,7 @@ def _panel(ax: Any, figure: Figure, panel: Panel) -> None:
         places = {}
         ax.set_xscale(figure.x_scale)
         if figure.x_ticks:
-            ax.set_xticks(figure.x_ticks, [f"{v:,g}" for v in figure.x_ticks])
+            ax.set_xticks(figure.x_ticks, figure.x_texts or [f"{v:,g}" for v in figure.x_ticks])
             ax.minorticks_off()
         else:
             ax.xaxis.set_major_formatter(thousands)

@@ -115,7 +115,7 @@ def _document(results: Results, cell: Cell) -> dict[str, Any]:
         "limits": [
             [
                 plain(x.name),
-                x.rate.text("MB/s"),
+                x.rate.text(cells_text.unit_of(cell)),
                 round(x.share, 4) if x.share is not None else None,
                 x.binding,
             ]

@@ -53,7 +53,7 @@ def _group(results: Results, group: reason.Group, numbers: dict[str, int], total
     """Cells of one verdict, folded: name, sentence, confidence."""
     role = palette.verdict_colour(group.kind).removeprefix("$")
     width = 100 * len(group.cells) / total
-    fastest = sorted(group.cells, key=lambda c: -(c.throughput.value or c.rows.value or 0.0))
+    fastest = sorted(group.cells, key=lambda c: -(c.main.value or 0.0))
     items = []
     for cell in fastest[:MOST_CELLS]:
         verdict = results.verdicts[cell.name]
@@ -79,7 +79,7 @@ def _group(results: Results, group: reason.Group, numbers: dict[str, int], total
 
 
 def _speed(cell: Cell) -> str:
-    return cell.throughput.text() if cell.throughput.known else cell.rows.text()
+    return cell.main.text()
 
 
 def _evidence(found: Sequence[Evidence]) -> str:

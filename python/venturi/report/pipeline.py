@@ -175,7 +175,7 @@ def figure(results: Results, cell: Cell | None = None) -> Figure | None:
 
     As a picture for files; its panels hold the same as bars, for what draws panels only.
     """
-    ranked = sorted(results.cells, key=lambda c: -(c.throughput.value or 0.0))
+    ranked = sorted(results.cells, key=lambda c: -(c.main.value or 0.0))
     for one in [cell] if cell is not None else ranked:
         found = of(one, results.verdicts.get(one.name))
         if found is not None:

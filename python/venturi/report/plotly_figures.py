@@ -43,7 +43,7 @@ def panel_traces(series: Series, figure: Figure) -> list[dict[str, Any]]:
                 "marker": {"color": series.colour, "size": 3.5, "opacity": 0.65},
                 "line": {"color": series.colour, "width": 1.3},
                 "fillcolor": f"{series.colour}/0.16",
-                "hovertemplate": "%{y:,.1f} MB/s<extra>%{x}</extra>",
+                "hovertemplate": "%{y:,.1f}" + f" {_unit(figure, series)}<extra>%{{x}}</extra>",
                 "showlegend": False,
             }
         ]
@@ -111,6 +111,12 @@ def panel_traces(series: Series, figure: Figure) -> list[dict[str, Any]]:
     return [trace]
 
 
+def _unit(figure: Figure, series: Series) -> str:
+    """The unit at the end of the axis that a series stands on: `payload, MB/s`."""
+    label = next((p.y_label for p in figure.panels if p.y_label and series in p.series), figure.y_label)
+    return text(label.rpartition(", ")[2])
+
+
 def _x_axis(figure: Figure) -> dict[str, Any]:
     axis: dict[str, Any] = {
         "title": {"text": text(figure.x_label), "standoff": 8},
@@ -135,7 +141,7 @@ def _x_axis(figure: Figure) -> dict[str, Any]:
         if _slanted(figure):
             axis |= {"nticks": 10, "tickangle": -45}
     if figure.x_ticks:
-        texts = [f"{v:,g}" for v in figure.x_ticks]
+        texts = figure.x_texts or [f"{v:,g}" for v in figure.x_ticks]
         # Labels that touch are slanted by plotly, into the title: of many long ones every second is enough.
         every = -(-sum(map(len, texts)) // MOST_TICK_CHARACTERS)
         axis |= {
@@ -164,7 +170,7 @@ def _below(figure: Figure) -> int:
 
 def _y_axis(figure: Figure, panel: Panel) -> dict[str, Any]:
     axis: dict[str, Any] = {
-        "title": {"text": text(figure.y_label), "standoff": 8},
+        "title": {"text": text(panel.y_label or figure.y_label), "standoff": 8},
         "gridcolor": "$grid",
         "linecolor": "$grid",
         "zeroline": False,
@@ -213,13 +219,15 @@ def _ticks_within(low: float, high: float) -> list[float]:
 def top(figure: Figure, panel: Panel) -> float:
     """The end of an axis that starts at zero.
 
-    Panels are compared by eye, so all share it; rows of boxes share it by row, or those of one stream would
-    be flat lines under those of eight.
+    Panels are compared by eye, so all of one unit share it; rows of boxes share it by row, or those of one
+    stream would be flat lines under those of eight.
     """
-    panels = figure.panels
+    panels = [p for p in figure.panels if p.y_label == panel.y_label]
     if any(s.mark == "box" for s in panel.series):
-        row = next(i for i, p in enumerate(panels) if p is panel) // max(1, figure.columns)
-        panels = panels[row * figure.columns : (row + 1) * figure.columns]
+        every, columns = figure.panels, max(1, figure.columns)
+        row = next(i for i, p in enumerate(every) if p is panel) // columns
+        beside = every[row * columns : (row + 1) * columns]
+        panels = [p for p in beside if p.y_label == panel.y_label]
     return max(_values(panels), default=1.0) * 1.06 or 1.0
 
 

@@ -12,15 +12,16 @@ from venturi.analysis.cells import (
     best,
     by_operation,
     get,
+    main_rate,
     numeric,
     per_second,
     speed,
-    throughput,
     varying,
 )
 from venturi.analysis.results import Results
 from venturi.report import labels, palette, pipeline
 from venturi.report.figure import Figure, Panel, Series
+from venturi.report.scale import BYTES, MB, Scale, label, scale_of
 from venturi.units import FACTORS, percent, pick_unit
 
 MOST_BARS = 16
@@ -63,20 +64,23 @@ def _choice_note(shown: int, cells: Sequence[Cell]) -> str:
 
 def middle_trial(cell: Cell) -> Any:
     """The trial whose throughput is the median (the lower of the two middle ones)."""
-    ranked = sorted(cell.records, key=lambda r: throughput(r) or per_second(r, "rows") or 0.0)
+    ranked = sorted(cell.records, key=lambda r: main_rate(r) or per_second(r, "rows") or 0.0)
     return ranked[(len(ranked) - 1) // 2] if ranked else None
 
 
 def over_time(results: Results) -> Figure | None:
     """Throughput within the median trial of each cell; None without samples."""
     panels, shown, worst = [], 0, None
+    drawn_in: dict[str, Scale] = {}
     for operation, cells in by_operation(results.cells).items():
-        panel = Panel(operation)
+        scale = scale_of(cells)
+        panel = Panel(operation, y_label=None if scale.measure == "throughput" else scale.label)
+        drawn_in[operation] = scale
         counters = {c.name: _counters(results, c) for c in representative(cells, MOST_LINES)}
         drawn = [c for c in cells if counters.get(c.name)]
         names = varying(drawn)
         for index, cell in enumerate(drawn):
-            steps = _steps(counters[cell.name])
+            steps = _steps(counters[cell.name], scale.factor)
             rates = [rate for *_, rate in steps]
             worst = _deepest_dip(middle_trial(cell), steps, worst)
             panel.series.append(
@@ -93,6 +97,7 @@ def over_time(results: Results) -> Figure | None:
             panels.append(panel)
     if not panels:
         return None
+    counted = "payload" if BYTES in drawn_in.values() else "rows"
     title = (
         "Throughput within a trial"
         if worst is None
@@ -104,22 +109,23 @@ def over_time(results: Results) -> Figure | None:
     return Figure(
         "throughput-time",
         title,
-        "The trial with the median throughput of each cell, from the counters of payload, all streams "
+        f"The trial with the median throughput of each cell, from the counters of {counted}, all streams "
         "together; "
         "the last step may be shorter and hold the end of the first stream."
         + _choice_note(shown, results.cells),
         "time since the start instant, s",
-        "throughput (payload), MB/s",
+        label(list(drawn_in.values())),
         panels,
     )
 
 
 def _counters(results: Results, cell: Cell) -> list[tuple[float, float]]:
-    """Times (ns) and payload so far of the median trial; at most `MOST_STEPS` of them. Opens one file."""
+    """Times (ns) and payload, or rows, so far of the median trial; at most `MOST_STEPS` of them. Opens one
+    file."""
     trial = middle_trial(cell)
     if trial is None:
         return []
-    wanted = ("t_ns", "payload_bytes")
+    wanted = ("t_ns", "rows" if cell.in_rows else "payload_bytes")
     table = results.directory.samples(str(trial.get("trial")), wanted)
     columns = (table.column(n).to_pylist() for n in wanted)
     points = sorted((t, b) for t, b in zip(*columns, strict=True) if t is not None and b is not None)
@@ -127,8 +133,8 @@ def _counters(results: Results, cell: Cell) -> list[tuple[float, float]]:
     return points[::step] if step == 1 else [*points[:-1:step], points[-1]]
 
 
-def _steps(points: list[tuple[float, float]]) -> list[tuple[float, float, float]]:
-    """Begin, end (ns) and rate (MB/s) between samples; counters start at zero with the clock.
+def _steps(points: list[tuple[float, float]], factor: float = MB) -> list[tuple[float, float, float]]:
+    """Begin, end (ns) and rate (in `factor` a second) between samples; counters start at zero with the clock.
 
     A sampler takes one reading at the start and one at the end, whenever these fall. A step under a quarter
     of the usual one would turn the grain of the counters, a batch, into a spike or a gap: it joins the next.
@@ -138,7 +144,7 @@ def _steps(points: list[tuple[float, float]]) -> list[tuple[float, float, float]
     steps, t0, b0 = [], 0.0, 0.0
     for t1, b1 in points:
         if t1 - t0 > least:
-            steps.append((t0, t1, (b1 - b0) / (t1 - t0) * 1e3))
+            steps.append((t0, t1, (b1 - b0) / (t1 - t0) * 1e9 / factor))
             t0, b0 = t1, b1
     return steps
 

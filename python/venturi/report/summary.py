@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from venturi.analysis import batches
 from venturi.analysis.ceilings import share
-from venturi.analysis.cells import Cell, basis, best, by_operation, numeric, speed, varying
+from venturi.analysis.cells import Cell, basis, best, by_operation, main_unit, numeric, speed, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics import RANGE_BELOW, range_coverage
 from venturi.report import labels
@@ -63,8 +64,9 @@ def columns(
     out.append(_of_limit(cells))
     if verdicts is not None and any(verdicts):
         out.append(Column("verdict", "", [v or MISSING for v in verdicts], 1, text=True))
-    if every:
-        out.append(_numbers("steady", "B/s", [c.steady for c in cells], 6))
+    in_rows = all(c.in_rows for c in cells)
+    if every and cells:
+        out.append(_numbers("steady", main_unit(cells[0].operation), [c.steady for c in cells], 6))
     if measure != "rows":
         out.append(_short_unit(_numbers("rows", "rows/s", [c.rows for c in cells], 5)))
     latencies = {p: [c.latency.get(p, Quantity(None, unit="ns")) for c in cells] for p in (50.0, 99.0, 100.0)}
@@ -72,8 +74,10 @@ def columns(
     unit = pick_unit("ns", [q.value for q in latencies[50.0]])
     out.append(_numbers("p50", "ns", latencies[50.0], 4, unit))
     out.append(_numbers("p99", "ns", latencies[99.0], 3, unit))
-    if every:
+    if every or in_rows:
         out.append(_numbers("max", "ns", latencies[100.0], 7, unit))
+    if every and in_rows:
+        out += _latencies(cells, unit)
     both = any(c.cpu["server"].known for c in cells)
     out.append(Column("CPU c+s" if both else "CPU client", "cores", [_cores(c, both) for c in cells], 4))
     if every:
@@ -81,18 +85,54 @@ def columns(
             out.append(
                 _numbers(
                     f"per {end} CPU\N{NON-BREAKING HYPHEN}s",
-                    "B/s",
+                    "rows/s" if in_rows else "B/s",
                     [c.per_cpu[end] for c in cells],
                     7,
-                    "MB/s",
+                    None if in_rows else "MB/s",
                 )
             )
     if len({c.verification for c in cells if c.verified}) > 1:
         out.append(Column("verified", "", [c.verification for c in cells], 3, text=True))
+    if in_rows:
+        out += _batches(cells, every)
     out.append(Column("ok", "", [f"{c.good}/{c.trials}" for c in cells], 0))
     out.append(Column("fail", "", [str(c.failed) for c in cells], 0))
     # A figure that no trial has, such as the CPU of a foreign server, would be a column of dashes.
     return [c for c in out if c.rank == 0 or any(cell != MISSING for cell in c.cells)]
+
+
+def _latencies(cells: Sequence[Cell], unit: str) -> list[Column]:
+    """The other latency figures of an upsert's batch; of an open loop the service times beside the response
+    times of the columns before."""
+    nothing = Quantity(None, unit="ns")
+    open_loop = any(c.parameters.get("rate") for c in cells)
+    found = [batches.latencies(c, "response" if c.parameters.get("rate") else "service") for c in cells]
+    service = [batches.latencies(c, "service") for c in cells]
+    out = [
+        _numbers(name, "ns", [f.get(name, nothing) for f in found], 7, unit)
+        for name in ("min", "mean", "p95", "p99.9")
+    ]
+    if open_loop:
+        out += [
+            _numbers(f"service {name}", "ns", [f.get(name, nothing) for f in service], 7, unit)
+            for name in ("p50", "p99")
+        ]
+    return out
+
+
+def _batches(cells: Sequence[Cell], every: bool) -> list[Column]:
+    """What was stored, and what went wrong in trials that were good all the same; none where nothing did."""
+    out = []
+    if every:
+        out.append(_numbers("rows in total", "rows", [batches.rows_total(c) for c in cells], 7))
+        out.append(_numbers("stored", "B", [batches.stored_bytes(c) for c in cells], 7))
+        out.append(_numbers("a row", "B", [batches.stored_row(c) for c in cells], 7))
+    wrong = [batches.troubles(c.records) for c in cells]
+    for head, name in (("refused", "refused"), ("in doubt", "in_doubt"), ("retried", "retries")):
+        counted = [getattr(w, name) for w in wrong]
+        if any(counted):
+            out.append(Column(head, "batches", [f"{n:,}" for n in counted], 1))
+    return out
 
 
 def _of_limit(cells: Sequence[Cell]) -> Column:
@@ -115,7 +155,10 @@ def coverage(cells: Sequence[Cell]) -> str:
 
 
 def _percent(share: Quantity) -> str:
-    return MISSING if share.value is None else f"{share.value * 100:.0f}"
+    if share.value is None:
+        return MISSING
+    # A database comes nowhere near some limits: "0" would say that nothing was moved.
+    return f"{share.value * 100:.2g}" if 0 < share.value < 0.005 else f"{share.value * 100:.0f}"
 
 
 def _cores(cell: Cell, both: bool) -> str:
@@ -285,6 +328,8 @@ def failure_rows(results: Results) -> list[tuple[str, str, str]]:
         said = stream is None or message.startswith(f"stream {stream}")
         text = (f"{labels.plain(error['kind'])}: " if error.get("kind") else "") + message
         text += "" if said else f" (stream {stream})"
+        if done := batches.acknowledged(record):
+            text += f"; {done}"
         warm, repeat = record.get("warmup"), record.get("repeat", "?")
         groups.setdefault((labels.plain(names.get(cell, cell)), text), []).append(None if warm else repeat)
     return [(cell, _repeats(which), error) for (cell, error), which in groups.items()]

@@ -150,14 +150,14 @@ def timeline(results: Results, cell: Cell | None = None) -> Figure | None:
 
 
 def _fastest_first(cell: Cell) -> float:
-    return -(cell.throughput.value or 0.0)
+    return -(cell.main.value or 0.0)
 
 
 def of(results: Results, cell: Cell, trial: Any, found: dict[str, End]) -> Figure | None:
     """The figure from samples that were read already; None where nothing changed in them."""
     same = get(trial, "resources", "same_machine")
     panels, level = [], []
-    for title, unit, series in _quantities(found, same):
+    for title, unit, series in _quantities(found, same, cell.in_rows):
         known = [s for s in series if any(v is not None for v in s.y)]
         if not known:
             continue
@@ -209,7 +209,9 @@ def _line(end: End, name: str, values: list[float | None], colour: str, area: bo
     )
 
 
-def _quantities(found: dict[str, End], same: Any) -> list[tuple[str, str, list[Series]]]:
+def _quantities(
+    found: dict[str, End], same: Any, in_rows: bool = False
+) -> list[tuple[str, str, list[Series]]]:
     """Title, unit and series of every panel, whether there is something in it or not."""
     out: list[tuple[str, str, list[Series]]] = []
 
@@ -229,10 +231,11 @@ def _quantities(found: dict[str, End], same: Any) -> list[tuple[str, str, list[S
 
     client = found.get("client")
     if client is not None:
-        moved = client.rate("payload_bytes", 1 / MB)
-        out.append(("throughput", "MB/s", [_line(client, "payload", moved, "$c2", area=True)]))
-        if "payload_bytes" not in client.columns:
-            # Some tools count rows or requests only, and those are imported.
+        if not in_rows:
+            moved = client.rate("payload_bytes", 1 / MB)
+            out.append(("throughput", "MB/s", [_line(client, "payload", moved, "$c2", area=True)]))
+        if in_rows or "payload_bytes" not in client.columns:
+            # What is counted in rows; and some tools count rows or requests only, and those are imported.
             rows = client.rate("rows", 1e-3)
             out.append(("rows", "thousands/s", [_line(client, "rows", rows, "$c2", area=True)]))
     add("process", "cores", _process_cores)
