@@ -175,7 +175,7 @@ MISTAKES = [
     ("[workload]\nstreams = '1..8'", "my.toml:2: workload.streams: a range belongs into [matrix]"),
     (
         "[workload]\noperation = 'gte'",
-        "my.toml:2: workload.operation: 'gte' is not one of get, put; did you mean get?",
+        "my.toml:2: workload.operation: 'gte' is not one of get, put, upsert; did you mean get?",
     ),
     ("[workload]\ninclude_setup = 'yes'", "my.toml:2: workload.include_setup: 'yes' is not true or false"),
     (

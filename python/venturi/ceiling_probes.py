@@ -7,7 +7,6 @@ serve`, where that is what runs there.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,9 +16,10 @@ from urllib.parse import urlsplit
 
 from venturi.analysis.ceilings import codec_of, data_label, stores
 from venturi.endpoints import Endpoints, is_loopback
-from venturi.matrix import is_local
+from venturi.environment import usable_cores
 from venturi.servers import ReferenceServer
 from venturi.trial import FORMAT_VERSION, Cell, Executor, TrialControl, run_with_progress
+from venturi.urls import is_local
 
 __all__ = [
     "IDENTITY",
@@ -71,11 +71,6 @@ class Probe:
     @property
     def key(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in IDENTITY)
-
-
-def usable_cores() -> int:
-    """CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def foreign(url: str) -> bool:

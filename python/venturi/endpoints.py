@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from venturi.data import DataStore
 from venturi.matrix import cells, is_local
 from venturi.scenario import Scenario
 from venturi.servers import ReferenceServer
+from venturi.settings import SOURCES
 from venturi.trial import Cell
 
 __all__ = ["Endpoints", "is_loopback", "labels"]
@@ -40,6 +42,7 @@ class Endpoints:
         self._note = note
         self._store = DataStore()
         self._server: ReferenceServer | None = None
+        self._began_s = int(time.time())
         self.cells: list[Cell] = []
 
     def __enter__(self) -> Endpoints:
@@ -62,7 +65,7 @@ class Endpoints:
         for cell in cells(self._scenario):
             if _is_file(cell):
                 label = cell.parameters["data"]
-                prepared = self._store.prepare(label, cell.parameters["rows_per_batch"])
+                prepared = self._store.prepare(label, _cut(cell))
                 widths.setdefault(label, round(prepared.row_bytes, 3))
         self._store.forget_tables()
         self.cells = cells(self._scenario, widths)
@@ -128,7 +131,14 @@ class Endpoints:
             return {"source": "records", "columns": p["columns"], "values": p["values"], "seed": p["seed"]}
         if p["data"] == "remote":
             return {"source": "remote"}
-        item = self._store.prepare(p["data"], p["rows_per_batch"])
+        if p["data"] == "usage":
+            return {
+                "source": "usage",
+                "working_set": p["working_set"],
+                "seed": p["seed"],
+                "loaded_unix_s": self._began_s,
+            }
+        item = self._store.prepare(p["data"], _cut(cell))
         return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
 
 
@@ -152,7 +162,12 @@ def _described(url: str, options: Mapping[str, Any], seconds: float) -> object:
 
 
 def _is_file(cell: Cell) -> bool:
-    return cell.parameters["data"] not in ("records", "remote")
+    return cell.parameters["data"] not in SOURCES
+
+
+def _cut(cell: Cell) -> int | None:
+    """Rows a batch of a file made ready. An upsert gets each row once, and is cut where it is read."""
+    return None if cell.parameters["operation"] == "upsert" else int(cell.parameters["rows_per_batch"])
 
 
 def varying(found: Sequence[Cell]) -> list[str]:

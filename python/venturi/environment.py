@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["collect", "cpu_times", "describe", "describe_host"]
+__all__ = ["collect", "cpu_times", "describe", "describe_host", "usable_cores"]
 
 _SYSCTLS = (
     *("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.core.rmem_max", "net.core.wmem_max"),
@@ -67,6 +67,11 @@ def _cores() -> dict[str, Any]:
         pairs.add((read(str(path / "physical_package_id")), read(str(path / "core_id"))))
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     return {"logical": os.cpu_count(), "physical": len(pairs) or None, "usable": usable}
+
+
+def usable_cores() -> int:
+    """CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _numa() -> list[dict[str, Any]] | None:

@@ -7,26 +7,37 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
+from venturi import fitting
 from venturi.conditions import Condition
 from venturi.errors import ScenarioError
-from venturi.handicap import CLIENT_STAGES, nanoseconds
-from venturi.settings import LOCAL, SIZES, FileData, Run, Target, Workload, check_url, data_label
+from venturi.settings import (
+    SIZES,
+    UPSERT,
+    USAGE_ROW_BYTES,
+    FileData,
+    Run,
+    Target,
+    Workload,
+    check_url,
+    data_label,
+)
 from venturi.suffixes import format_count, parse_range, spell_duration
 from venturi.trial import Cell
+from venturi.urls import is_local, place_of, scheme_of
 
 if TYPE_CHECKING:
     from venturi.scenario import Layer, Scenario
 
-__all__ = ["cells", "check", "read", "scale"]
+__all__ = ["cells", "check", "is_local", "read", "scale"]
 
 _MOST_CELLS = 100_000
+_WORKING_SET = 1_000_000
 _COUNTS = {
     *("rows_per_stream", "bytes_per_stream", "streams", "threads", "rows_per_batch"),
     *("columns", "window", "send_buffer", "seed", "rate", "max_message_size"),
+    *("working_set", "in_flight", "max_errors", "retries", "partitions", "replication", "partition_key"),
 }
-_OPTIONS = ("compression", "connections", "window", "send_buffer", "protocol", "ack", "handicap")
 Axes = dict[str, list[Any]]
 
 
@@ -112,6 +123,7 @@ def _valid(axis: str, value: Any, places: Mapping[str, str]) -> Any:
 def check(scenario: Scenario) -> None:
     """What can only be said of whole cells. Raises ScenarioError."""
     sizes = [size for size in SIZES if getattr(scenario.workload, size) is not None or size in scenario.axes]
+    fitting.check_options(scenario)
     if len(sizes) > 1:
         where = scenario.where("matrix" if sizes[1] in scenario.axes else "workload", sizes[1])
         raise ScenarioError(f"{where}: {' and '.join(sizes)} exclude one another; keep one")
@@ -175,20 +187,15 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     target = scenario.target.model_copy(
         update={axis: value for axis, value in chosen.items() if axis in Target.model_fields}
     )
-    if workload.operation == "get" and workload.data == "records" and _names_something(url):
+    if workload.operation == "get" and workload.data == "records" and fitting.names_something(url):
         # Made records are asked for by the perf protocol; a table's rows are the server's.
         workload = workload.model_copy(update={"data": "remote"})
-    _check_data(scenario, workload, url, "matrix" if "data" in chosen else "workload")
-    _check_handicap(scenario, workload, target, url, "matrix" if "handicap" in chosen else "target")
+    target = fitting.fitted(target, url, workload.operation)
+    fitting.check_cell(scenario, workload, target, chosen)
     label = data_label(workload.data)
-    records = workload.data == "records"
-    width = 8.0 * workload.columns if records else widths.get(label)
-    rows = workload.rows_per_stream
-    if workload.bytes_per_stream is not None and width:
-        rows = max(1, math.ceil(workload.bytes_per_stream / width))
-    elif rows is None and workload.bytes_per_stream is None and workload.duration is None:
-        # As Arrow's own benchmark; whatever the server holds is as long as it is.
-        rows = None if workload.data == "remote" else 10_000_000
+    records, usage = workload.data == "records", workload.data == "usage"
+    width = 8.0 * workload.columns if records else USAGE_ROW_BYTES if usage else widths.get(label)
+    rows, duration = fitting.amount(workload, width)
     parameters = {
         "operation": workload.operation,
         "place": place,
@@ -196,71 +203,42 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         "data": label,
         "columns": workload.columns if records else None,
         "values": workload.values if records else None,
-        "seed": workload.seed if records else None,
+        "seed": workload.seed if records or usage else None,
+        "key": workload.key,
+        "add": workload.add,
+        "working_set": (workload.working_set or _WORKING_SET) if usage else None,
         "row_bytes": width,
         "rows_per_batch": workload.rows_per_batch,
         "rows_per_stream": rows,
         "bytes_per_stream": workload.bytes_per_stream,
-        "duration_ns": workload.duration,
+        "duration_ns": duration,
         "streams": workload.streams,
         "threads": workload.streams if workload.threads == "streams" else workload.threads,
         "rate": workload.rate,
+        **{name: _of_upserts(workload, name) for name in UPSERT},
         "verify": workload.verify,
         "include_setup": workload.include_setup,
         "pin": workload.pin,
-        **{name: getattr(target, name) for name in _OPTIONS},
+        **fitting.option_parameters(target, workload.operation),
     }
     return Cell(parameters, target.options())
 
 
-def _names_something(url: str) -> bool:
-    """Whether the URL names a table, a command or a ticket, and not only a server."""
-    parts = urlsplit(url)
-    return parts.scheme != "empty" and bool(parts.path.strip("/") or parts.query)
-
-
-def _check_data(scenario: Scenario, workload: Workload, url: str, table: str) -> None:
-    """Whether these data can move this way. Raises ScenarioError."""
-    where = scenario.where(table, "data")
-    if workload.operation == "put":
-        if workload.data == "remote":
-            raise ScenarioError(f"{where}: a put needs data of its own, records or a file, not remote")
-    elif workload.data == "remote":
-        if not _names_something(url) and not url.startswith("empty:"):
-            raise ScenarioError(
-                f"{where}: {url} does not say what to get",
-                hint="name it in the URL: flight://HOST:PORT/TABLE, ?command=TEXT or ?ticket=TEXT",
-            )
-    elif workload.data != "records" and _names_something(url):
-        raise ScenarioError(
-            f"{where}: a get from {url} moves what the server holds, not a file",
-            hint='leave data out, or set it to "remote"',
-        )
-
-
-def _check_handicap(scenario: Scenario, workload: Workload, target: Target, url: str, table: str) -> None:
-    """Whether the client has the stages that shall be slowed down. Raises ScenarioError."""
-    if target.handicap is None:
-        return
-    where = scenario.where(table, "handicap")
-    if url.startswith("empty:"):
-        raise ScenarioError(f"{where}: {url} moves nothing, so it has no stage to slow down")
-    known = [s for s in CLIENT_STAGES[workload.operation] if s != "verify" or workload.verify == "checksum"]
-    for stage in nanoseconds(target.handicap):
-        if stage not in known:
-            raise ScenarioError(
-                f"{where}: the client of a {workload.operation} has no stage {stage} here; "
-                f"it has {', '.join(known)}",
-                hint=f"slow the other end down: venturi serve flight --handicap {target.handicap}",
-            )
+def _of_upserts(workload: Workload, name: str) -> Any:
+    """What only upserts have: as set, or its default; null in a get or put."""
+    if workload.operation != "upsert":
+        return None
+    found = getattr(workload, name)
+    return UPSERT[name] if found is None else found
 
 
 def _address(scenario: Scenario, chosen: Mapping[str, Any]) -> tuple[str, str]:
     if "place" in chosen:
         return chosen["place"], scenario.places[chosen["place"]]
     url = chosen.get("target", scenario.target.url)
-    host = urlsplit(url)
-    return ("local" if host.hostname == "local" else host.netloc.rpartition("@")[2] or url), url
+    others = {scheme_of(other) for other in scenario.axes.get("target", ()) if is_local(other)}
+    # Two systems that are both started here are two places.
+    return (url if is_local(url) and len(others) > 1 else place_of(url)), url
 
 
 def _thin(values: Sequence[Any], factor: float) -> list[int]:
@@ -305,8 +283,13 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
         elif (value := getattr(workload, size)) is not None:
             update[size] = shrink(size, value)
             notes.append(f"{size} {spell(size, value)} became {spell(size, update[size])}")
-    defaulted = not update and not any(size in axes for size in SIZES) and _has_own_data(scenario)
-    if defaulted:
+    defaulted = not update and not any(size in axes for size in SIZES)
+    if defaulted and _all_upserts(scenario):
+        update["duration"] = shrink("duration", fitting.UPSERT_NS)
+        notes.append(
+            f"duration {spell_duration(fitting.UPSERT_NS)} became {spell_duration(update['duration'])}"
+        )
+    elif defaulted and _has_own_data(scenario):
         update["rows_per_stream"] = shrink("rows_per_stream", 10_000_000)
         notes.append(f"rows_per_stream 10M became {format_count(update['rows_per_stream'])}")
     run = scenario.run
@@ -320,6 +303,11 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
         run=run.model_copy(update={"repeats": repeats}),
     )
     return scaled, notes
+
+
+def _all_upserts(scenario: Scenario) -> bool:
+    operations = scenario.axes.get("operation", [scenario.workload.operation])
+    return all(operation == "upsert" for operation in operations)
 
 
 def _has_own_data(scenario: Scenario) -> bool:
@@ -342,8 +330,3 @@ def _thinned(scenario: Scenario, axes: Axes, factor: float, notes: list[str]) ->
                 axes[axis] = [axes[axis][i] for i in kept]
             notes.append(f"{' with '.join(group)}: {len(kept)} of {before} points")
     return axes
-
-
-def is_local(url: str) -> bool:
-    """Whether this address means a reference server of our own."""
-    return url == LOCAL or urlsplit(url).hostname == "local"

@@ -51,7 +51,7 @@ class Estimate:
         """For people."""
         size = format_bytes(self.payload_bytes)
         known = f"payload to move: {size}"
-        if self.unknown == len(self.cells):
+        if self.payload_bytes == 0 or self.unknown == len(self.cells):
             known = "payload to move: not known before; trials end by time, or the server has the data"
         elif self.unknown:
             known += f", and {self.unknown} cells whose size is not known before"

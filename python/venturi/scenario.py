@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from venturi import toml_text
 from venturi.errors import ScenarioError
-from venturi.settings import SIZES, FileData, Run, Table, Target, Workload, check_url
+from venturi.settings import LISTS, SIZES, FileData, Run, Table, Target, Workload, check_url
 from venturi.suffixes import spell_duration
 
 __all__ = ["BUILTIN_DATA", "Layer", "Scenario", "builtin_names", "builtin_text", "file_layer", "load"]
@@ -29,6 +29,8 @@ TOP = ("name", "description", "format", "reference", "target", "places", "worklo
 ADDRESS_AXES = ("place", "target")
 BUILTIN_DATA = {"builtin:birdstrikes": "birdstrikes.parquet"}
 _HERE = Path(__file__).parent
+# Keys whose value is a list, where others want an axis.
+_LISTS = ("pin", "headers", "key", "add", *LISTS)
 _DURATIONS = ("duration", "timeout", "sample_interval")
 
 
@@ -220,7 +222,7 @@ def load(layers: Sequence[Layer]) -> Scenario:
         name: _validate(layers, name, model, tree.get(name, {})) for name, model in TABLES.items()
     }
     target, workload, run = tables["target"], tables["workload"], tables["run"]
-    from venturi import matrix
+    from venturi import fitting, matrix
 
     places = _places(layers, _table(tree, "places"))
     axes, zips, exclude = matrix.read(layers, dict(_table(tree, "matrix")), places)
@@ -237,7 +239,7 @@ def load(layers: Sequence[Layer]) -> Scenario:
         exclude=exclude,
         layers=tuple(layers),
     )
-    scenario = _resolve_files(scenario)
+    scenario = _resolve_files(fitting.settled(scenario))
     matrix.check(scenario)
     return scenario
 
@@ -306,7 +308,7 @@ def _where(layers: Sequence[Layer], path: Sequence[str]) -> str:
 
 def _validate(layers: Sequence[Layer], name: str, model: type[Table], values: Any) -> Table:
     for key, value in values.items():
-        if isinstance(value, list) and name != "run" and key not in ("pin", "headers"):
+        if isinstance(value, list) and name != "run" and key not in _LISTS:
             where = _where(layers, (name, key))
             raise ScenarioError(
                 f"{where}: a list of values belongs into [matrix]", hint=f"[matrix] {key} = …"
@@ -314,7 +316,7 @@ def _validate(layers: Sequence[Layer], name: str, model: type[Table], values: An
         if (
             isinstance(value, str)
             and ".." in value
-            and key in (*SIZES, "streams", "threads", "rows_per_batch")
+            and key in (*SIZES, "streams", "threads", "rows_per_batch", "in_flight", "working_set")
         ):
             where = _where(layers, (name, key))
             raise ScenarioError(f"{where}: a range belongs into [matrix]", hint=f'[matrix] {key} = "{value}"')

@@ -9,65 +9,42 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool
 
-from venturi.handicap import nanoseconds, normalised
+from venturi.environment import usable_cores
+from venturi.handicap import nanoseconds
+from venturi.options import DEFAULTS, LISTS, Names, Options, Table, null
 from venturi.suffixes import parse_count, parse_duration, parse_percent
+from venturi.urls import DEFAULT_PORT, LOCAL, check_url, scheme_of
 
 __all__ = [
     "DEFAULT_PORT",
+    "LISTS",
     "LOCAL",
     "SIZES",
+    "UPSERT",
+    "USAGE_ROW_BYTES",
     "FileData",
     "Run",
+    "Table",
     "Target",
     "Workload",
     "check_url",
     "data_label",
 ]
 
-DEFAULT_PORT = 31337
-LOCAL = "flight://local"
-SCHEMES = ("flight", "flight+tls", "empty")
 # Three ways to say how much; one of them at a time.
 SIZES = ("rows_per_stream", "bytes_per_stream", "duration")
+SOURCES = ("records", "usage", "remote")
+UPSERT = {"in_flight": 1, "generate": "ahead", "max_errors": 0, "retries": 0}
+"""Keys that only upserts have, and their defaults there."""
+USAGE_ROW_BYTES = 67.0
+"""Mean payload of a row of `usage`: 36 bytes of numbers, two texts of 12 and 11 letters, an offset each."""
 
 Count = Annotated[int, BeforeValidator(parse_count), Field(ge=1)]
 Whole = Annotated[int, BeforeValidator(parse_count), Field(ge=0)]
 Duration = Annotated[int, BeforeValidator(parse_duration), Field(ge=1)]
-
-
-def check_url(url: str) -> str:
-    """A target's URL with its port. Raises ValueError where it is none, or carries a secret."""
-    parts = urlsplit(url)
-    if "://" not in url:
-        raise ValueError(f"{url!r} is not a URL; write flight://HOST:PORT")
-    if parts.scheme not in SCHEMES:
-        raise ValueError(f"{url!r}: no target is called {parts.scheme!r}; known: {', '.join(SCHEMES)}")
-    if parts.scheme == "empty":
-        return url
-    if parts.password is not None:
-        # Everything in a scenario is stored with the run and shown in its report.
-        raise ValueError("a password in the URL would be stored with the run; use user and password_env")
-    if not parts.hostname:
-        raise ValueError(f"{url!r} names no host; write {parts.scheme}://HOST:PORT")
-    try:
-        port = parts.port
-    except ValueError:
-        raise ValueError(f"{url!r}: the port must be a number from 1 to 65535") from None
-    if port == 0:
-        raise ValueError(f"{url!r}: the port must be a number from 1 to 65535")
-    if port is None and parts.hostname != "local":
-        return parts._replace(netloc=f"{parts.netloc}:{DEFAULT_PORT}").geturl()
-    return url
-
-
-class Table(BaseModel):
-    """A table of the scenario: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class FileData(Table):
@@ -79,21 +56,21 @@ class FileData(Table):
 
 def _data(value: Any) -> Any:
     if isinstance(value, str):
-        return value if value in ("records", "remote") else {"source": "file", "path": value}
+        return value if value in SOURCES else {"source": "file", "path": value}
     if isinstance(value, dict):
         source = value.get("source")
-        if source in ("records", "remote") and len(value) == 1:
+        if source in SOURCES and len(value) == 1:
             return source
-        if source not in (None, "file", "records", "remote"):
-            raise ValueError(f"source {source!r} is not one of records, file, remote")
+        if source not in (None, "file", *SOURCES):
+            raise ValueError(f"source {source!r} is not one of records, usage, file, remote")
         if "path" not in value or set(value) - {"source", "path"}:
             raise ValueError('a file is written { source = "file", path = "table.parquet" }')
         return {"source": "file", "path": value["path"]}
-    raise ValueError('write "records", "remote" or { source = "file", path = "table.parquet" }')
+    raise ValueError('write "records", "usage", "remote" or { source = "file", path = "table.parquet" }')
 
 
 def data_label(data: str | FileData) -> str:
-    """How parameters name a data source: records, remote, or the file's path."""
+    """How parameters name a data source: records, usage, remote, or the file's path."""
     return data if isinstance(data, str) else data.path
 
 
@@ -121,21 +98,29 @@ def _pin(value: Any) -> Any:
     return cpus
 
 
+def _number(value: Any) -> Any:
+    """A count, or "cpus": as many as this process may use."""
+    return usable_cores() if value in ("cpus", "cores") else parse_count(value)
+
+
 def _threads(value: Any) -> Any:
     if isinstance(value, str) and value.replace("=", "").strip() == "streams":
         return "streams"
-    return parse_count(value)
+    return _number(value)
+
+
+def _working_set(value: Any) -> Any:
+    """Rows, or bytes where the suffix ends with B."""
+    count = parse_count(value)
+    if isinstance(value, str) and value.strip().endswith("B"):
+        return max(1, int(count / USAGE_ROW_BYTES)) if count > 0 else count
+    return count
 
 
 def _rate(value: Any) -> Any:
     return (
         float(value) if isinstance(value, int | float) and not isinstance(value, bool) else parse_count(value)
     )
-
-
-def _null(value: Any) -> Any:
-    """TOML has no null: "none" takes a default back."""
-    return None if value in ("none", "null") else value
 
 
 def _cpus(value: list[int] | None) -> list[int] | None:
@@ -147,8 +132,13 @@ def _cpus(value: list[int] | None) -> list[int] | None:
 class Workload(Table):
     """What is moved. Sizes in bytes, times in ns, counts plain."""
 
-    operation: Literal["get", "put"] = "get"
-    data: Annotated[Literal["records", "remote"] | FileData, BeforeValidator(_data)] = "records"
+    operation: Literal["get", "put", "upsert"] = "get"
+    data: Annotated[Literal["records", "usage", "remote"] | FileData, BeforeValidator(_data)] = "records"
+    key: Names = None
+    add: Names = None
+    working_set: Annotated[
+        Annotated[int, BeforeValidator(_working_set), Field(ge=1)] | None, BeforeValidator(null)
+    ] = None
     columns: Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)] = 4
     values: Literal["random", "sequential"] = "random"
     seed: Whole = 1
@@ -156,86 +146,46 @@ class Workload(Table):
     rows_per_stream: Count | None = None
     bytes_per_stream: Count | None = None
     duration: Duration | None = None
-    streams: Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_536)] = 1
+    streams: Annotated[int, BeforeValidator(_number), Field(ge=1, le=65_536)] = 1
     threads: Annotated[
         Annotated[int, Field(ge=1, le=4_096)] | Literal["streams"], BeforeValidator(_threads)
     ] = "streams"
     rate: Annotated[
         Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_rate)] | None,
-        BeforeValidator(_null),
+        BeforeValidator(null),
+    ] = None
+    in_flight: Annotated[
+        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_536)] | None, BeforeValidator(null)
+    ] = None
+    generate: Annotated[Literal["ahead", "inline"] | None, BeforeValidator(null)] = None
+    max_errors: Annotated[Whole | None, BeforeValidator(null)] = None
+    retries: Annotated[
+        Annotated[int, BeforeValidator(parse_count), Field(ge=0, le=1000)] | None, BeforeValidator(null)
     ] = None
     verify: Literal["checksum", "count", "none"] = "checksum"
     include_setup: StrictBool = False
-    pin: Annotated[list[int] | None, BeforeValidator(_pin), BeforeValidator(_null), AfterValidator(_cpus)] = (
+    pin: Annotated[list[int] | None, BeforeValidator(_pin), BeforeValidator(null), AfterValidator(_cpus)] = (
         None
     )
 
 
-def _headers(value: dict[str, str]) -> dict[str, str]:
-    for name in value:
-        if name.lower() in ("authorization", "proxy-authorization", "cookie"):
-            raise ValueError(f"{name} would be stored with the run; name its variable by header_env")
-    return value
-
-
-def _compression(value: Any) -> Any:
-    """lz4, zstd (level 3, as everywhere) or zstd:LEVEL."""
-    known = "lz4, zstd, zstd:LEVEL with a level of 1 to 22, or none"
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not one of {known}")
-    if value in ("lz4", "zstd"):
-        return value
-    found = re.fullmatch(r"zstd:(\d{1,3})", value)
-    if found is None or not 1 <= int(found.group(1)) <= 22:
-        raise ValueError(f"{value!r} is not one of {known}")
-    level = int(found.group(1))
-    return "zstd" if level == 3 else f"zstd:{level}"
-
-
-def _handicap(value: Any) -> Any:
-    if isinstance(value, dict):
-        value = "+".join(f"{stage}={time}" for stage, time in value.items())
-    if not isinstance(value, str):
-        raise ValueError('must be written "decode=200us"')
-    return normalised(value)
-
-
-class Target(Table):
+class Target(Options):
     """Where it is moved, and how the client speaks. Secrets are names of environment variables."""
 
     url: Annotated[str, AfterValidator(check_url)] = LOCAL
-    compression: Annotated[Annotated[str, BeforeValidator(_compression)] | None, BeforeValidator(_null)] = (
-        None
-    )
-    connections: Literal["per-stream", "shared"] = "per-stream"
-    window: Annotated[
-        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**31 - 1)] | None, BeforeValidator(_null)
-    ] = None
-    send_buffer: Annotated[
-        Annotated[int, BeforeValidator(parse_count), Field(ge=4096, le=2**30)] | None, BeforeValidator(_null)
-    ] = None
-    max_message_size: Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**32 - 1)] = 67_108_864
-    protocol: Literal["auto", "perf", "path", "command", "ticket"] = "auto"
-    ack: Literal["stream", "batch"] = "stream"
-    handicap: Annotated[Annotated[str, BeforeValidator(_handicap)] | None, BeforeValidator(_null)] = None
-    tls_ca: StrictStr | None = None
-    tls_certificate: StrictStr | None = None
-    tls_key: StrictStr | None = None
-    tls_server_name: StrictStr | None = None
-    tls_insecure: StrictBool = False
-    token_env: StrictStr | None = None
-    user: StrictStr | None = None
-    password_env: StrictStr | None = None
-    headers: Annotated[dict[str, StrictStr], AfterValidator(_headers)] = Field(default_factory=dict)
-    header_env: dict[str, StrictStr] = Field(default_factory=dict)
 
-    def options(self) -> dict[str, Any]:
-        """The options of a trial spec: those that differ from their default."""
-        found = {
+    def given(self) -> dict[str, Any]:
+        """The options that differ from their default."""
+        return {
             name: getattr(self, name)
             for name, field in type(self).model_fields.items()
             if name != "url" and getattr(self, name) != field.get_default(call_default_factory=True)
         }
+
+    def options(self) -> dict[str, Any]:
+        """The options of a trial spec: those that differ from what the target does of itself."""
+        usual = DEFAULTS.get(scheme_of(self.url), {})
+        found = {name: value for name, value in self.given().items() if value != usual.get(name)}
         return found | ({"handicap": nanoseconds(self.handicap)} if self.handicap else {})
 
 

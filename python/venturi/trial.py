@@ -87,6 +87,9 @@ def build_spec(
 ) -> dict[str, Any]:
     """The trial spec of docs/format.md. `target` is the address to use, with the real host and port."""
     p = cell.parameters
+    upserts = {name: p[name] for name in ("in_flight", "generate", "max_errors", "retries") if p.get(name)}
+    if p.get("key"):
+        upserts["upsert"] = {"key": p["key"], "add": p.get("add") or []}
     return {
         "trial": trial,
         "target": target,
@@ -99,6 +102,7 @@ def build_spec(
         "streams": p["streams"],
         "threads": p["threads"],
         "rate": p.get("rate"),
+        **upserts,
         "verify": p["verify"],
         "include_setup": p["include_setup"],
         "pin": p.get("pin"),
@@ -133,7 +137,7 @@ def failed_record(
         "outcome": outcome,
         "error": {"kind": kind, "message": message, "stream": None},
         "target": None,
-        "counts": {"rows": 0, "batches": 0, "payload_bytes": 0, "wire_bytes": 0},
+        "counts": {"rows": 0, "batches": 0, "payload_bytes": 0, "wire_bytes": 0, "stored_bytes": None},
         "times": {
             "started_unix_ns": started_unix_ns,
             "setup_ns": 0,
@@ -145,6 +149,7 @@ def failed_record(
             "steady_payload_bytes": 0,
         },
         "verification": None,
+        "errors": None,
         "cpu": None,
         "stages": None,
         "workers": None,

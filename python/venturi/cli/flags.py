@@ -25,10 +25,13 @@ Text = str | None
 _SEVERAL = "One value, or several: 1,2,4 or a range 1..8."
 
 # [workload]
-Operation = Annotated[Text, _option("--operation", "get or put; get,put for both.")]
+Operation = Annotated[Text, _option("--operation", "get, put or upsert; get,put for both.")]
 Data = Annotated[
     list[str] | None,
-    _option("--data", "records, remote, builtin:birdstrikes, or a Parquet, Arrow or CSV file. Repeatable."),
+    _option(
+        "--data",
+        "records, usage, remote, builtin:birdstrikes, or a Parquet, Arrow or CSV file. Repeatable.",
+    ),
 ]
 Columns = Annotated[Text, _option("--columns", "Columns of int64 in a record; 4 is 32 bytes.")]
 Values = Annotated[Text, _option("--values", "Values of records: random or sequential.")]
@@ -37,7 +40,7 @@ RowsPerBatch = Annotated[Text, _option("--rows-per-batch", f"Rows in a batch. {_
 RowsPerStream = Annotated[Text, _option("--rows-per-stream", "Rows a stream moves, as 10M; or a range.")]
 BytesPerStream = Annotated[Text, _option("--bytes-per-stream", "Payload bytes a stream moves, as 1G.")]
 Duration = Annotated[Text, _option("--duration", "Time a trial lasts, as 5s, in place of an amount.")]
-Streams = Annotated[Text, _option("--streams", f"Concurrent flows. {_SEVERAL}")]
+Streams = Annotated[Text, _option("--streams", f"Concurrent flows; cpus = one for each CPU here. {_SEVERAL}")]
 Threads = Annotated[Text, _option("--threads", "Client threads; streams = as many as streams.")]
 Rate = Annotated[Text, _option("--rate", "Open loop: batches/s over all streams; none = as fast as it goes.")]
 Verify = Annotated[Text, _option("--verify", "checksum, count or none.")]
@@ -46,14 +49,93 @@ IncludeSetup = Annotated[
     _option("--include-setup/--no-include-setup", "Count planning and connecting as part of the interval."),
 ]
 Pin = Annotated[Text, _option("--pin", "CPUs for the client's threads: 0,2-3, or node0.")]
+# [workload] of upserts
+_UPSERTS = "Upserts"
+Key = Annotated[Text, _option("--key", "Columns by which a file's rows meet, as a,b.", _UPSERTS)]
+Add = Annotated[Text, _option("--add", "Columns that are added up where they meet.", _UPSERTS)]
+WorkingSet = Annotated[
+    Text, _option("--working-set", "Distinct rows of usage, as 1M; or their bytes, as 64MB.", _UPSERTS)
+]
+InFlight = Annotated[
+    Text, _option("--in-flight", f"Batches under way on a stream at a time. {_SEVERAL}", _UPSERTS)
+]
+Generate = Annotated[
+    Text, _option("--generate", "Make statements ahead of the clock, or inline, inside it.", _UPSERTS)
+]
+MaxErrors = Annotated[
+    Text, _option("--max-errors", "Batches that may fail before the trial is given up.", _UPSERTS)
+]
+Retries = Annotated[Text, _option("--retries", "More attempts for a batch that was refused.", _UPSERTS)]
+# [target] of databases
+_DATABASES = "Databases"
+
+
+def _database(flag: str, help_text: str) -> Any:
+    return _option(flag, help_text, _DATABASES)
+
+
+Table = Annotated[Text, _database("--table", "The table. [default: venturi_usage, or venturi_FILE]")]
+Setup = Annotated[
+    bool | None,
+    _database("--setup/--no-setup", "Make database and table first; or upsert into the table as it is."),
+]
+Keep = Annotated[
+    bool | None, _database("--keep/--no-keep", "Leave the table when a trial ends, for a look into it.")
+]
+Init = Annotated[
+    list[str] | None,
+    _database("--init", "A statement to run on every connection when it is opened. Repeatable."),
+]
+Statement = Annotated[Text, _database("--statement", "text, or prepared once and given values.")]
+Method = Annotated[
+    Text, _database("--method", "postgres, duckdb: upsert, or copy into a staging table and merge.")
+]
+Storage = Annotated[
+    Text, _database("--storage", "mysql: rowstore or columnstore of SingleStore, or an ENGINE.")
+]
+ShardKey = Annotated[Text, _database("--shard-key", "SingleStore: columns that choose the partition.")]
+Partitions = Annotated[Text, _database("--partitions", "SingleStore: partitions of a new database.")]
+Write = Annotated[Text, _database("--write", "cassandra: counter or insert.")]
+Batch = Annotated[Text, _database("--batch", "cassandra: unlogged, logged, or none: row by row.")]
+Consistency = Annotated[
+    Text, _database("--consistency", "cassandra: one, local_one, quorum, local_quorum, all ...")
+]
+Replication = Annotated[Text, _database("--replication", "cassandra: copies of a row in a new keyspace.")]
+PartitionKey = Annotated[
+    Text, _database("--partition-key", "cassandra: so many columns of the key choose the partition.")
+]
+TokenAware = Annotated[
+    bool | None,
+    _database("--token-aware/--no-token-aware", "cassandra: ask a node that holds the row, or any."),
+]
+Journal = Annotated[Text, _database("--journal", "sqlite: wal, delete, truncate, persist, memory or off.")]
+Synchronous = Annotated[
+    Text,
+    _database("--synchronous", "sqlite: off, normal, full or extra; postgres: on, off, local ..."),
+]
+WithoutRowid = Annotated[
+    bool | None,
+    _database("--without-rowid/--no-without-rowid", "sqlite: a table that is its key's index, or not."),
+]
+Dialect = Annotated[Text, _database("--dialect", "empty: statements of mysql, postgres, sqlite or duckdb.")]
 # [target]
-Target = Annotated[Text, _option("--target", "URL, as flight://host:31337; flight://local starts a server.")]
+Target = Annotated[
+    Text,
+    _option(
+        "--target",
+        "URL, as flight://host:31337 or mysql://host/database; NAME://local starts a server for the run.",
+    ),
+]
 Place = Annotated[
     list[str] | None,
     _option("--place", "LABEL=URL: an address beside others, as remote=flight://host:31337. Repeatable."),
 ]
 Compression = Annotated[
-    Text, _option("--compression", "Of the batches: lz4, zstd, zstd:LEVEL (1-22; zstd is 3) or none.")
+    Text,
+    _option(
+        "--compression",
+        "Of the batches: lz4, zstd, zstd:LEVEL (1-22; zstd is 3) or none; cassandra: lz4, snappy.",
+    ),
 ]
 Connections = Annotated[Text, _option("--connections", "per-stream or shared.")]
 SendBuffer = Annotated[
@@ -74,7 +156,7 @@ Handicap = Annotated[
 ]
 Protocol = Annotated[Text, _option("--protocol", "auto, perf, path, command or ticket.")]
 Ack = Annotated[Text, _option("--ack", "When a put batch counts as acknowledged: stream or batch.")]
-TlsCa = Annotated[Text, _option("--tls-ca", "File of the certificate authority, for flight+tls://.")]
+TlsCa = Annotated[Text, _option("--tls-ca", "File of the certificate authority, for ...+tls://.")]
 TlsCertificate = Annotated[Text, _option("--tls-certificate", "File of the client's own certificate.")]
 TlsKey = Annotated[Text, _option("--tls-key", "File of the client's own key.")]
 TlsServerName = Annotated[Text, _option("--tls-server-name", "Name to expect in the server's certificate.")]
@@ -83,7 +165,7 @@ TlsInsecure = Annotated[
     _option("--tls-insecure/--no-tls-insecure", "Do not check the server's certificate."),
 ]
 TokenEnv = Annotated[Text, _option("--token-env", "Environment variable that holds the bearer token.")]
-User = Annotated[Text, _option("--user", "User name for basic authentication.")]
+User = Annotated[Text, _option("--user", "User name.")]
 PasswordEnv = Annotated[Text, _option("--password-env", "Environment variable that holds its password.")]
 Header = Annotated[list[str] | None, _option("--header", "NAME=VALUE sent with every call. Repeatable.")]
 HeaderEnv = Annotated[
@@ -115,8 +197,10 @@ Set = Annotated[
     ),
 ]
 
-# Flags whose value may hold commas that do not separate values.
-_WHOLE = ("pin", "url")
+# Flags whose value may hold commas that do not separate values: a MySQL URL may name several hosts.
+_WHOLE = ("pin", "url", "key", "add", "shard_key")
+_REPEATED = ("init",)
+"""Flags that make one list of what is given several times."""
 _PAIRS = {"header": "headers", "header_env": "header_env"}
 
 
@@ -160,6 +244,8 @@ def layer_tree(
 
 def _several(key: str, value: Any) -> Any:
     """The values of an axis where a flag holds more than one; None where it holds one."""
+    if key in _REPEATED:
+        return None
     if isinstance(value, list):
         return value if len(value) > 1 else None
     if not isinstance(value, str) or key in _WHOLE:

@@ -27,6 +27,8 @@ Examples:
   venturi run quick
   venturi run quick --streams 1,2,4,8 --duration 5s
   venturi run --target flight://host:31337 --operation get --streams 1..8
+  venturi run upsert-quick --target mysql://venturi@host/db --password-env PASSWORD
+  venturi run --target sqlite://local --streams 1 --rows-per-batch 1,10,100,1000
   venturi run my.toml --scale 0.01 --dry-run
   venturi run --resume venturi-runs/20261121-084500-quick
 """
@@ -91,6 +93,13 @@ def run(
     streams: f.Streams = None,
     threads: f.Threads = None,
     rate: f.Rate = None,
+    key: f.Key = None,
+    add: f.Add = None,
+    working_set: f.WorkingSet = None,
+    in_flight: f.InFlight = None,
+    generate: f.Generate = None,
+    max_errors: f.MaxErrors = None,
+    retries: f.Retries = None,
     verify: f.Verify = None,
     include_setup: f.IncludeSetup = None,
     pin: f.Pin = None,
@@ -112,6 +121,25 @@ def run(
     password_env: f.PasswordEnv = None,
     header: f.Header = None,
     header_env: f.HeaderEnv = None,
+    table: f.Table = None,
+    setup: f.Setup = None,
+    keep: f.Keep = None,
+    init: f.Init = None,
+    statement: f.Statement = None,
+    method: f.Method = None,
+    storage: f.Storage = None,
+    shard_key: f.ShardKey = None,
+    partitions: f.Partitions = None,
+    write: f.Write = None,
+    batch: f.Batch = None,
+    consistency: f.Consistency = None,
+    replication: f.Replication = None,
+    partition_key: f.PartitionKey = None,
+    token_aware: f.TokenAware = None,
+    journal: f.Journal = None,
+    synchronous: f.Synchronous = None,
+    without_rowid: f.WithoutRowid = None,
+    dialect: f.Dialect = None,
     repeats: f.Repeats = None,
     warmup: f.Warmup = None,
     shuffle: f.Shuffle = None,

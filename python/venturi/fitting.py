@@ -1,0 +1,248 @@
+"""What must fit together in one cell: operation, data, address and options; and the defaults that follow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from venturi.errors import ScenarioError
+from venturi.handicap import CLIENT_STAGES, nanoseconds
+from venturi.options import APPLIES, DEFAULTS, PARAMETERS, VALUES
+from venturi.settings import SIZES, UPSERT, FileData, Target, Workload
+from venturi.urls import is_database, scheme_of
+
+if TYPE_CHECKING:
+    from venturi.scenario import Scenario
+
+__all__ = [
+    "UPSERT_NS",
+    "amount",
+    "check_cell",
+    "check_options",
+    "fitted",
+    "names_something",
+    "option_parameters",
+    "settled",
+]
+
+UPSERT_NS = 10_000_000_000
+"""How long a trial of upserts lasts where nothing says how much."""
+_UPSERT_BATCH = 500
+
+
+def _addresses(scenario: Scenario) -> list[str]:
+    if "place" in scenario.axes:
+        return [scenario.places[place] for place in scenario.axes["place"]]
+    return list(scenario.axes.get("target", [scenario.target.url]))
+
+
+def settled(scenario: Scenario) -> Scenario:
+    """Defaults that depend on where rows go: databases take upserts, and an upsert has rows with a key."""
+    workload, axes = scenario.workload, scenario.axes
+    update: dict[str, Any] = {}
+
+    def open_(key: str) -> bool:
+        return key not in workload.model_fields_set and key not in axes
+
+    if open_("operation") and all(map(is_database, _addresses(scenario))):
+        update["operation"] = "upsert"
+    operations = axes.get("operation", [update.get("operation", workload.operation)])
+    if all(operation == "upsert" for operation in operations):
+        if open_("data"):
+            update["data"] = "usage"
+        if open_("rows_per_batch"):
+            update["rows_per_batch"] = _UPSERT_BATCH
+    return replace(scenario, workload=workload.model_copy(update=update)) if update else scenario
+
+
+def applies(name: str, url: str, operation: str) -> bool:
+    """Whether an option means something there."""
+    scheme = scheme_of(url)
+    if scheme == "empty":
+        # Where nothing is sent, settings of the way mean nothing, but disturb nobody.
+        return (name == "dialect") == (operation == "upsert")
+    return scheme in APPLIES[name]
+
+
+def fitted(target: Target, url: str, operation: str) -> Target:
+    """The target of one cell: its own address, and no option that means nothing there."""
+    defaults = Target()
+    update = {name: getattr(defaults, name) for name in APPLIES if not applies(name, url, operation)}
+    return target.model_copy(update={**update, "url": url})
+
+
+def option_parameters(target: Target, operation: str) -> dict[str, Any]:
+    """The parameters of a cell that are options: what is in force, null where it means nothing."""
+    usual = DEFAULTS.get(scheme_of(target.url), {})
+
+    def value(name: str) -> Any:
+        if not applies(name, target.url, operation):
+            return None
+        found = getattr(target, name)
+        return usual.get(name) if found is None or found == [] else found
+
+    return {name: value(name) for name in PARAMETERS}
+
+
+def check_options(scenario: Scenario) -> None:
+    """Whether every option means something somewhere in the scenario. Raises ScenarioError."""
+    given = set(scenario.target.given()) | {name for name in scenario.axes if name in APPLIES}
+    urls = _addresses(scenario)
+    operations = scenario.axes.get("operation", [scenario.workload.operation])
+    for name in APPLIES:
+        if name not in given or any(applies(name, url, o) for url in urls for o in operations):
+            continue
+        where = scenario.where("matrix" if name in scenario.axes else "target", name)
+        schemes = list(dict.fromkeys(f"{scheme_of(url)}://" for url in urls))
+        raise ScenarioError(
+            f"{where}: {' and '.join(schemes)} {'has' if len(schemes) == 1 else 'have'} no option {name}",
+            hint=f"it belongs to {', '.join(f'{s}://' for s in sorted(APPLIES[name]))}",
+        )
+
+
+def names_something(url: str) -> bool:
+    """Whether the URL names a table, a command or a ticket, and not only a server."""
+    parts = urlsplit(url)
+    return parts.scheme != "empty" and bool(parts.path.strip("/") or parts.query)
+
+
+def check_cell(scenario: Scenario, workload: Workload, target: Target, chosen: dict[str, Any]) -> None:
+    """Whether a cell can be measured at all. Raises ScenarioError."""
+
+    def where(table: str, key: str) -> str:
+        return scenario.where("matrix" if key in chosen else table, key)
+
+    url = target.url
+    if workload.operation == "upsert":
+        _check_upsert(workload, target, where)
+    else:
+        _check_flight(workload, url, where)
+    _check_values(target, where)
+    _check_handicap(workload, target, where)
+
+
+def _check_flight(workload: Workload, url: str, where: Any) -> None:
+    """Whether a get or a put can go this way with these data."""
+    operation = workload.operation
+    if is_database(url):
+        raise ScenarioError(
+            f"{where('workload', 'operation')}: {scheme_of(url)}:// takes upserts, not a {operation}",
+            hint="leave the operation out, or set it to upsert",
+        )
+    for key in ("key", "add", "working_set", *UPSERT):
+        if getattr(workload, key) is not None:
+            raise ScenarioError(f"{where('workload', key)}: is for upserts, and this is a {operation}")
+    at = where("workload", "data")
+    if workload.data == "usage":
+        raise ScenarioError(f"{at}: usage is for upserts; a {operation} has records or a file")
+    if operation == "put":
+        if workload.data == "remote":
+            raise ScenarioError(f"{at}: a put needs data of its own, records or a file, not remote")
+    elif workload.data == "remote":
+        if not names_something(url) and not url.startswith("empty:"):
+            raise ScenarioError(
+                f"{at}: {url} does not say what to get",
+                hint="name it in the URL: flight://HOST:PORT/TABLE, ?command=TEXT or ?ticket=TEXT",
+            )
+    elif workload.data != "records" and names_something(url):
+        raise ScenarioError(
+            f"{at}: a get from {url} moves what the server holds, not a file",
+            hint='leave data out, or set it to "remote"',
+        )
+
+
+def _check_upsert(workload: Workload, target: Target, where: Any) -> None:
+    url, data = target.url, workload.data
+    if scheme_of(url) == "flight":
+        raise ScenarioError(
+            f"{where('workload', 'operation')}: {url} takes gets and puts, no upserts",
+            hint="name a database: --target mysql://HOST/DATABASE, or sqlite://local for a first try",
+        )
+    if data != "usage" and not isinstance(data, FileData):
+        raise ScenarioError(
+            f"{where('workload', 'data')}: an upsert needs rows with a key, and {data} have none",
+            hint='leave data out for "usage", or name a file and its key: --data t.parquet --key a,b',
+        )
+    if isinstance(data, FileData):
+        if workload.key is None:
+            raise ScenarioError(
+                f"{where('workload', 'data')}: an upsert of a file needs its key: columns by which rows meet",
+                hint="name them: --key a,b, and those that are added up: --add hits",
+            )
+        both = [name for name in workload.add or () if name in workload.key]
+        if both:
+            raise ScenarioError(f"{where('workload', 'add')}: {both[0]} is a part of the key")
+        if workload.working_set is not None:
+            raise ScenarioError(f"{where('workload', 'working_set')}: a file has the rows that it has")
+    else:
+        for key in ("key", "add"):
+            if getattr(workload, key) is not None:
+                raise ScenarioError(
+                    f"{where('workload', key)}: usage has its own key and sums",
+                    hint="name the file that has these columns: --data t.parquet",
+                )
+    _check_writes(workload, target, where)
+
+
+def _check_writes(workload: Workload, target: Target, where: Any) -> None:
+    """Ways of writing that exclude one another."""
+    batch = workload.rows_per_batch
+    if target.batch == "none" and batch != 1:
+        raise ScenarioError(
+            f"{where('workload', 'rows_per_batch')}: batch = none writes every row by itself, "
+            f"which is 1 row a batch, not {batch:,}",
+            hint="--rows-per-batch 1 --in-flight 256 keeps as many rows under way",
+        )
+    if workload.in_flight not in (None, 1) and scheme_of(target.url) in ("sqlite", "duckdb", "mysql"):
+        raise ScenarioError(
+            f"{where('workload', 'in_flight')}: {scheme_of(target.url)}:// takes one statement at a time "
+            "on a connection",
+            hint=f"take more connections: --streams {workload.in_flight}",
+        )
+    if target.partitions is not None and target.setup is False:
+        raise ScenarioError(f"{where('target', 'partitions')}: is for set-up, which is switched off")
+    if target.method == "copy" and target.statement is not None:
+        raise ScenarioError(f"{where('target', 'statement')}: method = copy moves rows without statements")
+
+
+def _check_values(target: Target, where: Any) -> None:
+    """Values of an option that this system does not know, though another does."""
+    for (name, scheme), known in VALUES.items():
+        value = getattr(target, name)
+        if value is None or scheme != scheme_of(target.url):
+            continue
+        if str(value).partition(":")[0] not in known:
+            raise ScenarioError(
+                f"{where('target', name)}: {scheme}:// has no {name} {value}; it has {', '.join(known)}"
+            )
+
+
+def _check_handicap(workload: Workload, target: Target, where: Any) -> None:
+    """Whether the client has the stages that shall be slowed down."""
+    if target.handicap is None:
+        return
+    at = where("target", "handicap")
+    if target.url.startswith("empty:"):
+        raise ScenarioError(f"{at}: {target.url} moves nothing, so it has no stage to slow down")
+    known = [s for s in CLIENT_STAGES[workload.operation] if s != "verify" or workload.verify == "checksum"]
+    for stage in nanoseconds(target.handicap):
+        if stage not in known:
+            raise ScenarioError(
+                f"{at}: the client of a {workload.operation} has no stage {stage} here; "
+                f"it has {', '.join(known)}",
+                hint=f"slow the other end down: venturi serve flight --handicap {target.handicap}",
+            )
+
+
+def amount(workload: Workload, width: float | None) -> tuple[int | None, int | None]:
+    """Rows a stream and time in ns of a cell; both None: whatever the server holds is as long as it is."""
+    if workload.bytes_per_stream is not None:
+        return max(1, math.ceil(workload.bytes_per_stream / width)) if width else None, None
+    if any(getattr(workload, size) is not None for size in SIZES):
+        return workload.rows_per_stream, workload.duration
+    if workload.operation == "upsert":
+        return None, UPSERT_NS
+    # As Arrow's own benchmark.
+    return (None if workload.data == "remote" else 10_000_000), None

@@ -1,0 +1,266 @@
+"""Options of targets, a group for those that belong together, and which systems each applies to.
+
+An option that is null leaves the matter to the target: its default is in docs/targets.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
+
+from venturi.handicap import normalised
+from venturi.suffixes import parse_count
+from venturi.urls import DATABASES
+
+__all__ = [
+    "APPLIES",
+    "DEFAULTS",
+    "LISTS",
+    "PARAMETERS",
+    "VALUES",
+    "Names",
+    "Options",
+    "Table",
+    "null",
+]
+
+
+class Table(BaseModel):
+    """A table of the scenario: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def null(value: Any) -> Any:
+    """TOML has no null: "none" takes a default back."""
+    return None if value in ("none", "null") else value
+
+
+def texts(value: Any) -> Any:
+    """Several texts: ["a", "b"], or "a,b"."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def _statements(value: Any) -> Any:
+    # A comma is part of SQL.
+    return [value] if isinstance(value, str) else value
+
+
+def _some(value: list[str] | None) -> list[str] | None:
+    if value is not None and not value:
+        raise ValueError("names no column")
+    if value is not None and len(set(value)) < len(value):
+        raise ValueError(f"names {next(v for v in value if value.count(v) > 1)} twice")
+    return value
+
+
+Names = Annotated[
+    Annotated[list[StrictStr], BeforeValidator(texts)] | None, BeforeValidator(null), AfterValidator(_some)
+]
+"""Columns: ["a", "b"] or "a,b"."""
+Counted = Annotated[
+    Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_536)] | None, BeforeValidator(null)
+]
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+def _identifier(value: Any) -> Any:
+    if isinstance(value, str) and not _NAME.fullmatch(value):
+        raise ValueError(
+            f"{value!r} is no name of a table: letters, digits and _, at most 63, no digit first"
+        )
+    return value
+
+
+def _headers(value: dict[str, str]) -> dict[str, str]:
+    for name in value:
+        if name.lower() in ("authorization", "proxy-authorization", "cookie"):
+            raise ValueError(f"{name} would be stored with the run; name its variable by header_env")
+    return value
+
+
+def _compression(value: Any) -> Any:
+    """lz4, zstd (level 3, as everywhere), zstd:LEVEL; snappy for Cassandra."""
+    known = "lz4, zstd, zstd:LEVEL with a level of 1 to 22, snappy, or none"
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not one of {known}")
+    if value in ("lz4", "zstd", "snappy"):
+        return value
+    found = re.fullmatch(r"zstd:(\d{1,3})", value)
+    if found is None or not 1 <= int(found.group(1)) <= 22:
+        raise ValueError(f"{value!r} is not one of {known}")
+    level = int(found.group(1))
+    return "zstd" if level == 3 else f"zstd:{level}"
+
+
+def _handicap(value: Any) -> Any:
+    if isinstance(value, dict):
+        value = "+".join(f"{stage}={time}" for stage, time in value.items())
+    if not isinstance(value, str):
+        raise ValueError('must be written "decode=200us"')
+    return normalised(value)
+
+
+class Login(Table):
+    """Who we are. Secrets are names of environment variables."""
+
+    user: StrictStr | None = None
+    password_env: StrictStr | None = None
+    tls_ca: StrictStr | None = None
+    tls_certificate: StrictStr | None = None
+    tls_key: StrictStr | None = None
+    tls_server_name: StrictStr | None = None
+    tls_insecure: StrictBool = False
+
+
+class Flight(Table):
+    """Arrow Flight."""
+
+    connections: Literal["per-stream", "shared"] = "per-stream"
+    window: Annotated[
+        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**31 - 1)] | None, BeforeValidator(null)
+    ] = None
+    send_buffer: Annotated[
+        Annotated[int, BeforeValidator(parse_count), Field(ge=4096, le=2**30)] | None, BeforeValidator(null)
+    ] = None
+    max_message_size: Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**32 - 1)] = 67_108_864
+    protocol: Literal["auto", "perf", "path", "command", "ticket"] = "auto"
+    ack: Literal["stream", "batch"] = "stream"
+    handicap: Annotated[Annotated[str, BeforeValidator(_handicap)] | None, BeforeValidator(null)] = None
+    token_env: StrictStr | None = None
+    headers: Annotated[dict[str, StrictStr], AfterValidator(_headers)] = Field(default_factory=dict)
+    header_env: dict[str, StrictStr] = Field(default_factory=dict)
+
+
+class Database(Table):
+    """All databases: the table, and how statements get there."""
+
+    table: Annotated[StrictStr | None, BeforeValidator(_identifier), BeforeValidator(null)] = None
+    setup: StrictBool | None = None
+    keep: StrictBool | None = None
+    init: Annotated[
+        Annotated[list[StrictStr], BeforeValidator(_statements)] | None, BeforeValidator(null)
+    ] = None
+    statement: Annotated[Literal["text", "prepared"] | None, BeforeValidator(null)] = None
+
+
+class MySql(Table):
+    """MySQL, MariaDB, SingleStore."""
+
+    storage: Annotated[StrictStr | None, BeforeValidator(_identifier), BeforeValidator(null)] = None
+    shard_key: Names = None
+    partitions: Counted = None
+
+
+_CONSISTENCY = Literal[
+    "any", "one", "two", "three", "quorum", "all", "local_one", "local_quorum", "each_quorum"
+]
+
+
+def _consistency(value: Any) -> Any:
+    return value.lower().replace("-", "_") if isinstance(value, str) else value
+
+
+class Cassandra(Table):
+    """Cassandra, ScyllaDB."""
+
+    write: Annotated[Literal["counter", "insert"] | None, BeforeValidator(null)] = None
+    # Here "none" is a way to write: every row by itself.
+    batch: Literal["unlogged", "logged", "none"] | None = None
+    consistency: Annotated[_CONSISTENCY | None, BeforeValidator(_consistency), BeforeValidator(null)] = None
+    replication: Counted = None
+    partition_key: Counted = None
+    token_aware: StrictBool | None = None
+
+
+class Embedded(Table):
+    """SQLite."""
+
+    journal: Annotated[
+        Literal["wal", "delete", "truncate", "persist", "memory", "off"] | None, BeforeValidator(null)
+    ] = None
+    without_rowid: StrictBool | None = None
+
+
+def _word(value: Any) -> Any:
+    # TOML and YAML users write on and off without quotes.
+    return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
+
+
+class Shared(Table):
+    """What has a meaning in several systems, with values that differ."""
+
+    compression: Annotated[Annotated[str, BeforeValidator(_compression)] | None, BeforeValidator(null)] = None
+    method: Annotated[Literal["upsert", "copy"] | None, BeforeValidator(null)] = None
+    synchronous: Annotated[
+        Literal["off", "normal", "full", "extra", "on", "local", "remote_write", "remote_apply"] | None,
+        BeforeValidator(_word),
+        BeforeValidator(null),
+    ] = None
+    dialect: Annotated[Literal["mysql", "postgres", "sqlite", "duckdb"] | None, BeforeValidator(null)] = None
+
+
+class Options(Shared, Embedded, Cassandra, MySql, Database, Flight, Login):
+    """All of them, in one table."""
+
+
+_NETWORK = frozenset({"flight", "mysql", "cassandra", "postgres"})
+_GROUPS: dict[type[Table], frozenset[str]] = {
+    Login: _NETWORK,
+    Flight: frozenset({"flight"}),
+    Database: frozenset(DATABASES),
+    MySql: frozenset({"mysql"}),
+    Cassandra: frozenset({"cassandra"}),
+    Embedded: frozenset({"sqlite"}),
+}
+APPLIES: dict[str, frozenset[str]] = {
+    **{name: schemes for group, schemes in _GROUPS.items() for name in group.model_fields},
+    "compression": frozenset({"flight", "cassandra"}),
+    "method": frozenset({"postgres", "duckdb"}),
+    "synchronous": frozenset({"postgres", "sqlite"}),
+    "dialect": frozenset({"empty"}),
+}
+"""The systems that an option has a meaning for."""
+VALUES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("compression", "flight"): ("lz4", "zstd"),
+    ("compression", "cassandra"): ("lz4", "snappy"),
+    ("synchronous", "sqlite"): ("off", "normal", "full", "extra"),
+    ("synchronous", "postgres"): ("on", "off", "local", "remote_write", "remote_apply"),
+}
+"""Values that an option may have in a system, where others have more (the part before a colon)."""
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "mysql": {"setup": True, "statement": "text"},
+    "cassandra": {
+        "setup": True,
+        "statement": "prepared",
+        "write": "counter",
+        "batch": "unlogged",
+        "consistency": "local_one",
+        "replication": 1,
+        "token_aware": True,
+    },
+    "postgres": {"setup": True, "statement": "prepared", "method": "upsert"},
+    "sqlite": {
+        "setup": True,
+        "statement": "prepared",
+        "journal": "wal",
+        "synchronous": "normal",
+        "without_rowid": True,
+    },
+    "duckdb": {"setup": True, "statement": "prepared", "method": "upsert"},
+    "empty": {"dialect": "mysql"},
+}
+"""What the targets do where an option is null; parameters of a cell name it."""
+PARAMETERS = (
+    *("compression", "connections", "window", "send_buffer", "protocol", "ack", "handicap"),
+    *("table", "setup", "init", "statement", "method", "storage", "shard_key", "partitions"),
+    *("write", "batch", "consistency", "replication", "partition_key", "token_aware"),
+    *("journal", "synchronous", "without_rowid", "dialect"),
+)
+"""Options that are parameters of a cell: all that may change a figure."""
+LISTS = ("init", "shard_key")
+"""Options whose value is a list."""

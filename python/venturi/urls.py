@@ -1,0 +1,144 @@
+"""Addresses of targets: which system a URL names, its hosts and ports, and what it must not carry."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+__all__ = [
+    "DATABASES",
+    "DEFAULT_PORT",
+    "FILES",
+    "LOCAL",
+    "check_url",
+    "in_process",
+    "is_database",
+    "is_local",
+    "place_of",
+    "scheme_of",
+]
+
+DEFAULT_PORT = 31337
+LOCAL = "flight://local"
+_PORTS = {"flight": DEFAULT_PORT, "mysql": 3306, "cassandra": 9042, "postgres": 5432}
+"""Systems that are reached over a network, each with its usual port; `+tls` may follow the name."""
+FILES = ("sqlite", "duckdb")
+"""Databases in this process, of one file each."""
+DATABASES = ("mysql", "cassandra", "postgres", *FILES)
+"""Systems that take upserts."""
+_KNOWN = (
+    *("flight", "flight+tls", "mysql", "mysql+tls", "cassandra", "cassandra+tls"),
+    *("postgres", "postgres+tls", "sqlite", "duckdb", "empty"),
+)
+# How other programs call what we call otherwise.
+_ALIASES = {
+    **dict.fromkeys(("mariadb", "memsql", "singlestore", "tidb"), "mysql"),
+    **dict.fromkeys(("scylla", "scylladb", "cql"), "cassandra"),
+    **dict.fromkeys(("postgresql", "pg"), "postgres"),
+    **dict.fromkeys(("sqlite3", "file"), "sqlite"),
+}
+
+
+def scheme_of(url: str) -> str:
+    """The system that a URL names, without `+tls`: flight, mysql, cassandra, ..."""
+    return url.partition("://")[0].partition("+")[0]
+
+
+def is_database(url: str) -> bool:
+    """Whether it takes upserts, and nothing else."""
+    return scheme_of(url) in DATABASES
+
+
+def in_process(url: str) -> bool:
+    """Whether it is a database of one file, which runs in the client's own process."""
+    return scheme_of(url) in FILES
+
+
+def is_local(url: str) -> bool:
+    """Whether this address means a server (or a file) of our own, there for the run alone."""
+    return url == LOCAL or urlsplit(url).hostname == "local"
+
+
+def place_of(url: str) -> str:
+    """How results call this address where nobody named it: `local`, HOST:PORT, or a file's name."""
+    if is_local(url):
+        return "local"
+    parts = urlsplit(url)
+    if in_process(url):
+        return parts.path.rsplit("/", 1)[-1]
+    return parts.netloc.rpartition("@")[2] or url
+
+
+def check_url(url: str) -> str:
+    """A target's URL with its ports. Raises ValueError where it is none, or carries a secret."""
+    if "://" not in url:
+        raise ValueError(f"{url!r} is not a URL; write flight://HOST:PORT, or mysql://HOST/DATABASE")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError(f"{url!r}: the host is in brackets that do not match") from None
+    if parts.scheme not in _KNOWN:
+        meant = _ALIASES.get(parts.scheme)
+        end = f"write {meant}://" if meant else f"known: {', '.join(_KNOWN)}"
+        raise ValueError(f"{url!r}: no target is called {parts.scheme!r}; {end}")
+    if parts.scheme == "empty":
+        return url
+    if ":" in parts.netloc.rpartition("@")[0]:
+        # Everything in a scenario is stored with the run and shown in its report.
+        raise ValueError("a password in the URL would be stored with the run; use user and password_env")
+    if in_process(url):
+        return _file(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    form = f"{parts.scheme}://HOST:PORT" + ("/DATABASE" if is_database(url) else "")
+    if not hosts:
+        raise ValueError(f"{url!r} names no host; write {form}")
+    several = hosts.split(",") if is_database(url) else [hosts]
+    if len(several) > 1 and "local" in several:
+        raise ValueError(f"{url!r}: local is a server of our own, and stands alone")
+    netloc = user + at + ",".join(_host(url, host, form) for host in several)
+    if is_database(url):
+        _database(parts.scheme, parts.path, bool(parts.query or parts.fragment))
+    return parts._replace(netloc=netloc).geturl()
+
+
+def _host(url: str, host: str, form: str) -> str:
+    """One host with its port."""
+    parts = urlsplit(f"//{host}")
+    if not parts.hostname:
+        raise ValueError(f"{url!r} names no host; write {form}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise ValueError(f"{url!r}: the port must be a number from 1 to 65535")
+    if parts.hostname == "local" and is_database(url):
+        if port is not None:
+            raise ValueError(f"{url!r}: local is a server of our own, on a free port; leave the port out")
+        return host
+    if port is None and parts.hostname != "local":
+        return f"{host.rstrip(':')}:{_PORTS[scheme_of(url)]}"
+    return host
+
+
+def _database(scheme: str, path: str, more: bool) -> None:
+    """Whether what follows the hosts is the name of a database, or nothing."""
+    # What is refused is not repeated: other programs take passwords there.
+    what = "keyspace" if scheme.startswith("cassandra") else "database"
+    if more:
+        raise ValueError(
+            f"a URL of {scheme}:// ends with the {what}; settings are keys of [target], secrets variables"
+        )
+    if "/" in path.strip("/"):
+        raise ValueError(f"{path!r} is not a {what}; write {scheme}://HOST:PORT/{what.upper()}")
+
+
+def _file(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    if rest == "local":
+        return url
+    if not rest.startswith("/") or rest.endswith("/") or rest == "/":
+        raise ValueError(
+            f"{url!r} names no file; write {scheme}:///path/to/file.db with three slashes, "
+            f"or {scheme}://local for a temporary one"
+        )
+    return url
