@@ -51,6 +51,17 @@ class Database:
         connect = {"mariadb": _mysql, "postgres": _postgres, "cassandra": _cassandra}[self.server.name]
         return connect(self, statement, values, administrator)
 
+    def login_error(self, password: str) -> str | None:
+        """What the server says to another password."""
+        right, self.password = self.password, password
+        try:
+            self.run_sql("SELECT 1" if self.server.name != "cassandra" else "SELECT key FROM system.local")
+        except Exception as error:
+            return str(error)
+        finally:
+            self.password = right
+        return None
+
     def kill(self) -> None:
         """As a crash has it: kill -9."""
         os.kill(self.pid, signal.SIGKILL)
@@ -69,8 +80,8 @@ def _mysql(database: Database, statement: str, values: tuple[Any, ...], administ
         if administrator
         else {"host": "127.0.0.1", "port": database.port, "user": "venturi"}
     )
-    if database.password and not administrator:
-        place["password"] = database.password
+    if database.password is not None and not administrator:
+        place["password"] = database.password.encode()  # as str: Latin-1
     with contextlib.closing(pymysql.connect(**place, database="venturi", autocommit=True)) as connection:
         cursor = connection.cursor()
         cursor.execute(statement, values or None)
@@ -95,7 +106,9 @@ def _cassandra(database: Database, statement: str, values: tuple[Any, ...], admi
     from cassandra.auth import PlainTextAuthProvider
     from cassandra.cluster import Cluster
 
-    login = PlainTextAuthProvider("venturi", database.password) if database.password else None
+    login = None
+    if database.password is not None:
+        login = PlainTextAuthProvider("venturi", database.password)
     cluster = Cluster(["127.0.0.1"], port=database.port, auth_provider=login)
     try:
         return [tuple(row) for row in cluster.connect().execute(statement, values or None)]
@@ -103,16 +116,20 @@ def _cassandra(database: Database, statement: str, values: tuple[Any, ...], admi
         cluster.shutdown()
 
 
-def start(name: str, **choices: Any) -> Database:
-    """A server with `choices` as `throwaway.ThrowawayServer` takes them. Skips where it cannot be had."""
+def available(name: str) -> None:
+    """Skips the test where this kind of server cannot be had; fails it where nothing may be skipped."""
     from conftest import require
 
-    server = throwaway.named(name)(**choices)
     try:
-        server.find()
+        throwaway.named(name)().find()
     except VenturiError as error:
         require(False, f"{error.message} ({error.hint})")
-    return Database(server.start())
+
+
+def start(name: str, **choices: Any) -> Database:
+    """A server with `choices` as `throwaway.ThrowawayServer` takes them. Skips where it cannot be had."""
+    available(name)
+    return Database(throwaway.named(name)(**choices).start())
 
 
 def _shared(name: str) -> Iterator[Database]:

@@ -99,6 +99,9 @@ def cassandra(
         Path | None,
         typer.Option("--java", help="Java 17; without it one is looked for.", show_default=False),
     ] = None,
+    fetch_only: Annotated[
+        bool, typer.Option("--fetch-only", help="Fetch the jars, where they are not here yet, and end.")
+    ] = False,
     as_json: Json = False,
     exit_with_parent: ExitWithParent = False,
 ) -> None:
@@ -107,6 +110,9 @@ def cassandra(
 
     choices = _choices(host, port, memory, settings, data, password_env)
     server = Cassandra(cassandra_home=cassandra_home, java=java, **choices)
+    if fetch_only:
+        server.fetch()
+        return
     _serve(server, as_json, exit_with_parent)
 
 

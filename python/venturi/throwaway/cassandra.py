@@ -7,6 +7,7 @@ import re
 import secrets
 import signal
 import socket
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from venturi.errors import ExitCode, VenturiError
 from venturi.throwaway import cassandra_jars, java, network
 from venturi.throwaway.base import Setting, ThrowawayServer
 from venturi.throwaway.cql import Cql, CqlError, quoted
+from venturi.throwaway.guarded import Guarded
 
 __all__ = ["Cassandra"]
 
@@ -81,6 +83,18 @@ class Cassandra(ThrowawayServer):
         else:
             jars = str(cassandra_jars.cached() or f"its jars by {cassandra_jars.maven()}")
         return f"{self._java}, {jars}"
+
+    def fetch(self) -> Path:
+        """The directory of the jars, fetched where they are not here yet. Raises VenturiError."""
+        self.find()
+        found = cassandra_jars.cached()
+        if found is not None:
+            return found
+        guarded = Guarded(Path(tempfile.mkdtemp(prefix="venturi-cassandra-")))
+        try:
+            return cassandra_jars.fetch(guarded, guarded.directory / "maven.log", self._note)
+        finally:
+            guarded.close()
 
     def settings(self) -> list[Setting]:
         megabytes = self._memory // 2**20
