@@ -206,7 +206,7 @@ mod tests {
             let tally = Tally {
                 rows,
                 checksum,
-                wire_bytes: 0,
+                ..Tally::default()
             };
             empty.compare(&[tally]).unwrap().mismatch
         };

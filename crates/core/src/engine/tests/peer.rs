@@ -264,6 +264,7 @@ impl Session for Stream {
             rows: self.done * ROWS,
             checksum: 0,
             wire_bytes: self.done * (BYTES + 1),
+            ..Tally::default()
         }
     }
 }

@@ -34,14 +34,14 @@ fn the_fields_are_those_of_the_format() {
     };
     check(
         "",
-        "outcome error target counts times verification cpu stages workers streams latency schedule pin \
+        "outcome error errors target counts times verification cpu stages workers streams latency schedule pin \
          instrument resources samples",
     );
     check(
         "/target",
         "address software reference protocol pid round_trip_ns",
     );
-    check("/counts", "rows batches payload_bytes wire_bytes");
+    check("/counts", "rows batches payload_bytes wire_bytes stored_bytes");
     check(
         "/times",
         "started_unix_ns setup_ns interval_ns verify_ns start_skew_ns steady_ns steady_rows \
@@ -49,7 +49,7 @@ fn the_fields_are_those_of_the_format() {
     );
     check(
         "/verification",
-        "requested achieved expected_rows rows expected_checksum checksum note",
+        "requested achieved expected_rows rows expected_checksum checksum sums note",
     );
     check("/cpu/client", "user_ns system_ns");
     check("/stages", "client server");
