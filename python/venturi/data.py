@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,8 @@ _BUILTIN = {"builtin:birdstrikes": "birdstrikes.parquet"}
 
 @dataclass(frozen=True)
 class Prepared:
-    """A file made ready. `row_bytes` is the mean payload of a row."""
+    """A file made ready. `row_bytes` is the mean payload of a row; `columns` are names and types, `nulls`
+    the columns that have some."""
 
     path: str
     ipc: Path
@@ -37,6 +38,8 @@ class Prepared:
     rows: int
     rows_per_batch: int
     row_bytes: float
+    columns: Mapping[str, pa.DataType]
+    nulls: frozenset[str]
 
 
 def locate(label: str) -> Path:
@@ -205,4 +208,6 @@ class DataStore:
                 ) from None
             reason = str(error).strip().splitlines()[0]
             raise ScenarioError(f"{label}: its schema cannot be carried as Arrow IPC: {reason}") from None
-        return Prepared(label, ipc, name, rows, size, moved / rows)
+        columns = {field.name: field.type for field in table.schema}
+        nulls = frozenset(n for n, c in zip(table.column_names, table.columns, strict=True) if c.null_count)
+        return Prepared(label, ipc, name, rows, size, moved / rows, columns, nulls)

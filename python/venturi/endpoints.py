@@ -13,21 +13,16 @@ from urllib.parse import urlsplit
 
 from venturi import preflight
 from venturi.data import DataStore
-from venturi.matrix import cells, is_local
+from venturi.local_targets import LocalTargets, duckdb_library
+from venturi.matrix import cells
 from venturi.scenario import Scenario
-from venturi.servers import ReferenceServer
 from venturi.settings import SOURCES
 from venturi.trial import Cell
+from venturi.urls import is_database, is_local, is_loopback, scheme_of
 
 __all__ = ["Endpoints", "is_loopback", "labels"]
 
 Note = Callable[[str, str], None]
-
-
-def is_loopback(url: str) -> bool:
-    """Whether the address is this machine's own."""
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 class Endpoints:
@@ -41,7 +36,7 @@ class Endpoints:
         self._needs_server = needs_server
         self._note = note
         self._store = DataStore()
-        self._server: ReferenceServer | None = None
+        self._local = LocalTargets(note)
         self._began_s = int(time.time())
         self.cells: list[Cell] = []
 
@@ -54,9 +49,7 @@ class Endpoints:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._server is not None:
-            self._server.stop()
-            self._server = None
+        self._local.stop()
         self._store.__exit__()
 
     def _prepare(self) -> None:
@@ -66,28 +59,20 @@ class Endpoints:
             if _is_file(cell):
                 label = cell.parameters["data"]
                 prepared = self._store.prepare(label, _cut(cell))
+                preflight.check_columns(self._scenario, cell, prepared)
                 widths.setdefault(label, round(prepared.row_bytes, 3))
         self._store.forget_tables()
         self.cells = cells(self._scenario, widths)
         preflight.check(self._scenario, self.cells)
 
     def start(self) -> None:
-        """Starts the reference server where a cell goes to `local`. Raises VenturiError where it cannot."""
-        if self._needs_server and any(is_local(cell.parameters["target"]) for cell in self.cells):
-            self._start()
-
-    def _start(self) -> None:
-        # Without tables: before its clock starts, a trial gives the server the file that it will get.
-        self._server = ReferenceServer().start()
+        """Starts servers for cells that go to `local`. Raises VenturiError where one does not start."""
+        if self._needs_server:
+            self._local.start(str(cell.parameters["target"]) for cell in self.cells)
 
     def ensure(self) -> None:
-        """Starts the reference server again where it has died."""
-        if self._server is not None and not self._server.running:
-            said = self._server.complaint()
-            self._note("warning", f"the reference server died{': ' + said if said else ''}; starting another")
-            self._server.stop()
-            self._server = None
-            self._start()
+        """Starts servers again that have died."""
+        self._local.ensure()
 
     def server_environments(self) -> dict[str, dict[str, Any]]:
         """What the other ends say of themselves, by place; nothing of those that are not ours.
@@ -98,13 +83,13 @@ class Endpoints:
         silent: set[str] = set()
         for cell in self.cells if self._needs_server else ():
             place, url = str(cell.parameters["place"]), str(cell.parameters["target"])
-            if place in found or url in silent or url.startswith("empty:"):
+            if place in found or url in silent or scheme_of(url) == "empty":
                 continue
-            described = (
-                self._server.hello.get("environment")
-                if is_local(url) and self._server is not None
-                else _described(url, cell.options, self._scenario.run.timeout / 1e9)
-            )
+            described: object = None
+            if is_local(url):
+                described = self._local.environment(url)
+            elif not is_database(url):
+                described = _described(url, cell.options, self._scenario.run.timeout / 1e9)
             if isinstance(described, dict):
                 found[place] = described
             else:
@@ -114,15 +99,20 @@ class Endpoints:
     @property
     def local_address(self) -> str | None:
         """URL of the run's own reference server, where there is one."""
-        return f"flight://{self._server.address}" if self._server is not None else None
+        address = self._local.reference_address
+        return f"flight://{address}" if address is not None else None
 
     def url(self, cell: Cell) -> str:
         """The address for a trial of this cell."""
         url = str(cell.parameters["target"])
-        if not is_local(url):
-            return url
-        address = self._server.address if self._server is not None else "local"
-        return urlsplit(url)._replace(netloc=address).geturl()
+        return self._local.url(url) if self._needs_server else url
+
+    def options(self, cell: Cell) -> dict[str, Any]:
+        """The options of the spec for this cell, with what depends on this machine."""
+        more = {}
+        if self._needs_server and scheme_of(str(cell.parameters["target"])) == "duckdb":
+            more["library"] = duckdb_library()
+        return {**cell.options, **more}
 
     def data(self, cell: Cell) -> dict[str, Any]:
         """The spec's `data` for this cell."""

@@ -11,7 +11,7 @@ from venturi.errors import ScenarioError
 from venturi.handicap import CLIENT_STAGES, nanoseconds
 from venturi.options import APPLIES, DEFAULTS, PARAMETERS, VALUES
 from venturi.settings import SIZES, UPSERT, FileData, Target, Workload
-from venturi.urls import is_database, scheme_of
+from venturi.urls import in_process, is_database, is_local, scheme_of
 
 if TYPE_CHECKING:
     from venturi.scenario import Scenario
@@ -25,6 +25,7 @@ __all__ = [
     "names_something",
     "option_parameters",
     "settled",
+    "without_strangers",
 ]
 
 UPSERT_NS = 10_000_000_000
@@ -55,6 +56,46 @@ def settled(scenario: Scenario) -> Scenario:
         if open_("rows_per_batch"):
             update["rows_per_batch"] = _UPSERT_BATCH
     return replace(scenario, workload=workload.model_copy(update=update)) if update else scenario
+
+
+def without_strangers(scenario: Scenario) -> Scenario:
+    """Who names another address over a scenario does not mean its options that have no meaning there.
+
+    Options that came with the address, or after it, stay: they are mistakes, and are named as such.
+    """
+    layers = scenario.layers
+    paths = (("target", "url"), ("matrix", "target"), ("matrix", "place"), ("places",))
+    address = max((n for n, layer in enumerate(layers) if any(map(layer.has, paths))), default=0)
+
+    def given_before(name: str) -> bool:
+        found = [n for n, x in enumerate(layers) if x.has(("target", name)) or x.has(("matrix", name))]
+        return bool(found) and found[-1] < address
+
+    dropped = [name for name in _strangers(scenario) if given_before(name)]
+    if not dropped:
+        return scenario
+    axes = {axis: values for axis, values in scenario.axes.items() if axis not in dropped}
+    zips = [[axis for axis in group if axis not in dropped] for group in scenario.zips]
+    defaults = Target()
+    return replace(
+        scenario,
+        target=scenario.target.model_copy(update={name: getattr(defaults, name) for name in dropped}),
+        axes=axes,
+        zips=[group for group in zips if len(group) > 1],
+        notes=(*scenario.notes, f"{', '.join(dropped)}: left out, {_schemes(scenario)} has no such option"),
+    )
+
+
+def _schemes(scenario: Scenario) -> str:
+    return " and ".join(dict.fromkeys(f"{scheme_of(url)}://" for url in _addresses(scenario)))
+
+
+def _strangers(scenario: Scenario) -> list[str]:
+    """Options that are given and mean nothing anywhere in the scenario."""
+    given = set(scenario.target.given()) | {name for name in scenario.axes if name in APPLIES}
+    urls = _addresses(scenario)
+    operations = scenario.axes.get("operation", [scenario.workload.operation])
+    return [n for n in APPLIES if n in given and not any(applies(n, u, o) for u in urls for o in operations)]
 
 
 def applies(name: str, url: str, operation: str) -> bool:
@@ -88,16 +129,10 @@ def option_parameters(target: Target, operation: str) -> dict[str, Any]:
 
 def check_options(scenario: Scenario) -> None:
     """Whether every option means something somewhere in the scenario. Raises ScenarioError."""
-    given = set(scenario.target.given()) | {name for name in scenario.axes if name in APPLIES}
-    urls = _addresses(scenario)
-    operations = scenario.axes.get("operation", [scenario.workload.operation])
-    for name in APPLIES:
-        if name not in given or any(applies(name, url, o) for url in urls for o in operations):
-            continue
+    for name in _strangers(scenario):
         where = scenario.where("matrix" if name in scenario.axes else "target", name)
-        schemes = list(dict.fromkeys(f"{scheme_of(url)}://" for url in urls))
         raise ScenarioError(
-            f"{where}: {' and '.join(schemes)} {'has' if len(schemes) == 1 else 'have'} no option {name}",
+            f"{where}: {_schemes(scenario)} has no option {name}",
             hint=f"it belongs to {', '.join(f'{s}://' for s in sorted(APPLIES[name]))}",
         )
 
@@ -201,10 +236,29 @@ def _check_writes(workload: Workload, target: Target, where: Any) -> None:
             "on a connection",
             hint=f"take more connections: --streams {workload.in_flight}",
         )
+    if is_local(target.url) and target.setup is False:
+        raise ScenarioError(
+            f"{where('target', 'setup')}: {target.url} is new and empty, and needs its set-up",
+            hint="name a database of yours to upsert into a table that is there",
+        )
+    if is_local(target.url) and target.keep:
+        raise ScenarioError(
+            f"{where('target', 'keep')}: {target.url} goes when the run ends, and the table with it",
+            hint=_kept(target.url),
+        )
     if target.partitions is not None and target.setup is False:
         raise ScenarioError(f"{where('target', 'partitions')}: is for set-up, which is switched off")
     if target.method == "copy" and target.statement is not None:
         raise ScenarioError(f"{where('target', 'statement')}: method = copy moves rows without statements")
+
+
+def _kept(url: str) -> str:
+    """How to have a database that outlives the run."""
+    scheme = scheme_of(url)
+    if in_process(url):
+        return f"name a file: --target {scheme}:///path/to/file.db"
+    name = "mariadb" if scheme == "mysql" else scheme
+    return f"start one that stays: venturi serve {name}"
 
 
 def _check_values(target: Target, where: Any) -> None:

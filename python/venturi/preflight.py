@@ -6,6 +6,7 @@ anything is started or written, and names the flag or the line.
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,18 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.environment import memory
 from venturi.errors import ScenarioError
+from venturi.local_targets import duckdb_library
 from venturi.suffixes import format_bytes
+from venturi.urls import in_process, is_local, scheme_of
 
 if TYPE_CHECKING:
+    from venturi.data import Prepared
     from venturi.scenario import Scenario
     from venturi.trial import Cell
 
-__all__ = ["check"]
+__all__ = ["check", "check_columns"]
 
 _FILES = ("tls_ca", "tls_certificate", "tls_key")
 _MOST_THREADS = 4096
 # What the engine makes at most for one batch.
 _MOST_BATCH_BYTES = 2**32
+# What it holds at most of statements that are built ahead.
+_MOST_AHEAD_BYTES = 2**33
 
 
 def check(scenario: Scenario, cells: Sequence[Cell]) -> None:
@@ -35,6 +41,8 @@ def check(scenario: Scenario, cells: Sequence[Cell]) -> None:
     for cell in cells:
         _threads(scenario, cell)
         _messages(scenario, cell)
+        _working_set(scenario, cell)
+        _file(scenario, cell)
 
 
 def _where(scenario: Scenario, table: str, key: str) -> str:
@@ -69,12 +77,16 @@ def _tls(scenario: Scenario, cells: Sequence[Cell]) -> None:
         if _values(scenario, "target", key) and not _values(scenario, "target", other):
             raise ScenarioError(f"{_where(scenario, 'target', key)}: goes with {other}; give both")
     given = [key for key in (*_FILES, "tls_server_name") if _values(scenario, "target", key)]
-    if given and not any(str(cell.parameters["target"]).startswith("flight+tls:") for cell in cells):
+    if given and not any("+tls://" in str(cell.parameters["target"]) for cell in cells):
         # Without this the data would travel in the clear, and nothing would say so.
         raise ScenarioError(
             f"{_where(scenario, 'target', given[0])}: no address of this scenario uses TLS",
-            hint="write the address as flight+tls://HOST:PORT",
+            hint=f"write the address as {_with_tls(cells)}://HOST:PORT",
         )
+
+
+def _with_tls(cells: Sequence[Cell]) -> str:
+    return f"{scheme_of(str(cells[0].parameters['target']))}+tls"
 
 
 def _cpus(scenario: Scenario) -> None:
@@ -133,3 +145,68 @@ def _messages(scenario: Scenario, cell: Cell) -> None:
             f"this machine has {format_bytes(total)} of memory",
             hint="take fewer rows a batch, or fewer streams",
         )
+
+
+def _working_set(scenario: Scenario, cell: Cell) -> None:
+    """Statements of the whole working set, made ahead, take more room than its rows."""
+    p = cell.parameters
+    if p["working_set"] is None or p["generate"] != "ahead":
+        return
+    size = int(p["working_set"] * p["row_bytes"])
+    total = memory()["total"]
+    most = min(_MOST_AHEAD_BYTES, total or _MOST_AHEAD_BYTES)
+    if size > most:
+        raise ScenarioError(
+            f"{_where(scenario, 'workload', 'working_set')}: statements of {p['working_set']:,} rows take "
+            f"over {format_bytes(size)}; the most that are built ahead are {format_bytes(most)}",
+            hint="take a smaller --working-set, or --generate inline",
+        )
+
+
+def _file(scenario: Scenario, cell: Cell) -> None:
+    """Whether a database of one file can be where it shall be."""
+    url = str(cell.parameters["target"])
+    if not in_process(url):
+        return
+    if scheme_of(url) == "duckdb":
+        duckdb_library()
+    if is_local(url):
+        return
+    path = Path(url.partition("://")[2])
+    where = scenario.where(*(("matrix", "target") if "target" in scenario.axes else ("target", "url")))
+    if path.is_dir():
+        raise ScenarioError(f"{where}: {path} is a directory; name a file in it")
+    if not path.parent.is_dir():
+        raise ScenarioError(
+            f"{where}: {path.parent}: no such directory", hint=f"make it: mkdir -p {path.parent}"
+        )
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ScenarioError(f"{where}: {path} cannot be written")
+
+
+def check_columns(scenario: Scenario, cell: Cell, data: Prepared) -> None:
+    """Whether a file has the columns of an upsert, and of types that serve. Raises ScenarioError."""
+    from pyarrow import types
+
+    p = cell.parameters
+    for key in ("key", "add"):
+        where = _where(scenario, "workload", key)
+        for name in p[key] or ():
+            if name not in data.columns:
+                raise ScenarioError(
+                    f"{where}: {data.path} has no column {name}{_similar(name, list(data.columns))}"
+                )
+            kind = data.columns[name]
+            if key == "add" and not types.is_integer(kind):
+                raise ScenarioError(
+                    f"{where}: {name} is {kind}; only integers can be added up and checked to the last one"
+                )
+            if key == "key" and name in data.nulls:
+                raise ScenarioError(f"{where}: {name} has nulls; a key must not")
+            if key == "key" and types.is_nested(kind):
+                raise ScenarioError(f"{where}: {name} is {kind}, which is no key")
+
+
+def _similar(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; it has {', '.join(known)}"

@@ -81,6 +81,8 @@ class Scenario:
     description: str = ""
     reference: bool = False
     layers: Sequence[Layer] = ()
+    # What was done to it that its author may not expect, for the user to read.
+    notes: Sequence[str] = field(default=(), compare=False)
 
     def where(self, *path: str) -> str:
         """The last layer's spelling of a key, for errors."""
@@ -239,7 +241,8 @@ def load(layers: Sequence[Layer]) -> Scenario:
         exclude=exclude,
         layers=tuple(layers),
     )
-    scenario = _resolve_files(fitting.settled(scenario))
+    scenario = fitting.without_strangers(fitting.settled(scenario))
+    scenario = _resolve_files(scenario)
     matrix.check(scenario)
     return scenario
 

@@ -31,6 +31,7 @@ from venturi.trial import (
     trial_id,
     trial_line,
 )
+from venturi.urls import is_database, scheme_of
 
 __all__ = ["Interrupts", "Observer", "Result", "Slot", "Sweep", "exit_code"]
 
@@ -282,6 +283,7 @@ class Sweep:
                 self._endpoints.data(slot.cell),
                 timeout_ns=self._run.timeout,
                 sample_interval_ns=self._run.sample_interval,
+                options=self._endpoints.options(slot.cell),
             )
             if not self._interrupts.guard(control):
                 control.cancel()
@@ -346,5 +348,14 @@ class Sweep:
             how = "answers no more" if target in self._seen else never
             self._observer.note("error", f"{target} {how}; its other trials are left out")
         if error["kind"] == "unreachable":
-            anywhere = "" if is_loopback(target) else " --host 0.0.0.0"
-            self._observer.note("hint", f"start a server there: venturi serve flight{anywhere}")
+            self._observer.note("hint", _start_a_server(target))
+
+
+def _start_a_server(target: str) -> str:
+    """What to do about an address where nobody listens."""
+    anywhere = "" if is_loopback(target) else " --host 0.0.0.0"
+    if not is_database(target):
+        return f"start a server there: venturi serve flight{anywhere}"
+    scheme = scheme_of(target)
+    name = "mariadb" if scheme == "mysql" else scheme
+    return f"is the database running? One for a try: venturi serve {name}, or --target {scheme}://local"

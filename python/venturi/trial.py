@@ -84,8 +84,10 @@ def build_spec(
     data: Mapping[str, Any],
     timeout_ns: int = 30_000_000_000,
     sample_interval_ns: int = 100_000_000,
+    options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The trial spec of docs/format.md. `target` is the address to use, with the real host and port."""
+    """The trial spec of docs/format.md. `target` is the address to use, with the real host and port;
+    `options`, where given, are those of the cell with what depends on this machine."""
     p = cell.parameters
     upserts = {name: p[name] for name in ("in_flight", "generate", "max_errors", "retries") if p.get(name)}
     if p.get("key"):
@@ -93,7 +95,7 @@ def build_spec(
     return {
         "trial": trial,
         "target": target,
-        "options": dict(cell.options),
+        "options": dict(cell.options if options is None else options),
         "operation": p["operation"],
         "data": dict(data),
         "rows_per_batch": p["rows_per_batch"],

@@ -13,6 +13,7 @@ __all__ = [
     "in_process",
     "is_database",
     "is_local",
+    "is_loopback",
     "place_of",
     "scheme_of",
 ]
@@ -58,6 +59,13 @@ def is_local(url: str) -> bool:
     return url == LOCAL or urlsplit(url).hostname == "local"
 
 
+def is_loopback(url: str) -> bool:
+    """Whether all of the address is this machine's own; a file always is."""
+    hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")
+    names = [urlsplit(f"//{host}").hostname or "" for host in hosts]
+    return in_process(url) or all(n in ("localhost", "::1") or n.startswith("127.") for n in names)
+
+
 def place_of(url: str) -> str:
     """How results call this address where nobody named it: `local`, HOST:PORT, or a file's name."""
     if is_local(url):
@@ -96,6 +104,10 @@ def check_url(url: str) -> str:
         raise ValueError(f"{url!r}: local is a server of our own, and stands alone")
     netloc = user + at + ",".join(_host(url, host, form) for host in several)
     if is_database(url):
+        if parts.hostname == "local" and parts.scheme.endswith("+tls"):
+            raise ValueError(
+                f"{url!r}: a server of our own has no certificate; write {scheme_of(url)}://local"
+            )
         _database(parts.scheme, parts.path, bool(parts.query or parts.fragment))
     return parts._replace(netloc=netloc).geturl()
 

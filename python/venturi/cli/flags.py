@@ -218,7 +218,8 @@ def layer_tree(
         for key, value in values.items():
             if value is None or value == []:
                 continue
-            flag = "--" + {"url": "target"}.get(key, key).replace("_", "-")
+            no = "no-" if value is False else ""
+            flag = f"--{no}" + {"url": "target"}.get(key, key).replace("_", "-")
             if key in _PAIRS:
                 pairs = dict(_pair(flag, text) for text in value)
                 tree.setdefault("target", {})[_PAIRS[key]] = pairs

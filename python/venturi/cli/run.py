@@ -173,7 +173,7 @@ def run(
         if scale is not None:
             found, notes = _scaled(found, scale)
     if not (as_json or quiet):
-        for text in notes:
+        for text in (*found.notes, *notes):
             say("info", text)
         if found.target.handicap or "handicap" in found.axes:
             say("warning", "a handicap slows the client down on purpose: these are not its true figures")

@@ -1,0 +1,141 @@
+"""What stands for `X://local`: servers of our own and files of our own, there for one run.
+
+A reference server for Flight, throw-away databases, and a temporary directory for databases of one file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from venturi.environment import describe_host
+from venturi.errors import ScenarioError, VenturiError
+from venturi.servers import ReferenceServer
+from venturi.urls import in_process, is_local, scheme_of
+
+__all__ = ["LocalTargets", "duckdb_library"]
+
+Note = Callable[[str, str], None]
+
+
+class _Server(Protocol):
+    """What a reference server and a throw-away database have in common."""
+
+    hello: dict[str, Any]
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def running(self) -> bool: ...
+
+    def complaint(self) -> str: ...
+
+    def stop(self) -> None: ...
+
+
+class LocalTargets:
+    """Started when asked for, started again when they died, gone after `stop`."""
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self._servers: dict[str, _Server] = {}
+        self._folder: Path | None = None
+
+    def start(self, urls: Iterable[str]) -> None:
+        """Starts what these addresses need. Raises VenturiError where a server does not start."""
+        for scheme in dict.fromkeys(scheme_of(url) for url in urls if is_local(url)):
+            if scheme not in self._servers and not in_process(f"{scheme}://"):
+                self._servers[scheme] = self._started(scheme)
+
+    def _started(self, scheme: str) -> _Server:
+        if scheme == "flight":
+            # Without tables: before its clock starts, a trial gives the server the file that it will get.
+            return ReferenceServer().start()
+        from venturi import throwaway
+
+        server = throwaway.for_scheme(scheme)(note=self._note)
+        self._note("info", f"starting {server.title} for this run")
+        return server.start()
+
+    def ensure(self) -> None:
+        """Starts those again that have died."""
+        for scheme, server in list(self._servers.items()):
+            if server.running:
+                continue
+            said = server.complaint()
+            name = "the reference server" if scheme == "flight" else f"the server of {scheme}://local"
+            self._note("warning", f"{name} died{': ' + said if said else ''}; starting another")
+            server.stop()
+            del self._servers[scheme]
+            self._servers[scheme] = self._started(scheme)
+
+    def url(self, url: str) -> str:
+        """The real address behind `X://local`; others as they are."""
+        if not is_local(url):
+            return url
+        scheme = scheme_of(url)
+        if in_process(url):
+            return f"{scheme}://{self.folder / f'venturi.{scheme}'}"
+        server = self._servers.get(scheme)
+        if server is None:
+            return url
+        if scheme == "flight":
+            return urlsplit(url)._replace(netloc=server.address).geturl()
+        found = urlsplit(str(server.hello["url"]))
+        path = urlsplit(url).path
+        return found._replace(path=path if path.strip("/") else found.path).geturl()
+
+    @property
+    def folder(self) -> Path:
+        """The directory with our own files."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="venturi-"))
+        return self._folder
+
+    @property
+    def reference_address(self) -> str | None:
+        """HOST:PORT of the reference server, where it runs."""
+        server = self._servers.get("flight")
+        return server.address if server is not None else None
+
+    def environment(self, url: str) -> dict[str, Any] | None:
+        """What a server of ours tells of itself and its host."""
+        server = self._servers.get(scheme_of(url))
+        if server is None:
+            return None
+        if scheme_of(url) == "flight":
+            found = server.hello.get("environment")
+            return found if isinstance(found, dict) else None
+        software = {"server": server.hello.get("software")}
+        return {"software": software, "settings": server.hello.get("settings"), **describe_host()}
+
+    def stop(self) -> None:
+        """Ends all servers and removes all files."""
+        for server in self._servers.values():
+            with contextlib.suppress(VenturiError):
+                server.stop()
+        self._servers.clear()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+
+def duckdb_library() -> str:
+    """The shared object with DuckDB's C API: the extension of the installed Python package."""
+    from importlib.util import find_spec
+
+    for name in ("_duckdb", "duckdb.duckdb"):
+        with contextlib.suppress(ImportError, ValueError):
+            found = find_spec(name)
+            if found is not None and found.origin and Path(found.origin).is_file():
+                return found.origin
+    raise ScenarioError(
+        "duckdb:// needs DuckDB's library, and the Python package duckdb has none here",
+        hint="install it again: pip install --force-reinstall duckdb",
+    )
