@@ -218,6 +218,25 @@ def _instrument() -> Iterator[Finding]:
         yield Finding("instrument", "ok", text)
 
 
+def _databases() -> Iterator[Finding]:
+    from venturi import throwaway
+    from venturi.errors import VenturiError
+
+    found, missing, advice = [], [], []
+    for server in throwaway.SERVERS:
+        try:
+            server().find()
+            found.append(server.name)
+        except VenturiError as error:
+            missing.append(server.name)
+            advice.append(error.hint or error.message)
+    # Nobody needs all of them, so none that is missing is worth a warning.
+    text = f"venturi serve can start {', '.join(found) or 'none'}"
+    if missing:
+        text += f"; not {', '.join(missing)}"
+    yield Finding("databases", "ok", text, "; ".join(advice))
+
+
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _governor,
     _load,
@@ -228,4 +247,5 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _machine,
     _clock,
     _instrument,
+    _databases,
 )
