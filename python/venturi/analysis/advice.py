@@ -7,16 +7,19 @@ the run can judge.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from venturi.analysis import load_advice
 from venturi.analysis.ceilings import share as share_of
-from venturi.analysis.cells import Cell, get, main_rate, numeric, quotient, steady_main
+from venturi.analysis.cells import Cell, get, in_rows_of, main_rate, numeric, quotient, steady_main
 from venturi.analysis.statistics import range_coverage
+from venturi.analysis.warning import Advice
 from venturi.units import percent
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+__all__ = ["Advice", "advise", "noise", "noise_of_samples"]
 
 STEADY_DIFFERS = 0.05
 """METHOD: warn where whole-interval and steady figure differ by over 5 %."""
@@ -33,19 +36,6 @@ DEFAULT_REPEATS = 5
 MOST_SAMPLES = 100
 """Samples files opened for runs whose records hold no summary of them."""
 OLD_COLUMNS = ("host_total_ns", "host_busy_ns", "host_steal_ns", "client_cpu_ns", "server_cpu_ns")
-
-
-@dataclass(frozen=True)
-class Advice:
-    """One warning. `kind` is stable and meant for scripts; the three sentences are for people."""
-
-    kind: str
-    finding: str
-    cause: str
-    next: str
-
-    def __str__(self) -> str:
-        return f"{self.finding}; {self.cause}. {self.next}"
 
 
 def advise(
@@ -65,6 +55,7 @@ def advise(
         return imported.advise(cells, measured)
     found = [
         _failures(measured),
+        load_advice.errors(cells),
         _unverified(cells),
         _noise(measured, samples),
         _instrument(cells),
@@ -73,7 +64,7 @@ def advise(
         _short(cells),
         _skew(cells),
         _wide(cells),
-        _late(measured),
+        load_advice.backlog(cells) or _late(measured),
         _no_ceiling(cells, probes),
         _few(cells),
     ]
@@ -140,17 +131,19 @@ def _unverified(cells: Sequence[Cell]) -> Advice | None:
         for c in cells
         for r in c.records
         if get(r, "verification", "requested") == "checksum"
-        and get(r, "verification", "achieved") != "checksum"
+        # Of an upsert, sums of what was added stand for the values.
+        and get(r, "verification", "achieved") not in ("checksum", "sums")
     ]
     if not weaker:
         return None
     how = sorted({str(get(r, "verification", "achieved")) for r in weaker})
+    asked = "sums" if all(in_rows_of(r) for r in weaker) else "checksum"
     note = next(
         (n for r in weaker if (n := get(r, "verification", "note"))), "the other end offers no checksum"
     )
     return Advice(
         "weaker",
-        f"{len(weaker)} trials were verified by {' or '.join(how)} only, not by checksum",
+        f"{len(weaker)} trials were verified by {' or '.join(how)} only, not by " + asked,
         str(note).rstrip("."),
         "Values were not compared; rows were",
     )
@@ -365,6 +358,8 @@ def _no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> A
         c
         for c in cells
         if c.throughput.known
+        # A database is no TCP server: what raw TCP does says little of what it could.
+        and not c.in_rows
         and "raw TCP" not in c.ceilings
         and not str(c.parameters.get("target") or "").startswith("empty:")
     ]

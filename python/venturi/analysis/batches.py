@@ -154,7 +154,8 @@ def words(found: Troubles) -> list[str]:
         verb = "is" if found.in_doubt == 1 else "are"
         out.append(f"{several(found.in_doubt)} ({found.in_doubt_rows:,} rows) {verb} in doubt")
     if found.retries:
-        out.append(f"{found.retries:,} attempt{'' if found.retries == 1 else 's'} were made again")
+        verb = " was" if found.retries == 1 else "es were"
+        out.append(f"{found.retries:,} batch{verb} tried again")
     return out
 
 

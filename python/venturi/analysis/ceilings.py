@@ -10,13 +10,25 @@ from urllib.parse import urlsplit
 
 from venturi.analysis.statistics import Interval, median_interval
 
-__all__ = ["NEAR", "Ceiling", "Limits", "binding", "codec_of", "data_label", "share", "stores"]
+__all__ = [
+    "NEAR",
+    "Ceiling",
+    "Limits",
+    "binding",
+    "codec_of",
+    "data_label",
+    "share",
+    "stores",
+    "waits_for_disk",
+]
 
 NEAR = math.log(2.0)
 """A probe counts for messages up to twice as large or small as its own: raw TCP differs little within that,
 and a last short batch or a string column moves a trial's mean message size a little off the probe's."""
 
 RAW_TCP, ENGINE, MEMORY, DISK = "raw TCP", "engine", "memory copy", "disk"
+DIALECTS = ("mysql", "postgres", "sqlite", "duckdb")
+"""Statements that `empty://` can build."""
 _KEEP_NOTHING = ("flight", "flight+tls", "empty")
 
 
@@ -37,13 +49,44 @@ def stores(url: object) -> bool:
     return urlsplit(str(url or "")).scheme not in ("", *_KEEP_NOTHING)
 
 
+def waits_for_disk(parameters: Mapping[str, Any]) -> bool:
+    """Whether what is acknowledged is on a disk by then, as far as the settings tell: what only lies in the
+    system's cache is not held back by the disk.
+
+    Cassandra acknowledges before its log is synced. Databases are taken at their durable default where
+    nothing is set, and a SQLite in WAL mode syncs only with `synchronous = full`."""
+    if parameters.get("operation") == "get" or not stores(parameters.get("target")):
+        return False
+    scheme = urlsplit(str(parameters.get("target"))).scheme.partition("+")[0]
+    synchronous = parameters.get("synchronous")
+    if scheme == "sqlite" and synchronous == "normal":
+        return parameters.get("journal") not in ("wal", "memory", "off")
+    return scheme != "cassandra" and synchronous != "off"
+
+
 def data_label(parameters: Mapping[str, Any]) -> str | None:
     """What a probe of codec or engine must have worked on to count for a trial: how well data compress, and
-    what a checksum costs, depends on them. None for remote data, which nobody has before the trial."""
+    what a checksum costs, depends on them. None for remote data, which nobody has before the trial.
+
+    Of upserts, statements that are built ahead are only handed on; those built inline cost what their system
+    asks for, so that those of Cassandra, which the empty target does not build, have no limit."""
     data = parameters.get("data")
+    if parameters.get("operation") == "upsert":
+        return _upsert_label(parameters)
     if data == "records":
         return f"records, {parameters.get('columns')} columns, {parameters.get('values')}"
     return None if data in (None, "remote") else str(data)
+
+
+def _upsert_label(parameters: Mapping[str, Any]) -> str | None:
+    lanes = int(parameters.get("in_flight") or 1)
+    flight = f", {lanes} in flight" if lanes > 1 else ""
+    if parameters.get("generate") != "inline":
+        return f"{parameters.get('data')}, statements built ahead{flight}"
+    dialect = urlsplit(str(parameters.get("target") or "")).scheme.partition("+")[0]
+    if dialect not in DIALECTS:
+        return None
+    return f"{parameters.get('data')}, statements of {dialect} built inline{flight}"
 
 
 def codec_of(compression: object) -> str | None:
@@ -59,8 +102,13 @@ def _same_machine(parameters: Mapping[str, Any], records: Sequence[Mapping[str, 
         if known is not None:
             return bool(known)
     target = str(parameters.get("target") or "")
-    host = urlsplit(target).hostname or ""
-    return host in ("local", "localhost", "::1") or host.startswith("127.")
+    parts = urlsplit(target)
+    host = parts.hostname or ""
+    return (
+        parts.scheme in ("sqlite", "duckdb")
+        or host in ("local", "localhost", "::1")
+        or host.startswith("127.")
+    )
 
 
 def _scaled(rate: Interval, factor: float) -> Interval:
@@ -152,7 +200,9 @@ class Limits:
     def _engine(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
         p = parameters
         label = data_label(p)
-        key = (label, p.get("verify"), p.get("streams"), p.get("threads"))
+        # An upsert is verified after the clock has stopped.
+        verify = "none" if p.get("operation") == "upsert" else p.get("verify")
+        key = (label, verify, p.get("streams"), p.get("threads"))
         return self._nearest(ENGINE, self._found.get("engine", {}).get(key, {}), size) if label else None
 
     def _memory(self) -> Ceiling | None:
@@ -173,7 +223,8 @@ class Limits:
     ) -> Iterable[Ceiling]:
         """The codec's rate of one core x the cores that each end on this host can put to it."""
         codec = codec_of(parameters.get("compression"))
-        if codec is None:
+        if codec is None or parameters.get("operation") == "upsert":
+            # A database compresses its own frames, in its own way.
             return
         sender = "client" if parameters.get("operation") == "put" else "server"
         for verb, end in (("encode", sender), ("decode", "client" if sender == "server" else "server")):
@@ -189,9 +240,7 @@ class Limits:
 
     def _disk(self, parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Ceiling | None:
         """The better way of writing, where what is put stays on this host's disk."""
-        if parameters.get("operation") == "get" or not stores(parameters.get("target")):
-            return None
-        if not _same_machine(parameters, records):
+        if not waits_for_disk(parameters) or not _same_machine(parameters, records):
             return None
         found = [
             self._interval(values)

@@ -118,6 +118,10 @@ class Seen:
     server: End
     rate: float | None
     """Payload, B/s."""
+    rows: float | None
+    """Rows a second."""
+    service: float | None
+    """Mean service time of a batch, ns."""
     wire_rate: float | None
     same_machine: bool | None
     loopback: bool | None
@@ -138,12 +142,16 @@ class Seen:
     facts: Facts = field(default_factory=dict, repr=False)
 
     @property
+    def _puts(self) -> bool:
+        return self.cell.operation == "put" or self.cell.in_rows
+
+    @property
     def sender(self) -> End:
-        return self.client if self.cell.operation == "put" else self.server
+        return self.client if self._puts else self.server
 
     @property
     def receiver(self) -> End:
-        return self.server if self.cell.operation == "put" else self.client
+        return self.server if self._puts else self.client
 
     def other(self, end: End) -> End:
         return self.server if end is self.client else self.client
@@ -197,6 +205,8 @@ def facts(record: Record, usable: Mapping[str, int]) -> Facts:
 
     put("rate", quotient(numeric(record, "counts", "payload_bytes"), interval, 1e9))
     put("wire_rate", quotient(numeric(record, "counts", "wire_bytes") or None, interval, 1e9))
+    put("rows", quotient(numeric(record, "counts", "rows"), interval, 1e9))
+    put("service", numeric(record, "latency", "service", "mean") or None)
     put("instrument", numeric(record, "instrument", "share"))
     put("sampler", numeric(record, "resources", "sampler", "share"))
     rate, batches = numeric(record, "schedule", "rate"), numeric(record, "counts", "batches")
@@ -314,6 +324,8 @@ def seen(cell: Cell, found: Facts, trials: int) -> Seen:
         client=_end("client", found, cell),
         server=_end("server", found, cell),
         rate=found.get("rate"),
+        rows=found.get("rows"),
+        service=found.get("service"),
         wire_rate=found.get("wire_rate"),
         same_machine=_truth(found.get("same_machine")),
         loopback=_truth(loopback[0]) if loopback else _address_is_loopback(cell),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from venturi.analysis.cells import Cell, by_operation, varying
-from venturi.analysis.remedies import Rerun
+from venturi.analysis.rerun import Rerun
 from venturi.analysis.verdict import Evidence, Finding, Verdict
 from venturi.analysis.wording import listed
 from venturi.units import Quantity, count

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from venturi.analysis import evidence
+from venturi.analysis import crowding, evidence
 from venturi.analysis.cells import Cell, get, numeric
 from venturi.analysis.evidence import Evidence, Seen
 from venturi.analysis.proof import Hit, first
 from venturi.analysis.proof.cores import HELD
 from venturi.analysis.proof.ends import own_stages
-from venturi.analysis.remedies import Rerun, more_streams, remedies
+from venturi.analysis.remedies import more_streams, remedies
+from venturi.analysis.rerun import Rerun
 from venturi.analysis.wording import listed, milliseconds, shares, size, waiting
 from venturi.units import percent
 
@@ -83,7 +84,7 @@ class Finding:
 
 def verdicts(cells: Sequence[Cell], environment: Mapping[str, Any] | None = None) -> dict[str, Verdict]:
     """The verdict of each cell, by its name. `environment` is the run's environment.json."""
-    return {cell.name: judge(cell, environment) for cell in cells}
+    return crowding.against_fewer(cells, {cell.name: judge(cell, environment) for cell in cells})
 
 
 def judge(cell: Cell, environment: Mapping[str, Any] | None = None) -> Verdict:
@@ -208,12 +209,21 @@ def _ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]
                 + listed(f"the {n} {percent(s)}" for n, s in limited.items() if s > 0.01)
                 + " of their time",
             )
+        if end is seen.server and seen.cell.in_rows and end.cpu is not None:
+            text = f"the server's process uses {end.cpu:.2f} cores"
+            if end.busiest_thread and end.busiest_thread[0]:
+                text += (
+                    f", its busiest thread ({end.busiest_thread[0]}) {percent(end.busiest_thread[1])} of one"
+                )
+            add("server process", text)
         if end.disk_busy and end.disk_busy > 0.2:
             add(f"{end.name} disk", f"{end.name}: busiest disk {percent(end.disk_busy)} busy")
     for name, limit in seen.cell.ceilings.items():
         share = seen.of(name)
         if share is not None and limit.known:
             add(name, f"{percent(share)} of {name} ({limit.text()})")
+    if seen.cell.in_rows and seen.service:
+        add("service time", f"a batch takes {milliseconds(seen.service)} on average")
     if seen.round_trip:
         window = seen.cell.parameters.get("window")
         under = f", window {size(window)}" if isinstance(window, int | float) else ""
@@ -254,13 +264,18 @@ def _unknown(seen: Seen, rerun: Rerun) -> Verdict:
         elif client.busy is None:
             missing.append("nobody looked at the hosts' CPUs")
             settle.append(f"with samples: {rerun.but(sample_interval='100ms')}")
-        if not server.stages:
+        if cell.in_rows and not server.stages and server.cpu is None and "apply" not in client.stages:
+            missing.append(
+                "what the server's process did is not known: it runs on another host, or is hidden"
+            )
+            settle.append("the same on the server's own host, where its process can be seen")
+        elif not cell.in_rows and not server.stages:
             missing.append("the server gives no account of its stages")
             settle.append(
                 "a server that does: venturi serve flight on the other host, then "
                 + rerun.but(target="flight://HOST:31337")
             )
-        if seen.of("raw TCP") is None and seen.loopback is not True:
+        if not cell.in_rows and seen.of("raw TCP") is None and seen.loopback is not True:
             missing.append("raw TCP over this path was not measured")
             settle.append(f"venturi ceilings {seen.cell.parameters.get('target') or 'URL'}")
         if not missing:

@@ -26,6 +26,14 @@ def rate(value: float) -> str:
     return f"{scaled:,.{places}f} MB/s"
 
 
+def rows_rate(value: float) -> str:
+    """`143 krows/s`, `1.4 Mrows/s`: three digits, for a figure that stands inside a sentence."""
+    for unit, factor in (("Mrows/s", 1e6), ("krows/s", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.3g} {unit}"
+    return f"{value:.3g} rows/s"
+
+
 def size(value: float) -> str:
     """Bytes in powers of two where they are whole ones, as windows and buffers are: `64 KiB`."""
     for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):

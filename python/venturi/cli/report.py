@@ -24,13 +24,13 @@ Examples:
   venturi report RUN --format perf_stats -o perf_stats.csv
   venturi report RUN --format png --figure timeline --cell operation=get,streams=4
 Figures: throughput-streams, box-size, throughput-size, throughput-batch,
-roofline, model-scaling, model-hockney, throughput-time, timeline, stages,
+throughput-hosts, roofline, model-scaling, model-hockney, throughput-time, timeline, stages,
 pipeline, latency.
 References: macbook, cartesius, or one of their sets as macbook-get.
 """
 
 
-_ENDINGS = {"markdown": "md", "perf_stats": "tsv"}
+_ENDINGS = {"markdown": "md", "perf_stats": "tsv", "seed": "txt"}
 
 
 class Format(str, enum.Enum):
@@ -43,6 +43,7 @@ class Format(str, enum.Enum):
     csv = "csv"
     parquet = "parquet"
     perf_stats = "perf_stats"
+    seed = "seed"
 
 
 @app.command(epilog=EPILOG)
@@ -64,7 +65,7 @@ def report(
         typer.Option(
             "--format",
             help="html: one page; png, svg: figures; csv, parquet: tables; perf_stats: lines as "
-            "Arrow Flight's benchmark scripts read them.",
+            "Arrow Flight's benchmark scripts read them; seed: upserts as MemSQL's benchmark.py prints them.",
         ),
     ] = Format.html,
     figure: Annotated[
@@ -144,6 +145,10 @@ def _write(
         from venturi.report import markdown
 
         path, content = out or home / "report.md", markdown.text(found)
+    elif format is Format.seed:
+        from venturi.report import seed
+
+        path, content = out or home / "seed.txt", seed.text(found)
     else:
         from venturi.report import perf_stats
 

@@ -20,6 +20,7 @@ Examples:
   venturi show last --explain
   venturi show last --cell operation=get,streams=4
   venturi show venturi-runs/20261121-084500-quick --format json
+  venturi show reference:upsert --format seed
 """
 
 
@@ -30,6 +31,7 @@ class Format(str, enum.Enum):
     json = "json"
     csv = "csv"
     markdown = "markdown"
+    seed = "seed"
 
 
 @app.command(epilog=EPILOG)
@@ -40,7 +42,9 @@ def show(
     format: Annotated[
         Format,
         typer.Option(
-            "--format", help="table for people; json, csv: one row a cell, base units; markdown: to paste."
+            "--format",
+            help="table for people; json, csv: one row a cell, base units; markdown: to paste; seed: upserts "
+            "in the four lines of the published MemSQL and Cassandra benchmark.",
         ),
     ] = Format.table,
     cell: Annotated[
@@ -92,6 +96,10 @@ def show(
         from venturi.report import csv
 
         sys.stdout.write(csv.text(csv.table(found, "cells")))
+    elif format is Format.seed:
+        from venturi.report import seed
+
+        sys.stdout.write(seed.text(found))
     else:
         from venturi.report import markdown
 

@@ -190,9 +190,11 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
     cells: list[Any] = []
     last = ""
 
+    from venturi.analysis.cells import main_unit
+
     def learned(search: Search, done: int, of: int | None) -> None:
         nonlocal last
-        text = report.news(search, cells, names)
+        text = report.news(search, cells, names, main_unit(cells[0].get("operation")))
         if text and text != last:
             last = text
             observer.note("info", text)
@@ -218,7 +220,7 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
 
         if isinstance(observer, LiveObserver):
             observer.close()
-    _print(tuned, given)
+    _print(tuned, given, main_unit(cells[0].get("operation")))
     assert tuned.run is not None
     if not given["as_json"]:
         if tuned.answer is not None:

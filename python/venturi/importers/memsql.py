@@ -6,7 +6,8 @@
     Min query latency: 3.242 ms
     Max query latency: 385.611 ms
 
-A heading `### AWS: 10 x m4.10xlarge` above it gives the number of hosts; `-c` is Cassandra, else MemSQL.
+A heading `### cell ...: target=mysql streams=4 rows_per_batch=500` is that of `venturi show --format seed`;
+another `### AWS: 10 x m4.10xlarge` above it gives the number of hosts; `-c` is Cassandra, else MemSQL.
 The figures are taken as printed; where they do not go together, the trial says so in its note.
 """
 
@@ -25,6 +26,10 @@ _RATE = re.compile(r"^\s*(\S+) rows per second\s*$")
 _LATENCY = re.compile(r"^\s*(Min|Max) query latency: (\S+) ms\s*$")
 _COMMAND = re.compile(r"^(?:\$ ?)?(?:python3? )?\S*benchmark\.py\b(.*)$")
 _HOSTS = re.compile(r"^#+\s.*?\b(\d{1,6}) x (\S+)")
+_OURS = re.compile(r"^#+ cell \S+: (.*)$")
+_WORD = re.compile(
+    r"\b(target|hosts|streams|rows_per_batch|in_flight|duration_ns|interval_ns)=([\w+.-]{1,60})"
+)
 _BATCH = re.compile(r"batch_size was set to (\d{1,9})")
 _AGREES = 1e-3
 _MOST_SECONDS = 10**8
@@ -51,12 +56,14 @@ def parse(text: str, name: str) -> Parsed:
     hosts: dict[str, Any] = {}
     command: dict[str, Any] = {}
     for at, line in enumerate(text_lines(text), 1):
-        if heading := _HOSTS.match(line):
+        if ours := _OURS.match(line):
+            hosts, command = _heading(ours[1]), {}
+        elif heading := _HOSTS.match(line):
             hosts, command = {"hosts": int(heading[1]), "place": heading[2]}, {}
         elif typed := _COMMAND.match(line.strip()):
             command = _command(typed[1])
         elif total := _TOTAL.match(line):
-            blocks.append(_Block(at, {**hosts, **command, "rows_per_batch": batch}, whole(total[1])))
+            blocks.append(_Block(at, {"rows_per_batch": batch, **hosts, **command}, whole(total[1])))
             if blocks[-1].total is None:
                 raise malformed(name, at, f"{quoted(line)}: not a number of rows", "N rows in total")
         elif rate := _RATE.match(line):
@@ -70,6 +77,11 @@ def parse(text: str, name: str) -> Parsed:
                 raise malformed(name, at, quoted(line), "Min query latency: N ms after the rows")
             setattr(blocks[-1], "low" if delay[1] == "Min" else "high", value * 1e6)
     return Parsed([_draft(block) for block in blocks], "MemSQL's benchmark.py")
+
+
+def _heading(words: str) -> dict[str, Any]:
+    """What Venturi's own heading says of the cell."""
+    return {name: int(value) if value.isdigit() else value for name, value in _WORD.findall(words)}
 
 
 def _command(arguments: str) -> dict[str, Any]:
@@ -91,8 +103,10 @@ def _draft(block: _Block) -> Draft:
             "upsert", parameters, line=block.line, error="the output ends before the rows per second"
         )
     times, note = {}, None
-    asked = parameters.get("duration_ns")
-    if asked and block.total:
+    spent_ns, asked = parameters.pop("interval_ns", None), parameters.get("duration_ns")
+    if isinstance(spent_ns, int) and spent_ns > 0:
+        times = {"interval_ns": spent_ns}
+    elif asked and block.total:
         stated, needed = asked / 1e9, block.total / block.rate
         if abs(needed / stated - 1) <= _AGREES:
             times = {"interval_ns": asked}

@@ -168,8 +168,13 @@ def _over(
                 ticks |= {float(x) for series in extra for x in series.x}
         panels.append(panel)
         findings.append(f"{operation} {_finding(max((chosen for _, chosen in lines), key=_peak), axis)}")
+        if axis == "hosts":
+            _proportion(panel, lines, scale)
         if axis == "rows_per_batch":
-            knees += _knees(results, operation, panel, lines, scale)
+            told = _knees(results, operation, panel, lines, scale)
+            knees += told
+            if told:
+                findings[-1] += f"; 90 % of the fitted peak at {told[-1].rpartition(': ')[2]}"
     if not panels:
         return None
     caption = [INTERVAL_NOTE]
@@ -200,6 +205,23 @@ def _over(
         x_scale="log" if log else "linear",
         x_ticks=few if axis != "rows_per_stream" and len(few) <= 12 else None,
     )
+
+
+def _proportion(panel: Panel, lines: Sequence[tuple[str, list[Cell]]], scale: Scale) -> None:
+    """What as many hosts would do that each do as much as the fewest did."""
+    for series, (_, chosen) in zip(list(panel.series), lines, strict=False):
+        first, last = (float(c.parameters["hosts"]) for c in (chosen[0], chosen[-1]))
+        each = (scale(scale.of(chosen[0]).value) or 0.0) / first
+        panel.series.append(
+            Series(
+                "in proportion to the fewest",
+                [first, last],
+                [each * first, each * last],
+                f"{series.colour}/0.6",
+                dash="dot",
+                markers=False,
+            )
+        )
 
 
 def _knees(
@@ -236,7 +258,7 @@ def _knees(
                 )
                 told.append(f"{where}{count(round(knee))} rows/batch")
             else:
-                side = "beyond the largest batch" if knee > high else "below the smallest batch"
+                side = "more than the largest batch" if knee > high else "less than the smallest batch"
                 told.append(f"{where}{side}")
     return told
 

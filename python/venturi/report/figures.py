@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from venturi.analysis.cells import Cell
 from venturi.analysis.results import Results
 from venturi.errors import VenturiError
-from venturi.report import boxes, curves, fits, pipeline, profiles, roofline, timeline
+from venturi.report import boxes, curves, fits, pipeline, profiles, roofline, tail, timeline
 from venturi.report.figure import Figure
 
 BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
@@ -23,7 +23,8 @@ BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "timeline": lambda results, _: timeline.timeline(results),
     "stages": lambda results, _: profiles.stages(results),
     "pipeline": lambda results, _: pipeline.figure(results),
-    "latency": lambda results, _: profiles.latency(results),
+    # Upserts are about the tail of single batches, transfers about how evenly many of them flow.
+    "latency": lambda results, _: tail.tail(results) or profiles.latency(results),
 }
 """In the order of the report. Each answers None where the run holds nothing to draw."""
 

@@ -54,6 +54,10 @@ def phrase(name: str, found: Any) -> str:
     """A parameter's value as it stands alone in a legend."""
     if name == "streams":
         return f"{found} stream" + ("" if found == 1 else "s")
+    if name == "rows_per_batch" and found == 1:
+        return "1 row/batch"
+    if name == "in_flight" and isinstance(found, int):
+        return f"{found} in flight"
     if name in ("rows_per_batch", "rows_per_stream", "bytes_per_stream"):
         return f"{value(name, found)} {head(name)}"
     if name in ("operation", "place", "data", "target"):

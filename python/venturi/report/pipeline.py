@@ -92,6 +92,9 @@ def of(cell: Cell, verdict: Verdict | None = None) -> Pipeline | None:
 def _side(cell: Cell, end: str, sends: bool) -> Side:
     shares = cell.stages[end]
     way = SENDING if sends else RECEIVING
+    if sends and "apply" in shares:
+        # An engine within this process takes what a socket would.
+        way = ("generate", "encode", "apply")
     # A stage of the way that took no time is a stage all the same; `apply` only where a target has it.
     work = [Part(stage, shares.get(stage, 0.0)) for stage in way if stage in shares or stage != "apply"]
     besides = [Part(s, v) for s, v in shares.items() if s not in way and not waits(s) and v > 0]

@@ -71,7 +71,8 @@ def columns(
         out.append(_short_unit(_numbers("rows", "rows/s", [c.rows for c in cells], 5)))
     latencies = {p: [c.latency.get(p, Quantity(None, unit="ns")) for c in cells] for p in (50.0, 99.0, 100.0)}
     # One unit for the median and the tail, so that they compare at a glance.
-    unit = pick_unit("ns", [q.value for q in latencies[50.0]])
+    telling = latencies[50.0] if any(q.known for q in latencies[50.0]) else latencies[100.0]
+    unit = pick_unit("ns", [q.value for q in telling])
     out.append(_numbers("p50", "ns", latencies[50.0], 4, unit))
     out.append(_numbers("p99", "ns", latencies[99.0], 3, unit))
     if every or in_rows:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from venturi.analysis.evidence import Seen
+from venturi.analysis.proof import databases
 from venturi.analysis.proof.cores import cores, others
 from venturi.analysis.proof.ends import load_generator, nearly, schedule, server, stage
 from venturi.analysis.proof.hit import Hit
@@ -20,11 +21,14 @@ ORDER: tuple[Callable[[Seen], Hit | None], ...] = (
     schedule,
     load_generator,
     cores,
+    databases.engine,
     stage,
     link,
     disk,
     memory,
+    databases.under_way,
     flow_control,
+    databases.server,
     server,
     others,
     nearly,

@@ -96,7 +96,8 @@ def load_generator(seen: Seen) -> Hit | None:
         return None
     lacks = () if client.busy is not None else ("whether the client's host had a core to spare",)
     work, own = sum(client.work.values()), own_stages(seen)
-    threads, workers = client.threads or 0.0, client.workers or 0.0
+    # Several batches in flight are workers of one stream, and a stream has one thread at most.
+    threads, workers = client.threads or 0.0, min(client.workers or 0.0, seen.streams)
     server = f"; the server {waiting(seen.server.waiting)}" if seen.server.stages else ""
     part = sum(own.values()) / work if work else 0.0
     if part >= OWN_SHARE:
@@ -173,7 +174,7 @@ def _stage(seen: Seen, threshold: float) -> Hit | None:
     lacks = []
     if end.busy is None:
         lacks.append(f"whether the {end.name}'s host had a core to spare")
-    if other.occupancy is None:
+    if other.occupancy is None and not (seen.cell.in_rows and other.cpu is not None):
         lacks.append(f"the {other.name}'s stages")
     workers = end.threads or end.workers
     one = "worker is" if workers == 1 else f"{workers:g} workers are" if workers else "workers are"
@@ -193,7 +194,7 @@ def _stage(seen: Seen, threshold: float) -> Hit | None:
 def server(seen: Seen) -> Hit | None:
     """The client waits and the server does not give account of itself."""
     client, other = seen.client, seen.server
-    if other.stages or not client.stages:
+    if other.stages or not client.stages or seen.cell.in_rows:
         return None
     share = client.share(*(n for n in client.stages if n.startswith("await_") or n == "wait"))
     share -= client.share("await_schedule", "await_thread")

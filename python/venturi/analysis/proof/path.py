@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from venturi.analysis.evidence import Evidence, Seen
-from venturi.analysis.proof.cores import crowded
+from venturi.analysis.evidence import End, Evidence, Seen
+from venturi.analysis.proof.cores import crowded, shared
 from venturi.analysis.proof.ends import CLIENT_WAITS, WORKERS
 from venturi.analysis.proof.hit import Hit, beyond
 from venturi.analysis.wording import milliseconds, rate, size, waiting
@@ -94,12 +94,13 @@ def disk(seen: Seen) -> Hit | None:
     for end in (seen.server, seen.client):
         if (end.disk_busy or 0.0) < DISK or (end.disk_rate or 0.0) < DISK_OURS * (seen.rate or 0.0):
             continue
+        name = _writer(seen, end)
         return Hit(
             "disk",
-            end.name,
+            name,
             None,
-            f"disk of the {end.name}",
-            f"a disk of the {end.name} is busy {percent(end.disk_busy)} at {rate(end.disk_rate or 0.0)}"
+            f"disk of the {name}",
+            f"a disk of the {name} is busy {percent(end.disk_busy)} at {rate(end.disk_rate or 0.0)}"
             + (f"; tasks waited for it {percent(end.psi_io)} of the time" if end.psi_io else ""),
             beyond(end.disk_busy or 0.0, DISK - 0.01),
         )
@@ -108,6 +109,12 @@ def disk(seen: Seen) -> Hit | None:
         text = f"{percent(share)} of what the disk writes in order"
         return Hit("disk", "server", None, "disk of the server", text, beyond(share, DISK - 0.01))
     return None
+
+
+def _writer(seen: Seen, end: End) -> str:
+    """Whose disk it is: on one machine both ends see the same, and a database's own process writes to it."""
+    own = not seen.cell.in_rows or seen.client.first == "apply"
+    return end.name if own or not shared(seen) else seen.server.name
 
 
 def memory(seen: Seen) -> Hit | None:
@@ -152,6 +159,9 @@ def flow_control(seen: Seen) -> Hit | None:
             + near + _both_wait(seen),
             beyond(limited, LIMITED),
         )  # fmt: skip
+    if seen.cell.in_rows:
+        # That a database answers late is another proof's affair.
+        return None
     reply, input_ = seen.client.stages.get("await_reply", 0.0), seen.server.stages.get("await_input", 0.0)
     if sender is seen.client and reply >= CLIENT_WAITS and (input_ >= CLIENT_WAITS or not seen.server.stages):
         return Hit(

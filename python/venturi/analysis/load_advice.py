@@ -1,0 +1,78 @@
+"""Warnings of batches that a server refused or left without an answer, and of a rate that was not held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from venturi.analysis.batches import latency, told, troubles, words
+from venturi.analysis.cells import Cell, Record, numeric, quotient
+from venturi.analysis.proof.ends import KEPT_UP
+from venturi.analysis.warning import Advice
+from venturi.analysis.wording import listed
+from venturi.units import Quantity, count, percent
+
+BEHIND = 2.0
+"""Response over service time (both p99) from which batches wait longer for their turn than for the answer."""
+
+
+def errors(cells: Sequence[Cell]) -> Advice | None:
+    """Batches that failed in trials that count all the same, because their budget allowed it."""
+    good = [r for c in cells for r in c.records]
+    found = troubles(good)
+    if not found:
+        return None
+    kinds = told(found)
+    cause = (
+        f"their kinds, with the first message of each: {'; '.join(kinds)}" if kinds else "they went well then"
+    )
+    return Advice(
+        "errors",
+        f"in {found.trials} of {len(good)} good trials {listed(words(found))}",
+        cause,
+        "Figures count acknowledged rows only; what is in doubt was allowed for in the verification",
+    )
+
+
+def backlog(cells: Sequence[Cell]) -> Advice | None:
+    """The cell of an open loop that fell furthest behind its schedule; None where every rate was held."""
+    behind = [(b, c) for c in cells if (b := _behind(c.records)) is not None]
+    if not behind:
+        return None
+    (kept, response, service, unsent), cell = min(behind, key=lambda pair: pair[0][0])
+    rate = cell.parameters.get("rate")
+    asked = f" of {count(rate)} batches/s" if isinstance(rate, int | float) else ""
+    times = [Quantity(v, unit="ns").text() for v in (response, service)]
+    return Advice(
+        "backlog",
+        f"the rate was not held: {percent(kept)}{asked} were done"
+        + (f" in {len(behind)} of {len(cells)} cells, at worst" if len(behind) > 1 else "")
+        + f", and the response time grew with the backlog (p99 {times[0]}, the server's part {times[1]})"
+        + (f"; {unsent:,.0f} batches of the schedule were never sent" if unsent >= 1 else ""),
+        "the rate asked for is above what this setting can do",
+        "Response times are those of an overload and grow with the trial's length: lower --rate, or leave it "
+        "out to find the most",
+    )
+
+
+def _behind(records: Sequence[Record]) -> tuple[float, float, float, float] | None:
+    """Share of the rate that was kept, response and service p99 (ns), slots never sent: medians; None where
+    the rate was held, or nobody knows."""
+    found = [one for r in records if (one := _of(r)) is not None]
+    if not found:
+        return None
+    kept, response, service, unsent = (median(values) for values in zip(*found, strict=True))
+    return (kept, response, service, unsent) if kept < KEPT_UP and response >= BEHIND * service else None
+
+
+def _of(record: Mapping[str, Any]) -> tuple[float, float, float, float] | None:
+    rate, batches = numeric(record, "schedule", "rate"), numeric(record, "counts", "batches")
+    done = quotient(batches, numeric(record, "times", "interval_ns"), 1e9)
+    response, service = (latency(record, kind, "p99") for kind in ("response", "service"))
+    if not rate or done is None or response is None or not service:
+        return None
+    failed = troubles([record])
+    tried = (batches or 0.0) + failed.refused + failed.in_doubt
+    unsent = max(0.0, (numeric(record, "schedule", "intended") or 0.0) - tried)
+    return done / rate, response, service, unsent

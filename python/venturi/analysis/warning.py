@@ -1,0 +1,18 @@
+"""What a warning is; `advice` has those of every run, `load_advice` those of batches and of schedules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One warning. `kind` is stable and meant for scripts; the three sentences are for people."""
+
+    kind: str
+    finding: str
+    cause: str
+    next: str
+
+    def __str__(self) -> str:
+        return f"{self.finding}; {self.cause}. {self.next}"
