@@ -34,6 +34,7 @@ demo: $(PACKAGE)
 
 test: $(EXTRAS) $(PACKAGE)
 	@tools/install-chromium
+	@tools/install-servers
 	cargo test --release --locked --workspace
 	$(BIN)/python -m pytest -q --slow
 
