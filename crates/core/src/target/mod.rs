@@ -19,6 +19,7 @@ use crate::meter::series::Series;
 use crate::meter::sockets::Sockets;
 use crate::spec::{TrialSpec, Verify};
 
+pub mod cassandra;
 pub mod empty;
 pub mod flight;
 pub mod upsert;
@@ -225,6 +226,7 @@ pub trait Target: Send + Sync {
 pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
     let scheme = spec.target.split("://").next().unwrap_or_default();
     match scheme {
+        "cassandra" | "cassandra+tls" => Ok(Box::new(cassandra::Cassandra::new(spec)?)),
         "flight" | "flight+tls" => Ok(Box::new(flight::Flight::new(spec)?)),
         "empty"
             if spec
@@ -238,7 +240,7 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
         }
         "empty" => Ok(Box::new(empty::Empty::new(spec))),
         other => Err(Error::usage(format!(
-            "target {:?}: no target is called {other:?}; known: flight://, flight+tls://, empty://",
+            "target {:?}: no target is called {other:?}; known: flight://, cassandra://, empty://, flight+tls://, cassandra+tls://",
             spec.target
         ))),
     }

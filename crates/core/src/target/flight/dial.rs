@@ -107,7 +107,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-fn client_config(options: &Options) -> Result<rustls::ClientConfig> {
+pub(crate) fn client_config(options: &Options) -> Result<rustls::ClientConfig> {
     let internal = |error: rustls::Error| Error::usage(format!("TLS: {error}"));
     let builder = rustls::ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()

@@ -35,9 +35,11 @@ use crate::target::{
 };
 
 use call::Link;
-pub(crate) use dial::{provider, read_certificates, read_key};
+pub(crate) use dial::{client_config, provider, read_certificates, read_key};
+pub(crate) use options::unescape;
 pub use options::{secret, Address, Options};
 use options::{Connections, Subject};
+pub(crate) use plan::listening;
 use plan::Plan;
 use reply::is_unknown;
 use session::{GetSession, PutSession};

@@ -96,7 +96,7 @@ pub(super) fn check(spec: &TrialSpec, subject: &Subject, options: &Options) -> R
 
 /// Before any connection is made: whose process listens there, if it is one of this host. A name
 /// is not looked up, for that would make the trial's own look-up faster.
-pub(super) fn listening(address: &Address) -> Option<u32> {
+pub(crate) fn listening(address: &Address) -> Option<u32> {
     let all = match address.host.as_str() {
         "localhost" => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
         host => vec![host.parse::<IpAddr>().ok()?],

@@ -22,6 +22,11 @@ pub trait Builder: Send + Sync + 'static {
 
     fn build(&self, table: &Table, rows: &RecordBatch) -> Result<Self::Statement>;
 
+    /// Payload bytes (METHOD) of what is sent of the rows.
+    fn payload(&self, _table: &Table, rows: &RecordBatch) -> Result<u64> {
+        Ok(payload_bytes(rows))
+    }
+
     /// Bytes of memory that a statement holds, about.
     fn size(statement: &Self::Statement) -> usize;
 }
@@ -146,7 +151,7 @@ impl<B: Builder> Work<B> {
         let made = Prepared {
             statement: self.builder.build(&self.table, &rows)?,
             rows: rows.num_rows() as u64,
-            bytes: payload_bytes(&rows),
+            bytes: self.builder.payload(&self.table, &rows)?,
             sums: sums(&self.table, &rows)?,
         };
         if let Some(clock) = &mut clock {
