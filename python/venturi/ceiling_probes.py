@@ -7,6 +7,7 @@ serve`, where that is what runs there.
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,12 +15,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from venturi.analysis.ceilings import codec_of, data_label, stores
-from venturi.endpoints import Endpoints, is_loopback
+from venturi.analysis.ceilings import DIALECTS, codec_of, data_label, waits_for_disk
+from venturi.endpoints import Endpoints
 from venturi.environment import usable_cores
 from venturi.servers import ReferenceServer
-from venturi.trial import FORMAT_VERSION, Cell, Executor, TrialControl, run_with_progress
-from venturi.urls import is_local
+from venturi.trial import FORMAT_VERSION, Cell, Executor, TrialControl, build_spec, run_with_progress
+from venturi.urls import in_process, is_local, is_loopback, scheme_of
 
 __all__ = [
     "IDENTITY",
@@ -41,6 +42,8 @@ SECONDS = {"tcp": 0.3, "memory": 0.25, "engine": 0.1, "codec": 0.2, "disk": 0.3}
 _MAKING_READY = {"memory": 0.5, "engine": 0.05, "disk": 0.1}
 """Before a repeat, about: memory is touched, batches are made."""
 MOST_DISK_BYTES = 1 << 30
+_MOST_ENGINE_ROWS = 50_000
+"""Rows of `usage` that the engine's probe of upserts goes round in."""
 NAMES = {
     "tcp": "raw TCP", "memory": "memory copy", "engine": "engine", "codec": "codecs", "disk": "disk"
 }  # fmt: skip
@@ -92,29 +95,31 @@ def probes(found: Iterable[Cell], path: Path | None = None) -> list[Probe]:
             continue
         for threads in sorted({1, usable_cores()}):
             want(Probe("memory", end="client", name="copy", threads=threads))
-        if stores(url) and p["operation"] != "get" and not foreign(url):
+        if waits_for_disk(p) and not foreign(url):
             for name in ("fsync", "direct"):
-                want(Probe("disk", end="client", name=name, path=str((path or Path()).resolve())))
+                want(Probe("disk", end="client", name=name, path=str(_storage(url, path or Path()))))
         if size is None:
             continue
-        place, label = str(p["place"]), data_label(p)
-        want(
-            Probe(
-                "tcp",
-                place=place,
-                direction=p["operation"],
-                streams=p["streams"],
-                message_bytes=size,
-                url=url,
-                cell=cell,
+        place, label, upsert = str(p["place"]), data_label(p), p["operation"] == "upsert"
+        if not upsert:
+            # A database has no port that takes plain bytes.
+            want(
+                Probe(
+                    "tcp",
+                    place=place,
+                    direction=p["operation"],
+                    streams=p["streams"],
+                    message_bytes=size,
+                    url=url,
+                    cell=cell,
+                )
             )
-        )
         if label is None:
             continue
         want(
             Probe(
                 "engine",
-                name=p["verify"],
+                name="none" if upsert else p["verify"],
                 threads=p["threads"],
                 streams=p["streams"],
                 message_bytes=size,
@@ -122,7 +127,7 @@ def probes(found: Iterable[Cell], path: Path | None = None) -> list[Probe]:
                 cell=cell,
             )
         )
-        codec = codec_of(p.get("compression"))
+        codec = None if upsert else codec_of(p.get("compression"))
         mine = "encode" if p["operation"] == "put" else "decode"
         for verb in ("encode", "decode") if codec else ():
             # Another host's cores are not ours to measure.
@@ -134,6 +139,13 @@ def probes(found: Iterable[Cell], path: Path | None = None) -> list[Probe]:
                     )
                 )
     return list(distinct)
+
+
+def _storage(url: str, usual: Path) -> Path:
+    """The directory that a target on this machine stores in, as far as it is known."""
+    if is_local(url):
+        return Path(tempfile.gettempdir()).resolve()
+    return (Path(url.partition("://")[2]).parent if in_process(url) else usual).resolve()
 
 
 def seconds(wanted: Iterable[Probe]) -> float:
@@ -212,24 +224,18 @@ class Prober:
 
     def _engine(self, probe: Probe, duration: int, control: TrialControl) -> dict[str, Any]:
         assert probe.cell is not None
-        spec = {
-            "trial": "engine",
-            "target": "empty://",
-            "options": {},
-            "operation": probe.cell.parameters["operation"],
-            "data": self._data(probe.cell),
-            "rows_per_batch": probe.cell.parameters["rows_per_batch"],
-            "rows_per_stream": None,
-            "duration_ns": duration,
-            "streams": probe.streams,
-            "threads": probe.threads,
-            "rate": None,
-            "verify": probe.name,
-            "include_setup": False,
-            "pin": None,
-            "timeout_ns": 30_000_000_000,
-            "sample_interval_ns": 0,
-        }
+        p = probe.cell.parameters
+        spec = build_spec(probe.cell, "engine", "empty://", self._data(probe.cell), sample_interval_ns=0)
+        spec |= {"rows_per_stream": None, "duration_ns": duration, "rate": None, "pin": None}
+        spec |= {"streams": probe.streams, "threads": probe.threads, "verify": probe.name}
+        spec |= {"options": {}, "include_setup": False}
+        if p["operation"] == "upsert":
+            scheme = scheme_of(str(p["target"]))
+            spec["options"] = {"dialect": scheme} if scheme in DIALECTS else {}
+            if p["working_set"] is not None:
+                # Statements that come again cost what they cost before, and all of them take time to build.
+                most = max(_MOST_ENGINE_ROWS, 16 * p["rows_per_batch"])
+                spec["data"]["working_set"] = min(p["working_set"], most)
         record = run_with_progress(self._executor.run_trial, spec, control)
         return {
             "bytes": record["counts"]["payload_bytes"],
@@ -244,7 +250,7 @@ class Prober:
     def _data(self, cell: Cell) -> dict[str, Any]:
         p = cell.parameters
         if self._endpoints is not None:
-            return self._endpoints.data(cell)
+            return dict(self._endpoints.data(cell))
         return {"source": "records", "columns": p["columns"], "values": p["values"], "seed": p["seed"]}
 
     def _server(self, url: str) -> str:

@@ -87,7 +87,7 @@ def measure(
 
     `cache` None: the user's own, where the executor measures at all. `fresh`: nothing is taken from it.
     """
-    if any(cell.message_bytes is None for cell in endpoints.cells):
+    if any(cell.parameters["data"] == "remote" for cell in endpoints.cells):
         note("info", "no raw TCP ceiling for remote data: the size of its messages is not known before")
     if cache is None:
         cache = CeilingCache.of_this_user() if executor.measures else CeilingCache(None, None)
