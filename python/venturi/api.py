@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from venturi.analysis.advice import Advice
     from venturi.analysis.results import Results
 
-TABLES = ("trials", "cells", "samples", "ceilings", "streams", "stages", "latency", "resources")
+TABLES = ("trials", "cells", "samples", "ceilings", "streams", "stages", "latency", "errors", "resources")
 
 
 class Run:

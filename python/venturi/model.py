@@ -19,12 +19,14 @@ from typing import Any
 
 from venturi import hdr, model_samples
 from venturi.conditions import Condition
+from venturi.settings import USAGE_ROW_BYTES
 from venturi.trial import TrialControl, failed_record
+from venturi.urls import scheme_of
 
 __all__ = ["ModelControl", "ModelExecutor"]
 
 # Rates in bytes/s of one stream and of all together, start-up in ns, for get and put.
-_RATES = {"get": (1.6e9, 4.2e9, 1.5e6), "put": (1.3e9, 3.4e9, 2.0e6)}
+_RATES = {"get": (1.6e9, 4.2e9, 1.5e6), "put": (1.3e9, 3.4e9, 2.0e6), "upsert": (9.0e6, 28e6, 1.0e6)}
 _REMOTE_FACTOR = 0.7
 _EPOCH_NS = 1_790_000_000_000_000_000
 # Limits of a host (bytes/s): memory by threads, disk and codec by name, the engine's of one thread.
@@ -36,11 +38,22 @@ _ENGINE = 20e9
 _CLIENT_STAGES = {
     "get": {"await_input": 0.35, "receive": 0.45, "decode": 0.05, "verify": 0.15},
     "put": {"generate": 0.02, "encode": 0.03, "send": 0.65, "await_output": 0.15, "verify": 0.15},
+    "upsert": {"send": 0.08, "await_reply": 0.92},
 }
 _SERVER_STAGES = {
     "get": {"await_output": 0.20, "generate": 0.05, "encode": 0.05, "send": 0.70},
     "put": {"await_input": 0.30, "receive": 0.50, "decode": 0.05, "verify": 0.15},
 }
+_UPSERTED = {
+    "mysql": ("MariaDB 11.8 (model)", 24.0),
+    "cassandra": ("Cassandra 5.0 (model)", 40.0),
+    "postgres": ("PostgreSQL 17 (model)", 30.0),
+    "sqlite": ("SQLite 3.50 (model)", 20.0),
+    "duckdb": ("DuckDB 1.4 (model)", 12.0),
+}
+"""Who answers upserts, and bytes that it stores of a row beyond its payload."""
+# A statement costs a database as much as this payload, whatever is in it.
+_STATEMENT_BYTES = 4000.0
 
 
 class ModelControl:
@@ -157,10 +170,26 @@ def _failed(spec: Mapping[str, Any], kind: str) -> dict[str, Any]:
         # These break in mid-trial, so what had been moved is in the record.
         record |= {key: value for key, value in _record(spec).items() if key not in ("outcome", "error")}
         record["error"]["stream"] = 0
+        if kind == "lost" and spec["operation"] == "upsert":
+            record["errors"] = _lost(spec, str(record["error"]["message"]))
     return record
 
 
+def _lost(spec: Mapping[str, Any], message: str) -> dict[str, Any]:
+    """`errors` of a trial whose server went away with a batch on every stream under way."""
+    lost = {"kind": "lost", "code": None, "count": spec["streams"], "message": message}
+    doubt = {"batches": spec["streams"], "rows": spec["streams"] * spec["rows_per_batch"]}
+    return {
+        "refused": {"batches": 0, "rows": 0},
+        "in_doubt": doubt,
+        "retries": 0,
+        "kinds": [lost | {"stream": 0, "first_ns": 1_000_000}],
+    }
+
+
 def _row_bytes(data: Mapping[str, Any]) -> float:
+    if data["source"] == "usage":
+        return USAGE_ROW_BYTES
     return 8.0 * data["columns"] if data["source"] == "records" else 100.0
 
 
@@ -168,13 +197,14 @@ def _record(spec: Mapping[str, Any]) -> dict[str, Any]:
     noise = random.Random(spec["trial"])
     operation, streams, batch = spec["operation"], spec["streams"], spec["rows_per_batch"]
     row_bytes = _row_bytes(spec["data"])
+    upsert = operation == "upsert"
     one, most, startup = _RATES[operation]
     remote = "local" not in spec["target"] and "127.0.0.1" not in spec["target"]
     rate = min(one * streams, most) * (_REMOTE_FACTOR if remote else 1.0)
     if spec["target"].startswith("empty:"):
         rate = _ENGINE * min(streams, spec["threads"])
     # Small batches pay for their headers: half the rate at 256 rows of 32 bytes.
-    rate *= batch * row_bytes / (batch * row_bytes + 8192)
+    rate *= batch * row_bytes / (batch * row_bytes + (_STATEMENT_BYTES if upsert else 8192))
     rate *= 1 + 0.02 * noise.gauss(0, 1)
     if spec["duration_ns"] is not None:
         interval = int(spec["duration_ns"])
@@ -187,12 +217,12 @@ def _record(spec: Mapping[str, Any]) -> dict[str, Any]:
     ends = [int(interval * (1 - 0.02 * (streams - 1 - s) / max(streams, 1))) for s in range(streams)]
     latency = _latency(noise, interval / batches, batches * streams)
     client = {name: int(share * sum(ends)) for name, share in _CLIENT_STAGES[operation].items()}
-    server = {name: int(share * sum(ends)) for name, share in _SERVER_STAGES[operation].items()}
+    server = {name: int(share * sum(ends)) for name, share in _SERVER_STAGES.get(operation, {}).items()}
     checksum = f"{random.Random(json.dumps([spec['data'], rows, streams])).getrandbits(64):016x}"
     first = int(startup / 4)
     steady = max(ends[0] - first, 1)
     achieved = spec["verify"]
-    return {
+    record = {
         "outcome": "ok",
         "error": None,
         "target": {
@@ -207,6 +237,7 @@ def _record(spec: Mapping[str, Any]) -> dict[str, Any]:
             "batches": batches * streams,
             "payload_bytes": payload * streams,
             "wire_bytes": payload * streams + 220 * batches * streams,
+            "stored_bytes": None,
         },
         "times": {
             "started_unix_ns": _EPOCH_NS + noise.randrange(10**9),
@@ -225,8 +256,10 @@ def _record(spec: Mapping[str, Any]) -> dict[str, Any]:
             "rows": rows * streams,
             "expected_checksum": checksum if achieved == "checksum" else None,
             "checksum": checksum if achieved == "checksum" else None,
+            "sums": None,
             "note": None,
         },
+        "errors": None,
         "cpu": {
             end: {kind: int(cores * sum(ends)) for kind, cores in spent.items()}
             for end, spent in model_samples.CPU.items()
@@ -259,6 +292,29 @@ def _record(spec: Mapping[str, Any]) -> dict[str, Any]:
         },
         "samples": model_samples.samples(spec, interval, ends, payload, rows, remote),
     }
+    return _upserted(spec, record, row_bytes) if upsert else record
+
+
+def _upserted(spec: Mapping[str, Any], record: dict[str, Any], row_bytes: float) -> dict[str, Any]:
+    """The record of a database: nobody tells of the server's own stages, and sums are compared."""
+    software, more = _UPSERTED.get(scheme_of(spec["target"]), ("model", 0.0))
+    rows = record["counts"]["rows"]
+    keys = min(rows, spec["data"].get("working_set", rows))
+    hits = str(498 * rows)
+    record["target"] |= {"software": software, "reference": False, "protocol": scheme_of(spec["target"])}
+    record["counts"] |= {"stored_bytes": int(keys * (row_bytes + more))}
+    record["stages"]["server"] = record["workers"]["server"] = None
+    record["workers"]["client"]["workers"] *= spec["in_flight"]
+    checked = spec["verify"] == "checksum"
+    record["verification"] |= {
+        "achieved": "sums" if checked else spec["verify"],
+        "expected_rows": keys,
+        "rows": keys,
+        "expected_checksum": None,
+        "checksum": None,
+        "sums": [{"column": "hits", "expected": hits, "in_doubt": "0", "found": hits}] if checked else None,
+    }
+    return record
 
 
 def _schedule(spec: Mapping[str, Any], batches: int) -> dict[str, Any] | None:

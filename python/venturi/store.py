@@ -118,6 +118,12 @@ class RunDirectory:
 
         return tables.stages(self.records())
 
+    def errors(self) -> pa.Table:
+        """One row a kind of error that batches of a trial met (upserts)."""
+        from venturi import tables
+
+        return tables.errors(self.records())
+
     def ceilings(self) -> pa.Table:
         """One row a probe of a physical limit."""
         from venturi import tables

@@ -12,7 +12,17 @@ import pyarrow as pa
 
 from venturi.sampled import RESOURCE, resource_rows, samples, samples_of
 
-__all__ = ["ceilings", "latency", "resources", "samples", "samples_of", "stages", "streams", "trials"]
+__all__ = [
+    "ceilings",
+    "errors",
+    "latency",
+    "resources",
+    "samples",
+    "samples_of",
+    "stages",
+    "streams",
+    "trials",
+]
 
 Record = Mapping[str, Any]
 
@@ -37,6 +47,15 @@ _PARAMETERS = {
     "verify": _S,
     "include_setup": _B,
     "pin": pa.list_(_I),
+    # Upserts.
+    "key": pa.list_(_S),
+    "add": pa.list_(_S),
+    "working_set": _I,
+    "in_flight": _I,
+    "generate": _S,
+    "max_errors": _I,
+    "retries": _I,
+    # Options of targets.
     "compression": _S,
     "connections": _S,
     "window": _I,
@@ -44,11 +63,32 @@ _PARAMETERS = {
     "protocol": _S,
     "ack": _S,
     "handicap": _S,
+    "table": _S,
+    "setup": _B,
+    "init": pa.list_(_S),
+    "statement": _S,
+    "method": _S,
+    "storage": _S,
+    "shard_key": pa.list_(_S),
+    "partitions": _I,
+    "write": _S,
+    "batch": _S,
+    "consistency": _S,
+    "replication": _I,
+    "partition_key": _I,
+    "token_aware": _B,
+    "journal": _S,
+    "synchronous": _S,
+    "without_rowid": _B,
+    "dialect": _S,
 }
+_KINDS = {_I: int, _F: float, _S: str, _B: bool}
 PARAMETER_KINDS: dict[str, type] = {
-    name: {_I: int, _F: float, _S: str, _B: bool}[kind] for name, kind in _PARAMETERS.items() if name != "pin"
+    name: _KINDS[kind] for name, kind in _PARAMETERS.items() if kind in _KINDS
 }
 """The parameters that Venturi's own trials have, and of which type their values are."""
+_LATENCIES = ("service", "response")
+_FIGURES = ("min", "mean", "p50", "p95", "p99", "p999", "max")
 _RESULT = {
     "outcome": _S,
     "error_kind": _S,
@@ -57,6 +97,10 @@ _RESULT = {
     "batches": _I,
     "payload_bytes": _I,
     "wire_bytes": _I,
+    "stored_bytes": _I,
+    "errors_refused": _I,
+    "errors_in_doubt": _I,
+    "batches_retried": _I,
     "started_unix_ns": _I,
     "setup_ns": _I,
     "interval_ns": _I,
@@ -73,9 +117,7 @@ _RESULT = {
     "client_system_ns": _I,
     "server_user_ns": _I,
     "server_system_ns": _I,
-    "service_p50_ns": _F,
-    "service_p99_ns": _F,
-    "service_max_ns": _F,
+    **{f"{kind}_{figure}_ns": _F for kind in _LATENCIES for figure in _FIGURES},
     "instrument_share": _F,
     "server_software": _S,
     "imported_from": _S,
@@ -98,6 +140,7 @@ _STREAM = {
     "connect_ns": _I,
 }
 _LATENCY = {"kind": _S, "percentile": _F, "ns": _F, "count": _I, "mean_ns": _F}
+_ERROR = {"kind": _S, "code": _S, "count": _I, "message": _S, "stream": _I, "first_ns": _I}
 _STAGE = {"end": _S, "stage": _S, "ns": _I, "share": _F}
 _CEILING = {
     "kind": _S,
@@ -147,6 +190,23 @@ def _percentile(latency_of: Any, percent: float) -> float | None:
     return None
 
 
+def parameters_of(record: Record) -> Mapping[str, Any]:
+    return record.get("parameters") or {}
+
+
+def _figures(record: Record) -> dict[str, float | None]:
+    """Latencies of batches by their column."""
+    out: dict[str, float | None] = {}
+    for kind in _LATENCIES:
+        found = _inner(record, "latency", kind)
+        for figure in _FIGURES:
+            percent = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}.get(figure)
+            value = _percentile(found, percent) if percent else _inner(found, figure)
+            # Of no batch at all there is no least and no mean, though the summary has zeros.
+            out[f"{kind}_{figure}_ns"] = value if found and found.get("count") != 0 else None
+    return out
+
+
 def trials(records: Sequence[Record]) -> pa.Table:
     """One row a trial, warm-up and failed ones included."""
     others = _others(records)
@@ -154,8 +214,9 @@ def trials(records: Sequence[Record]) -> pa.Table:
     def row(record: Record) -> dict[str, Any]:
         counts, times = record.get("counts") or {}, record.get("times") or {}
         cpu = {end: _inner(record, "cpu", end) or {} for end in ("client", "server")}
-        service = _inner(record, "latency", "service")
-        parameters = record.get("parameters") or {}
+        # Where nothing failed there is no account of it.
+        known = 0 if parameters_of(record).get("operation") == "upsert" else None
+        parameters = parameters_of(record)
         return {
             **_identity(record),
             **{name: parameters.get(name) for name in _PARAMETERS},
@@ -172,9 +233,10 @@ def trials(records: Sequence[Record]) -> pa.Table:
             or _per_second(counts.get("rows"), times.get("interval_ns")),
             "verified": _inner(record, "verification", "achieved"),
             **{f"{end}_{kind}": cpu[end].get(kind) for end in cpu for kind in ("user_ns", "system_ns")},
-            "service_p50_ns": _percentile(service, 50.0),
-            "service_p99_ns": _percentile(service, 99.0),
-            "service_max_ns": _inner(service, "max") if service else None,
+            **_figures(record),
+            "errors_refused": _inner(record, "errors", "refused", "batches") or known,
+            "errors_in_doubt": _inner(record, "errors", "in_doubt", "batches") or known,
+            "batches_retried": _inner(record, "errors", "retries") or known,
             "instrument_share": _inner(record, "instrument", "share"),
             "server_software": _inner(record, "target", "software"),
             "imported_from": _inner(record, "imported", "from"),
@@ -248,6 +310,16 @@ def stages(records: Sequence[Record]) -> pa.Table:
                 for stage, value in found.items()
             ]
     return _table(rows, {**_IDENTITY, **_STAGE})
+
+
+def errors(records: Sequence[Record]) -> pa.Table:
+    """One row a kind of error that batches of a trial met, with the first one's message."""
+    rows = (
+        {**_identity(record), **{name: found.get(name) for name in _ERROR}}
+        for record in records
+        for found in _inner(record, "errors", "kinds") or []
+    )
+    return _table(rows, {**_IDENTITY, **_ERROR})
 
 
 def resources(records: Sequence[Record]) -> pa.Table:

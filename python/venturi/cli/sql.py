@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 
-VIEWS = ("trials", "streams", "latency", "stages", "resources", "samples", "ceilings")
+VIEWS = ("trials", "streams", "latency", "stages", "errors", "resources", "samples", "ceilings")
 
 EPILOG = """\b
-Tables: trials, streams, latency, stages, resources, samples, ceilings; their columns are in
-docs/format.md, or: venturi sql RUN "describe trials"
+Tables: trials, streams, latency, stages, errors, resources, samples, ceilings; their columns are
+in docs/format.md, or: venturi sql RUN "describe trials"
 Example:
   venturi sql RUN "select operation, streams, median(bytes_per_second) / 1e6 as mb_s
                    from trials where outcome = 'ok' and not warmup

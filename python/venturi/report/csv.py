@@ -13,7 +13,7 @@ from venturi.analysis.results import Results
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TABLES = ("cells", "trials", "streams", "stages", "latency", "resources", "ceilings", "samples")
+TABLES = ("cells", "trials", "streams", "stages", "latency", "errors", "resources", "ceilings", "samples")
 
 
 def table(results: Results, name: str) -> pa.Table:
