@@ -129,14 +129,15 @@ def _whole(record: Any, *path: str) -> int:
 
 def acknowledged(record: Mapping[str, Any]) -> str:
     """What an upsert that did not end well had done: `1,234,500 rows in 2,469 batches were acknowledged; 4
-    batches (2,000 rows) are in doubt`. Empty for other operations, and for a trial that never began."""
+    batches (2,000 rows) are in doubt`, with the kinds of errors. Empty for other operations and for a trial
+    that never began."""
     counted = [_whole(record, "counts", n) for n in ("rows", "batches")]
     found = troubles([record])
     if get(record, "parameters", "operation") != "upsert" or not (any(counted) or found):
         return ""
     rows, number = counted
     parts = [f"{rows:,} rows{f' in {several(number)}' if number else ''} were acknowledged"]
-    return "; ".join([*parts, *words(found)])
+    return "; ".join([*parts, *words(found), *told(found)])
 
 
 def several(batches: int) -> str:

@@ -14,6 +14,7 @@ from venturi.errors import VenturiError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from venturi.analysis.batch_cost import BatchCost
     from venturi.analysis.cells import Cell
     from venturi.analysis.fits import Fits
 
@@ -76,6 +77,7 @@ def fit(
 ) -> None:
     """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
     from venturi.analysis import fits, results
+    from venturi.analysis.batch_cost import AXIS, batch_costs
 
     found = results.load(run)
     cells = select(found.cells, where or [])
@@ -89,10 +91,16 @@ def fit(
     if held and len(kept) == len(cells):
         raise VenturiError(f"--hold-out {hold_out}: no cell has that value of {over}")
     made = fits.build(kept, over) if over is not None or where or held else found.fits
+    costs = batch_costs(kept) if over in (None, AXIS) else []
     if format is Format.json:
-        print(json.dumps(document(made, _foretold(made, cells, over, held)), ensure_ascii=False, indent=2))
+        found_costs = {"batch_cost": [_cost(one) for one in costs]}
+        print(
+            json.dumps(
+                document(made, _foretold(made, cells, over, held)) | found_costs, ensure_ascii=False, indent=2
+            )
+        )
         return
-    _print(made, _foretold(made, cells, over, held), all)
+    _print(made, _foretold(made, cells, over, held), all, costs)
 
 
 def select(cells: Sequence[Cell], conditions: Sequence[str]) -> list[Cell]:
@@ -165,7 +173,27 @@ def _foretold(
     return out
 
 
-def _print(made: Fits, foretold: Sequence[dict[str, Any]], every: bool) -> None:
+def _cost(one: BatchCost) -> dict[str, Any]:
+    """What a batch and a row cost, for machines: a in ns, rates in rows/s, the knee in rows."""
+    entry: dict[str, Any] = {
+        "operation": one.operation,
+        "where": one.where,
+        "under_way": one.lanes,
+        "refused": one.refused or None,
+        "sentence": one.sentence,
+    }
+    if one.fit is not None:
+        most = one.most
+        a, half = one.fit.intervals["a"], one.fit.intervals["n_half"]
+        parts = {"a_ns": a, "n_half_rows": half, "knee_rows": one.knee}
+        entry |= {k: {"value": v.median, "low": v.low, "high": v.high} for k, v in parts.items()}
+        entry["most_rows_per_second"] = {"value": most.value, "low": most.low, "high": most.high}
+    return entry
+
+
+def _print(
+    made: Fits, foretold: Sequence[dict[str, Any]], every: bool, costs: Sequence[BatchCost] = ()
+) -> None:
     from rich.console import Console
 
     from venturi.analysis import fit_words
@@ -196,6 +224,11 @@ def _print(made: Fits, foretold: Sequence[dict[str, Any]], every: bool) -> None:
         say("time over payload, t = a + n/b (Hockney)", "bold")
     for size in made.sizes if every else made.sizes[: 2 * MOST_SHOWN]:
         say(f"{fit_words.head(size)}: {fit_words.size_sentence(size)}", indent=2)
+    if costs:
+        say("cost of a batch of n rows, t = a + n/b (Hockney)", "bold")
+    for cost in costs if every else costs[:MOST_SHOWN]:
+        where = f"{fit_words.setting(cost.where)}: " if cost.where else ""
+        say(f"{cost.operation}{', ' + where if where else ': '}{cost.sentence}", indent=2)
     for effect in made.effects:
         idle_above = effect.above is not None and not effect.above.significant
         if effect.parameter not in {s.axis for s in made.scalings} or idle_above:
@@ -204,6 +237,7 @@ def _print(made: Fits, foretold: Sequence[dict[str, Any]], every: bool) -> None:
         say(note, "dim")
     hidden = len(made.scalings) - len(scalings)
     hidden += 0 if every else max(0, len(made.sizes) - 2 * MOST_SHOWN)
+    hidden += 0 if every else max(0, len(costs) - MOST_SHOWN)
     if hidden:
         say(f"{hidden} more fits; --all has them", "dim")
 

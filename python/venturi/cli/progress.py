@@ -40,23 +40,6 @@ def _counts_rows(operation: object) -> bool:
     return operation in IN_ROWS
 
 
-def _rate(amount: float, seconds: float, rows: bool) -> str:
-    """Bytes a second, or rows a second, which is what upserts are asked for."""
-    per_second = max(0.0, amount) / seconds
-    return f"{per_second:,.0f} rows/s" if rows else f"{per_second / 1e6:,.0f} MB/s"
-
-
-def _failures(line: Mapping[str, Any]) -> str:
-    """Batches that failed in a trial that went on all the same."""
-    found = line.get("errors") or {}
-    parts = [
-        f"{found[name]['batches']:,} batches {words}"
-        for name, words in (("refused", "refused"), ("in_doubt", "in doubt"))
-        if found.get(name, {}).get("batches")
-    ]
-    return f", {', '.join(parts)}" if parts else ""
-
-
 class QuietObserver:
     """Warnings and errors only, and the reasons of failed trials."""
 
