@@ -178,7 +178,7 @@ _LEAST_MEMORY = 64 * 2**20
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     name, value = name.strip(), value.strip()
-    if not equals or not name or not value or not text.isprintable():
+    if not equals or not name or not text.isprintable():
         raise VenturiError(f"--set {text}: must be written NAME=VALUE")
     return name, value
 

@@ -76,7 +76,7 @@ class ThrowawayServer(ABC):
         self._wanted_port = port
         self._port = port
         self._memory = memory if memory is not None else _usual_memory()
-        self._set = dict(settings or {})
+        self._set = {self.spelt(name): value for name, value in (settings or {}).items()}
         self._kept = data.absolute() if data is not None else None
         self._password_env = password_env
         self._note = note
@@ -117,6 +117,11 @@ class ThrowawayServer(ABC):
     def _software(self) -> str | None:
         """A look into the log, or elsewhere, for what the first answer does not tell."""
         return None
+
+    @classmethod
+    def spelt(cls, name: str) -> str:
+        """A setting's name in the one spelling that we use, where the server takes several."""
+        return name
 
     # What its users ask.
 

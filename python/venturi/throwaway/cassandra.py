@@ -140,6 +140,7 @@ class Cassandra(ThrowawayServer):
         self.guarded.serve(command, self.log, number, _STOP_SECONDS, dict(os.environ))
 
     def _yaml(self, data: Path) -> str:
+        # YAML quotes as CQL does.
         port = network.free_port("127.0.0.1")
         lines = [
             "cluster_name: venturi",
@@ -147,11 +148,11 @@ class Cassandra(ThrowawayServer):
             "endpoint_snitch: SimpleSnitch",
             "commitlog_sync: periodic",
             "commitlog_sync_period: 10000ms",
-            f"data_file_directories: ['{data}/data']",
-            f"commitlog_directory: '{data}/commitlog'",
-            f"hints_directory: '{data}/hints'",
-            f"saved_caches_directory: '{data}/saved_caches'",
-            f"cdc_raw_directory: '{data}/cdc_raw'",
+            f"data_file_directories: [{quoted(f'{data}/data')}]",
+            f"commitlog_directory: {quoted(f'{data}/commitlog')}",
+            f"hints_directory: {quoted(f'{data}/hints')}",
+            f"saved_caches_directory: {quoted(f'{data}/saved_caches')}",
+            f"cdc_raw_directory: {quoted(f'{data}/cdc_raw')}",
             "listen_address: 127.0.0.1",
             f"storage_port: {port}",
             "seed_provider:",
@@ -206,10 +207,18 @@ class Cassandra(ThrowawayServer):
             connection.execute(f"ALTER ROLE cassandra WITH PASSWORD = {shut} AND SUPERUSER = false")
 
     def _complaint(self, log: Sequence[str]) -> str:
-        for line in log:
-            found = re.match(r"Exception \(.*\) encountered during startup: (.*)", line)
-            if found:
-                return found[1].split("; nested exception")[0].strip()
+        text = "\n".join(log)
+        if found := re.search(
+            r"^(# There is insufficient memory.*|Terminating due to .*Error.*)$", text, re.M
+        ):
+            return found[1].removeprefix("# ")
+        if found := re.search(r"^Exception \(.*\) encountered during startup: (.*)", text, re.M):
+            # Of a wrong value only the innermost exception says what is wrong, the outer one where.
+            name = re.search(r"Cannot create property=(\w+)", text)
+            causes = re.findall(
+                r"^Caused by: [\w.]+(?:Exception|Error): (.*)", text.partition("\nERROR ")[0], re.M
+            )
+            return f"{name[1]}: {causes[-1]}" if name and causes else found[1].strip()
         errors = [line for line in log if line.startswith(("ERROR", "Error", "Exception"))]
         return (errors or list(log[-1:]))[0].strip()
 

@@ -54,6 +54,10 @@ class MariaDb(ThrowawayServer):
         """Where the administrator `root` logs in, without a password."""
         return self.directory / "socket"
 
+    @classmethod
+    def spelt(cls, name: str) -> str:
+        return name.lower().replace("-", "_")
+
     def find(self) -> str:
         server = programs.find(["mariadbd"])
         self._installer = programs.find(["mariadb-install-db", "mysql_install_db"])
@@ -100,7 +104,7 @@ class MariaDb(ThrowawayServer):
             "port": self._port,
             "bind_address": self._host,
         }
-        lines = ["[mysqld]", *(f"{name} = {value}" for name, value in places.items())]
+        lines = ["[mysqld]", *(f"{name} = {valued(value)}" for name, value in places.items())]
         if self._is_mysql:
             lines.append("mysqlx = OFF")
         lines += [f"{setting.name} = {setting.value}" for setting in self.settings()]
@@ -150,6 +154,12 @@ class MariaDb(ThrowawayServer):
         errors = [line for line in errors if not line.rstrip().endswith("Aborting")]
         line = errors[0] if errors else log[-1]
         return re.sub(r"^.*?\[ERROR\]\s*(\[[^]]*\]\s*)*(\S*mariadbd: |\S*mysqld: )?", "", line).strip()
+
+
+def valued(value: object) -> str:
+    """A value of the configuration file, in which # begins a comment and spaces are cut off."""
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
 
 
 def quoted(text: str) -> str:

@@ -59,6 +59,10 @@ class Postgres(ThrowawayServer):
     def account(self) -> str | None:
         return "postgres"
 
+    @classmethod
+    def spelt(cls, name: str) -> str:
+        return name.lower()
+
     def find(self) -> str:
         newest = sorted(
             (Path(p) for pattern in _PLACES for p in glob.glob(pattern)), key=_number, reverse=True
@@ -117,7 +121,7 @@ class Postgres(ThrowawayServer):
             "hba_file": directory / "pg_hba.conf",
             "ident_file": directory / "pg_ident.conf",
             "unix_socket_directories": directory,
-            "listen_addresses": "*" if self._host in ("0.0.0.0", "::") else self._host,
+            "listen_addresses": self._host,
         }
         lines = [f"{name} = {quoted(str(value))}" for name, value in places.items()]
         lines.append(f"port = {self._port}")
