@@ -56,6 +56,20 @@ def test_a_server_without_its_installer(nothing_installed: Path) -> None:
         throwaway.for_scheme("mysql")().find()
 
 
+def test_mysql_where_there_is_no_mariadb(nothing_installed: Path) -> None:
+    mysqld = program(nothing_installed / "mysqld", "exit 1")
+    server = throwaway.MariaDb()
+    assert server.find() == str(mysqld)
+    names = {setting.name for setting in server.settings()}
+    assert "innodb_redo_log_capacity" in names and "innodb_log_file_size" not in names
+
+
+def test_the_suggested_scenarios_are_there() -> None:
+    place = Path(throwaway.__file__).parent.parent / "scenarios"
+    for server in throwaway.SERVERS:
+        assert (place / f"{server.scenario}.toml").is_file()
+
+
 def test_java_of_another_version(nothing_installed: Path) -> None:
     old = program(nothing_installed / "java", "echo 'openjdk version \"1.8.0_402\"' >&2")
     with pytest.raises(VenturiError, match=r"Cassandra needs Java 17, here is Java 8 \(.*java\)"):
@@ -121,6 +135,8 @@ def test_schemes_and_names() -> None:
 def test_settings_that_are_not_for_the_user() -> None:
     with pytest.raises(VenturiError, match="--set port: this is chosen by --port"):
         throwaway.MariaDb(settings={"port": "1"}).start()
+    with pytest.raises(VenturiError, match="--set bind_address: this is chosen by --host"):
+        throwaway.MariaDb(settings={"Bind-Address": "::"}).start()
     with pytest.raises(VenturiError, match="--set native_transport_port: this is chosen by --port"):
         throwaway.Cassandra(settings={"native_transport_port": "1"}).start()
 

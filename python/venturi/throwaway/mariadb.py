@@ -86,6 +86,7 @@ class MariaDb(ThrowawayServer):
     def _initialise(self, data: Path) -> None:
         if self._is_mysql:
             command = [self._server, "--no-defaults", "--initialize-insecure", f"--datadir={data}"]
+            command.append("--secure-file-priv=NULL")
         else:
             assert self._installer is not None
             command = [self._installer, "--no-defaults", f"--datadir={data}", "--skip-test-db"]
@@ -106,7 +107,8 @@ class MariaDb(ThrowawayServer):
         }
         lines = ["[mysqld]", *(f"{name} = {valued(value)}" for name, value in places.items())]
         if self._is_mysql:
-            lines.append("mysqlx = OFF")
+            # A second port, and a directory that only the package makes.
+            lines += ["mysqlx = OFF", "secure_file_priv = NULL"]
         lines += [f"{setting.name} = {setting.value}" for setting in self.settings()]
         configuration = directory / "my.cnf"
         configuration.write_text("\n".join(lines) + "\n")
