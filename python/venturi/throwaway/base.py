@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from venturi.errors import ExitCode, VenturiError
-from venturi.throwaway import accounts, network, storage
+from venturi.throwaway import accounts, kept, network, storage
 from venturi.throwaway.guarded import Guarded
 
 __all__ = ["Setting", "ThrowawayServer"]
@@ -25,8 +24,6 @@ Note = Callable[[str, str], None]
 
 _MOST_MEMORY = 2**30
 _POLL_SECONDS = 0.05
-# Says whose data a directory holds, and whether they are complete; its lock is held while they are in use.
-_MARKER = "venturi.json"
 # A free port may be taken by another program before the server binds it.
 _ATTEMPTS = 3
 
@@ -113,10 +110,6 @@ class ThrowawayServer(ABC):
     @abstractmethod
     def _complaint(self, log: Sequence[str]) -> str:
         """What went wrong, from the lines of the server's log."""
-
-    def _software(self) -> str | None:
-        """A look into the log, or elsewhere, for what the first answer does not tell."""
-        return None
 
     @classmethod
     def spelt(cls, name: str) -> str:
@@ -227,7 +220,7 @@ class ThrowawayServer(ABC):
         owner = accounts.owner_for(self.account)
         self._directory = Path(tempfile.mkdtemp(prefix=f"venturi-{self.name}-"))
         if self._kept is not None:
-            self._lock = _claimed(self._kept, self.name)
+            self._lock = kept.claimed(self._kept, self.name)
         self._guarded = Guarded(self._directory, owner, () if self._lock is None else (self._lock,))
         if owner is not None:
             os.chown(self._directory, *owner)
@@ -260,8 +253,8 @@ class ThrowawayServer(ABC):
     def _data_directory(self) -> Path:
         """The directory with the data, made ready at its first use."""
         base = self._kept or self.directory
-        data, marker = base / "data", base / _MARKER
-        known = _marked(marker)
+        data, marker = base / "data", base / kept.MARKER
+        known = kept.marked(marker)
         self._fresh = known is None or not known.get("complete")
         if not self._fresh:
             accounts.give(data, self.guarded, self._kept)
@@ -319,37 +312,3 @@ def _usual_memory() -> int:
 
     total = memory()["total"]
     return _MOST_MEMORY if total is None else min(_MOST_MEMORY, total // 4)
-
-
-def _claimed(directory: Path, name: str) -> int:
-    """A descriptor that holds the lock of a directory for data, made where it is missing.
-
-    Raises VenturiError where it is not one of this kind of server's, or in use.
-    """
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        known = _marked(directory / _MARKER)
-        if known is None and any(entry.name != _MARKER for entry in directory.iterdir()):
-            raise VenturiError(
-                f"--data {directory}: has files already, and not of venturi serve {name}",
-                hint="name an empty directory, or one that does not exist yet",
-            )
-        if known is not None and known.get("server") != name:
-            raise VenturiError(f"--data {directory}: holds data of {known.get('server')}, not of {name}")
-        descriptor = os.open(directory / _MARKER, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise VenturiError(f"--data {directory}: {error.strerror}") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise VenturiError(f"--data {directory}: another server works with it") from None
-    return descriptor
-
-
-def _marked(marker: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(marker.read_text())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
