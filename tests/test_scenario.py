@@ -270,6 +270,10 @@ def test_builtin_scenarios_are_those_of_the_seeds() -> None:
         "flight-local": 2 * 8 * 50,
         "flight-remote": 2 * 8 * 20,
         "quick": 2 * 2 * 3,
+        "upsert-batch-size": 9,
+        "upsert-cassandra": 1,
+        "upsert-memsql": 1,
+        "upsert-quick": 4 * 2,
     }
     sizes = {cell.parameters["rows_per_stream"] for cell in cells["flight-remote"]}
     assert (min(sizes), max(sizes)) == (100_000, 3_900_000)

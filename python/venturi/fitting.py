@@ -71,7 +71,8 @@ def without_strangers(scenario: Scenario) -> Scenario:
         found = [n for n, x in enumerate(layers) if x.has(("target", name)) or x.has(("matrix", name))]
         return bool(found) and found[-1] < address
 
-    dropped = [name for name in _strangers(scenario) if given_before(name)]
+    given = set(scenario.target.given()) | {name for name in scenario.axes if name in APPLIES}
+    dropped = [n for n in APPLIES if n in given and given_before(n) and not _means_something(scenario, n)]
     if not dropped:
         return scenario
     axes = {axis: values for axis, values in scenario.axes.items() if axis not in dropped}
@@ -82,12 +83,29 @@ def without_strangers(scenario: Scenario) -> Scenario:
         target=scenario.target.model_copy(update={name: getattr(defaults, name) for name in dropped}),
         axes=axes,
         zips=[group for group in zips if len(group) > 1],
-        notes=(*scenario.notes, f"{', '.join(dropped)}: left out, {_schemes(scenario)} has no such option"),
+        notes=(
+            *scenario.notes,
+            f"left out, as it means nothing to {_schemes(scenario)}: {', '.join(dropped)}",
+        ),
     )
 
 
 def _schemes(scenario: Scenario) -> str:
     return " and ".join(dict.fromkeys(f"{scheme_of(url)}://" for url in _addresses(scenario)))
+
+
+def _means_something(scenario: Scenario, name: str) -> bool:
+    """Whether any of the option's values is known at any of the addresses."""
+    values = [v for v in scenario.axes.get(name, [getattr(scenario.target, name)]) if v is not None]
+    return name not in _strangers(scenario) and any(
+        not _unknown(name, value, url) for url in _addresses(scenario) for value in values
+    )
+
+
+def _unknown(name: str, value: Any, url: str) -> tuple[str, ...]:
+    """The values that the option has there, where this is none of them."""
+    known = VALUES.get((name, scheme_of(url)), ())
+    return known if known and str(value).partition(":")[0] not in known else ()
 
 
 def _strangers(scenario: Scenario) -> list[str]:
@@ -263,11 +281,11 @@ def _kept(url: str) -> str:
 
 def _check_values(target: Target, where: Any) -> None:
     """Values of an option that this system does not know, though another does."""
-    for (name, scheme), known in VALUES.items():
+    scheme = scheme_of(target.url)
+    for name in dict.fromkeys(name for name, _ in VALUES):
         value = getattr(target, name)
-        if value is None or scheme != scheme_of(target.url):
-            continue
-        if str(value).partition(":")[0] not in known:
+        known = _unknown(name, value, target.url) if value is not None else ()
+        if known:
             raise ScenarioError(
                 f"{where('target', name)}: {scheme}:// has no {name} {value}; it has {', '.join(known)}"
             )
