@@ -9,6 +9,7 @@ pub mod ipc;
 pub mod perf;
 pub mod proto;
 pub mod slab;
+pub mod sql;
 
 #[cfg(test)]
 mod ipc_tests;

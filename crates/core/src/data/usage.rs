@@ -1,6 +1,6 @@
 //! `usage`: the rows of the fast-update workload.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampSecondArray};
 use arrow_array::{UInt32Array, UInt64Array};
@@ -30,6 +30,11 @@ impl Usage {
     }
 
     pub fn schema() -> SchemaRef {
+        static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(Usage::columns);
+        SCHEMA.clone()
+    }
+
+    fn columns() -> SchemaRef {
         let field = |name: &str, kind| Field::new(name, kind, false);
         let time = DataType::Timestamp(TimeUnit::Second, Some("UTC".into()));
         Arc::new(Schema::new(vec![

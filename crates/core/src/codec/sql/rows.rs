@@ -1,0 +1,356 @@
+//! Rows as SQL's literals, and as the plain text of a value.
+
+use std::io::Write;
+
+use arrow_array::{Array, RecordBatch};
+use arrow_buffer::NullBuffer;
+use arrow_schema::TimeUnit;
+
+use super::calendar::{date, signed, time, unsigned};
+use super::values::{decimal, resolved, Values};
+use super::{ddl, Dialect};
+use crate::data::upsert::Table;
+use crate::error::{Error, Result};
+
+/// The rows of one batch, to be written value by value.
+#[derive(Debug)]
+pub struct Rows {
+    dialect: Dialect,
+    columns: Vec<Column>,
+}
+
+#[derive(Debug)]
+struct Column {
+    name: String,
+    values: Values,
+    nulls: Option<NullBuffer>,
+    /// The last timestamp written and its text: most rows have the one of the row before.
+    memo: Option<(i64, Vec<u8>)>,
+}
+
+impl Rows {
+    pub fn new(dialect: Dialect, table: &Table, rows: &RecordBatch) -> Result<Self> {
+        let mut columns = Vec::with_capacity(rows.num_columns());
+        for (at, array) in rows.columns().iter().enumerate() {
+            let array = resolved(array)?;
+            columns.push(Column {
+                name: table.column(at).to_owned(),
+                values: Values::of(table.column(at), &array)?,
+                nulls: array.logical_nulls().filter(|nulls| nulls.null_count() > 0),
+                memo: None,
+            });
+        }
+        Ok(Self { dialect, columns })
+    }
+
+    /// Appends `(1,'a',NULL)`.
+    #[inline]
+    pub fn tuple(&mut self, row: usize, out: &mut Vec<u8>) -> Result<()> {
+        let mut before = b'(';
+        for column in &mut self.columns {
+            out.push(before);
+            before = b',';
+            match column.is_null(row) {
+                true => out.extend_from_slice(b"NULL"),
+                false => column.literal(self.dialect, row, out)?,
+            }
+        }
+        out.push(b')');
+        Ok(())
+    }
+
+    /// Appends a value's text, not quoted; false: it is null. Bytes are appended as they are,
+    /// booleans as `true` and `false`.
+    pub fn text(&mut self, column: usize, row: usize, out: &mut Vec<u8>) -> Result<bool> {
+        let column = &mut self.columns[column];
+        if column.is_null(row) {
+            return Ok(false);
+        }
+        column.text(self.dialect, row, out)?;
+        Ok(true)
+    }
+}
+
+impl Column {
+    #[inline]
+    fn is_null(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+    }
+
+    #[inline]
+    fn literal(&mut self, dialect: Dialect, row: usize, out: &mut Vec<u8>) -> Result<()> {
+        match &self.values {
+            Values::Utf8(values) => self.string(dialect, values.value(row), out),
+            Values::LargeUtf8(values) => self.string(dialect, values.value(row), out),
+            Values::Utf8View(values) => self.string(dialect, values.value(row), out),
+            Values::Binary(values) => {
+                bytes(dialect, values.value(row), out);
+                Ok(())
+            }
+            Values::LargeBinary(values) => {
+                bytes(dialect, values.value(row), out);
+                Ok(())
+            }
+            Values::BinaryView(values) => {
+                bytes(dialect, values.value(row), out);
+                Ok(())
+            }
+            Values::FixedBinary(values) => {
+                bytes(dialect, values.value(row), out);
+                Ok(())
+            }
+            Values::Boolean(values) if dialect == Dialect::Sqlite => {
+                out.push(b'0' + u8::from(values.value(row)));
+                Ok(())
+            }
+            Values::Float32(values) if !values[row].is_finite() => {
+                self.infinite(dialect, f64::from(values[row]), out)
+            }
+            Values::Float64(values) if !values[row].is_finite() => {
+                self.infinite(dialect, values[row], out)
+            }
+            Values::Date(_) | Values::Time(..) | Values::Timestamp(..) | Values::Decimal(_) => {
+                out.push(b'\'');
+                self.text(dialect, row, out)?;
+                out.push(b'\'');
+                Ok(())
+            }
+            _ => self.text(dialect, row, out),
+        }
+    }
+
+    #[inline]
+    fn text(&mut self, dialect: Dialect, row: usize, out: &mut Vec<u8>) -> Result<()> {
+        match &self.values {
+            Values::Boolean(values) => {
+                let word: &[u8] = if values.value(row) { b"true" } else { b"false" };
+                out.extend_from_slice(word);
+            }
+            Values::Int8(values) => signed(values[row].into(), out),
+            Values::Int16(values) => signed(values[row].into(), out),
+            Values::Int32(values) => signed(values[row].into(), out),
+            Values::Int64(values) => signed(values[row], out),
+            Values::UInt8(values) => unsigned(values[row].into(), out),
+            Values::UInt16(values) => unsigned(values[row].into(), out),
+            Values::UInt32(values) => unsigned(values[row].into(), out),
+            Values::UInt64(values) => {
+                let value = values[row];
+                if dialect == Dialect::Sqlite && i64::try_from(value).is_err() {
+                    return Err(self.refused(value, "sqlite's integers end at 9223372036854775807"));
+                }
+                unsigned(value, out);
+            }
+            // Shortest digits that give the same value back.
+            Values::Float32(values) => float(write!(out, "{:e}", values[row])),
+            Values::Float64(values) => float(write!(out, "{:e}", values[row])),
+            Values::Utf8(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            Values::LargeUtf8(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            Values::Utf8View(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            Values::Binary(values) => out.extend_from_slice(values.value(row)),
+            Values::LargeBinary(values) => out.extend_from_slice(values.value(row)),
+            Values::BinaryView(values) => out.extend_from_slice(values.value(row)),
+            Values::FixedBinary(values) => out.extend_from_slice(values.value(row)),
+            Values::Date(values) => {
+                let days = values[row];
+                if !date(days, out) {
+                    return Err(self.out_of_years(days, "days"));
+                }
+            }
+            Values::Time(values, unit) => {
+                let (parts, digits) = (parts(*unit), ddl::digits(*unit));
+                let value = values[row];
+                if !(0..86_400 * parts).contains(&value) {
+                    return Err(self.refused(value, "a day's time must be between 0 and 24 hours"));
+                }
+                let (part, digits) = match dialect {
+                    Dialect::Sqlite => (value % parts, digits),
+                    _ => self.to_micros(dialect, value % parts, digits)?,
+                };
+                time(value / parts, part, digits, out);
+            }
+            Values::Timestamp(values, unit, zone) => {
+                let (value, unit, zone) = (values[row], *unit, *zone);
+                if let Some((last, text)) = &self.memo {
+                    if *last == value {
+                        out.extend_from_slice(text);
+                        return Ok(());
+                    }
+                }
+                let from = out.len();
+                self.timestamp(dialect, value, unit, zone, out)?;
+                let memo = self.memo.get_or_insert_default();
+                memo.0 = value;
+                memo.1.clear();
+                memo.1.extend_from_slice(&out[from..]);
+            }
+            Values::Decimal(values) => out.extend_from_slice(decimal(values, row).as_bytes()),
+        }
+        Ok(())
+    }
+
+    fn timestamp(
+        &self,
+        dialect: Dialect,
+        value: i64,
+        unit: TimeUnit,
+        zone: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let parts = parts(unit);
+        let seconds = value.div_euclid(parts);
+        let nanos = match dialect {
+            Dialect::Sqlite => true,
+            Dialect::DuckDb => !zone,
+            _ => false,
+        };
+        let (part, digits) = match (value.rem_euclid(parts), ddl::digits(unit)) {
+            (part, digits) if nanos => (part, digits),
+            (part, digits) => self.to_micros(dialect, part, digits)?,
+        };
+        if !date(seconds.div_euclid(86_400), out) {
+            return Err(self.out_of_years(seconds, "seconds"));
+        }
+        out.push(b' ');
+        time(seconds.rem_euclid(86_400), part, digits, out);
+        if zone && matches!(dialect, Dialect::Postgres | Dialect::DuckDb) {
+            out.extend_from_slice(b"+00");
+        }
+        Ok(())
+    }
+
+    /// A second's fraction for a database that keeps microseconds.
+    fn to_micros(&self, dialect: Dialect, part: i64, digits: usize) -> Result<(i64, usize)> {
+        match digits {
+            9 if part % 1000 != 0 => Err(self.refused(
+                format_args!("a time with {part} ns"),
+                &format!("{} keeps microseconds", dialect.name()),
+            )),
+            9 => Ok((part / 1000, 6)),
+            _ => Ok((part, digits)),
+        }
+    }
+
+    #[inline]
+    fn string(&self, dialect: Dialect, text: &str, out: &mut Vec<u8>) -> Result<()> {
+        if !unusual(text.as_bytes()) {
+            out.push(b'\'');
+            out.extend_from_slice(text.as_bytes());
+            out.push(b'\'');
+            return Ok(());
+        }
+        if text.contains('\0') && dialect != Dialect::MySql {
+            // A statement ends at its first NUL there.
+            match dialect {
+                Dialect::Postgres => {
+                    return Err(self.refused(
+                        format_args!("{text:?}"),
+                        "postgres keeps no NUL characters in text",
+                    ))
+                }
+                Dialect::Sqlite => {
+                    out.extend_from_slice(b"CAST(");
+                    bytes(dialect, text.as_bytes(), out);
+                    out.extend_from_slice(b" AS TEXT)");
+                }
+                _ => {
+                    out.extend_from_slice(b"decode(");
+                    bytes(dialect, text.as_bytes(), out);
+                    out.push(b')');
+                }
+            }
+            return Ok(());
+        }
+        out.push(b'\'');
+        for &byte in text.as_bytes() {
+            match (byte, dialect) {
+                (b'\'', _) => out.extend_from_slice(b"''"),
+                (b'\\', Dialect::MySql) => out.extend_from_slice(b"\\\\"),
+                (0, Dialect::MySql) => out.extend_from_slice(b"\\0"),
+                (byte, _) => out.push(byte),
+            }
+        }
+        out.push(b'\'');
+        Ok(())
+    }
+
+    fn infinite(&self, dialect: Dialect, value: f64, out: &mut Vec<u8>) -> Result<()> {
+        let word = match (value.is_nan(), value > 0.0) {
+            (true, _) => "NaN",
+            (false, true) => "Infinity",
+            (false, false) => "-Infinity",
+        };
+        let done = match dialect {
+            Dialect::Postgres => write!(out, "'{word}'"),
+            Dialect::DuckDb => write!(out, "CAST('{word}' AS DOUBLE)"),
+            // Its own way to write them; NaN it would take for NULL.
+            Dialect::Sqlite if !value.is_nan() => {
+                write!(out, "{}", if value > 0.0 { "9e999" } else { "-9e999" })
+            }
+            _ => {
+                let why = format!("{} has no such number", dialect.name());
+                return Err(self.refused(word, &why));
+            }
+        };
+        float(done);
+        Ok(())
+    }
+
+    fn refused(&self, value: impl std::fmt::Display, why: &str) -> Error {
+        Error::usage(format!(
+            "column {:?} holds {value}, but {why}: change the value or leave the column out",
+            self.name
+        ))
+    }
+
+    fn out_of_years(&self, value: i64, unit: &str) -> Error {
+        self.refused(
+            format_args!("a date {value} {unit} from 1970"),
+            "databases agree on the years 1 to 9999 only",
+        )
+    }
+}
+
+/// Writing to memory cannot fail.
+fn float(done: std::io::Result<()>) {
+    debug_assert!(done.is_ok());
+}
+
+fn parts(unit: TimeUnit) -> i64 {
+    10i64.pow(ddl::digits(unit) as u32)
+}
+
+/// Whether a string holds a byte that may not stand in quotes as it is: eight at a time.
+#[inline]
+pub(super) fn unusual(text: &[u8]) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
+    let quote = |word: u64| zero(word ^ (ONES * b'\'' as u64));
+    let slash = |word: u64| zero(word ^ (ONES * b'\\' as u64));
+    let any = |word: u64| zero(word) | quote(word) | slash(word);
+    let mut words = text.chunks_exact(8);
+    let mut found = 0;
+    for word in &mut words {
+        let mut eight = [0; 8];
+        eight.copy_from_slice(word);
+        found |= any(u64::from_ne_bytes(eight));
+    }
+    let rest = words.remainder();
+    found != 0 || rest.iter().any(|byte| matches!(byte, 0 | b'\'' | b'\\'))
+}
+
+fn bytes(dialect: Dialect, value: &[u8], out: &mut Vec<u8>) {
+    let (head, each, tail): (&[u8], &[u8], &[u8]) = match dialect {
+        Dialect::MySql | Dialect::Sqlite => (b"x'", b"", b"'"),
+        Dialect::Postgres => (b"'\\x", b"", b"'"),
+        Dialect::DuckDb => (b"'", b"\\x", b"'::BLOB"),
+    };
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.extend_from_slice(head);
+    for byte in value {
+        out.extend_from_slice(each);
+        out.push(DIGITS[usize::from(byte >> 4)]);
+        out.push(DIGITS[usize::from(byte & 15)]);
+    }
+    out.extend_from_slice(tail);
+}

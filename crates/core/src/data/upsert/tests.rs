@@ -1,0 +1,230 @@
+use std::sync::Arc;
+
+use arrow_array::types::Int32Type;
+use arrow_array::*;
+use proptest::prelude::*;
+
+use super::*;
+
+fn table(
+    columns: Vec<(&str, ArrayRef)>,
+    key: &[&str],
+    add: &[&str],
+) -> Result<(Table, RecordBatch)> {
+    let rows = RecordBatch::try_from_iter(columns).unwrap();
+    let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect();
+    let roles = Upsert {
+        key: names(key),
+        add: names(add),
+    };
+    Ok((Table::new("t", rows.schema(), &roles)?, rows))
+}
+
+fn plain() -> Vec<(&'static str, ArrayRef)> {
+    vec![
+        ("a", Arc::new(Int32Array::from(vec![1, 2, 1, 3, 1]))),
+        (
+            "b",
+            Arc::new(StringArray::from(vec!["x", "y", "x", "z", "x"])),
+        ),
+        (
+            "n",
+            Arc::new(Int8Array::from(vec![
+                Some(1),
+                None,
+                Some(2),
+                Some(4),
+                Some(8),
+            ])),
+        ),
+        (
+            "f",
+            Arc::new(Float64Array::from(vec![0.1, 0.2, 0.3, 0.4, 0.5])),
+        ),
+    ]
+}
+
+#[test]
+fn roles() {
+    let (made, _) = table(plain(), &["b", "a"], &["n"]).unwrap();
+    assert_eq!(
+        (made.key.as_slice(), made.add.as_slice()),
+        (&[1, 0][..], &[2][..])
+    );
+    assert_eq!(made.set(), [3]);
+}
+
+#[test]
+fn roles_that_cannot_be_are_refused_by_name() {
+    let refused = |key: &[&str], add: &[&str]| {
+        let error = table(plain(), key, add).unwrap_err();
+        assert_eq!(error.kind, Kind::Usage);
+        error.message
+    };
+    assert_eq!(
+        refused(&["c"], &[]),
+        "key: there is no column \"c\"; the data has a, b, n, f"
+    );
+    assert_eq!(refused(&["a", "a"], &[]), "key: \"a\" is named twice");
+    assert_eq!(refused(&[], &[]), "key: name at least one column");
+    assert_eq!(refused(&["a"], &["a"]), "add: \"a\" is a part of the key");
+    assert!(refused(&["a"], &["f"]).starts_with("add: \"f\" is Float64; only integers"));
+    let many: Vec<(String, ArrayRef)> = (0..10)
+        .map(|n| -> (String, ArrayRef) { (format!("c{n}"), Arc::new(Int32Array::from(vec![1]))) })
+        .collect();
+    let names: Vec<&str> = many.iter().map(|(name, _)| name.as_str()).collect();
+    let columns = many
+        .iter()
+        .map(|(name, column)| (name.as_str(), column.clone()));
+    let error = table(columns.collect(), &names[..1], &names[1..]).unwrap_err();
+    assert_eq!(error.message, "add: at most 8 columns can be summed up");
+}
+
+fn write(rows: &RecordBatch) -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!(
+        "venturi-upsert-{}-{}.arrow",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    );
+    let path = std::env::temp_dir().join(name);
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = arrow_ipc::writer::FileWriter::try_new(file, &rows.schema()).unwrap();
+    writer.write(rows).unwrap();
+    writer.finish().unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn file(rows: &RecordBatch, rows_per_batch: usize) -> Result<(Table, Batches)> {
+    let path = write(rows);
+    let spec = TrialSpec::parse(&format!(
+        r#"{{"trial": "t", "target": "empty://", "operation": "upsert", "streams": 1, "threads": 1,
+            "data": {{"source": "file", "path": "x.csv", "ipc": {path:?}}}, "rows_per_stream": 1,
+            "rows_per_batch": {rows_per_batch}, "upsert": {{"key": ["a"], "add": ["n"]}}}}"#
+    ))
+    .unwrap();
+    let made = Batches::make(&spec, "t");
+    std::fs::remove_file(path).unwrap();
+    made
+}
+
+#[test]
+fn a_file_is_cut_into_batches_the_last_one_short() {
+    let rows = RecordBatch::try_from_iter(plain()).unwrap();
+    let (_, batches) = file(&rows, 2).unwrap();
+    assert_eq!(batches.count(), 3);
+    let parts: Vec<RecordBatch> = (0..3).map(|at| batches.get(at).unwrap()).collect();
+    assert_eq!(
+        parts.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(),
+        [2, 2, 1]
+    );
+    assert_eq!(concat_batches(&rows.schema(), &parts).unwrap(), rows);
+    assert_eq!(file(&rows, 1000).unwrap().1.count(), 1);
+}
+
+#[test]
+fn a_file_without_rows_or_with_nulls_in_its_key_is_refused() {
+    let rows = RecordBatch::try_from_iter(plain()).unwrap();
+    let error = file(&rows.slice(0, 0), 2).unwrap_err();
+    assert_eq!(error.message, "x.csv: there are no rows to upsert");
+    let mut columns = plain();
+    columns[0].1 = Arc::new(Int32Array::from(vec![
+        Some(1),
+        None,
+        None,
+        Some(3),
+        Some(1),
+    ]));
+    let error = file(&RecordBatch::try_from_iter(columns).unwrap(), 2).unwrap_err();
+    assert_eq!(error.message, "key: \"a\" has nulls; a key must not");
+}
+
+#[test]
+fn equal_keys_of_a_batch_become_one_row() {
+    let (made, rows) = table(plain(), &["a", "b"], &["n"]).unwrap();
+    let (batches, gone) = Batches::of(rows.clone(), 5).merged(&made).unwrap();
+    assert_eq!((batches.count(), gone), (1, 2));
+    let one = batches.get(0).unwrap();
+    let right = RecordBatch::try_new(
+        rows.schema(),
+        vec![
+            Arc::new(Int32Array::from(vec![1, 2, 3])),
+            Arc::new(StringArray::from(vec!["x", "y", "z"])),
+            Arc::new(Int8Array::from(vec![Some(11), None, Some(4)])),
+            Arc::new(Float64Array::from(vec![0.5, 0.2, 0.4])),
+        ],
+    );
+    assert_eq!(one, right.unwrap());
+    // Not across batches; and where there is nothing to do, nothing is done.
+    let (batches, gone) = Batches::of(rows.clone(), 2).merged(&made).unwrap();
+    assert_eq!((batches.count(), gone), (3, 0));
+    let (batches, gone) = Batches::of(rows.clone(), 3).merged(&made).unwrap();
+    assert_eq!((batches.count(), gone), (2, 1));
+    assert_eq!(batches.get(0).unwrap().num_rows(), 2);
+    assert_eq!(batches.get(1).unwrap(), rows.slice(3, 2));
+}
+
+#[test]
+fn merged_sums_that_do_not_fit_are_an_error() {
+    let mut columns = plain();
+    columns[2].1 = Arc::new(Int8Array::from(vec![100, 0, 100, 0, 0]));
+    let (made, rows) = table(columns, &["a"], &["n"]).unwrap();
+    let error = Batches::of(rows, 5).merged(&made).unwrap_err();
+    assert!(error.message.contains("\"n\", which is Int8"), "{error}");
+}
+
+#[test]
+fn hashes_are_equal_where_keys_are() {
+    let dictionary: DictionaryArray<Int32Type> = ["x", "y", "x", "z", "x"].into_iter().collect();
+    let time = TimestampMicrosecondArray::from(vec![7, 8, 7, 9, 7]);
+    let all: Vec<(&str, ArrayRef)> = vec![
+        ("i", Arc::new(Int32Array::from(vec![1, 2, 1, 3, 1]))),
+        (
+            "s",
+            Arc::new(StringArray::from(vec!["x", "y", "x", "z", "x"])),
+        ),
+        (
+            "v",
+            Arc::new(StringViewArray::from(vec!["x", "y", "x", "z", "x"])),
+        ),
+        ("d", Arc::new(dictionary)),
+        (
+            "b",
+            Arc::new(BooleanArray::from(vec![true, false, true, false, true])),
+        ),
+        (
+            "f",
+            Arc::new(Float64Array::from(vec![0.0, 1.0, -0.0, 2.0, 0.0])),
+        ),
+        ("m", Arc::new(Decimal128Array::from(vec![1, 2, 1, 3, 1]))),
+        ("t", Arc::new(time)),
+        ("w", Arc::new(Int8Array::from(vec![-1, 1, -1, 2, -1]))),
+    ];
+    let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+    for count in 1..=names.len() {
+        for key in [&names[..count], &names[count - 1..count]] {
+            let (made, rows) = table(all.clone(), key, &[]).unwrap();
+            let hashes = key_hashes(&made, &rows).unwrap();
+            assert_eq!((hashes[0], hashes[0]), (hashes[2], hashes[4]), "{key:?}");
+            assert_ne!(hashes[0], hashes[1], "{key:?}");
+            // Wherever they lie.
+            assert_eq!(key_hashes(&made, &rows.slice(2, 3)).unwrap(), hashes[2..]);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn hashes_tell_keys_apart(keys in prop::collection::hash_set((any::<u32>(), "[ab]{0,3}"), 0..200)) {
+        let keys: Vec<(u32, String)> = keys.into_iter().collect();
+        let numbers = UInt32Array::from_iter_values(keys.iter().map(|key| key.0));
+        let texts = StringArray::from_iter_values(keys.iter().map(|key| &key.1));
+        let columns: Vec<(&str, ArrayRef)> = vec![("a", Arc::new(numbers)), ("b", Arc::new(texts))];
+        let (made, rows) = table(columns, &["a", "b"], &[]).unwrap();
+        let mut hashes = key_hashes(&made, &rows).unwrap();
+        hashes.sort_unstable();
+        hashes.dedup();
+        prop_assert_eq!(hashes.len(), keys.len());
+    }
+}
