@@ -41,7 +41,10 @@ fn the_fields_are_those_of_the_format() {
         "/target",
         "address software reference protocol pid round_trip_ns",
     );
-    check("/counts", "rows batches payload_bytes wire_bytes stored_bytes");
+    check(
+        "/counts",
+        "rows batches payload_bytes wire_bytes stored_bytes",
+    );
     check(
         "/times",
         "started_unix_ns setup_ns interval_ns verify_ns start_skew_ns steady_ns steady_rows \
