@@ -21,6 +21,7 @@ mod pace;
 pub(crate) mod pin;
 pub mod record;
 mod stop;
+mod strangers;
 mod summary;
 mod trial;
 mod worker;

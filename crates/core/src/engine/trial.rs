@@ -12,6 +12,7 @@ use super::errors::Ledger;
 use super::observe::Observer;
 use super::record::{Failure, Record};
 use super::stop::{guarded, panic_message, Stop, TICK};
+use super::strangers::Strangers;
 use super::summary::summarise;
 use super::worker::{runtime, work, Event, Gate, Report, Shared};
 use crate::error::{Error, Kind, Result};
@@ -53,12 +54,19 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
         control,
         runtime: &runtime,
     };
+    let strangers = Strangers::new(spec);
     match call.wait("plan", target.plan(), call.timeout()) {
         Ok(identity) => record.target = identity,
         Err(error) => return record.fail(Failure::new(error, None)),
     }
     let target = &*target;
-    observer.aim(&record.target, target.sockets());
+    if let Some(strangers) = &strangers {
+        strangers.complete(&mut record.target);
+    }
+    let held = strangers
+        .as_ref()
+        .map(|strangers| strangers.sockets.clone());
+    observer.aim(&record.target, target.sockets().or(held));
     if start.is_some() {
         observer.take(); // what was not known before has its first row now
     } else if spec.sample_interval_ns > 0 {
@@ -72,8 +80,20 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
         cpu: cpu_began,
         timed: spec.include_setup,
     };
-    let measured = measure(&call, target, counters, setup, &mut observer, record);
+    let strangers = strangers.as_ref();
+    let measured = measure(
+        &call,
+        target,
+        counters,
+        setup,
+        &mut observer,
+        strangers,
+        record,
+    );
     control.enter(Phase::Verifying);
+    if let Some(carried) = strangers.and_then(|strangers| strangers.sockets.release()) {
+        record.counts.wire_bytes = carried;
+    }
     let mut watched = None;
     if let Some(tallies) = measured {
         conclude(&call, target, &tallies, record);
@@ -124,6 +144,7 @@ fn measure(
     counters: Arc<[Counters]>,
     setup: Setup,
     observer: &mut Observer,
+    strangers: Option<&Strangers>,
     record: &mut Record,
 ) -> Option<Vec<Tally>> {
     let spec = call.spec;
@@ -155,6 +176,7 @@ fn measure(
         cpu_before: Default::default(),
         cpu_after: Default::default(),
         observer,
+        strangers,
     };
     if start.is_some() {
         conductor.note_start(record);
@@ -245,6 +267,7 @@ struct Conductor<'a> {
     cpu_before: (CpuTime, Option<CpuTime>),
     cpu_after: (CpuTime, Option<CpuTime>),
     observer: &'a mut Observer,
+    strangers: Option<&'a Strangers>,
 }
 
 impl Conductor<'_> {
@@ -282,6 +305,9 @@ impl Conductor<'_> {
         }
         self.setup_ns = Some(self.began.elapsed().as_nanos() as u64);
         if self.start.is_none() && !self.shared.stop.is_set() {
+            if let Some(strangers) = self.strangers {
+                strangers.keep();
+            }
             self.observer.take();
             record.times.started_unix_ns = unix_ns() + HEAD_START.as_nanos() as u64;
             let start = Instant::now() + HEAD_START;

@@ -4,11 +4,12 @@
 //! and the kernel says how much of it it filled in), `tcp_get_info` in net/ipv4/tcp.c.
 
 use std::ops::RangeInclusive;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
+use super::readers::connections::Connection;
 use super::series::Series;
 
 /// Connections of one trial that are read. A peer may open and close them for as long as it
@@ -24,6 +25,8 @@ struct Held {
     /// The connection's own descriptor, for as long as its `Watch` lives: one more for each
     /// would take them from connections still to come.
     socket: Option<RawFd>,
+    /// The same connection by a descriptor of ours, where its owner keeps it to himself.
+    kept: Option<(u64, OwnedFd)>,
     /// When it came, and last.
     first: Reading,
     last: Reading,
@@ -68,6 +71,7 @@ impl Sockets {
         let first = read(socket).unwrap_or_default();
         all.push(Held {
             socket: Some(socket.as_raw_fd()),
+            kept: None,
             first,
             last: first,
         });
@@ -75,6 +79,40 @@ impl Sockets {
             sockets: self.clone(),
             at: all.len() - 1,
         })
+    }
+
+    /// From here on these connections are read too, each once; they stay open until `release`.
+    pub fn keep(&self, found: Vec<Connection>) {
+        let mut all = self.held();
+        for Connection { inode, socket, .. } in found {
+            let known = |held: &Held| held.kept.as_ref().is_some_and(|(kept, _)| *kept == inode);
+            if all.len() >= MOST || all.iter().any(known) {
+                continue;
+            }
+            let first = read(socket.as_fd()).unwrap_or_default();
+            all.push(Held {
+                socket: Some(socket.as_raw_fd()),
+                kept: Some((inode, socket)),
+                first,
+                last: first,
+            });
+        }
+    }
+
+    /// What the kept connections have carried since they came, both ways; they are let go.
+    pub fn release(&self) -> Option<u64> {
+        let mut carried = None;
+        for held in self.held().iter_mut() {
+            let Some((_, socket)) = held.kept.take() else {
+                continue;
+            };
+            held.socket = None;
+            held.last = read(socket.as_fd()).unwrap_or(held.last);
+            if let (Some(now), Some(before)) = (held.last.carried, held.first.carried) {
+                *carried.get_or_insert(0) += now.saturating_sub(before);
+            }
+        }
+        carried
     }
 
     /// Puts every connection into the row that has begun. One that is closed stays as it was
@@ -191,6 +229,8 @@ struct Reading {
     busy_ns: Option<u64>,
     receive_window_limited_ns: Option<u64>,
     send_buffer_limited_ns: Option<u64>,
+    /// Bytes acknowledged and received since it was opened; not a column.
+    carried: Option<u64>,
 }
 
 impl Reading {
@@ -275,6 +315,9 @@ fn read(socket: BorrowedFd<'_>) -> Option<Reading> {
         busy_ns: micros(long(168)),
         receive_window_limited_ns: micros(long(176)),
         send_buffer_limited_ns: micros(long(184)),
+        carried: long(120)
+            .zip(long(128))
+            .map(|(sent, got)| sent.saturating_add(got)),
     })
 }
 
@@ -285,6 +328,7 @@ mod tests {
     use std::os::fd::AsFd;
     use std::time::{Duration, Instant};
 
+    use super::super::readers::connections;
     use super::*;
 
     fn pair() -> (TcpStream, TcpStream) {
@@ -380,6 +424,33 @@ mod tests {
         assert_eq!((rtt.len(), rtt[0].len(), rtt[1].len()), (2, 2, 2));
         assert_eq!(SocketSummary::of(&series, 0..=1, 1000).unwrap().count, 2);
         assert_eq!(SocketSummary::of(&Series::default(), 0..=0, 1), None);
+    }
+
+    #[test]
+    fn kept_connections_tell_what_they_carried_and_are_let_go() {
+        let (mut client, mut server) = pair();
+        let sockets = Sockets::default();
+        let found = || {
+            let all = connections::opened_since(&Default::default());
+            let local = client.local_addr().unwrap();
+            let mine = all.into_iter().filter(|one| one.route.local == local);
+            mine.collect::<Vec<_>>()
+        };
+        sockets.keep(found());
+        sockets.keep(found());
+        assert_eq!(sockets.held().len(), 1);
+        client.write_all(&[1; 1000]).unwrap();
+        server.read_exact(&mut [0; 1000]).unwrap();
+        server.write_all(&[2; 500]).unwrap();
+        client.read_exact(&mut [0; 500]).unwrap();
+        let mut series = Series::default();
+        sample(&sockets, &mut series);
+        assert_eq!(series.lists["socket_rtt_ns"].len(), 1);
+        assert_eq!(sockets.release(), Some(1500));
+        assert_eq!(sockets.release(), None);
+        drop(client);
+        let _ = server.set_read_timeout(Some(Duration::from_secs(5)));
+        assert_eq!(server.read(&mut [0; 8]).unwrap(), 0);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! kernel, a container that hides it) the answer is `None`, never an error.
 
 pub mod cgroup;
+pub mod connections;
 pub mod disk;
 mod file;
 pub mod frequency;

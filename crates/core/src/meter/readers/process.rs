@@ -27,10 +27,14 @@ impl Usage {
     }
 }
 
+/// Another process counts with its children: PostgreSQL has one for each connection.
 #[derive(Debug)]
 pub struct Process {
     own: bool,
     stat: Option<Reread>,
+    /// Their numbers, as the kernel lists them.
+    list: Option<Reread>,
+    children: Vec<Child>,
     tick_ns: u64,
     page: u64,
 }
@@ -43,6 +47,8 @@ impl Process {
         Self {
             own: pid.is_none(),
             stat: Reread::open(&format!("{}/stat", folder(pid))),
+            list: pid.and_then(|pid| Reread::open(&format!("/proc/{pid}/task/{pid}/children"))),
+            children: Vec::new(),
             tick_ns: tick_ns(),
             page: page.max(0) as u64,
         }
@@ -53,7 +59,19 @@ impl Process {
         let stat = self.stat.as_mut().and_then(Reread::read);
         let told = stat.and_then(|stat| parse(stat, tick_ns, page));
         if !self.own {
-            return told;
+            let mut told = told?;
+            self.look();
+            for child in &mut self.children {
+                child.read(tick_ns, page);
+                told.user_ns += child.last.user_ns;
+                told.system_ns += child.last.system_ns;
+                told.minor_faults += child.last.minor_faults;
+                told.major_faults += child.last.major_faults;
+                if child.stat.is_some() {
+                    told.rss_bytes = told.rss_bytes.zip(child.last.rss_bytes).map(|(a, b)| a + b);
+                }
+            }
+            return Some(told);
         }
         let mut usage = own();
         if let Some(told) = told {
@@ -61,6 +79,47 @@ impl Process {
             usage.threads = told.threads;
         }
         Some(usage)
+    }
+}
+
+/// Children that are looked at; a server with more is told too low.
+const MOST_CHILDREN: usize = 1024;
+
+/// What one has used stays counted when it is gone.
+#[derive(Debug)]
+struct Child {
+    pid: u32,
+    stat: Option<Reread>,
+    last: Usage,
+}
+
+impl Child {
+    fn read(&mut self, tick_ns: u64, page: u64) {
+        let stat = self.stat.as_mut().and_then(Reread::read);
+        match stat.and_then(|stat| parse(stat, tick_ns, page)) {
+            Some(usage) => self.last = usage,
+            None => self.stat = None,
+        }
+    }
+}
+
+impl Process {
+    /// Finds children that are new.
+    fn look(&mut self) {
+        let Some(list) = self.list.as_mut().and_then(Reread::read) else {
+            return;
+        };
+        for pid in list.split_ascii_whitespace() {
+            let Ok(pid) = pid.parse() else { continue };
+            let known = |child: &Child| child.pid == pid && child.stat.is_some();
+            if self.children.len() < MOST_CHILDREN && !self.children.iter().any(known) {
+                self.children.push(Child {
+                    pid,
+                    stat: Reread::open(&format!("/proc/{pid}/stat")),
+                    last: Usage::default(),
+                });
+            }
+        }
     }
 }
 
@@ -125,6 +184,31 @@ mod tests {
         assert_eq!(usage.rss_bytes, Some(2048 * 4096));
         assert_eq!(parse("nonsense", 1, 1), None);
         assert_eq!(parse("1 (cut off) S 1 2 3", 1, 1), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_server_counts_with_its_children() {
+        // The shell burns some CPU in a child, and waits for it.
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", "(while :; do :; done) & wait"])
+            .spawn()
+            .unwrap();
+        let mut process = Process::new(Some(shell.id()));
+        let start = std::time::Instant::now();
+        let mut used = 0;
+        while used < 50_000_000 && start.elapsed().as_secs() < 10 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            used = process.read().map_or(0, |usage| usage.cpu().total());
+        }
+        let children: Vec<u32> = process.children.iter().map(|child| child.pid).collect();
+        for pid in &children {
+            // SAFETY: a child of the shell that was started above.
+            unsafe { libc::kill(*pid as i32, libc::SIGKILL) };
+        }
+        let _ = shell.wait();
+        assert!(used >= 50_000_000, "{used}");
+        assert_eq!(children.len(), 1);
     }
 
     #[test]
