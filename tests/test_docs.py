@@ -13,7 +13,9 @@ import typer
 
 from run_support import ROOT
 from venturi.analysis import verdict
+from venturi.analysis.crowding import FEWER, NO_MORE
 from venturi.analysis.proof.cores import CORES
+from venturi.analysis.proof.databases import AWAY, COMPUTES, IDLE
 from venturi.analysis.proof.ends import CLIENT_WAITS, KEPT_UP, NEARLY, SCHEDULE_SPARE, WORKERS
 from venturi.analysis.proof.path import DISK, LINK, MEMORY
 from venturi.cli import COMMANDS, app
@@ -153,6 +155,15 @@ def test_verdicts_are_documented_with_the_thresholds_that_count() -> None:
     for kind, threshold in expected:
         proofs = [proof for name, proof in table if name == kind]
         assert any(f">= {threshold * 100:.0f} %" in proof for proof in proofs), (kind, threshold)
+    databases = page.partition("\n## Databases\n")[2].partition("\n## ")[0]
+    for words in (
+        f"{COMPUTES * 100:.0f} % of that time or more on a CPU is computing",
+        f"the round trip is {AWAY * 100:.0f} % or more",
+        f"under {IDLE * 100:.0f} % of the time that batches are with it",
+        f"at least {FEWER:g} times fewer batches under way",
+        f"within {NO_MORE * 100:.0f} %",
+    ):
+        assert words in databases, words
     for kind in get_args(verdict.Kind):
         assert kind in dict(table), f"{kind} is not in the order of proof"
         assert f"\n### {kind}\n" in page, f"{kind} has no paragraph"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import upsert_support
 from synthetic import cells, make_run
 from venturi import reference
 from venturi.analysis.results import load
@@ -16,6 +17,8 @@ ROWS = {
     "cartesius-localhost": 1600,
     "cartesius-remote": 1600,
     "chspark": 45,
+    "memsql": 3,
+    "cassandra": 3,
 }
 
 
@@ -24,7 +27,7 @@ def test_sets_are_complete(name: str) -> None:
     assert reference.load(name).num_rows == ROWS[name]
 
 
-@pytest.mark.parametrize("name", [n for n in reference.SETS if n != "chspark"])
+@pytest.mark.parametrize("name", [n for n, s in reference.SETS.items() if s.place is not None])
 def test_units_are_converted(name: str) -> None:
     for row in reference.load(name).to_pylist():
         assert row["payload_bytes"] == row["streams"] * row["rows_per_stream"] * 32
@@ -52,6 +55,19 @@ def test_groups_and_unknown_names() -> None:
 def test_readme_names_every_set() -> None:
     text = (Path(reference.__file__).parent / "README.md").read_text()
     assert all(f"`{name}`" in text for name in reference.names())
+
+
+def test_published_upserts_are_laid_over_rows_alone(tmp_path: Path) -> None:
+    run = load(upsert_support.make_run(tmp_path / "run", upsert_support.sweep((1, 4), (100, 500))))
+    figure = figures.one(run, "throughput-streams", "upsert")
+    overlay = {s.name: s for s in figure.panels[0].series if s.colour.startswith("$reference")}
+    assert list(overlay) == [f"{s}, m4.10xlarge, 1 host, 500 rows/batch" for s in ("MemSQL", "Cassandra")]
+    assert [s.y[0] for s in overlay.values()] == pytest.approx([547.466, 209.4])
+    point = [s for s in figures.one(run, "throughput-batch", "memsql").panels[0].series if s.mark == "points"]
+    assert [(s.x, s.y) for s in point if s.colour == "$reference"] == [([500.0], [pytest.approx(547.466)])]
+    own = load(make_run(tmp_path / "get", cells(("get",)), repeats=2, warmup=0))
+    names = [s.name for s in figures.one(own, "throughput-streams", "upsert").panels[0].series]
+    assert not any("MemSQL" in n for n in names)
 
 
 def test_overlay_is_labelled_and_not_scaled(tmp_path: Path) -> None:

@@ -161,13 +161,17 @@ class Results:
         """The published figures to lay over where the scenario says `reference = true`, None where it does
         not.
 
-        Cartesius for runs between hosts, the laptop for all others: each was measured that way.
+        Cartesius for runs between hosts, the laptop for all others: each was measured that way. Of upserts
+        the system of their target's kind.
         """
         if not any(
             line.split("#")[0].replace(" ", "").strip() == "reference=true"
             for line in self.scenario.splitlines()
         ):
             return None
+        if self.cells and all(c.in_rows for c in self.cells):
+            targets = [str(c.parameters.get("target") or "") for c in self.cells]
+            return "cassandra" if all(t.startswith("cassandra") for t in targets) else "memsql"
         return "cartesius" if len(self.places) > 1 or "remote" in self.name else "macbook"
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from venturi.analysis.ceilings import waits_for_disk
 from venturi.analysis.evidence import Seen
 from venturi.analysis.proof import Hit
 from venturi.analysis.proof.cores import HELD
@@ -76,7 +77,7 @@ def _cheaper_commits(seen: Seen, rerun: Rerun) -> list[str]:
     """What a durable commit costs: it says what the disk takes, not what to run with."""
     p, system = seen.cell.parameters, scheme(seen)
     told = "what commits cost, by not waiting for the disk"
-    if system in ("postgres", "sqlite") and p.get("synchronous") != "off":
+    if system in ("postgres", "sqlite") and waits_for_disk(p):
         return [f"{told}: {rerun.but(synchronous='off')}"]
     if system == "sqlite" and p.get("journal") not in (None, "wal"):
         return [f"a log in place of rewritten pages: {rerun.but(journal='wal')}"]

@@ -75,9 +75,24 @@ SETS = {
             "get",
             None,
         ),
+        *(
+            ReferenceSet(
+                name,
+                f"{title}, m4.10xlarge",
+                "AWS m4.10xlarge each: 40 vCPU of Intel Xeon E5-2676 v3, 2.4 GHz, 160 GB",
+                f"upserts into {title} from all of 1, 5 and 10 hosts, 500 rows a batch, one repeat",
+                "upsert",
+                None,
+            )
+            for name, title in (("memsql", "MemSQL"), ("cassandra", "Cassandra"))
+        ),
     )
 }
-GROUPS = {"macbook": ("macbook-get", "macbook-put"), "cartesius": ("cartesius-localhost", "cartesius-remote")}
+GROUPS = {
+    "macbook": ("macbook-get", "macbook-put"),
+    "cartesius": ("cartesius-localhost", "cartesius-remote"),
+    "upsert": ("memsql", "cassandra"),
+}
 """Sets that belong together can be named at once."""
 
 
@@ -100,12 +115,15 @@ def load(name: str) -> pa.Table:
 
     The published MiB and seconds have six significant digits, so payload is taken from the row counts, which
     are exact: rows x 32 bytes. The rate is the published one, x 2^20; `chspark` has it in B/s as published.
+    Of upserts rows a second are known, and bytes are not.
     """
     import pyarrow as pa
 
     (one,) = sets(name) if name in SETS else (None,)
     if one is None:
         raise VenturiError(f"{name!r} is a group of sets", hint=f"load one of: {', '.join(GROUPS[name])}")
+    if one.operation == "upsert":
+        return pa.Table.from_pylist(_upserts(name))
     text = importlib.resources.files(__package__).joinpath(f"{name}.csv").read_text(encoding="utf-8")
     rows: list[dict[str, Any]] = []
     for line in csv.DictReader(text.splitlines()):
@@ -127,3 +145,20 @@ def load(name: str) -> pa.Table:
             }
         )
     return pa.Table.from_pylist(rows)
+
+
+def _upserts(system: str) -> list[dict[str, Any]]:
+    from venturi.importers import memsql
+
+    text = importlib.resources.files(__package__).joinpath("upsert.txt").read_text(encoding="utf-8")
+    return [
+        {
+            "reference": system,
+            "operation": draft.operation,
+            **{k: draft.parameters[k] for k in ("hosts", "rows_per_batch", "duration_ns")},
+            "rows": draft.counts["rows"],
+            "rows_per_second": draft.rates["rows_per_second"],
+        }
+        for draft in memsql.parse(text, "upsert.txt").drafts
+        if draft.parameters["target"] == system
+    ]

@@ -9,8 +9,8 @@ from venturi import reference as published
 from venturi.analysis.cells import Cell, best, main_rate, varying
 from venturi.analysis.results import Results
 from venturi.report import labels, palette
-from venturi.report.curves import nearest
 from venturi.report.figure import Figure, Panel, Series
+from venturi.report.overlay import nearest
 from venturi.report.scale import BYTES, MB, Scale, label, scale_of
 from venturi.units import percent
 

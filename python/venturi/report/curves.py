@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,8 +9,7 @@ from venturi import reference as published
 from venturi.analysis.ceilings import share as share_of
 from venturi.analysis.cells import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
-from venturi.analysis.statistics import median_interval
-from venturi.report import labels, palette
+from venturi.report import labels, overlay, palette
 from venturi.report.figure import Figure, Panel, Series
 from venturi.report.scale import BYTES, MB, Scale, label, scale_of
 from venturi.units import Quantity, count
@@ -92,7 +90,7 @@ def over_batch(results: Results, reference: str | None = None) -> Figure | None:
         "rows per batch",
         lambda c: float(c.parameters["rows_per_batch"]),
         log=True,
-        reference=None,
+        reference=reference if overlay.rows_only(reference) else None,
     )
 
 
@@ -105,7 +103,7 @@ def over_hosts(results: Results, reference: str | None = None) -> Figure | None:
         "hosts",
         lambda c: float(c.parameters["hosts"]),
         log=False,
-        reference=None,
+        reference=reference if overlay.rows_only(reference) else None,
     )
 
 
@@ -161,10 +159,14 @@ def _over(
             panel.series += _ceiling_lines(cells, position)
         for one in published.sets(reference) if reference else []:
             colour = "$reference" if one.place != "remote" else "$reference/0.6"
-            extra = _reference_lines(one, operation, axis, cells, colour)
+            extra = (
+                overlay.published_upserts(one, operation, axis, [x for s in panel.series for x in s.x], scale)
+                if one.operation == "upsert"
+                else overlay.reference_lines(one, operation, axis, cells, colour)
+            )
             overlaid = overlaid or bool(extra)
             panel.series += extra
-            if axis == "streams":
+            if axis == "streams" and one.operation != "upsert":
                 ticks |= {float(x) for series in extra for x in series.x}
         panels.append(panel)
         findings.append(f"{operation} {_finding(max((chosen for _, chosen in lines), key=_peak), axis)}")
@@ -353,48 +355,3 @@ def _alike(one: dict[float, float], other: dict[float, float]) -> bool:
     """Whether two lines would lie on each other: equal within 3 % wherever both have a point."""
     shared = one.keys() & other.keys()
     return bool(shared) and all(abs(one[x] / other[x] - 1) < 0.03 for x in shared)
-
-
-def nearest(values: set[int], wanted: float) -> int:
-    return min(values, key=lambda v: abs(math.log(v / wanted)))
-
-
-def _reference_lines(
-    one: published.ReferenceSet, operation: str, axis: str, cells: Sequence[Cell], colour: str
-) -> list[Series]:
-    """A published set on the same axes, at its size (or its streams) nearest to the run's own."""
-    if one.operation != operation or one.place is None:
-        return []
-    rows = published.load(one.name).to_pylist()
-    if axis == "streams":
-        own = sorted(float(c.parameters.get("rows_per_stream") or 0) for c in cells)
-        middle = own[len(own) // 2] if own and own[len(own) // 2] > 0 else 1e7
-        size = nearest({r["rows_per_stream"] for r in rows}, middle)
-        groups = {
-            f"{one.label}, {count(size)} rows/stream": [r for r in rows if r["rows_per_stream"] == size]
-        }
-    else:
-        wanted = {c.parameters.get("streams") for c in cells}
-        chosen = sorted({r["streams"] for r in rows} & wanted)[:3]
-        groups = {
-            f"{one.label}, {labels.phrase('streams', n)}": [r for r in rows if r["streams"] == n]
-            for n in chosen
-        }
-    out = []
-    for i, (text, members) in enumerate(groups.items()):
-        points: dict[float, list[float]] = {}
-        for row in members:
-            x = row["streams"] if axis == "streams" else row["payload_bytes"] / row["streams"] / MB
-            points.setdefault(x, []).append(row["bytes_per_second"] / MB)
-        xs = sorted(points)
-        out.append(
-            Series(
-                text,
-                list(xs),
-                [median_interval(points[x]).median for x in xs],
-                colour if i == 0 else f"$reference/{max(0.4, 1 - 0.3 * i):.1f}",
-                dash="dot",
-                markers=False,
-            )
-        )
-    return out
