@@ -70,9 +70,9 @@ class Endpoints:
         if self._needs_server:
             self._local.start(str(cell.parameters["target"]) for cell in self.cells)
 
-    def ensure(self) -> None:
-        """Starts servers again that have died."""
-        self._local.ensure()
+    def ensure(self, doubted: bool = False) -> None:
+        """Starts servers again that have died; `doubted`: the last trial failed as if one had."""
+        self._local.ensure(doubted)
 
     def server_environments(self) -> dict[str, dict[str, Any]]:
         """What the other ends say of themselves, by place; nothing of those that are not ours.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from venturi.urls import in_process, is_local, scheme_of
 __all__ = ["LocalTargets", "duckdb_library"]
 
 Note = Callable[[str, str], None]
+_DOUBT_SECONDS = 0.5
 
 
 class _Server(Protocol):
@@ -63,9 +65,13 @@ class LocalTargets:
         self._note("info", f"starting {server.title} for this run")
         return server.start()
 
-    def ensure(self) -> None:
-        """Starts those again that have died."""
+    def ensure(self, doubted: bool = False) -> None:
+        """Starts those again that have died. `doubted`: something looks so, and who keeps them may know it
+        in a moment."""
         for scheme, server in list(self._servers.items()):
+            deadline = time.monotonic() + (_DOUBT_SECONDS if doubted else 0.0)
+            while server.running and time.monotonic() < deadline:
+                time.sleep(0.05)
             if server.running:
                 continue
             said = server.complaint()
