@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from upsert_support import ENVIRONMENT, end, process, repeated, sweep
+from upsert_support import ENVIRONMENT, SECOND, end, process, repeated, sweep
 from venturi.analysis import findings, verdict
 from venturi.analysis.cells import summarise
 from venturi.analysis.verdict import Verdict, judge, verdicts
@@ -122,8 +122,18 @@ def test_commits_that_wait_for_the_disk_are_named() -> None:
         {"target": "postgres://local/venturi", "streams": 1, "threads": 1}, cpu=(0.05, 0.2), client_end=busy
     )
     assert (
-        found.title == "too little under way" and "a disk is busy 60 %: commits wait for it" in found.sentence
+        found.title == "too little under way"
+        and "a disk is busy 60 %: commits may wait for it" in found.sentence
     )
+
+
+def test_a_server_that_gets_no_cpu_is_not_idle() -> None:
+    waiting = process(0.1)
+    waiting["process"]["run_delay_ns"] = 30 * SECOND
+    crowd = of(cpu=(0.05, 0.4), client_end=end(1.0), server_end=waiting)
+    assert (crowd.kind, crowd.confidence) == ("cores", "low") and crowd.title.endswith(": others")
+    alone = of(cpu=(0.05, 0.4), client_end=end(0.6), server_end=waiting)
+    assert alone.kind == "server" and "it waited for a CPU 88 %" in alone.sentence
 
 
 def test_a_sweep_tells_too_little_under_way_from_a_lock() -> None:
@@ -156,7 +166,8 @@ def test_an_engine_in_the_clients_process_computes() -> None:
 
 
 def test_an_engine_that_waits_for_its_commits() -> None:
-    found = of(SQLITE, client=APPLY, cpu=(0.2, None), server_end={}, round_trip=None)
+    durable = {**SQLITE, "synchronous": "full"}
+    found = of(durable, client=APPLY, cpu=(0.2, None), server_end={}, round_trip=None)
     assert found.title == "client: apply, waiting" and "use a CPU 20 % of it" in found.sentence.replace(
         "uses", "use"
     )

@@ -275,8 +275,14 @@ def _steady(cells: Sequence[Cell]) -> Advice | None:
         f"steady and whole-interval throughput differ by over 5 % in {_cells_of(len(off), len(cells))}"
         f" (most: {most:+.0%}, {_label(cell)})",
         "starting or the last stream's end takes a visible part of the trial",
-        "Move more: raise --rows-per-stream; the steady figure is in `venturi report --format csv`",
+        f"{_move_more([c for _, c in off])}; the steady figure is in `venturi report --format csv`",
     )
+
+
+def _move_more(cells: Sequence[Cell]) -> str:
+    """What makes these trials longer: they end with their work, or with their time."""
+    timed = all(c.parameters.get("duration_ns") for c in cells)
+    return "Measure longer: raise --duration" if timed else "Move more: raise --rows-per-stream"
 
 
 def _short(cells: Sequence[Cell]) -> Advice | None:
@@ -289,7 +295,7 @@ def _short(cells: Sequence[Cell]) -> Advice | None:
         f"trials lasted under 100 ms in {_cells_of(len(short), len(cells))} (shortest "
         f"{least.interval.text()})",
         "start-up and a single disturbance weigh heavily",
-        "Move more: raise --rows-per-stream",
+        _move_more(short),
     )
 
 

@@ -17,8 +17,12 @@ UNDER_WAY = "too little under way"
 COMPUTES = 0.75
 """CPU time over the time that threads spend in an engine, from which it computes rather than waits."""
 IDLE = 0.5
-"""CPU time of a server's process over the time that batches were with it. Below, they mostly waited there for
-something that is no CPU, or were on their way."""
+"""Time that a server's process ran or could have, over the time that batches were with it. Below, they mostly
+waited there for something that is no CPU, or were on their way."""
+DELAYED = 0.2
+"""Share of the time that a server's threads could run in which no CPU was free."""
+DISK_SEEN = 0.3
+"""Busy share of a disk from which it is named beside waiting that nothing else explains."""
 AWAY = 0.5
 """Share of a batch's service time that the bare round trip takes, from which it waits for the way."""
 
@@ -60,7 +64,7 @@ def engine(seen: Seen) -> Hit | None:
 def _held(seen: Seen) -> str:
     """What an engine waits for that does not compute, as far as it shows."""
     found = max((e.disk_busy or 0.0 for e in (seen.client, seen.server)), default=0.0)
-    if found > 0.1:
+    if found >= DISK_SEEN:
         return f"it waits for the disk (busy {percent(found)}) or for its own locks"
     return "it waits, for its commits to be on the disk or for its own locks"
 
@@ -71,14 +75,17 @@ def under_way(seen: Seen) -> Hit | None:
     reply = client.share("await_reply")
     if not seen.cell.in_rows or server.stages or reply < CLIENT_WAITS or not seen.service:
         return None
+    if crowded(seen):
+        # Whose turn it is on a CPU is what is waited for.
+        return None
     lanes = client.workers or seen.streams
     away = seen.round_trip / seen.service if seen.round_trip else 0.0
-    working = None if server.cpu is None else server.cpu / (lanes * reply)
+    working = None if server.cpu is None else _wanted(seen) / (lanes * reply)
     if away < AWAY and (working is None or working >= IDLE or _one_thread(seen)):
         return None
     rows = seen.cell.parameters.get("rows_per_batch")
     batches = f"{count(int(lanes))} batch{'' if lanes == 1 else 'es'}"
-    held = f"{batches} of {count(rows)} rows" if rows else batches
+    held = f"{batches} of {count(rows)} row{'' if rows == 1 else 's'}" if rows else batches
     took = milliseconds(seen.service)
     text = f"{held} {'is' if lanes == 1 else 'are'} under way at a time and one takes {took}"
     if seen.rows:
@@ -90,9 +97,9 @@ def under_way(seen: Seen) -> Hit | None:
         text += f"; {percent(min(away, 1.0))} of it is the round trip ({milliseconds(seen.round_trip or 0)})"
     evidence = []
     busy = max((e.disk_busy or 0.0 for e in (client, server)), default=0.0)
-    if busy > 0.1 and away < AWAY:
-        text += f"; a disk is busy {percent(busy)}: commits wait for it"
-    if away < AWAY and seen.round_trip:
+    if busy >= DISK_SEEN and away < AWAY:
+        text += f"; a disk is busy {percent(busy)}: commits may wait for it"
+    if 0.01 <= away < AWAY:
         evidence.append(Evidence("on the way", f"the round trip is {percent(away)} of a batch's time"))
     margin = max(beyond(away, AWAY), beyond(1 - working, 1 - IDLE) if working is not None else 0.0)
     lacks = () if away >= AWAY or seen.round_trip or seen.loopback else ("the round trip",)
@@ -108,6 +115,11 @@ def under_way(seen: Seen) -> Hit | None:
     )
 
 
+def _wanted(seen: Seen) -> float:
+    """Cores that the server's process used or was ready to use: waiting for a CPU is no idling."""
+    return (seen.server.cpu or 0.0) / max(0.05, 1.0 - (seen.server.run_delay or 0.0))
+
+
 def _one_thread(seen: Seen) -> bool:
     return bool(seen.server.busiest_thread and seen.server.busiest_thread[1] >= WORKERS)
 
@@ -119,7 +131,7 @@ def server(seen: Seen) -> Hit | None:
         return None
     share = client.share(*(n for n in client.stages if n.startswith("await_") or n == "wait"))
     share -= client.share("await_schedule", "await_thread")
-    if share < CLIENT_WAITS:
+    if share < CLIENT_WAITS or (crowded(seen) and (other.run_delay or 0.0) > DELAYED):
         return None
     text = f"the client {waiting(client.waiting)}: the server sets the pace"
     lacks: tuple[str, ...] = ()
@@ -130,6 +142,8 @@ def server(seen: Seen) -> Hit | None:
         lanes = (client.workers or seen.streams) * share
         text += f"; its process uses {other.cpu:.2f} cores, {percent(other.cpu / lanes)} of the time that "
         text += "batches are with it"
+        if (other.run_delay or 0.0) > DELAYED:
+            text += f"; of the time that it could run it waited for a CPU {percent(other.run_delay)}"
     else:
         lacks = ("the server's CPU",)
     if seen.loopback is not True and not seen.round_trip:
