@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from venturi.errors import ExitCode, VenturiError
-from venturi.throwaway import accounts, kept, network, storage
+from venturi.throwaway import accounts, kept, leftovers, network, storage
 from venturi.throwaway.guarded import Guarded
 
 __all__ = ["Setting", "ThrowawayServer"]
@@ -79,7 +79,7 @@ class ThrowawayServer(ABC):
         self._note = note
         self._guarded: Guarded | None = None
         self._directory: Path | None = None
-        self._lock: int | None = None
+        self._locks: list[int] = []
         self._last_words = ""
         # Whether its data were made by this start.
         self._fresh = True
@@ -218,10 +218,13 @@ class ThrowawayServer(ABC):
 
     def _start(self) -> None:
         owner = accounts.owner_for(self.account)
-        self._directory = Path(tempfile.mkdtemp(prefix=f"venturi-{self.name}-"))
+        prefix = f"venturi-{self.name}-"
+        leftovers.sweep(prefix)
+        self._directory = Path(tempfile.mkdtemp(prefix=prefix))
+        self._locks = [leftovers.locked(self._directory)]
         if self._kept is not None:
-            self._lock = kept.claimed(self._kept, self.name)
-        self._guarded = Guarded(self._directory, owner, () if self._lock is None else (self._lock,))
+            self._locks.append(kept.claimed(self._kept, self.name))
+        self._guarded = Guarded(self._directory, owner, self._locks)
         if owner is not None:
             os.chown(self._directory, *owner)
         if storage.in_memory(self._kept or self._directory):
@@ -296,9 +299,8 @@ class ThrowawayServer(ABC):
         elif self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
         self._directory = None
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        while self._locks:
+            os.close(self._locks.pop())
 
     def __enter__(self) -> ThrowawayServer:
         return self.start()
