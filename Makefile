@@ -9,7 +9,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo test lint format bench-flight bench-compare bench-tune bench-sampler bench-scale clean help check-tools
+.PHONY: all demo test lint format bench-flight bench-compare bench-tune bench-sampler bench-scale bench-upsert clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -65,6 +65,10 @@ bench-compare: $(PACKAGE)
 # BENCH="--record" or BENCH="--tries 0", see bench/README.md
 bench-tune: $(PACKAGE)
 	$(BIN)/python bench/tune/run.py $(BENCH)
+
+# BENCH="--record" or BENCH="--only mariadb-500", see bench/README.md
+bench-upsert: $(EXTRAS) $(PACKAGE)
+	$(BIN)/python bench/upsert/run.py $(BENCH)
 
 # BENCH="--record" or BENCH=RUN, see bench/README.md
 bench-scale: $(PACKAGE)

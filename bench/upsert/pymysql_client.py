@@ -1,0 +1,33 @@
+"""PyMySQL as its documentation shows it: `cursor.execute` of statements that were built before."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pymysql
+from working_set import read_statements
+
+
+def main() -> None:
+    asked = json.loads(sys.argv[1])
+    statements = read_statements(Path(asked["path"]))
+    connection = pymysql.connect(
+        host=asked["host"], port=asked["port"], user=asked["user"], database="venturi", autocommit=True
+    )
+    cursor = connection.cursor()
+    cursor.execute(statements[0])
+    began, used, done = time.monotonic(), time.process_time(), 0
+    until = began + asked["seconds"]
+    while time.monotonic() < until:
+        cursor.execute(statements[done % len(statements)])
+        done += 1
+    seconds, cpu = time.monotonic() - began, time.process_time() - used
+    connection.close()
+    print(json.dumps({"batches": done, "seconds": seconds, "cpu": cpu}))
+
+
+if __name__ == "__main__":
+    main()

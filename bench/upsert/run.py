@@ -1,0 +1,249 @@
+"""Venturi's upserts beside those of other clients, on one server, interleaved in one run.
+
+A round holds every cell once, in shuffled order; within a cell its clients come in shuffled order right after
+one another, each for the same time with the same statements or prepared values against the same table, whose
+rows all exist by then. See bench/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import latte
+import processes
+import summary
+from cells import CELLS, Cell
+from clients import Bench
+
+from venturi import throwaway
+from venturi.errors import VenturiError
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+WARM_UP_SECONDS = 2.0
+# A machine that others keep busy as well must not end a run.
+SETTINGS = {
+    "cassandra": {"write_request_timeout": "60s", "counter_write_request_timeout": "60s"},
+    "mariadb": {},
+}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    names = [cell.name for cell in CELLS]
+    add("--rounds", type=int, default=5, help="how often every cell is measured (default 5)")
+    add("--seconds", type=float, default=2.5, help="a client's turn (default 2.5)")
+    add("--rows", type=int, default=100_000, help="working set (default 100,000)")
+    add("--streams", type=int, default=os.cpu_count(), help="connections (default: one a CPU, as the seed)")
+    add("--seed", type=int, default=1, help="of the shuffle")
+    add("--only", nargs="+", choices=[*names, "empty"], metavar="CELL", help=" ".join([*names, "empty"]))
+    add("--record", action="store_true", help="keep the table as bench/upsert/results/<date>.md")
+    add("--output", type=Path, help="the JSONL file (default target/bench-upsert/<date>.jsonl)")
+    add("--from", dest="source", type=Path, help="measure nothing: the summary of an earlier JSONL file")
+    return parser.parse_args()
+
+
+def host_ticks() -> dict[str, int]:
+    """Whole-host CPU time in ticks; what was stolen or used by others spoils a measurement."""
+    with open("/proc/stat") as file:
+        values = [int(word) for word in file.readline().split()[1:9]]
+    return {"total": sum(values), "steal": values[7]}
+
+
+def version(*command: str) -> str:
+    if shutil.which(command[0]) is None:
+        sys.exit(f"{command[0]} is missing: bench/README.md has what this needs")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (done.stdout or done.stderr).strip().splitlines()[0]
+
+
+def peers(cells: list[Cell]) -> dict[str, str]:
+    """The version of each peer; ends this script where one is missing."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    wanted = {name for cell in cells for name in cell.clients if name != "venturi"}
+    found = {}
+    for name in sorted(wanted):
+        if name == "latte":
+            found[name] = version(str(latte.program()), "--version")
+        elif name == "mysqlslap":
+            found[name] = version("mysqlslap", "--version")
+        else:
+            package = {"pymysql": "pymysql", "python-driver": "cassandra-driver"}[name]
+            try:
+                found[name] = f"{package} {installed(package)}"
+            except PackageNotFoundError:
+                sys.exit(f"pip install {package}: the extra `test` has it")
+    return found
+
+
+def environment(options: argparse.Namespace, cells: list[Cell]) -> dict[str, Any]:
+    described = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.split(":", 1)[1].strip() for line in described if line.startswith("model name")]
+    commit = subprocess.run(
+        ["git", "-C", str(HERE), "describe", "--always", "--dirty"], capture_output=True, text=True
+    ).stdout.strip()
+    return {
+        "kind": "environment",
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "cpu": models[0] if models else platform.machine(),
+        "cpus": os.cpu_count(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "commit": commit,
+        "load_before": os.getloadavg()[0],
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+        "rows": options.rows,
+        "streams": options.streams,
+        "seed": options.seed,
+        "peers": peers(cells),
+    }
+
+
+class Run:
+    """Servers, tables and the file that figures go to."""
+
+    def __init__(self, options: argparse.Namespace, output: Path) -> None:
+        self.options = options
+        self.cells = [cell for cell in CELLS if not options.only or cell.name in options.only]
+        self.empty = not options.only or "empty" in options.only
+        self.file = open(output, "w")  # noqa: SIM115 - closed in measure()
+        self.directory = output.with_suffix("")
+
+    def keep(self, line: dict[str, Any]) -> None:
+        self.file.write(json.dumps(line) + "\n")
+        self.file.flush()
+
+    def measure(self) -> None:
+        shuffle = random.Random(self.options.seed).shuffle
+        with self.file:
+            self.keep(environment(self.options, self.cells))
+            if self.empty:
+                for number in range(self.options.rounds):
+                    line = {"kind": "empty", "round": number}
+                    try:
+                        line |= self._empty()
+                    except processes.ClientFailed as error:
+                        line["error"] = f"empty: {error}"
+                        print(f"failed: {line['error']}", file=sys.stderr, flush=True)
+                    self.keep(line)
+            # One server at a time: an idle one still takes memory, and Java's some CPU time.
+            for name in dict.fromkeys(cell.server for cell in self.cells):
+                cells = [cell for cell in self.cells if cell.server == name]
+                with self._server(name) as server:
+                    benches = [self._bench(server, cell) for cell in cells]
+                    for number in range(-1, self.options.rounds):  # the first one warms up
+                        shuffle(benches)
+                        for bench in benches:
+                            self._round(bench, number, shuffle)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _server(self, name: str) -> Iterator[throwaway.ThrowawayServer]:
+        note = lambda _, text: print(text, file=sys.stderr)  # noqa: E731
+        with throwaway.named(name)(note=note, settings=SETTINGS[name]) as server:
+            print(f"{server.hello['software']} is up", file=sys.stderr, flush=True)
+            self.keep(
+                {"kind": "server", "name": name, **{k: server.hello[k] for k in ("software", "settings")}}
+            )
+            yield server
+
+    def _bench(self, server: throwaway.ThrowawayServer, cell: Cell) -> Bench:
+        bench = Bench(server, cell, self.options.rows, self.options.streams, self.directory)
+        bench.prepare()
+        return bench
+
+    def _round(self, bench: Bench, number: int, shuffle: Callable[[list[str]], None]) -> None:
+        clients = list(bench.cell.clients)
+        shuffle(clients)
+        pid = bench.server.pid
+        assert pid is not None
+        for client in clients:
+            processes.settle(pid)
+            line = {"kind": "turn", "round": number, "cell": bench.cell.name, "client": client}
+            before, server = host_ticks(), processes.process_seconds(pid)
+            try:
+                line |= asdict(bench.turn(client, self.options.seconds if number >= 0 else WARM_UP_SECONDS))
+            except (processes.ClientFailed, OSError, ValueError, KeyError, IndexError) as error:
+                line["error"] = f"{client}, {bench.cell.name}: {error or type(error).__name__}"
+                print(f"failed: {line['error']}", file=sys.stderr, flush=True)
+            # What the server still does for this client's rows is this client's.
+            processes.settle(pid)
+            after = host_ticks()
+            line["server_cpu"] = processes.process_seconds(pid) - server
+            line["steal"] = (after["steal"] - before["steal"]) / max(1, after["total"] - before["total"])
+            if number >= 0:
+                self.keep(line)
+        print(f"round {number + 1} of {self.options.rounds}, {bench.cell.name}", file=sys.stderr, flush=True)
+
+    def _empty(self) -> dict[str, Any]:
+        """Statements built inside the interval and discarded, on one core."""
+        spec = {
+            "trial": "empty",
+            "target": "empty://",
+            "options": {},
+            "operation": "upsert",
+            "data": {"source": "usage", "working_set": 1_000_000, "seed": 1, "loaded_unix_s": 1_790_000_000},
+            "rows_per_batch": 500,
+            "duration_ns": 1_500_000_000,
+            "streams": 1,
+            "threads": 1,
+            "generate": "inline",
+            "verify": "none",
+        }
+        (ended,) = processes.run([processes.python(HERE / "venturi_client.py", json.dumps(spec))])
+        said: dict[str, Any] = json.loads(ended.output)
+        return said
+
+
+def main() -> int:
+    options = arguments()
+    # Ended from outside, it takes its servers along.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d-%H%M")
+    source = options.source
+    if source is None:
+        source = options.output or ROOT / "target" / "bench-upsert" / f"{stamp}.jsonl"
+        source.parent.mkdir(parents=True, exist_ok=True)
+        began = time.monotonic()
+        Run(options, source).measure()
+        print(f"{time.monotonic() - began:.0f} s, {source}", file=sys.stderr)
+    text, met = summary.markdown(source)
+    print(text)
+    if options.record:
+        place = HERE / "results" / f"{source.stem}.md"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+        print(f"recorded: {place}", file=sys.stderr)
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except processes.ClientFailed as error:
+        sys.exit(f"error: {error}")
+    except VenturiError as error:
+        sys.exit(f"{error}{f'; {error.hint}' if error.hint else ''}")
