@@ -176,7 +176,7 @@ def run(
 
 def _tree(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Keywords as the tables of a scenario; lists are axes of the matrix."""
-    from venturi.scenario import TABLES
+    from venturi.scenario import LIST_VALUES, TABLES
 
     tree: dict[str, Any] = {}
     known = {key: table for table, model in TABLES.items() for key in model.model_fields}
@@ -193,7 +193,7 @@ def _tree(settings: Mapping[str, Any]) -> dict[str, Any]:
                 f"venturi.run() has no setting {key!r}",
                 hint=f"did you mean {close[0]}?" if close else f"settings are: {', '.join(sorted(known))}",
             )
-        elif isinstance(value, list | tuple | range) and key != "pin":
+        elif isinstance(value, list | tuple | range) and key not in LIST_VALUES:
             tree.setdefault("matrix", {})[key] = list(value)
         else:
             tree.setdefault(known[key], {})[key] = value

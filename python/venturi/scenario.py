@@ -30,7 +30,7 @@ ADDRESS_AXES = ("place", "target")
 BUILTIN_DATA = {"builtin:birdstrikes": "birdstrikes.parquet"}
 _HERE = Path(__file__).parent
 # Keys whose value is a list, where others want an axis.
-_LISTS = ("pin", "headers", "key", "add", *LISTS)
+LIST_VALUES = ("pin", "headers", "key", "add", *LISTS)
 _DURATIONS = ("duration", "timeout", "sample_interval")
 
 
@@ -311,7 +311,7 @@ def _where(layers: Sequence[Layer], path: Sequence[str]) -> str:
 
 def _validate(layers: Sequence[Layer], name: str, model: type[Table], values: Any) -> Table:
     for key, value in values.items():
-        if isinstance(value, list) and name != "run" and key not in _LISTS:
+        if isinstance(value, list) and name != "run" and key not in LIST_VALUES:
             where = _where(layers, (name, key))
             raise ScenarioError(
                 f"{where}: a list of values belongs into [matrix]", hint=f"[matrix] {key} = …"

@@ -26,6 +26,7 @@ Examples:
   venturi tune flight://local --streams 1..16 --rows-per-batch 1k,4k,16k,64k --minutes 2
   venturi tune my.toml --operation put --compression none,lz4,zstd
   venturi tune --resume last --trials 40
+  venturi tune mysql://venturi@host/db --streams 1..16
   venturi tune recorded:reference:chspark --trials 11
 A tuning is a run: show, best, fit and report take it, and
 `venturi run --resume RUN` measures the rest of its matrix.
@@ -35,6 +36,9 @@ RECORDED = "recorded:"
 DEFAULT_TRIALS = 24
 DEFAULT_DURATION = "1s"
 """Of a trial where no amount is given: a search wants many short trials."""
+_MESSAGES = [1024, 4096, 16384, 65536, 262144]
+_UPSERTS = [1, 10, 100, 1000, 10_000]
+"""Rows a batch that are searched where none are named."""
 
 
 @app.command(epilog=EPILOG)
@@ -280,8 +284,10 @@ def _defaults(tree: dict[str, Any]) -> Any:
     import os
 
     from venturi.scenario import Layer
+    from venturi.urls import is_database
 
-    base: dict[str, Any] = {"name": "tune", "workload": {"operation": "get"}, "matrix": {}}
+    upserts = is_database(str(tree.get("target", {}).get("url", "")))
+    base: dict[str, Any] = {"name": "tune", "workload": {}, "matrix": {}}
     asked = {**tree.get("workload", {}), **tree.get("matrix", {})}
     if not {"rows_per_stream", "bytes_per_stream", "duration"} & set(asked):
         base["workload"]["duration"] = DEFAULT_DURATION
@@ -291,5 +297,5 @@ def _defaults(tree: dict[str, Any]) -> Any:
         if "streams" not in asked:
             base["matrix"]["streams"] = [1 << k for k in range(most.bit_length())]
         if "rows_per_batch" not in asked:
-            base["matrix"]["rows_per_batch"] = [1024, 4096, 16384, 65536, 262144]
+            base["matrix"]["rows_per_batch"] = _UPSERTS if upserts else _MESSAGES
     return Layer("the defaults of tune", base)
