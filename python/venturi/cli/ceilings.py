@@ -163,6 +163,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     """The cells that these limits are for, read and checked as a scenario's."""
     from venturi.scenario import TABLES, Layer, load
     from venturi.suffixes import parse_count
+    from venturi.urls import is_database
 
     rows = given["rows_per_batch"]
     if given["message_bytes"] is not None:
@@ -194,6 +195,11 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     if given["url"] is not None:
         if urlsplit(given["url"]).scheme == "empty":
             raise VenturiError(f"URL {given['url']}: there is no way to nowhere; leave it out")
+        if is_database(given["url"]):
+            raise VenturiError(
+                f"URL {given['url'].partition('://')[0]}://: a database has no port that takes plain bytes",
+                hint="to measure the way there, run on that host: venturi serve flight --host 0.0.0.0",
+            )
         # What lies there does not matter: only the way is measured.
         target["url"] = urlsplit(given["url"])._replace(path="", query="").geturl()
     tree, spelled = f.layer_tree(workload, target, {}, [], [])
