@@ -175,17 +175,24 @@ def test_data_must_be_ours(tmp_path: Path) -> None:
 
 def test_what_was_left_behind_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    for name in ("venturi-x-left", "venturi-x-held", "venturi-y-other"):
+    names = ("venturi-x-left", "venturi-x-held", "venturi-x-foreign", "venturi-y-other")
+    locks = {}
+    for name in names:
         (tmp_path / name / "data").mkdir(parents=True)
+        if name != "venturi-x-foreign":
+            locks[name] = leftovers.locked(tmp_path / name)
     (tmp_path / "venturi-x-link").symlink_to(tmp_path / "venturi-y-other")
+    os.close(locks["venturi-x-left"])
+    os.close(locks["venturi-y-other"])
     leftovers.sweep("venturi-x-")
-    assert len(os.listdir(tmp_path)) == 4  # too young to be sure
-    held = leftovers.locked(tmp_path / "venturi-x-held")
+    assert len(os.listdir(tmp_path)) == 5  # too young to be sure
     monkeypatch.setattr(leftovers, "_LEAST_AGE_SECONDS", 0.0)
     leftovers.sweep("venturi-x-")
-    assert sorted(os.listdir(tmp_path)) == ["venturi-x-held", "venturi-x-link", "venturi-y-other"]
+    assert sorted(os.listdir(tmp_path)) == [
+        *("venturi-x-foreign", "venturi-x-held", "venturi-x-link", "venturi-y-other")
+    ]
     assert (tmp_path / "venturi-y-other" / "data").is_dir()
-    os.close(held)
+    os.close(locks["venturi-x-held"])
 
 
 def test_addresses() -> None:
