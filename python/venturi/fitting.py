@@ -22,6 +22,7 @@ __all__ = [
     "check_cell",
     "check_options",
     "fitted",
+    "idle",
     "names_something",
     "option_parameters",
     "settled",
@@ -106,6 +107,16 @@ def _unknown(name: str, value: Any, url: str) -> tuple[str, ...]:
     """The values that the option has there, where this is none of them."""
     known = VALUES.get((name, scheme_of(url)), ())
     return known if known and str(value).partition(":")[0] not in known else ()
+
+
+def idle(scenario: Scenario) -> set[str]:
+    """Options that are at their default and mean nothing anywhere in the scenario."""
+    urls = _addresses(scenario)
+    operations = scenario.axes.get("operation", [scenario.workload.operation])
+    given = scenario.target.given()
+    return {
+        n for n in APPLIES if n not in given and not any(applies(n, u, o) for u in urls for o in operations)
+    }
 
 
 def _strangers(scenario: Scenario) -> list[str]:

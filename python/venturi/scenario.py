@@ -92,8 +92,11 @@ class Scenario:
         """The resolved scenario; reads back as an equal one."""
         tree: dict[str, Any] = {"name": self.name, "description": self.description or None, "format": 1}
         tree["reference"] = self.reference or None
+        from venturi.fitting import idle
+
         for name, table in (("target", self.target), ("workload", self.workload), ("run", self.run)):
-            tree[name] = _spelled(table.model_dump())
+            # Defaults of options that mean nothing here would only puzzle the reader.
+            tree[name] = _spelled(table.model_dump(exclude=idle(self)))
         tree["places"] = dict(self.places) or None
         matrix: dict[str, Any] = {
             axis: [_spelled({axis: _plain(value)})[axis] for value in values]
