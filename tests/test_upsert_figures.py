@@ -149,6 +149,10 @@ def test_a_rate_that_was_not_held_is_a_warning(tmp_path: Path) -> None:
     (advice,) = [a for a in results.advice if a.kind in ("backlog", "late")]
     assert advice.kind == "backlog" and "of 3k batches/s were done" in advice.finding
     assert "never sent" in advice.finding and "p99 9." in advice.finding
+    shown = venturi("show", tmp_path / "run", "--cell", "rate=3000").stdout
+    assert "3k batches/s asked for; 55.4 % of the slots met late, by 9.000 s at most" in " ".join(
+        shown.split()
+    )
     held = load(make_run(tmp_path / "held", repeated({"rate": 500.0})))
     assert not [a for a in held.advice if a.kind in ("backlog", "late")]
 

@@ -181,6 +181,15 @@ def test_an_engine_with_one_writer() -> None:
     assert found.title == "client: apply, one writer" and "--streams 1" in proposals(found)
 
 
+def test_an_engine_beside_others_that_hold_the_cores() -> None:
+    few = of(SQLITE, client=APPLY, cpu=(0.4, None), server_end={}, client_end=end(1.0), round_trip=None)
+    assert (few.title, few.confidence) == ("client: apply", "medium")
+    assert "other processes used 95 % of this host" in few.sentence and "not known" not in few.sentence
+    own = of({**SQLITE, "streams": 8, "threads": 8}, client=APPLY, cpu=(7.8, None), server_end={},
+             client_end=end(0.99), round_trip=None)  # fmt: skip
+    assert (own.kind, own.title) == ("cores", "all 8 cores") and "apply 98 %" in own.sentence
+
+
 def test_a_busy_disk_goes_before_the_engine_that_waits_for_it() -> None:
     busy = end(disk={"busy_share": 0.97, "written_bytes": 900_000_000, "read_bytes": 0})
     found = of(SQLITE, client=APPLY, cpu=(0.2, None), server_end={}, client_end=busy, round_trip=None)

@@ -126,7 +126,12 @@ def trial(
         }
         response = hdr.summary(late)
         intended = int(p["rate"] * 10)
-        schedule = {"rate": p["rate"], "intended": intended, "late": 0 if held else batches, "max_lag_ns": 0}
+        schedule = {
+            "rate": p["rate"],
+            "intended": intended,
+            "late": 0 if held else batches,
+            "max_lag_ns": 0 if held else 9 * SECOND,
+        }
     client = {"send": 0.08, "await_reply": 0.92} if client is None else client
     spent = 10 * SECOND * lanes
     found = errors or {}

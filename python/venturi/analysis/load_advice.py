@@ -66,13 +66,26 @@ def _behind(records: Sequence[Record]) -> tuple[float, float, float, float] | No
     return (kept, response, service, unsent) if kept < KEPT_UP and response >= BEHIND * service else None
 
 
+def slots(record: Mapping[str, Any]) -> tuple[float, float, float] | None:
+    """Of an open loop's schedule: share of the slots met late, by how much at most (ns), slots never met.
+    None for a closed loop."""
+    intended = numeric(record, "schedule", "intended")
+    if not intended:
+        return None
+    late = (numeric(record, "schedule", "late") or 0.0) / intended
+    return late, numeric(record, "schedule", "max_lag_ns") or 0.0, _unsent(record)
+
+
+def _unsent(record: Mapping[str, Any]) -> float:
+    failed = troubles([record])
+    tried = (numeric(record, "counts", "batches") or 0.0) + failed.refused + failed.in_doubt
+    return max(0.0, (numeric(record, "schedule", "intended") or 0.0) - tried)
+
+
 def _of(record: Mapping[str, Any]) -> tuple[float, float, float, float] | None:
     rate, batches = numeric(record, "schedule", "rate"), numeric(record, "counts", "batches")
     done = quotient(batches, numeric(record, "times", "interval_ns"), 1e9)
     response, service = (latency(record, kind, "p99") for kind in ("response", "service"))
     if not rate or done is None or response is None or not service:
         return None
-    failed = troubles([record])
-    tried = (batches or 0.0) + failed.refused + failed.in_doubt
-    unsent = max(0.0, (numeric(record, "schedule", "intended") or 0.0) - tried)
-    return done / rate, response, service, unsent
+    return done / rate, response, service, _unsent(record)

@@ -114,7 +114,7 @@ def _load_generator(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
 def _elsewhere(seen: Seen, rerun: Rerun) -> list[str]:
     """The server on a host of its own, where client and server share this one."""
     system = scheme(seen)
-    if system not in SERVED or seen.same_machine is False or seen.client.first == "apply":
+    if system not in SERVED or seen.same_machine is False:
         return []
     path = urlsplit(str(seen.cell.parameters.get("target"))).path.strip("/") or "venturi"
     there = f"{system}://HOST/{path}"

@@ -13,7 +13,7 @@ from venturi.analysis import crowding, evidence
 from venturi.analysis.cells import Cell, get, numeric
 from venturi.analysis.evidence import Evidence, Seen
 from venturi.analysis.proof import Hit, first
-from venturi.analysis.proof.cores import HELD
+from venturi.analysis.proof.cores import HELD, embedded
 from venturi.analysis.proof.ends import own_stages
 from venturi.analysis.remedies import more_streams, remedies
 from venturi.analysis.rerun import Rerun
@@ -132,7 +132,7 @@ def _others(seen: Seen) -> float | None:
     if client.cpu is None or not client.cores or "client.host.busy_share" not in seen.facts:
         return None
     own = client.cpu
-    if seen.same_machine is not False:
+    if seen.same_machine is not False and not embedded(seen):
         if server.cpu is None:
             return None
         own += server.cpu
@@ -264,7 +264,7 @@ def _unknown(seen: Seen, rerun: Rerun) -> Verdict:
         elif client.busy is None:
             missing.append("nobody looked at the hosts' CPUs")
             settle.append(f"with samples: {rerun.but(sample_interval='100ms')}")
-        if cell.in_rows and not server.stages and server.cpu is None and "apply" not in client.stages:
+        if cell.in_rows and not server.stages and server.cpu is None and not embedded(seen):
             missing.append(
                 "what the server's process did is not known: it runs on another host, or is hidden"
             )

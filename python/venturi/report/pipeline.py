@@ -80,6 +80,8 @@ def of(cell: Cell, verdict: Verdict | None = None) -> Pipeline | None:
     if not sides:
         return None
     missing = next((end for end in order if not cell.stages.get(end)), None)
+    if cell.in_rows and "apply" in cell.stages.get("client", {}):
+        missing = None  # the engine runs in the client's process
     work = [(part.share, side.end, part.stage) for side in sides for part in (*side.work, *side.besides)]
     narrowest: tuple[str, str] | None = None
     if verdict is None:

@@ -188,7 +188,8 @@ def headline(results: Results) -> list[str]:
         text = f"{operation}: {'best ' if len(cells) > 1 else ''}{speed(top, cells)}" + (
             f" with {where}" if names else ""
         )
-        if top.share.known:
+        # That a database does a thousandth of what memory could copy is no headline.
+        if top.share.known and not (top.in_rows and (top.share.value or 0.0) < 0.01):
             text += f", {_percent(top.share)} % {share(top.binding)}"
         out.append(text)
     return out or ["no trial was measured"]

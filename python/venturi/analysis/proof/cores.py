@@ -73,8 +73,15 @@ def _pinned(seen: Seen, filled: tuple[End, ...]) -> bool:
     return filled == (seen.client,) and bool(seen.cell.records and seen.cell.records[0].get("pin"))
 
 
+def embedded(seen: Seen) -> bool:
+    """Whether the engine runs in the client's process, so that there is no other end."""
+    return seen.cell.in_rows and "apply" in seen.client.stages and not seen.server.stages
+
+
 def _ends(seen: Seen, filled: tuple[End, ...]) -> tuple[End, ...]:
     """The ends that use the cores which are full."""
+    if embedded(seen):
+        return (seen.client,)
     return (seen.client, seen.server) if shared(seen) and not _pinned(seen, filled) else filled
 
 
@@ -100,7 +107,7 @@ def _saturated(seen: Seen, filled: tuple[End, ...]) -> Hit:
     busy, steal = max(e.busy or 0.0 for e in filled), max(e.steal or 0.0 for e in filled)
     whose = (
         ""
-        if pinned or ends != filled or (len(ends) > 1 and shared(seen))
+        if pinned or embedded(seen) or ends != filled or (len(ends) > 1 and shared(seen))
         else (" of the " + " and of the ".join(e.name for e in filled))
     )
     which, verb = all_cores(filled[0].cores)

@@ -7,7 +7,7 @@ from typing import Any
 from venturi.analysis.ceilings import codec_of
 from venturi.analysis.cells import get
 from venturi.analysis.evidence import CODEC, OWN, End, Seen
-from venturi.analysis.proof.cores import crowded, full
+from venturi.analysis.proof.cores import crowded, embedded, full
 from venturi.analysis.proof.hit import Hit, beyond
 from venturi.analysis.wording import milliseconds, plural, shares, waiting
 from venturi.handicap import nanoseconds
@@ -174,7 +174,9 @@ def _stage(seen: Seen, threshold: float) -> Hit | None:
     lacks = []
     if end.busy is None:
         lacks.append(f"whether the {end.name}'s host had a core to spare")
-    if other.occupancy is None and not (seen.cell.in_rows and other.cpu is not None):
+    # An engine within the client has no other end; of a database its process is what can be known.
+    enough = embedded(seen) or (seen.cell.in_rows and other.cpu is not None)
+    if other.occupancy is None and not enough:
         lacks.append(f"the {other.name}'s stages")
     workers = end.threads or end.workers
     one = "worker is" if workers == 1 else f"{workers:g} workers are" if workers else "workers are"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from venturi.analysis.evidence import End, Evidence, Seen
-from venturi.analysis.proof.cores import crowded, shared
+from venturi.analysis.proof.cores import crowded, embedded, shared
 from venturi.analysis.proof.ends import CLIENT_WAITS, WORKERS
 from venturi.analysis.proof.hit import Hit, beyond
 from venturi.analysis.wording import milliseconds, rate, size, waiting
@@ -113,7 +113,7 @@ def disk(seen: Seen) -> Hit | None:
 
 def _writer(seen: Seen, end: End) -> str:
     """Whose disk it is: on one machine both ends see the same, and a database's own process writes to it."""
-    own = not seen.cell.in_rows or seen.client.first == "apply"
+    own = not seen.cell.in_rows or embedded(seen)
     return end.name if own or not shared(seen) else seen.server.name
 
 
