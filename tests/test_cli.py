@@ -104,6 +104,10 @@ def test_scenarios() -> None:
         "flight-local",
         "flight-remote",
         "quick",
+        "upsert-batch-size",
+        "upsert-cassandra",
+        "upsert-memsql",
+        "upsert-quick",
     ]
     shown = venturi("scenarios", "show", "quick").stdout
     assert shown == (ROOT / "python/venturi/scenarios/quick.toml").read_text()
