@@ -51,7 +51,7 @@ def arguments() -> argparse.Namespace:
     names = [cell.name for cell in CELLS]
     add("--rounds", type=int, default=5, help="how often every cell is measured (default 5)")
     add("--seconds", type=float, default=2.5, help="a client's turn (default 2.5)")
-    add("--rows", type=int, default=100_000, help="working set (default 100,000)")
+    add("--rows", type=int, default=50_000, help="working set (default 50,000)")
     add("--streams", type=int, default=os.cpu_count(), help="connections (default: one a CPU, as the seed)")
     add("--seed", type=int, default=1, help="of the shuffle")
     add("--only", nargs="+", choices=[*names, "empty"], metavar="CELL", help=" ".join([*names, "empty"]))
@@ -171,6 +171,8 @@ class Run:
     def _bench(self, server: throwaway.ThrowawayServer, cell: Cell) -> Bench:
         bench = Bench(server, cell, self.options.rows, self.options.streams, self.directory)
         bench.prepare()
+        assert server.pid is not None
+        processes.settle(server.pid)
         return bench
 
     def _round(self, bench: Bench, number: int, shuffle: Callable[[list[str]], None]) -> None:
@@ -179,7 +181,6 @@ class Run:
         pid = bench.server.pid
         assert pid is not None
         for client in clients:
-            processes.settle(pid)
             line = {"kind": "turn", "round": number, "cell": bench.cell.name, "client": client}
             before, server = host_ticks(), processes.process_seconds(pid)
             try:
@@ -187,7 +188,7 @@ class Run:
             except (processes.ClientFailed, OSError, ValueError, KeyError, IndexError) as error:
                 line["error"] = f"{client}, {bench.cell.name}: {error or type(error).__name__}"
                 print(f"failed: {line['error']}", file=sys.stderr, flush=True)
-            # What the server still does for this client's rows is this client's.
+            # What the server still does for this client's rows is this client's, and nobody else's turn.
             processes.settle(pid)
             after = host_ticks()
             line["server_cpu"] = processes.process_seconds(pid) - server
