@@ -46,14 +46,16 @@ class LocalTargets:
 
     def __init__(self, note: Note) -> None:
         self._note = note
+        self._wanted: list[str] = []
         self._servers: dict[str, _Server] = {}
         self._folder: Path | None = None
 
     def start(self, urls: Iterable[str]) -> None:
         """Starts what these addresses need. Raises VenturiError where a server does not start."""
-        for scheme in dict.fromkeys(scheme_of(url) for url in urls if is_local(url)):
-            if scheme not in self._servers and not in_process(f"{scheme}://"):
-                self._servers[scheme] = self._started(scheme)
+        schemes = dict.fromkeys(scheme_of(url) for url in urls if is_local(url))
+        self._wanted = [scheme for scheme in schemes if not in_process(f"{scheme}://")]
+        for scheme in self._wanted:
+            self._servers[scheme] = self._started(scheme)
 
     def _started(self, scheme: str) -> _Server:
         if scheme == "flight":
@@ -68,17 +70,20 @@ class LocalTargets:
     def ensure(self, doubted: bool = False) -> None:
         """Starts those again that have died. `doubted`: something looks so, and who keeps them may know it
         in a moment."""
-        for scheme, server in list(self._servers.items()):
-            deadline = time.monotonic() + (_DOUBT_SECONDS if doubted else 0.0)
-            while server.running and time.monotonic() < deadline:
-                time.sleep(0.05)
-            if server.running:
-                continue
-            said = server.complaint()
-            name = "the reference server" if scheme == "flight" else f"the server of {scheme}://local"
-            self._note("warning", f"{name} died{': ' + said if said else ''}; starting another")
-            server.stop()
-            del self._servers[scheme]
+        for scheme in self._wanted:
+            server = self._servers.get(scheme)
+            if server is not None:
+                deadline = time.monotonic() + (_DOUBT_SECONDS if doubted else 0.0)
+                while server.running and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                if server.running:
+                    continue
+                said = server.complaint()
+                name = "the reference server" if scheme == "flight" else f"the server of {scheme}://local"
+                self._note("warning", f"{name} died{': ' + said if said else ''}; starting another")
+                server.stop()
+                del self._servers[scheme]
+            # Or the last attempt to start another has failed.
             self._servers[scheme] = self._started(scheme)
 
     def url(self, url: str) -> str:

@@ -1,0 +1,113 @@
+"""What stands for `X://local`: started, asked for its address, started again, gone."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from venturi import throwaway
+from venturi.errors import ExitCode, VenturiError
+from venturi.local_targets import LocalTargets, duckdb_library
+
+
+class Server:
+    """In place of a throw-away server: alive until it is told otherwise."""
+
+    title = "MariaDB"
+    made: list[Server] = []  # noqa: RUF012 - emptied by the fixture
+    refuse = False
+
+    def __init__(self, note: Any) -> None:
+        self.running = False
+        self.lasts = 0
+        self.hello: dict[str, Any] = {"software": "MariaDB 11", "settings": {"a": "1"}}
+
+    def start(self) -> Server:
+        if Server.refuse:
+            raise VenturiError("MariaDB did not start: no room", ExitCode.UNREACHABLE)
+        Server.made.append(self)
+        self.running = True
+        self.hello["url"] = f"mysql://venturi@127.0.0.1:{4000 + len(Server.made)}/venturi"
+        return self
+
+    @property
+    def address(self) -> str:
+        return str(self.hello["url"]).split("@")[1].split("/")[0]
+
+    def complaint(self) -> str:
+        return "out of memory"
+
+    def stop(self) -> None:
+        self.running = False
+
+
+@pytest.fixture(autouse=True)
+def _servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    Server.made, Server.refuse = [], False
+    monkeypatch.setattr(throwaway, "for_scheme", lambda scheme: Server)
+
+
+def noted() -> tuple[LocalTargets, list[str]]:
+    said: list[str] = []
+    return LocalTargets(lambda level, text: said.append(f"{level}: {text}")), said
+
+
+def test_one_server_for_all_cells_of_a_system() -> None:
+    local, said = noted()
+    local.start(["mysql://local", "mysql://far/db", "mysql://local/venturi_two", "sqlite://local"])
+    assert len(Server.made) == 1 and said == ["info: starting MariaDB for this run"]
+    assert local.url("mysql://local") == "mysql://venturi@127.0.0.1:4001/venturi"
+    assert local.url("mysql://local/venturi_two") == "mysql://venturi@127.0.0.1:4001/venturi_two"
+    assert local.url("mysql://far/db") == "mysql://far/db"
+    told = local.environment("mysql://local")
+    assert (
+        told is not None and told["software"] == {"server": "MariaDB 11"} and told["settings"] == {"a": "1"}
+    )
+    assert "kernel" in told and local.environment("postgres://local") is None
+    local.stop()
+    assert not Server.made[0].running
+
+
+def test_a_dead_server_is_started_again_until_it_runs() -> None:
+    local, said = noted()
+    local.start(["mysql://local"])
+    local.ensure()
+    assert len(Server.made) == 1
+    Server.made[0].running = False
+    Server.refuse = True
+    for _ in range(2):
+        with pytest.raises(VenturiError, match="no room"):
+            local.ensure()
+    Server.refuse = False
+    local.ensure()
+    assert local.url("mysql://local") == "mysql://venturi@127.0.0.1:4002/venturi"
+    # It died once, so it is said once.
+    died = "warning: the server of mysql://local died: out of memory; starting another"
+    assert [text for text in said if "died" in text] == [died]
+    local.stop()
+
+
+def test_who_dies_slowly_is_waited_for() -> None:
+    local, _ = noted()
+    local.start(["mysql://local"])
+    timer = threading.Timer(0.1, Server.made[0].stop)
+    timer.start()
+    local.ensure(doubted=True)
+    assert len(Server.made) == 2
+    timer.join()
+
+
+def test_a_file_is_there_for_the_run_alone() -> None:
+    local, _ = noted()
+    path = Path(local.url("sqlite://local").removeprefix("sqlite://"))
+    assert local.url("duckdb://local") == f"duckdb://{path.parent}/venturi.duckdb"
+    path.write_text("")
+    local.stop()
+    assert not path.parent.exists()
+
+
+def test_duckdb_has_a_library() -> None:
+    assert Path(duckdb_library()).is_file()
