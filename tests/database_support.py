@@ -7,6 +7,7 @@ so each uses tables of its own. Tests that change a server, stop it or need spec
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import signal
 import tempfile
@@ -151,6 +152,16 @@ def postgres() -> Iterator[Database]:
 @pytest.fixture(scope="session")
 def cassandra() -> Iterator[Database]:
     yield from _shared("cassandra")
+
+
+def skewed(offset: str) -> dict[str, str]:
+    """Variables for `environment=`: the server's clock is off by that much, as "-1h" or "+90s"."""
+    from conftest import require
+
+    found = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+    require(found, "libfaketime (tools/install-servers)")
+    # What is waited for must not jump with what is shown.
+    return {"LD_PRELOAD": found[0], "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
 @pytest.fixture

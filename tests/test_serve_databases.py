@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from database_support import Database, available
+from database_support import Database, available, skewed
 from venturi.errors import ExitCode, VenturiError
 
 pytestmark = pytest.mark.slow
@@ -239,6 +239,14 @@ def test_settings_reach_the_servers(start_database: Callable[..., Database]) -> 
     post = start_database("postgres", settings={"synchronous_commit": "off"}, memory=128 * 2**20)
     assert post.run_sql("SHOW synchronous_commit") == [("off",)]
     assert post.run_sql("SHOW shared_buffers") == [("128MB",)]
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+def test_a_server_whose_clock_is_wrong(kind: str, start_database: Callable[..., Database]) -> None:
+    database = start_database(kind, environment=skewed("-1h"))
+    now = {"mariadb": "UNIX_TIMESTAMP()", "postgres": "extract(epoch FROM clock_timestamp())"}[kind]
+    found = float(database.run_sql(f"SELECT {now}")[0][0])
+    assert found - time.time() == pytest.approx(-3600, abs=60)
 
 
 def test_a_port_that_is_taken(start_database: Callable[..., Database]) -> None:

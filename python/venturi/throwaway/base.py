@@ -43,7 +43,8 @@ class ThrowawayServer(ABC):
     It listens on `host` (loopback) and `port` (0: a free one), keeps its data in `data`, or in a temporary
     directory that goes when it stops, and takes further `settings` by their names. `memory` are the bytes
     of its main cache or heap. Where `password_env` names a variable, the account demands the password in
-    it; otherwise none. `note(level, text)` takes lines for the user.
+    it; otherwise none. `environment` are further variables of the server's process. `note(level, text)`
+    takes lines for the user.
     """
 
     # How `venturi serve` calls it; the URL's scheme; the product; its port; the scenario to try first.
@@ -67,6 +68,7 @@ class ThrowawayServer(ABC):
         settings: Mapping[str, str] | None = None,
         data: Path | None = None,
         password_env: str | None = None,
+        environment: Mapping[str, str] | None = None,
         note: Note = lambda level, text: None,
     ) -> None:
         self._host = host
@@ -76,6 +78,7 @@ class ThrowawayServer(ABC):
         self._set = {self.spelt(name): value for name, value in (settings or {}).items()}
         self._kept = data.absolute() if data is not None else None
         self._password_env = password_env
+        self._environment = dict(environment or {})
         self._note = note
         self._guarded: Guarded | None = None
         self._directory: Path | None = None
@@ -161,6 +164,10 @@ class ThrowawayServer(ABC):
     def guarded(self) -> Guarded:
         assert self._guarded is not None
         return self._guarded
+
+    def environment(self) -> dict[str, str]:
+        """The variables of the server's process."""
+        return {**os.environ, **self._environment}
 
     def secret(self) -> str | None:
         """The account's password. Raises VenturiError where the variable has none."""

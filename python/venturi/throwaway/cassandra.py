@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import signal
@@ -137,7 +136,7 @@ class Cassandra(ThrowawayServer):
             flags.append("-Djava.net.preferIPv4Stack=true")
         command = [self._java, *flags, "-cp", f"{library}/*", "org.apache.cassandra.service.CassandraDaemon"]
         number = signal.SIGTERM if self._kept is not None else signal.SIGKILL
-        self.guarded.serve(command, self.log, number, _STOP_SECONDS, dict(os.environ))
+        self.guarded.serve(command, self.log, number, _STOP_SECONDS, self.environment())
 
     def _yaml(self, data: Path) -> str:
         # YAML quotes as CQL does.

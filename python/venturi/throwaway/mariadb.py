@@ -121,7 +121,7 @@ class MariaDb(ThrowawayServer):
         command = [self._server, f"--defaults-file={configuration}"]
         # What is kept is written out; what goes anyway needs no farewell.
         number = signal.SIGTERM if self._kept is not None else signal.SIGKILL
-        self.guarded.serve(command, self.log, number, _STOP_SECONDS, dict(os.environ))
+        self.guarded.serve(command, self.log, number, _STOP_SECONDS, self.environment())
 
     def _statements(self) -> list[str]:
         """One a line, as the server reads its start-up file."""

@@ -112,7 +112,7 @@ class Postgres(ThrowawayServer):
             raise OSError("its account could not be made")
         # Either way it releases its shared memory; the first writes out nothing.
         number = signal.SIGQUIT if self._kept is None else signal.SIGINT
-        self.guarded.serve([*server, *configured], self.log, number, _STOP_SECONDS, dict(os.environ))
+        self.guarded.serve([*server, *configured], self.log, number, _STOP_SECONDS, self.environment())
 
     def _configuration(self, data: Path) -> str:
         directory = self.directory
