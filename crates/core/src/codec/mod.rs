@@ -6,6 +6,7 @@ pub mod flight;
 pub mod frame;
 pub mod hpack;
 pub mod ipc;
+pub mod mysql;
 pub mod perf;
 pub mod proto;
 pub mod slab;

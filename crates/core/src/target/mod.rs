@@ -22,6 +22,7 @@ use crate::spec::{TrialSpec, Verify};
 pub mod cassandra;
 pub mod empty;
 pub mod flight;
+pub mod mysql;
 pub mod upsert;
 
 /// A future that stays on the thread that made it.
@@ -239,8 +240,9 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
             ))
         }
         "empty" => Ok(Box::new(empty::Empty::new(spec))),
+        "mysql" | "mysql+tls" => Ok(Box::new(mysql::MySql::new(spec)?)),
         other => Err(Error::usage(format!(
-            "target {:?}: no target is called {other:?}; known: flight://, cassandra://, empty://, flight+tls://, cassandra+tls://",
+            "target {:?}: no target is called {other:?}; known: flight://, cassandra://, mysql://, empty://, flight+tls://, cassandra+tls://, mysql+tls://",
             spec.target
         ))),
     }

@@ -7,6 +7,7 @@
 
 mod calls;
 mod check;
+mod named;
 mod work;
 
 #[cfg(test)]
@@ -14,4 +15,5 @@ mod tests;
 
 pub use calls::{Calls, Executing, Executor};
 pub use check::{compare, Effect, Found};
+pub use named::{default_name, is_own, occupied, read_options};
 pub use work::{Builder, Prepared, Share, Work};

@@ -1,0 +1,269 @@
+//! `mysql://`: MySQL's protocol: MariaDB, MySQL, TiDB, SingleStore (MemSQL).
+//! `docs/targets/mysql.md`.
+
+mod auth;
+mod channel;
+mod connection;
+mod errors;
+mod options;
+mod parameters;
+mod plan;
+mod server;
+mod statement;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::codec::mysql::message_length;
+use crate::error::{Error, Fate, Kind, Result};
+use crate::meter::clock::Stage;
+use crate::spec::{Operation, TrialSpec, Verify};
+use crate::target::upsert::{
+    compare, default_name, Calls, Effect, Executing, Executor, Found, Prepared, Share, Work,
+};
+use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
+
+use connection::Connection;
+use errors::Circumstances;
+use options::{Access, Options, Place};
+use server::{quoted, Server};
+use statement::{Statement, StatementKind, Statements};
+
+pub struct MySql {
+    spec: Arc<TrialSpec>,
+    place: Place,
+    options: Options,
+    access: Access,
+    table: String,
+    circumstances: Circumstances,
+    /// The process of this host that listens there, where it had to be looked for early.
+    listening: Option<u32>,
+    plan: Option<Plan>,
+}
+
+/// What the plan found and made.
+struct Plan {
+    server: Server,
+    work: Arc<Work<Statements>>,
+    before: Found,
+    /// The table's engine undoes a statement that fails.
+    atomic: bool,
+    notes: Vec<String>,
+}
+
+impl MySql {
+    pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
+        if spec.operation != Operation::Upsert {
+            return Err(Error::usage(
+                "mysql:// takes upserts: operation = \"upsert\"",
+            ));
+        }
+        if spec.in_flight > 1 {
+            return Err(Error::usage(
+                "in_flight must be 1 for mysql://: its protocol answers one statement before it takes the next; use more --streams",
+            ));
+        }
+        let place = Place::parse(&spec.target)?;
+        let options = Options::parse(&spec.options)?;
+        let access = options.access(&place, Duration::from_nanos(spec.timeout_ns))?;
+        let default = || default_name(&spec.data);
+        let table = options.table.clone().unwrap_or_else(default);
+        let circumstances = Circumstances {
+            place: place.address(),
+            user: access.user.clone(),
+            database: place.database.clone(),
+            table: table.clone(),
+            password_env: options.password_env.clone(),
+            streams: spec.streams,
+        };
+        // The plan is a part of what is measured; going through all processes shall not be.
+        let listening = spec
+            .include_setup
+            .then(|| plan::listening(&place.hosts[0]))
+            .flatten();
+        Ok(Self {
+            spec,
+            place,
+            options,
+            access,
+            table,
+            circumstances,
+            listening,
+            plan: None,
+        })
+    }
+
+    fn planned(&self) -> Result<&Plan> {
+        let unplanned = || {
+            Error::new(
+                Kind::Internal,
+                "a stream was opened before the plan was made",
+            )
+        };
+        self.plan.as_ref().ok_or_else(unplanned)
+    }
+
+    /// What is known where something went wrong at one host.
+    fn circumstances_at(&self, stream: usize) -> Circumstances {
+        Circumstances {
+            place: self.place.host_of(stream).authority(),
+            ..self.circumstances.clone()
+        }
+    }
+
+    /// A connection for stream's host, told what every connection is told.
+    async fn connect(&self, stream: usize, server: &Server) -> Result<Connection> {
+        let host = self.place.host_of(stream);
+        let database = Some(self.place.database.as_str());
+        let mut connection = Connection::open(host, &self.access, database).await?;
+        for sql in server.session() {
+            connection.run(sql).await?;
+        }
+        for sql in &self.options.init {
+            let run = connection.run(sql).await;
+            run.map_err(|error| error.context(format!("init {sql:?}")))?;
+        }
+        Ok(connection)
+    }
+
+    async fn open_stream(&self, stream: usize) -> Result<Box<dyn Session>> {
+        let plan = self.planned()?;
+        let mut connection = self.connect(stream, &plan.server).await?;
+        if self.options.statement == StatementKind::Prepared {
+            for rows in plan::batch_lengths(&plan.work)? {
+                connection
+                    .prepare(rows, &plan::prepared_text(&plan.work.table, rows))
+                    .await?;
+            }
+        }
+        let lane = Lane(Box::new(State {
+            connection,
+            atomic: plan.atomic,
+            circumstances: self.circumstances_at(stream),
+        }));
+        let work = plan.work.clone();
+        let share = Share::new(&self.spec, stream, work.batches.count());
+        Ok(Box::new(Calls::new(work, share, lane, self.spec.retries)))
+    }
+
+    async fn compare(&self, tallies: &[Tally]) -> Result<Verification> {
+        let plan = self.planned()?;
+        let mut after = Found::default();
+        if self.spec.verify != Verify::None {
+            let mut connection = self.connect(0, &plan.server).await?;
+            after = plan::found(&mut connection, &plan.work.table).await?;
+            after.stored_bytes = self.stored_bytes(&mut connection, &plan.server).await;
+            connection.quit().await;
+        }
+        let (work, before) = (&*plan.work, &plan.before);
+        let mut made = compare(work, Effect::Add, before, &after, tallies, self.spec.verify)?;
+        let notes: Vec<String> = made
+            .note
+            .take()
+            .into_iter()
+            .chain(plan.notes.clone())
+            .collect();
+        made.note = (!notes.is_empty()).then(|| notes.join("; "));
+        Ok(made)
+    }
+}
+
+impl Target for MySql {
+    fn plan<'a>(&'a mut self) -> LocalFuture<'a, Result<Identity>> {
+        Box::pin(async move {
+            let made = self.make_plan().await;
+            let (identity, plan) = made.map_err(|error| self.circumstances_at(0).explain(error))?;
+            self.plan = Some(plan);
+            Ok(identity)
+        })
+    }
+
+    fn planned_rows(&self) -> Option<u64> {
+        let rows = self.spec.rows_per_stream?;
+        rows.checked_mul(self.spec.streams as u64)
+    }
+
+    fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
+        Box::pin(async move {
+            let mut sessions = Vec::with_capacity(group.len());
+            for &stream in group {
+                let session = self.open_stream(stream).await;
+                let session = session.map_err(|error| {
+                    let error = self.circumstances_at(stream).explain(error);
+                    error.context(format!("stream {stream}"))
+                });
+                sessions.push(session?);
+            }
+            Ok(sessions)
+        })
+    }
+
+    fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
+        Box::pin(async move {
+            let compared = self.compare(tallies).await;
+            compared.map_err(|error| self.circumstances_at(0).explain(error))
+        })
+    }
+
+    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let Some(plan) = &self.plan else {
+                return Ok(());
+            };
+            if !self.options.setup || self.options.keep {
+                return Ok(());
+            }
+            let work = async {
+                let mut connection = self.connect(0, &plan.server).await?;
+                let drop = format!("DROP TABLE IF EXISTS {}", quoted(&self.table));
+                connection.run(&drop).await?;
+                connection.quit().await;
+                Ok(())
+            };
+            work.await
+                .map_err(|error| self.circumstances_at(0).explain(error))
+        })
+    }
+}
+
+/// One stream's connection, moved from call to call.
+struct Lane(Box<State>);
+
+struct State {
+    connection: Connection,
+    atomic: bool,
+    circumstances: Circumstances,
+}
+
+impl Executor for Lane {
+    type Statement = Statement;
+
+    const WORK: Stage = Stage::Send;
+
+    fn execute(mut self, call: Arc<Prepared<Statement>>) -> Executing<Self> {
+        Box::pin(async move {
+            let done = self.0.connection.upsert(&call.statement).await;
+            let done = done.map_err(|error| self.0.explain(error, &call));
+            (self, done)
+        })
+    }
+}
+
+impl State {
+    fn explain(&self, error: Error, call: &Prepared<Statement>) -> Error {
+        let code = error.code.as_ref().and_then(|code| code.parse().ok());
+        let fate = match code {
+            Some(code) => errors::fate(code, self.atomic, call.rows),
+            None => Fate::Fatal,
+        };
+        let (rows, bytes) = (call.rows, message_length(&call.statement.packets));
+        let batch = format!("a batch of {rows} rows ({bytes} bytes)");
+        self.circumstances
+            .explain(error.context(batch))
+            .with_fate(fate)
+    }
+}

@@ -1,0 +1,232 @@
+"""`mysql://`: what goes wrong at a real MariaDB is one line that says what to do; what became of batches."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Certificates
+from database_support import Database
+from mysql_support import refusal, run, spec
+from venturi import _core
+
+pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+
+Start = Callable[..., Database]
+
+
+def in_the_middle(database: Database, table: str, act: Callable[[], None], **more: Any) -> dict[str, Any]:
+    """A trial of seconds, and what is done to the server once it runs."""
+    control = _core.Control()
+    records: list[Any] = []
+    asked = spec(database.url, table, **{"duration_ns": 4_000_000_000, **more})
+    trial = threading.Thread(target=lambda: records.append(_core.run_trial(json.dumps(asked), control)))
+    trial.start()
+    deadline = time.monotonic() + 30
+    while control.progress()["batches"] < 20 and trial.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    act()
+    trial.join(timeout=60)
+    record = records[0]
+    made: dict[str, Any] = json.loads(record) if isinstance(record, str) else record
+    return made
+
+
+def test_killed_in_the_middle(start_database: Start) -> None:
+    database = start_database("mariadb")
+    record = in_the_middle(database, "venturi_killed", database.kill)
+    assert record["outcome"] == "failed"
+    assert record["error"]["kind"] == "lost"
+    message = record["error"]["message"]
+    assert f"127.0.0.1:{database.port}: a batch of 500 rows" in message, message
+    assert "does the server still run?" in message
+    assert record["counts"]["rows"] >= 20 * 500 and record["counts"]["batches"] >= 20
+    assert record["latency"]["service"]["count"] == record["counts"]["batches"]
+    # Each stream had a batch under way.
+    assert record["errors"]["in_doubt"] == {"batches": 2, "rows": 1000}
+    assert record["errors"]["refused"]["batches"] == 0
+
+
+def test_read_only_from_the_middle_on(start_database: Start) -> None:
+    database = start_database("mariadb")
+
+    def make_read_only() -> None:
+        database.run_as_administrator("SET GLOBAL read_only = 1")
+
+    record = in_the_middle(database, "venturi_closed", make_read_only, max_errors=5)
+    assert record["outcome"] == "failed"
+    assert record["error"]["kind"] == "server"
+    assert "error 1290" in record["error"]["message"] and "takes no writes" in record["error"]["message"]
+    errors = record["errors"]
+    assert errors["refused"]["batches"] >= 6 and errors["in_doubt"]["batches"] == 0
+    assert [(line["kind"], line["code"]) for line in errors["kinds"]] == [("server", "1290")]
+    line = refusal(database.url, "venturi_closed")
+    assert "error 1290" in line and "is it a replica?" in line
+
+
+def test_refused_batches_are_counted_and_the_rest_is_verified(mariadb: Database) -> None:
+    """Rows that somebody else holds locked: those batches are refused, all others are there."""
+    import pymysql
+
+    table = "venturi_locked"
+    assert run(mariadb.url, table, options={"keep": True})["outcome"] == "ok"
+    holder = pymysql.connect(host="127.0.0.1", port=mariadb.port, user="venturi", database="venturi")
+    cursor = holder.cursor()
+    cursor.execute("START TRANSACTION")
+    cursor.execute(f"SELECT * FROM {table} LIMIT 1 FOR UPDATE")
+    try:
+        options = {"setup": False, "init": ["SET SESSION innodb_lock_wait_timeout = 1"]}
+        record = run(mariadb.url, table, options=options, max_errors=3, retries=1)
+    finally:
+        holder.close()
+    assert record["outcome"] == "ok", record["error"]
+    errors = record["errors"]
+    assert errors["refused"] == {"batches": 1, "rows": 500}
+    assert errors["retries"] == 1 and errors["in_doubt"]["batches"] == 0
+    assert errors["kinds"][0]["code"] == "1205"
+    assert record["verification"]["achieved"] == "sums"
+    assert record["counts"]["rows"] == 19_500
+    mariadb.run_sql(f"DROP TABLE {table}")
+
+
+def test_an_engine_that_undoes_nothing_leaves_doubt(mariadb: Database) -> None:
+    """A full MEMORY table keeps the first rows of the batch that did not fit."""
+    options = {"storage": "MEMORY", "init": ["SET SESSION max_heap_table_size = 1048576"]}
+    record = run(mariadb.url, "venturi_full", options=options, streams=1, threads=1, max_errors=100)
+    assert record["outcome"] == "ok", record["error"]
+    errors = record["errors"]
+    assert errors["in_doubt"]["batches"] > 0 and errors["refused"]["batches"] == 0
+    assert errors["kinds"][0]["code"] == "1114"
+    assert "is the disk of the server full?" in errors["kinds"][0]["message"]
+    assert "are in doubt" in record["verification"]["note"]
+
+
+def test_logging_in(start_database: Start, monkeypatch: pytest.MonkeyPatch, mariadb: Database) -> None:
+    monkeypatch.setenv("VENTURI_TEST_RIGHT", "correct horse ö")
+    monkeypatch.setenv("VENTURI_TEST_WRONG", "tr0ub4dor")
+    database = start_database("mariadb", password_env="VENTURI_TEST_RIGHT")
+    right = run(database.url, "venturi_login", options={"password_env": "VENTURI_TEST_RIGHT"})
+    assert right["outcome"] == "ok", right["error"]
+    assert "horse" not in json.dumps(right)
+    line = refusal(database.url, "venturi_login", options={"password_env": "VENTURI_TEST_WRONG"})
+    assert "error 1045" in line and "is what VENTURI_TEST_WRONG holds the password" in line
+    assert "tr0ub4dor" not in line
+    line = refusal(database.url, "venturi_login")
+    assert "no password was given" in line and "--password-env" in line
+    line = refusal(database.url, "venturi_login", options={"password_env": "VENTURI_TEST_UNSET"})
+    assert "VENTURI_TEST_UNSET" in line and "not set" in line
+    record = run(database.url, "venturi_login", options={"password_env": "VENTURI_TEST_WRONG"})
+    assert record["error"]["kind"] == "auth"
+    # Where the plugin is there, an account may ask for what Venturi does not know.
+    plugins = "SELECT 1 FROM information_schema.PLUGINS WHERE PLUGIN_NAME = 'ed25519'"
+    if database.run_as_administrator(plugins):
+        database.run_as_administrator("CREATE USER odd@'%' IDENTIFIED VIA ed25519 USING PASSWORD('x')")
+        line = refusal(database.url, "venturi_login", options={"user": "odd"})
+        assert "client_ed25519" in line and "mysql_native_password" in line
+
+
+def test_rights(mariadb: Database) -> None:
+    url = mariadb.url.rsplit("/", 1)[0]
+    line = refusal(f"{url}/other", "venturi_x")
+    assert "error 1044" in line and "GRANT ALL ON `other`.* TO" in line
+    name = "venturi_new_one"
+    assert run(f"{url}/{name}", "venturi_x")["outcome"] == "ok"
+    assert mariadb.run_sql(f"SHOW DATABASES LIKE '{name}'") == [(name,)]
+    mariadb.run_sql(f"DROP DATABASE {name}")
+    line = refusal(f"{url}/{name}", "venturi_x", options={"setup": False})
+    assert "error 1049" in line and "without --no-setup Venturi creates" in line
+    mariadb.run_as_administrator("CREATE OR REPLACE USER reader@'127.0.0.1'")
+    mariadb.run_as_administrator("GRANT SELECT ON venturi.* TO reader@'127.0.0.1'")
+    mariadb.run_sql("CREATE OR REPLACE TABLE venturi_read (a int)")
+    line = refusal(mariadb.url, "venturi_read", options={"user": "reader"})
+    assert "error 1142" in line and "GRANT ALL ON `venturi`.*" in line
+    mariadb.run_sql("DROP TABLE venturi_read")
+    mariadb.run_as_administrator("DROP USER reader@'127.0.0.1'")
+
+
+def test_tables_without_setup(mariadb: Database) -> None:
+    line = refusal(mariadb.url, "venturi_missing", options={"setup": False})
+    assert "there is no table venturi_missing in venturi" in line and "--no-setup" in line
+    mariadb.run_sql("CREATE OR REPLACE TABLE venturi_odd (a int)")
+    line = refusal(mariadb.url, "venturi_odd", options={"setup": False})
+    assert "error 1054" in line and "other columns than the data" in line
+    mariadb.run_sql("DROP TABLE venturi_odd")
+
+
+def test_limits_of_the_server(start_database: Start) -> None:
+    database = start_database("mariadb", settings={"max_connections": "10", "max_allowed_packet": "1M"})
+    line = refusal(database.url, "venturi_many", streams=20, threads=2)
+    assert "error 1040" in line and "max_connections" in line and "--streams" in line
+    line = refusal(database.url, "venturi_large", rows_per_batch=30_000)
+    assert "max_allowed_packet is 1048576" in line and "SET GLOBAL max_allowed_packet =" in line
+    largest = int(line.split("--rows-per-batch ")[1].split(",")[0])
+    assert 5_000 < largest < 20_000
+    assert database.run_sql("SHOW TABLES LIKE 'venturi_large'") == []  # nothing was left behind
+    record = run(database.url, "venturi_large", rows_per_batch=largest, rows_per_stream=largest)
+    assert record["outcome"] == "ok", record["error"]
+    line = refusal(database.url, "venturi_large", rows_per_batch=30_000, generate="inline")
+    assert "max_allowed_packet" in line
+
+
+def test_clocks_that_differ_are_worth_a_word(start_database: Start) -> None:
+    database = start_database("mariadb")
+    ahead = int(time.time()) + 3600
+    database.run_as_administrator(f"SET GLOBAL init_connect = 'SET timestamp = {ahead}'")
+    record = run(database.url, "venturi_clock")
+    assert record["outcome"] == "ok", record["error"]
+    note = record["verification"]["note"]
+    assert "the server's clock is 3" in note and "s ahead of this host's" in note
+    database.run_as_administrator("SET GLOBAL init_connect = ''")
+    assert run(database.url, "venturi_clock")["verification"]["note"] is None
+
+
+def test_nothing_or_something_else_is_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert "nothing listens there" in refusal(f"mysql://me@127.0.0.1:{port}", "venturi_x")
+
+    def answer(listener: socket.socket, text: bytes) -> None:
+        for _ in range(2):
+            client, _ = listener.accept()
+            client.sendall(text)
+            client.close()
+
+    for text in (b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n"):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            threading.Thread(target=answer, args=(listener, text), daemon=True).start()
+            line = refusal(f"mysql://me@127.0.0.1:{listener.getsockname()[1]}", "venturi_x")
+            assert "does it speak MySQL's protocol?" in line or "is it a MySQL server?" in line
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"mysql://me@127.0.0.1:{silent.getsockname()[1]}"
+        line = refusal(url, "venturi_x", timeout_ns=500_000_000)
+        assert "within 0.5 s" in line
+
+
+def test_tls(
+    start_database: Start, certificates: Certificates, open_directory: Path, mariadb: Database
+) -> None:
+    place = open_directory.parent
+    for name, path in (("certificate", certificates.server), ("key", certificates.server_key)):
+        copied = shutil.copy(path, place / f"{name}.pem")
+        Path(copied).chmod(0o644)
+    settings = {"ssl_cert": str(place / "certificate.pem"), "ssl_key": str(place / "key.pem")}
+    database = start_database("mariadb", settings=settings)
+    url = database.url.replace("mysql://", "mysql+tls://")
+    for options in ({"tls_ca": str(certificates.ca), "tls_server_name": "localhost"}, {"tls_insecure": True}):
+        for statement in ("text", "prepared"):
+            record = run(url, "venturi_tls", options={**options, "statement": statement})
+            assert record["outcome"] == "ok", record["error"]
+    assert "TLS" in refusal(url, "venturi_tls") and "tls_ca" in refusal(url, "venturi_tls")
+    line = refusal(mariadb.url, "venturi_tls", options={"tls_insecure": True})
+    assert "mysql+tls://" in line
+    plain = mariadb.url.replace("mysql://", "mysql+tls://")
+    if mariadb.run_sql("SELECT @@have_ssl")[0][0] != "YES":
+        assert "does not offer TLS" in refusal(plain, "venturi_tls", options={"tls_insecure": True})
