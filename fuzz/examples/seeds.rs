@@ -11,6 +11,7 @@ use venturi_core::codec::flight::{queue_flight_data, Parts};
 use venturi_core::codec::frame::{flag, kind, write, write_headers, write_settings};
 use venturi_core::codec::hpack::encode;
 use venturi_core::codec::ipc::{schema_to_bytes, Compression, Encoded, Encoder};
+use venturi_core::codec::mysql::frame;
 use venturi_core::codec::perf::{Perf, Token};
 use venturi_core::codec::proto::FlightDescriptor;
 use venturi_core::data::records;
@@ -33,6 +34,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // RFC 7541, C.4.1: Huffman.
     let huffman = b"\x82\x86\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff";
     save("hpack", "huffman", huffman)?;
+
+    let mut packets = Vec::new();
+    let greeting = b"\x0a10.11.19-MariaDB\0\x07\0\0\0abcdefgh\0\xfe\xf7\x2d\x02\0\xff\x81\x15\
+        \0\0\0\0\0\0\0\0\0\0ijklmnopqrst\0mysql_native_password\0";
+    let said: [&[u8]; 5] = [
+        greeting,
+        &[0, 1, 0, 2, 0, 0, 0],
+        b"\xff\xbd\x04#40001Deadlock found",
+        b"\x03abc\xfb\x0212",
+        &[0, 5, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0],
+    ];
+    for (number, message) in said.iter().enumerate() {
+        frame(message, number as u8, &mut packets);
+    }
+    save("mysql", "answers", &packets)?;
 
     let batch = records::batch(2, 5, Values::Sequential, 0)?;
     let mut frames = Vec::new();
