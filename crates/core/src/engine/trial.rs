@@ -11,7 +11,7 @@ use super::control::{Control, Phase};
 use super::errors::Ledger;
 use super::observe::Observer;
 use super::record::{Failure, Record};
-use super::stop::{guarded, panic_message, Stop, TICK};
+use super::stop::{guarded, panic_message, Stop, RUNNING_TICK, TICK};
 use super::strangers::Strangers;
 use super::summary::summarise;
 use super::worker::{runtime, work, Event, Gate, Report, Shared};
@@ -279,7 +279,11 @@ impl Conductor<'_> {
         record: &mut Record,
     ) {
         loop {
-            let event = tokio::time::timeout(TICK, events.recv()).await;
+            let tick = match self.start {
+                Some(_) => RUNNING_TICK,
+                None => TICK,
+            };
+            let event = tokio::time::timeout(tick, events.recv()).await;
             match event {
                 Ok(None) => return,
                 Ok(Some(Event::Ready)) => self.one_is_ready(&gate, record),

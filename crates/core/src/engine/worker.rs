@@ -15,7 +15,7 @@ use super::lane::{Lane, Latencies, Outcome, Rules};
 use super::pace::{Pace, Slots};
 use super::pin::pin;
 use super::record::Failure;
-use super::stop::{guarded, Stop, TICK};
+use super::stop::{guarded, Stop, RUNNING_TICK};
 use crate::error::{Error, Kind, Result};
 use crate::meter::counters::Counters;
 use crate::meter::histogram::Recorder;
@@ -250,7 +250,8 @@ async fn drive(
         ));
     }
     let mut driver = Driver::new(lanes, report.latencies.clone(), &rules);
-    let mut tick = tokio::time::interval(TICK.min(rules.timeout / 4).max(Duration::from_millis(1)));
+    let every = RUNNING_TICK.min(rules.timeout / 4);
+    let mut tick = tokio::time::interval(every.max(Duration::from_millis(1)));
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // Unconstrained: fairness between lanes is the driver's, and the runtime's budget
     // would end a burst in its middle.
