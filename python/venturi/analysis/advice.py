@@ -64,7 +64,7 @@ def advise(
         _short(cells),
         _skew(cells),
         _wide(cells),
-        load_advice.backlog(cells) or _late(measured),
+        load_advice.backlog(cells) or load_advice.late(measured),
         _no_ceiling(cells, probes),
         _few(cells),
     ]
@@ -337,24 +337,6 @@ def _wide(cells: Sequence[Cell]) -> Advice | None:
         f"{_label(cell)})",
         "repeats disagree",
         "Repeat more often: --repeats 15, or stop adaptively",
-    )
-
-
-def _late(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
-    late = [
-        (share, numeric(r, "schedule", "max_lag_ns") or 0.0)
-        for r in measured
-        if (share := quotient(numeric(r, "schedule", "late"), numeric(r, "schedule", "intended")))
-        and share > 0.01
-    ]
-    if not late:
-        return None
-    share, lag = max(late)
-    return Advice(
-        "late",
-        f"up to {percent(share)} of the batches were sent late (by {lag / 1e6:,.1f} ms at most)",
-        "the rate asked for is above what this setting can do",
-        "Read response times as overload, or lower --rate",
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from venturi.analysis.cells import Cell, by_operation, varying
 from venturi.analysis.rerun import Rerun
+from venturi.analysis.upsert_remedies import CASSANDRA_MOST
 from venturi.analysis.verdict import Evidence, Finding, Verdict
 from venturi.analysis.wording import listed
 from venturi.units import Quantity, count
@@ -228,9 +229,8 @@ def _finding(
             rerun = Rerun.of(last, environment)
             further = rerun.but(**{axis: 2 * top})
             told = verdict.next if verdict is not None and not opening else ()
-            if axis in ("streams", "threads", "in_flight", "rows_per_batch") and not any(
-                further in text for text in told
-            ):
+            open_ended = axis in ("streams", "threads", "in_flight", "rows_per_batch")
+            if open_ended and _takes(last, axis, 2 * top) and not any(further in text for text in told):
                 following.append(f"to try: further, as it still rises: {further}")
         if verdict is not None and not opening and (verdict.kind != "unknown" or verdict.evidence):
             following += [f"to try: {text}" for text in verdict.next if not _measured(text, group, names)]
@@ -246,6 +246,12 @@ def _finding(
         evidence=tuple(dict.fromkeys(evidence)),
         next=tuple(dict.fromkeys(following))[:3],
     )
+
+
+def _takes(cell: Cell, axis: str, value: int) -> bool:
+    """Whether the target takes so much as it comes: Cassandra refuses large batches."""
+    small = str(cell.parameters.get("target") or "").startswith("cassandra")
+    return not (small and axis == "rows_per_batch" and value > CASSANDRA_MOST)
 
 
 def _beyond(series: Series) -> str:

@@ -89,3 +89,22 @@ def _of(record: Mapping[str, Any]) -> tuple[float, float, float, float] | None:
     if not rate or done is None or response is None or not service:
         return None
     return done / rate, response, service, _unsent(record)
+
+
+def late(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
+    """Slots met late, in whatever way: a client or a server that stalled now and then."""
+    found = [
+        (share, numeric(r, "schedule", "max_lag_ns") or 0.0)
+        for r in measured
+        if (share := quotient(numeric(r, "schedule", "late"), numeric(r, "schedule", "intended")))
+        and share > 0.01
+    ]
+    if not found:
+        return None
+    share, lag = max(found)
+    return Advice(
+        "late",
+        f"up to {percent(share)} of the batches were sent late (by {lag / 1e6:,.1f} ms at most)",
+        "the rate asked for is above what this setting can do",
+        "Read response times as overload, or lower --rate",
+    )

@@ -14,6 +14,8 @@ from venturi.analysis.rerun import Rerun
 
 BATCHES = (10, 100, 500, 2_000, 10_000)
 """Rows a batch that are proposed one after the other: 500 as the published benchmark had, 10,000 at most."""
+CASSANDRA_MOST = 500
+"""As it comes it refuses batches over 50 KiB; so many small rows are near that."""
 STREAMS_MOST = 256
 IN_FLIGHT_MOST = 128
 PIPELINED = ("cassandra", "postgres")
@@ -46,8 +48,7 @@ def handles(kind: str) -> bool:
 
 def larger_batches(seen: Seen, rerun: Rerun) -> list[str]:
     rows = int(seen.cell.parameters.get("rows_per_batch") or 0)
-    # Cassandra refuses batches over 50 KiB as it comes; 500 small rows are near that.
-    most = 500 if scheme(seen) == "cassandra" else BATCHES[-1]
+    most = CASSANDRA_MOST if scheme(seen) == "cassandra" else BATCHES[-1]
     wanted = next((n for n in BATCHES if n >= 4 * rows), BATCHES[-1])
     if not rows or rows >= most or seen.cell.parameters.get("batch") == "none":
         return []
