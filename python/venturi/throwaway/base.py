@@ -214,9 +214,9 @@ class ThrowawayServer(ABC):
     def _raise(self, error: BaseException) -> None:
         if not isinstance(error, OSError):  # TimeoutError is one
             raise error
-        said = self._last_words
-        if not said:
-            said = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
+        # A server that is only slow has no last words; those in its log are about other things.
+        slow = isinstance(error, TimeoutError)
+        said = f"no answer in {self.ready_seconds:.0f} s" if slow else self._last_words or str(error)
         raise VenturiError(
             f"{self.title} did not start: {said}",
             ExitCode.UNREACHABLE,
