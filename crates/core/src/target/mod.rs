@@ -23,6 +23,7 @@ pub mod cassandra;
 pub mod empty;
 pub mod flight;
 pub mod mysql;
+pub mod sqlite;
 pub mod upsert;
 
 /// A future that stays on the thread that made it.
@@ -241,8 +242,9 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
         }
         "empty" => Ok(Box::new(empty::Empty::new(spec))),
         "mysql" | "mysql+tls" => Ok(Box::new(mysql::MySql::new(spec)?)),
+        "sqlite" => Ok(Box::new(sqlite::Sqlite::new(spec)?)),
         other => Err(Error::usage(format!(
-            "target {:?}: no target is called {other:?}; known: flight://, cassandra://, mysql://, empty://, flight+tls://, cassandra+tls://, mysql+tls://",
+            "target {:?}: no target is called {other:?}; known: flight://, cassandra://, mysql://, sqlite://, empty://, flight+tls://, cassandra+tls://, mysql+tls://",
             spec.target
         ))),
     }

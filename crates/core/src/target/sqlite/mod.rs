@@ -1,0 +1,294 @@
+//! `sqlite://`: the library in the client's own process, N connections to one file.
+
+mod call;
+mod errors;
+mod options;
+mod sql;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::data::upsert::{Batches, Table};
+use crate::error::{Error, Kind, Result};
+use crate::spec::{TrialSpec, Verify};
+use crate::target::upsert::{
+    compare, default_name, is_own, occupied, Builder, Calls, Effect, Found, Share, Work,
+};
+use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
+
+use call::{Call, Statement};
+use errors::told;
+use options::{Options, Statements};
+use values::Columns;
+
+/// What cleaning up may wait for another connection's lock.
+const CLEAN_PATIENCE: Duration = Duration::from_secs(2);
+
+pub struct Sqlite {
+    spec: Arc<TrialSpec>,
+    options: Options,
+    path: Arc<Path>,
+    table: String,
+    planned: Option<Planned>,
+}
+
+struct Planned {
+    work: Arc<Work<Rows>>,
+    before: Found,
+    upsert: Arc<str>,
+}
+
+impl Sqlite {
+    pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
+        let options = Options::parse(&spec)?;
+        let path: PathBuf = options::parse_url(&spec.target)?;
+        let table = options.table.clone();
+        Ok(Self {
+            path: path.into(),
+            table: table.unwrap_or_else(|| default_name(&spec.data)),
+            options,
+            spec,
+            planned: None,
+        })
+    }
+
+    fn planned(&self) -> Result<&Planned> {
+        let unplanned = || Error::new(Kind::Internal, "sqlite: not planned");
+        self.planned.as_ref().ok_or_else(unplanned)
+    }
+
+    fn said<T>(&self, done: rusqlite::Result<T>) -> Result<T> {
+        done.map_err(|error| told(&self.path, &error))
+    }
+
+    fn connect(&self, create: bool, patience: Duration) -> Result<Connection> {
+        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        if create {
+            flags |= OpenFlags::SQLITE_OPEN_CREATE;
+        }
+        let connection = self.said(Connection::open_with_flags(&self.path, flags))?;
+        self.said(connection.busy_timeout(patience))?;
+        Ok(connection)
+    }
+
+    /// A connection as the streams have it.
+    fn dress(&self, connection: &Connection) -> Result<()> {
+        let synchronous = self.options.synchronous.name();
+        self.said(connection.pragma_update(None, "synchronous", synchronous))?;
+        for statement in &self.options.init {
+            let done = self.said(connection.execute_batch(statement));
+            done.map_err(|error| error.context(format_args!("--init {statement:?}")))?;
+        }
+        Ok(())
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.spec.timeout_ns)
+    }
+
+    fn journal(&self, connection: &Connection) -> Result<()> {
+        let Some(journal) = self.options.journal() else {
+            return Ok(());
+        };
+        let set = connection.pragma_update_and_check(None, "journal_mode", journal.name(), |row| {
+            row.get::<_, String>(0)
+        });
+        let set = self.said(set)?;
+        match set.eq_ignore_ascii_case(journal.name()) {
+            true => Ok(()),
+            false => Err(Error::new(
+                Kind::Server,
+                format!(
+                    "{}: journal = {} is refused, it stays {set}: this file system may not be \
+                     able to (WAL needs shared memory); take another journal",
+                    self.path.display(),
+                    journal.name()
+                ),
+            )),
+        }
+    }
+
+    fn exists(&self, connection: &Connection) -> Result<bool> {
+        let found = connection.query_row(
+            "SELECT count(*) FROM sqlite_schema WHERE type IN ('table', 'view') \
+             AND lower(name) = lower(?)",
+            [&self.table],
+            |row| row.get::<_, i64>(0),
+        );
+        Ok(self.said(found)? > 0)
+    }
+
+    /// The table as the trial begins with it.
+    fn set_up(&self, connection: &Connection, table: &Table) -> Result<Found> {
+        let exists = self.exists(connection)?;
+        if !self.options.setup {
+            if !exists {
+                return Err(Error::usage(format!(
+                    "{}: there is no table {}, and --no-setup creates none: name an existing one \
+                     by --table",
+                    self.path.display(),
+                    self.table
+                )));
+            }
+            return self.found(connection, table);
+        }
+        if exists && !is_own(&self.table) {
+            return Err(occupied(&self.table));
+        }
+        let name = sql::quoted(&self.table);
+        let create = sql::create(table, self.options.without_rowid)?;
+        self.said(connection.execute_batch(&format!("DROP TABLE IF EXISTS {name}; {create}")))?;
+        Ok(Found::default())
+    }
+
+    /// Rows and sums of the table.
+    fn found(&self, connection: &Connection, table: &Table) -> Result<Found> {
+        let checked = self.spec.verify == Verify::Checksum;
+        let select = sql::found(table, checked);
+        let sums = if checked { table.add.len() } else { 0 };
+        let found = connection.query_row(&select, [], |row| {
+            let sum = |at: usize| Ok(sql::whole(row.get(1 + 2 * at)?, row.get(2 + 2 * at)?));
+            Ok(Found {
+                keys: row.get::<_, i64>(0)?.max(0) as u64,
+                sums: (0..sums).map(sum).collect::<rusqlite::Result<_>>()?,
+                stored_bytes: None,
+            })
+        });
+        self.said(found)
+    }
+
+    /// Bytes of the pages in use, of all tables in the file, after a checkpoint.
+    fn stored(&self, connection: &Connection) -> Result<u64> {
+        let pragma = |name: &str| {
+            let value = connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0));
+            self.said(value).map(|value: i64| value.max(0) as u64)
+        };
+        pragma("wal_checkpoint(TRUNCATE)")?;
+        let used = pragma("page_count")?.saturating_sub(pragma("freelist_count")?);
+        Ok(used * pragma("page_size")?)
+    }
+
+    fn plan_all(&mut self) -> Result<Identity> {
+        let connection = self.connect(self.options.setup, self.timeout())?;
+        // Opening reads nothing: whether it is a database at all is seen here.
+        self.journal(&connection)?;
+        self.dress(&connection)?;
+        let (table, batches) = Batches::make(&self.spec, &self.table)?;
+        let before = self.set_up(&connection, &table)?;
+        let prepared = self.options.statement == Statements::Prepared;
+        let upsert = sql::prepared(&table).into();
+        let work = Work::new(&self.spec, table, batches, Rows { prepared })?;
+        self.planned = Some(Planned {
+            work: Arc::new(work),
+            before,
+            upsert,
+        });
+        Ok(Identity {
+            address: self.path.display().to_string(),
+            software: Some(format!("SQLite {}", rusqlite::version())),
+            protocol: "sqlite".into(),
+            same_machine: Some(true),
+            same_clock: true,
+            ..Identity::default()
+        })
+    }
+
+    fn open_one(&self, stream: usize) -> Result<Box<dyn Session>> {
+        let planned = self.planned()?;
+        let connection = self.connect(false, self.timeout())?;
+        self.dress(&connection)?;
+        // Compiled once, before the clock: this is the stream's warm-up, and it sees whether
+        // the table is as the data needs it.
+        self.said(connection.prepare_cached(&planned.upsert))?;
+        let share = Share::new(&self.spec, stream, planned.work.batches.count());
+        let call = Call {
+            connection,
+            path: self.path.clone(),
+            upsert: planned.upsert.clone(),
+        };
+        let calls = Calls::new(planned.work.clone(), share, call, self.spec.retries);
+        Ok(Box::new(calls))
+    }
+
+    fn check(&self, tallies: &[Tally]) -> Result<Verification> {
+        let planned = self.planned()?;
+        let connection = self.connect(false, self.timeout())?;
+        let mut after = self.found(&connection, &planned.work.table)?;
+        after.stored_bytes = Some(self.stored(&connection)?);
+        compare(
+            &planned.work,
+            Effect::Add,
+            &planned.before,
+            &after,
+            tallies,
+            self.spec.verify,
+        )
+    }
+
+    fn drop_table(&self) -> Result<()> {
+        if !self.options.setup || self.options.keep || self.planned.is_none() {
+            return Ok(());
+        }
+        let connection = self.connect(false, CLEAN_PATIENCE)?;
+        let name = sql::quoted(&self.table);
+        self.said(connection.execute_batch(&format!("DROP TABLE IF EXISTS {name}")))
+    }
+}
+
+/// Makes statements of rows.
+struct Rows {
+    prepared: bool,
+}
+
+impl Builder for Rows {
+    type Statement = Statement;
+
+    fn build(&self, table: &Table, rows: &RecordBatch) -> Result<Statement> {
+        let columns = Columns::of(rows)?;
+        Ok(match self.prepared {
+            true => Statement::Values(columns),
+            false => Statement::Text(sql::text(table, &columns)),
+        })
+    }
+
+    fn size(statement: &Statement) -> usize {
+        match statement {
+            Statement::Text(text) => text.len(),
+            Statement::Values(columns) => columns.size(),
+        }
+    }
+}
+
+impl Target for Sqlite {
+    fn plan<'a>(&'a mut self) -> LocalFuture<'a, Result<Identity>> {
+        Box::pin(async move { self.plan_all() })
+    }
+
+    fn planned_rows(&self) -> Option<u64> {
+        let rows = self.spec.rows_per_stream?;
+        rows.checked_mul(self.spec.streams as u64)
+    }
+
+    fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
+        Box::pin(async move { group.iter().map(|stream| self.open_one(*stream)).collect() })
+    }
+
+    fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
+        Box::pin(async move { self.check(tallies) })
+    }
+
+    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
+        Box::pin(async move { self.drop_table() })
+    }
+}
