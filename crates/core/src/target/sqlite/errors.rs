@@ -47,6 +47,8 @@ pub fn told(path: &Path, error: &rusqlite::Error) -> Error {
         (None, _) => codes.extended_code.to_string(),
     };
     let said = said.unwrap_or_else(|| ffi::code_to_str(codes.extended_code).to_owned());
+    // The driver says the file's name once more.
+    let said = said.trim_end_matches(&format!(": {place}"));
     let (kind, advice) = match primary {
         ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => (
             Kind::Server,

@@ -271,3 +271,50 @@ fn time(at: i64, digits: usize, to: &mut String) {
         let _ = write!(to, ".{fraction:0digits$}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, BinaryArray, Date32Array, Float64Array, StringArray};
+    use arrow_array::{TimestampMillisecondArray, UInt64Array};
+
+    use super::*;
+
+    #[test]
+    fn values_as_text() {
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("a", Arc::new(StringArray::from(vec![Some("it's"), None]))),
+            (
+                "b",
+                Arc::new(BinaryArray::from(vec![&b"\x00\xff"[..], b""])),
+            ),
+            ("c", Arc::new(Float64Array::from(vec![1e300, f64::NAN]))),
+            ("d", Arc::new(Date32Array::from(vec![-1, 20_778]))),
+            (
+                "e",
+                Arc::new(TimestampMillisecondArray::from(vec![-1, 951_782_400_000])),
+            ),
+        ];
+        let columns = Columns::of(&RecordBatch::try_from_iter(columns).unwrap()).unwrap();
+        let mut text = String::new();
+        columns.write(0, &mut text);
+        columns.write(1, &mut text);
+        assert_eq!(
+            text,
+            "('it''s',X'00ff',1e300,'1969-12-31','1969-12-31 23:59:59.999')\
+             (NULL,X'',NULL,'2026-11-21','2000-02-29 00:00:00.000')"
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let large: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX]));
+        let rows = RecordBatch::try_from_iter([("n", large)]).unwrap();
+        let error = Columns::of(&rows).unwrap_err().message;
+        assert!(
+            error.contains("\"n\"") && error.contains("18446744073709551615"),
+            "{error}"
+        );
+    }
+}
