@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 mod calendar;
 mod ddl;
 mod rows;
-mod values;
+pub mod values;
 
 #[cfg(test)]
 mod tests;

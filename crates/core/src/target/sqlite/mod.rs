@@ -3,7 +3,6 @@
 mod call;
 mod errors;
 mod options;
-mod sql;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -15,9 +14,10 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use rusqlite::{Connection, OpenFlags};
 
+use crate::codec::sql::{Dialect, Extra};
 use crate::data::upsert::{Batches, Table};
 use crate::error::{Error, Kind, Result};
-use crate::spec::{TrialSpec, Verify};
+use crate::spec::TrialSpec;
 use crate::target::upsert::{
     compare, default_name, is_own, occupied, Builder, Calls, Effect, Found, Share, Work,
 };
@@ -126,7 +126,7 @@ impl Sqlite {
     }
 
     /// The table as the trial begins with it.
-    fn set_up(&self, connection: &Connection, table: &Table) -> Result<Found> {
+    fn set_up(&self, connection: &Connection, table: &Table, batches: &Batches) -> Result<Found> {
         let exists = self.exists(connection)?;
         if !self.options.setup {
             if !exists {
@@ -142,26 +142,40 @@ impl Sqlite {
         if exists && !is_own(&self.table) {
             return Err(occupied(&self.table));
         }
-        let name = sql::quoted(&self.table);
-        let create = sql::create(table, self.options.without_rowid)?;
+        let name = Dialect::Sqlite.quoted(&self.table);
+        let extra = Extra {
+            after: match self.options.without_rowid {
+                true => "WITHOUT ROWID",
+                false => "",
+            },
+            ..Extra::default()
+        };
+        let create = Dialect::Sqlite.create_table(table, batches, &extra)?;
         self.said(connection.execute_batch(&format!("DROP TABLE IF EXISTS {name}; {create}")))?;
         Ok(Found::default())
     }
 
     /// Rows and sums of the table.
     fn found(&self, connection: &Connection, table: &Table) -> Result<Found> {
-        let checked = self.spec.verify == Verify::Checksum;
-        let select = sql::found(table, checked);
-        let sums = if checked { table.add.len() } else { 0 };
+        let select = Dialect::Sqlite.select_found(table);
         let found = connection.query_row(&select, [], |row| {
-            let sum = |at: usize| Ok(sql::whole(row.get(1 + 2 * at)?, row.get(2 + 2 * at)?));
-            Ok(Found {
-                keys: row.get::<_, i64>(0)?.max(0) as u64,
-                sums: (0..sums).map(sum).collect::<rusqlite::Result<_>>()?,
-                stored_bytes: None,
-            })
+            let sums = (1..=table.add.len()).map(|at| row.get(at));
+            Ok((
+                row.get(0)?,
+                sums.collect::<rusqlite::Result<Vec<String>>>()?,
+            ))
         });
-        self.said(found)
+        let (keys, sums): (i64, _) = self.said(found)?;
+        let sum = |sum: String| {
+            // A sum of what is no integer, in a table of somebody else's.
+            let strange = || Error::new(Kind::Server, format!("{}: a sum is {sum:?}", self.table));
+            sum.parse().map_err(|_| strange())
+        };
+        Ok(Found {
+            keys: keys.max(0) as u64,
+            sums: sums.into_iter().map(sum).collect::<Result<_>>()?,
+            stored_bytes: None,
+        })
     }
 
     /// Bytes of the pages in use, of all tables in the file, after a checkpoint.
@@ -181,9 +195,9 @@ impl Sqlite {
         self.journal(&connection)?;
         self.dress(&connection)?;
         let (table, batches) = Batches::make(&self.spec, &self.table)?;
-        let before = self.set_up(&connection, &table)?;
+        let before = self.set_up(&connection, &table, &batches)?;
         let prepared = self.options.statement == Statements::Prepared;
-        let upsert = sql::prepared(&table).into();
+        let upsert = Dialect::Sqlite.upsert_placeholders(&table, 1).into();
         let work = Work::new(&self.spec, table, batches, Rows { prepared })?;
         self.planned = Some(Planned {
             work: Arc::new(work),
@@ -237,7 +251,7 @@ impl Sqlite {
             return Ok(());
         }
         let connection = self.connect(false, CLEAN_PATIENCE)?;
-        let name = sql::quoted(&self.table);
+        let name = Dialect::Sqlite.quoted(&self.table);
         self.said(connection.execute_batch(&format!("DROP TABLE IF EXISTS {name}")))
     }
 }
@@ -251,11 +265,14 @@ impl Builder for Rows {
     type Statement = Statement;
 
     fn build(&self, table: &Table, rows: &RecordBatch) -> Result<Statement> {
-        let columns = Columns::of(rows)?;
-        Ok(match self.prepared {
-            true => Statement::Values(columns),
-            false => Statement::Text(sql::text(table, &columns)),
-        })
+        if self.prepared {
+            return Ok(Statement::Values(Columns::of(table, rows)?));
+        }
+        let mut text = Vec::new();
+        Dialect::Sqlite.upsert_text(table, rows, &mut text)?;
+        String::from_utf8(text)
+            .map(Statement::Text)
+            .map_err(|_| Error::new(Kind::Internal, "a statement that is no text"))
     }
 
     fn size(statement: &Statement) -> usize {
