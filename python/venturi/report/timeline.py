@@ -263,6 +263,9 @@ def _quantities(
     add("memory of the process", "MB", lambda e: e.level("rss_bytes", 1 / MB))
     add("memory available", "GB", lambda e: e.level("memory_available_bytes", 1e-9), once=True)
     add("disk, written", "MB/s", lambda e: e.rate("disk_written_bytes", 1 / MB), once=True)
+    if in_rows:
+        # Commits wait for a disk that writes little.
+        add("busiest disk", "%", lambda e: e.rate("disk_busy_ns", 1e-7), once=True)
     add("throttled by the control group", "cores", lambda e: e.rate("throttled_ns", 1e-9))
     return out
 
