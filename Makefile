@@ -1,4 +1,4 @@
-# make demo    build Venturi into .venv and run the built-in scenario `quick`
+# make demo    build Venturi into .venv and run the built-in scenarios `quick` and `upsert-quick`
 # make test    cargo test and pytest, with all that they need
 # make lint    formatting, clippy, ruff, mypy
 #
@@ -31,6 +31,7 @@ help:
 
 demo: $(PACKAGE)
 	$(BIN)/venturi run quick
+	$(BIN)/venturi run upsert-quick
 
 test: $(EXTRAS) $(PACKAGE)
 	@tools/install-chromium
