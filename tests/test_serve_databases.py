@@ -141,9 +141,10 @@ def test_the_hello_line_and_the_end_of_the_parent(kind: str, serve: Callable[...
     assert hello["settings"] and all(isinstance(value, str) for value in hello["settings"].values())
     assert served.directory.stat().st_mode & 0o077 == 0
     assert alive(served.pid)
-    # Nothing but the port listens for others than this host.
-    listening = subprocess.run(["ss", "-Hltn"], capture_output=True, text=True, check=False).stdout
-    assert f"0.0.0.0:{hello['address'].split(':')[1]}" not in listening
+    # It listens on loopback alone: all the others of its addresses are free.
+    port = int(hello["address"].split(":")[1])
+    with socket.create_server(("127.0.0.2", port)):
+        pass
     assert served.process.stdin is not None
     served.process.stdin.close()
     served.process.stdin = None
