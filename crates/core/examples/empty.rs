@@ -1,5 +1,6 @@
 //! What the engine itself can do: `cargo run --release --example empty [streams [seconds]]`.
-//! Prints batches per second through the empty target and what a batch costs.
+//! Prints batches per second through the empty target and what a batch costs; and for upserts
+//! rows per second of one core that makes rows and builds their statements.
 
 use venturi_core::data::digest;
 use venturi_core::data::records;
@@ -32,6 +33,13 @@ fn main() {
             record.instrument.share * 100.0
         );
     }
+    for dialect in ["mysql", "postgres"] {
+        for rows in [1, 500, 10_000] {
+            if let Err(error) = upsert(dialect, rows, seconds) {
+                return eprintln!("{error}");
+            }
+        }
+    }
     println!("{:?}", Instrument::get());
     let batch = match records::batch(4, 4096, Values::Random, 1) {
         Ok(batch) => batch,
@@ -45,4 +53,31 @@ fn main() {
     }
     let rate = rounds as f64 * 131_072.0 / begun.elapsed().as_nanos() as f64;
     println!("digest: {rate:.1} GB/s in cache (4 x 4096 int64)");
+}
+
+/// Rows made and built into statements inside the interval, on one thread.
+fn upsert(dialect: &str, rows: usize, seconds: usize) -> venturi_core::error::Result<()> {
+    let spec = format!(
+        r#"{{"trial": "empty", "target": "empty://", "operation": "upsert", "generate": "inline",
+            "data": {{"source": "usage", "seed": 1, "loaded_unix_s": 1790000000}},
+            "options": {{"dialect": "{dialect}"}}, "rows_per_batch": {rows},
+            "duration_ns": {seconds}000000000, "streams": 1, "threads": 1}}"#
+    );
+    let record = run(TrialSpec::parse(&spec)?, &Control::new());
+    let cpu = record.cpu.client.user_ns + record.cpu.client.system_ns;
+    let moved = record.counts.rows as f64;
+    let share = |stage: &str| {
+        let ns = record.stages.client.get(stage).copied().unwrap_or(0);
+        100.0 * ns as f64 / record.times.interval_ns as f64
+    };
+    println!(
+        "upsert inline, {dialect}, {rows} rows a batch: {:.2} M rows/s, {:.2} M rows per CPU-second, \
+         {:.0} ns a row; generate {:.0} %, encode {:.0} %",
+        moved * 1e3 / record.times.interval_ns as f64,
+        moved * 1e3 / cpu as f64,
+        cpu as f64 / moved,
+        share("generate"),
+        share("encode"),
+    );
+    Ok(())
 }

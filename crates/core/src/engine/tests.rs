@@ -4,6 +4,7 @@ mod ends;
 mod open_loop;
 mod peer;
 mod records;
+mod upserts;
 
 use peer::{spec, Peer};
 

@@ -11,6 +11,21 @@ use crate::error::{Error, Kind, Result};
 use crate::meter::clock::Stage;
 use crate::spec::{Operation, TrialSpec, Verify};
 
+mod statements;
+
+pub use statements::Statements;
+
+/// Who this is.
+fn nowhere() -> Identity {
+    Identity {
+        address: "nowhere".into(),
+        software: Some(concat!("venturi ", env!("CARGO_PKG_VERSION")).into()),
+        reference: true,
+        protocol: "empty".into(),
+        ..Identity::default()
+    }
+}
+
 pub struct Empty {
     spec: Arc<TrialSpec>,
     source: Option<Source>,
@@ -75,13 +90,7 @@ impl Target for Empty {
     fn plan<'a>(&'a mut self) -> LocalFuture<'a, Result<Identity>> {
         Box::pin(async move {
             self.source = Some(Source::make(&self.spec.data, self.spec.rows_per_batch)?);
-            Ok(Identity {
-                address: "nowhere".into(),
-                software: Some(concat!("venturi ", env!("CARGO_PKG_VERSION")).into()),
-                reference: true,
-                protocol: "empty".into(),
-                ..Identity::default()
-            })
+            Ok(nowhere())
         })
     }
 

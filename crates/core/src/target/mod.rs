@@ -17,7 +17,7 @@ use crate::meter::align::Clock;
 use crate::meter::clock::{StageClock, StageTotals, Workers};
 use crate::meter::series::Series;
 use crate::meter::sockets::Sockets;
-use crate::spec::{TrialSpec, Verify};
+use crate::spec::{Operation, TrialSpec, Verify};
 
 pub mod cassandra;
 pub mod empty;
@@ -239,6 +239,9 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
             Err(Error::usage(
                 "empty://: the engine alone has no stage to slow down by a handicap",
             ))
+        }
+        "empty" if spec.operation == Operation::Upsert => {
+            Ok(Box::new(empty::Statements::new(spec)?))
         }
         "empty" => Ok(Box::new(empty::Empty::new(spec))),
         "mysql" | "mysql+tls" => Ok(Box::new(mysql::MySql::new(spec)?)),

@@ -1,11 +1,13 @@
 //! A target in memory whose streams follow a script.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Fate, Kind, Result};
 use crate::meter::clock::{Stage, StageClock, StageTotals, Workers};
 use crate::spec::TrialSpec;
 use crate::target::{
@@ -37,6 +39,10 @@ pub struct Script {
     /// What `poll_finish` waits for.
     pub finish: Duration,
     pub finish_stalls: bool,
+    /// Batch n of the stream waits for so long instead.
+    pub slow: Option<(u64, Duration)>,
+    /// Every n-th batch fails so.
+    pub fails: Option<(u64, Fate)>,
 }
 
 impl Script {
@@ -47,6 +53,8 @@ impl Script {
         wait: Duration::from_millis(1),
         finish: Duration::ZERO,
         finish_stalls: false,
+        slow: None,
+        fails: None,
     };
 
     pub fn of(batches: u64) -> Script {
@@ -69,6 +77,8 @@ pub struct Peer {
     pub plan_panics: bool,
     pub open: Duration,
     pub grouped: bool,
+    /// Sessions a stream.
+    pub in_flight: usize,
     pub verified: std::result::Result<Option<&'static str>, Kind>,
     pub report: Option<Kind>,
     pub clean: Option<Kind>,
@@ -83,6 +93,7 @@ impl Peer {
             plan_panics: false,
             open: Duration::ZERO,
             grouped: false,
+            in_flight: 1,
             verified: Ok(None),
             report: None,
             clean: None,
@@ -132,15 +143,21 @@ impl Target for Peer {
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
         Box::pin(async move {
             tokio::time::sleep(self.open).await;
-            let open = |&stream: &usize| {
-                Box::new(Stream {
-                    script: self.scripts[stream],
-                    done: 0,
-                    begun: None,
-                    sleep: None,
-                }) as Box<dyn Session>
-            };
-            Ok(group.iter().map(open).collect())
+            let mut sessions: Vec<Box<dyn Session>> = Vec::new();
+            for &stream in group {
+                let next = Rc::new(Cell::new(0));
+                for _ in 0..self.in_flight {
+                    sessions.push(Box::new(Stream {
+                        script: self.scripts[stream],
+                        next: next.clone(),
+                        number: None,
+                        tally: Tally::default(),
+                        begun: None,
+                        sleep: None,
+                    }));
+                }
+            }
+            Ok(sessions)
         })
     }
 
@@ -198,7 +215,11 @@ impl Target for Peer {
 
 struct Stream {
     script: Script,
-    done: u64,
+    /// Of the stream's batches, the first that none of its sessions has begun.
+    next: Rc<Cell<u64>>,
+    /// The batch that is under way.
+    number: Option<u64>,
+    tally: Tally,
     begun: Option<Instant>,
     sleep: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
 }
@@ -217,6 +238,14 @@ impl Stream {
         }
         slept
     }
+
+    fn begin(&mut self) -> Option<u64> {
+        if self.number.is_none() && self.next.get() < self.script.batches {
+            self.number = Some(self.next.get());
+            self.next.set(self.next.get() + 1);
+        }
+        self.number
+    }
 }
 
 impl Session for Stream {
@@ -225,15 +254,19 @@ impl Session for Stream {
         cx: &mut Context<'_>,
         clock: &mut StageClock,
     ) -> Poll<Result<Option<Moved>>> {
-        if self.done == self.script.batches {
+        let Some(number) = self.begin() else {
             return match self.script.then {
                 Then::End => Poll::Ready(Ok(None)),
                 Then::Fail => Poll::Ready(Err(Error::new(Kind::Server, "no more today"))),
                 Then::Stall => Poll::Pending,
                 Then::Panic => panic!("scripted"),
             };
-        }
-        if self.poll_sleep(self.script.wait, cx).is_pending() {
+        };
+        let wait = match self.script.slow {
+            Some((slow, wait)) if slow == number => wait,
+            _ => self.script.wait,
+        };
+        if self.poll_sleep(wait, cx).is_pending() {
             clock.wait(Stage::AwaitInput);
             return Poll::Pending;
         }
@@ -242,8 +275,20 @@ impl Session for Stream {
             std::hint::spin_loop();
         }
         self.begun = None;
-        self.done += 1;
+        self.number = None;
         clock.mark(Stage::Receive);
+        if let Some((every, fate)) = self.script.fails {
+            if (number + 1) % every == 0 {
+                if !matches!(fate, Fate::Refused { .. }) {
+                    self.tally.doubt.batches += 1;
+                    self.tally.doubt.rows += ROWS;
+                }
+                let error = Error::new(Kind::Server, format!("batch {number}: no"));
+                return Poll::Ready(Err(error.with_code(1213).with_fate(fate)));
+            }
+        }
+        self.tally.rows += ROWS;
+        self.tally.wire_bytes += BYTES + 1;
         Poll::Ready(Ok(Some(Moved {
             rows: ROWS,
             bytes: BYTES,
@@ -260,11 +305,6 @@ impl Session for Stream {
     }
 
     fn tally(&self) -> Tally {
-        Tally {
-            rows: self.done * ROWS,
-            checksum: 0,
-            wire_bytes: self.done * (BYTES + 1),
-            ..Tally::default()
-        }
+        self.tally
     }
 }

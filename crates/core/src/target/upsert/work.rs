@@ -73,6 +73,11 @@ impl<B: Builder> Work<B> {
         Ok(work)
     }
 
+    #[cfg(test)]
+    pub(super) fn builder(&self) -> &B {
+        &self.builder
+    }
+
     fn build_all(&self) -> Result<Vec<Arc<Prepared<B::Statement>>>> {
         let count = self.batches.count();
         let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
