@@ -91,15 +91,13 @@ impl Dialect {
     pub fn upsert_tail(self, table: &Table) -> String {
         let name = self.quoted(&table.name);
         let column = |at: usize| self.quoted(table.column(at));
-        let (old, new): (Box<dyn Fn(usize) -> String>, Box<dyn Fn(usize) -> String>) = match self {
-            Dialect::MySql => (
-                Box::new(&column),
-                Box::new(|at| format!("VALUES({})", column(at))),
-            ),
-            _ => (
-                Box::new(|at| format!("{name}.{}", column(at))),
-                Box::new(|at| format!("excluded.{}", column(at))),
-            ),
+        let old = |at: usize| match self {
+            Dialect::MySql => column(at),
+            _ => format!("{name}.{}", column(at)),
+        };
+        let new = |at: usize| match self {
+            Dialect::MySql => format!("VALUES({})", column(at)),
+            _ => format!("excluded.{}", column(at)),
         };
         let mut updates = Vec::new();
         for &at in &table.add {
