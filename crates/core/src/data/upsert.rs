@@ -121,7 +121,7 @@ impl Batches {
                 seed,
                 loaded_unix_s,
             } => {
-                let usage = Usage::new(*working_set, spec.rows_per_batch, *seed, *loaded_unix_s)?;
+                let usage = Usage::new(*working_set, spec.rows_per_batch, *seed, *loaded_unix_s);
                 let table = Table::new(name, Usage::schema(), &Usage::roles())?;
                 Ok((table, Self(Arc::new(Source::Usage(usage)))))
             }

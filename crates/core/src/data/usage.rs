@@ -51,27 +51,21 @@ pub struct Usage {
 }
 
 impl Usage {
-    pub fn new(
-        working_set: u64,
-        rows_per_batch: usize,
-        seed: u64,
-        loaded_unix_s: i64,
-    ) -> Result<Self> {
-        if rows_per_batch > MOST_ROWS {
-            return Err(Error::new(
-                Kind::Memory,
-                format!("a batch of usage has at most {MOST_ROWS} rows: lower rows_per_batch"),
-            ));
-        }
-        let time = TimestampSecondArray::from(vec![loaded_unix_s; rows_per_batch]);
-        let letters = (0..=rows_per_batch).map(|row| (row * LETTERS) as i32);
-        Ok(Self {
+    pub fn new(working_set: u64, rows_per_batch: usize, seed: u64, loaded_unix_s: i64) -> Self {
+        // A batch of more rows is refused, so nothing is made ready for it.
+        let rows = match rows_per_batch > MOST_ROWS {
+            true => 0,
+            false => rows_per_batch,
+        };
+        let time = TimestampSecondArray::from(vec![loaded_unix_s; rows]);
+        let letters = (0..=rows).map(|row| (row * LETTERS) as i32);
+        Self {
             working_set,
             rows_per_batch,
             seed,
             time: Arc::new(time.with_timezone("UTC")),
             letters: OffsetBuffer::new(letters.collect()),
-        })
+        }
     }
 
     pub fn schema() -> SchemaRef {
@@ -117,6 +111,12 @@ impl Usage {
     /// Batch `index`, its rows in the order of the key.
     pub fn batch(&self, index: u64) -> Result<RecordBatch> {
         let rows = self.rows_per_batch;
+        if rows > MOST_ROWS {
+            return Err(Error::new(
+                Kind::Memory,
+                format!("a batch of usage has at most {MOST_ROWS} rows: lower rows_per_batch"),
+            ));
+        }
         let mut random = Random::seeded(xxh3_64_with_seed(&index.to_le_bytes(), self.seed));
         let keys = keys(&mut random, rows);
         let mut customers = Vec::with_capacity(rows);

@@ -70,7 +70,7 @@ fn created(dialect: Dialect, table: &Table, rows: &RecordBatch) -> String {
 }
 
 fn usage() -> (Table, RecordBatch) {
-    let usage = Usage::new(1000, 3, 1, 1_790_000_000).unwrap();
+    let usage = Usage::new(1000, 3, 1, 1_790_000_000);
     let table = Table::new("venturi_usage", Usage::schema(), &Usage::roles()).unwrap();
     let rows = usage.batch(0).unwrap();
     (table, rows)

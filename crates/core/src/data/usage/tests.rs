@@ -12,7 +12,7 @@ use crate::data::upsert::{key_hashes, Table};
 const NOW: i64 = 1_790_000_000;
 
 fn batch(rows: usize, seed: u64, index: u64) -> RecordBatch {
-    let usage = Usage::new(1, rows, seed, NOW).unwrap();
+    let usage = Usage::new(1, rows, seed, NOW);
     usage.batch(index).unwrap()
 }
 
@@ -212,7 +212,7 @@ proptest! {
         let made = batch(rows, seed, index);
         prop_assert_eq!(made.num_rows(), rows);
         prop_assert!((1..rows).all(|row| key(&made, row - 1) < key(&made, row)));
-        let again = Usage::new(set, rows, seed, NOW).unwrap().batch(index).unwrap();
+        let again = Usage::new(set, rows, seed, NOW).batch(index).unwrap();
         prop_assert_eq!(&made, &again);
         prop_assert_ne!(&made, &batch(rows, seed, index + 1));
         prop_assert_ne!(&made, &batch(rows, seed.wrapping_add(1), index));
@@ -221,7 +221,7 @@ proptest! {
 
 #[test]
 fn a_working_set_of_a_million_has_a_million_keys() {
-    let usage = Usage::new(1_000_000, 50_000, 1, NOW).unwrap();
+    let usage = Usage::new(1_000_000, 50_000, 1, NOW);
     let table = Table::new("t", Usage::schema(), &Usage::roles()).unwrap();
     assert_eq!(usage.batches(), 20);
     let mut hashes = Vec::new();
@@ -235,7 +235,7 @@ fn a_working_set_of_a_million_has_a_million_keys() {
 
 #[test]
 fn a_batch_too_large_for_its_offsets_is_refused() {
-    let error = Usage::new(1, MOST_ROWS + 1, 1, NOW).unwrap_err();
+    let error = Usage::new(1, MOST_ROWS + 1, 1, NOW).batch(0).unwrap_err();
     assert!(error.message.contains("lower rows_per_batch"), "{error}");
 }
 

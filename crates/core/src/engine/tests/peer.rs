@@ -278,7 +278,7 @@ impl Session for Stream {
         self.number = None;
         clock.mark(Stage::Receive);
         if let Some((every, fate)) = self.script.fails {
-            if (number + 1) % every == 0 {
+            if (number + 1).is_multiple_of(every) {
                 if !matches!(fate, Fate::Refused { .. }) {
                     self.tally.doubt.batches += 1;
                     self.tally.doubt.rows += ROWS;

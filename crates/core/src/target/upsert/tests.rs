@@ -441,7 +441,7 @@ fn streams_go_round_their_own_batches() {
     let take = |stream, count, times: usize| -> Vec<u64> {
         let share = Share::new(&spec, stream, count);
         let other = share.clone(); // lanes of one stream take turns
-        let lane = |at: usize| if at % 2 == 0 { &share } else { &other };
+        let lane = |at: usize| [&share, &other][at % 2];
         (0..times).map(|at| lane(at).take().unwrap()).collect()
     };
     assert_eq!(take(0, 10, 6), [0, 3, 6, 9, 0, 3]);
