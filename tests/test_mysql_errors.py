@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from conftest import Certificates
 from database_support import Database
+from flight_support import Certificates
 from mysql_support import refusal, run, spec
 from venturi import _core
 

@@ -13,6 +13,7 @@ mod number {
     pub const NO_TABLE: u16 = 1146;
     pub const NO_COLUMN: u16 = 1054;
     pub const READ_ONLY: [u16; 3] = [1290, 1792, 1836];
+    pub const CONTENTION: [u16; 2] = [1205, 1213];
     pub const PACKET: u16 = 1153;
     pub const DISK: [u16; 2] = [1021, 1114];
     pub const PLACEHOLDERS: u16 = 1390;
@@ -116,6 +117,9 @@ impl Circumstances {
                 connections(self.streams + 1),
                 (self.streams + 100).next_multiple_of(100)
             ),
+            code if number::CONTENTION.contains(&code) => {
+                "--retries 3 tries such batches again, --max-errors goes on without them".into()
+            }
             number::PACKET => "use fewer --rows-per-batch, or raise the server's max_allowed_packet".into(),
             code if number::DISK.contains(&code) => {
                 "is the disk of the server full? df on its host tells; a smaller --working-set needs less".into()
@@ -186,6 +190,7 @@ mod tests {
             (1146, "creates venturi_usage"),
             (1290, "read_only = 0"),
             (1040, "wants 5 connections: let an administrator raise max_connections (SET GLOBAL max_connections = 200)"),
+            (1213, "--retries"),
             (1153, "max_allowed_packet"),
             (1114, "disk"),
         ] {
