@@ -20,9 +20,11 @@ use crate::meter::sockets::Sockets;
 use crate::spec::{Operation, TrialSpec, Verify};
 
 pub mod cassandra;
+pub mod duckdb;
 pub mod empty;
 pub mod flight;
 pub mod mysql;
+pub mod postgres;
 pub mod sqlite;
 pub mod upsert;
 
@@ -230,6 +232,7 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
     match scheme {
         "cassandra" | "cassandra+tls" => Ok(Box::new(cassandra::Cassandra::new(spec)?)),
         "flight" | "flight+tls" => Ok(Box::new(flight::Flight::new(spec)?)),
+        "duckdb" => Ok(Box::new(duckdb::DuckDb::new(spec)?)),
         "empty"
             if spec
                 .options
@@ -245,9 +248,10 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
         }
         "empty" => Ok(Box::new(empty::Empty::new(spec))),
         "mysql" | "mysql+tls" => Ok(Box::new(mysql::MySql::new(spec)?)),
+        "postgres" | "postgres+tls" => Ok(Box::new(postgres::Postgres::new(spec)?)),
         "sqlite" => Ok(Box::new(sqlite::Sqlite::new(spec)?)),
         other => Err(Error::usage(format!(
-            "target {:?}: no target is called {other:?}; known: flight://, cassandra://, mysql://, sqlite://, empty://, flight+tls://, cassandra+tls://, mysql+tls://",
+            "target {:?}: no target is called {other:?}; known: flight://, cassandra://, mysql://, postgres://, sqlite://, duckdb://, empty://, flight+tls://, cassandra+tls://, mysql+tls://, postgres+tls://",
             spec.target
         ))),
     }
