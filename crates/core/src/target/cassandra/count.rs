@@ -55,7 +55,8 @@ pub async fn count(
             let found = scan(session, &prepared, ranges, width).await;
             let found = found.map_err(|failed| failed.told(place))?;
             let note = format!(
-                "not all replicas are up, so the table was read at consistency {level}: rows that a replica missed may be missing"
+                "not all replicas are up, so the table was read at consistency {}: rows that a replica missed may be missing",
+                errors::level(level)
             );
             Ok((found, Some(note)))
         }

@@ -7,6 +7,7 @@ use scylla::errors::{
     MetadataError, MetadataFetchErrorKind, NewSessionError, NextRowError, PrepareError,
     RequestAttemptError,
 };
+use scylla::statement::Consistency;
 
 use crate::error::{Error, Fate, Kind};
 
@@ -59,6 +60,9 @@ fn of_pool(place: &str, error: &ConnectionPoolError) -> Error {
             let tls = text.contains("certificate") || text.to_lowercase().contains("tls");
             let kind = if tls { Kind::Tls } else { Kind::Unreachable };
             Error::new(kind, format!("{place}: {text}"))
+        }
+        ConnectionError::BrokenConnection(broken) => {
+            Error::new(Kind::Unreachable, format!("{place}: {}", cause(broken)))
         }
         ConnectionError::ConnectTimeout => Error::new(
             Kind::Unreachable,
@@ -126,7 +130,7 @@ fn of_attempt(place: &str, error: &RequestAttemptError, rows: u64) -> Error {
             Kind::Lost,
             format!(
                 "{place}: the connection broke in the middle of a batch ({}): is the server still running, and what does its log say?",
-                line(broken)
+                cause(broken)
             ),
         ),
         // More requests on one connection than the protocol can number; it was not sent.
@@ -168,8 +172,9 @@ pub fn of_server(place: &str, error: &DbError, reason: &str, rows: u64) -> Error
             required,
             alive,
         } => format!(
-            "{place}: consistency {consistency} needs {required} replicas, and {alive} are up: \
-             is replication larger than the number of nodes, or is one of them down?"
+            "{place}: consistency {} needs {required} replicas, and {alive} are up: \
+             is replication larger than the number of nodes, or is one of them down?",
+            level(*consistency)
         ),
         DbError::WriteTimeout {
             consistency,
@@ -177,9 +182,10 @@ pub fn of_server(place: &str, error: &DbError, reason: &str, rows: u64) -> Error
             required,
             ..
         } => format!(
-            "{place}: {received} of the {required} replicas that {consistency} needs answered within the server's \
+            "{place}: {received} of the {required} replicas that {} needs answered within the server's \
              own time limit (write_request_timeout, counter_write_request_timeout), so nobody knows whether all of \
-             the batch was applied: the server is overloaded, take fewer rows_per_batch or in_flight"
+             the batch was applied: the server is overloaded, take fewer rows_per_batch or in_flight",
+            level(*consistency)
         ),
         DbError::Overloaded => format!("{place}: the server is overloaded ({says}): take fewer streams or in_flight"),
         _ => format!("{place}: {says}"),
@@ -229,6 +235,29 @@ fn classify(error: &DbError) -> (Kind, i32, Applied) {
         },
         DbError::Other(code) => (Kind::Server, *code, Unknown),
         _ => (Kind::Server, -1, Unknown),
+    }
+}
+
+/// What the driver was doing stands before it, each with a colon.
+fn cause(text: impl Display) -> String {
+    let text = line(text);
+    text.rsplit(": ").next().unwrap_or_default().to_owned()
+}
+
+/// As CQL writes it.
+pub fn level(consistency: Consistency) -> &'static str {
+    match consistency {
+        Consistency::Any => "ANY",
+        Consistency::One => "ONE",
+        Consistency::Two => "TWO",
+        Consistency::Three => "THREE",
+        Consistency::Quorum => "QUORUM",
+        Consistency::All => "ALL",
+        Consistency::LocalQuorum => "LOCAL_QUORUM",
+        Consistency::EachQuorum => "EACH_QUORUM",
+        Consistency::LocalOne => "LOCAL_ONE",
+        Consistency::Serial => "SERIAL",
+        Consistency::LocalSerial => "LOCAL_SERIAL",
     }
 }
 

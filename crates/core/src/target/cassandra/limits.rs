@@ -164,8 +164,9 @@ impl Limits {
             Ok(_) => Err(Error::new(
                 Kind::Internal,
                 format!(
-                    "{}: a batch was applied at a consistency ({unmeetable}) that cannot be met by so few replicas",
-                    stream.place
+                    "{}: a batch was applied at consistency {}, which so few replicas cannot meet",
+                    stream.place,
+                    errors::level(unmeetable)
                 ),
             )),
         }

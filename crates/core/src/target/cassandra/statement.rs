@@ -48,6 +48,15 @@ pub struct Rows {
 }
 
 impl Rows {
+    #[cfg(test)]
+    pub fn of(cells: Vec<u8>, columns: usize, rows: usize) -> Self {
+        Self {
+            cells,
+            columns,
+            rows,
+        }
+    }
+
     fn iter(&self) -> RowsIter<'_> {
         RowsIter {
             cells: &self.cells,

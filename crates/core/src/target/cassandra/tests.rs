@@ -1,1 +1,405 @@
 //! Tests of what needs no server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{
+    BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int16Array, Int64Array,
+    StringArray, Time64MicrosecondArray, TimestampMicrosecondArray, TimestampSecondArray,
+    UInt32Array, UInt64Array,
+};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use scylla::errors::{DbError, WriteType};
+use scylla::serialize::batch::{BatchValues, BatchValuesIterator};
+use scylla::serialize::row::RowSerializationContext;
+use scylla::serialize::writers::RowWriter;
+use scylla::statement::batch::BatchType;
+use scylla::statement::Consistency;
+use serde_json::{json, Value};
+
+use super::errors::{line, of_server};
+use super::options::{Options, Place};
+use super::schema::Layout;
+use super::statement::{unbound, Rows};
+use super::values::{cql_type, Column, Null};
+use super::Cassandra;
+use crate::data::upsert::Table;
+use crate::error::{Error, Fate, Kind};
+use crate::spec::{TrialSpec, Upsert};
+
+fn options(all: Value) -> Result<Options, Error> {
+    let Value::Object(all) = all else {
+        panic!("not an object")
+    };
+    Options::parse(&all.into_iter().collect::<BTreeMap<_, _>>())
+}
+
+#[test]
+fn urls() {
+    let place = Place::parse("cassandra://localhost").unwrap();
+    assert_eq!(place.hosts, [("localhost".to_owned(), 9042)]);
+    assert_eq!(
+        (place.keyspace.as_str(), place.user, place.tls),
+        ("venturi", None, false)
+    );
+    let place = Place::parse("cassandra+tls://m%40il@a:1,[::1]:2,[::2],b/shop/").unwrap();
+    assert_eq!(place.user.as_deref(), Some("m@il"));
+    assert_eq!(place.address(), "a:1,[::1]:2,[::2]:9042,b:9042");
+    assert_eq!((place.keyspace.as_str(), place.tls), ("shop", true));
+    for wrong in [
+        "mysql://a",
+        "cassandra://",
+        "cassandra://a:0",
+        "cassandra://a:x",
+        "cassandra://a,,b",
+        "cassandra://@a",
+        "cassandra://[::1",
+        "cassandra://[::1]x",
+        "cassandra://a/two words",
+        "cassandra://a/a-b",
+    ] {
+        assert!(Place::parse(wrong).is_err(), "{wrong}");
+    }
+    let secret = Place::parse("cassandra://me:hunter2@a").unwrap_err();
+    assert!(secret.message.contains("password_env"), "{secret}");
+    assert!(!secret.message.contains("hunter2"), "{secret}");
+}
+
+#[test]
+fn options_are_strict() {
+    let defaults = options(json!({"table": null})).unwrap();
+    assert_eq!(defaults.consistency(), Consistency::LocalOne);
+    assert!(matches!(defaults.batch(), Some(BatchType::Counter)));
+    assert!(defaults.setup && defaults.token_aware && !defaults.keep);
+    let batch = |write: &str, batch: &str| {
+        let options = options(json!({"write": write, "batch": batch})).unwrap();
+        options.batch().map(|kind| kind as u8)
+    };
+    assert_eq!(batch("insert", "logged"), Some(BatchType::Logged as u8));
+    assert_eq!(batch("insert", "unlogged"), Some(BatchType::Unlogged as u8));
+    assert_eq!(batch("counter", "logged"), Some(BatchType::Counter as u8));
+    assert_eq!(batch("counter", "none"), None);
+    let each = options(json!({"consistency": "each_quorum"})).unwrap();
+    assert_eq!(each.consistency(), Consistency::EachQuorum);
+    for wrong in [
+        json!({"tabel": "t"}),
+        json!({"table": "a b"}),
+        json!({"table": "x".repeat(49)}),
+        json!({"consistency": "serial"}),
+        json!({"consistency": "any"}),
+        json!({"compression": "zstd"}),
+        json!({"replication": 0}),
+        json!({"tls_key": "k.pem"}),
+        json!({"write": "both"}),
+    ] {
+        assert!(options(wrong.clone()).is_err(), "{wrong}");
+    }
+    assert!(options(json!({"consistency": "any", "write": "insert"})).is_ok());
+}
+
+#[test]
+fn impossible_specs_are_refused_at_once() {
+    let spec = |rows: usize, options: Value| {
+        let spec = json!({
+            "trial": "t", "target": "cassandra://h", "operation": "upsert",
+            "data": {"source": "usage"}, "rows_per_batch": rows, "streams": 1, "threads": 1,
+            "duration_ns": 1, "options": options
+        });
+        let made = Cassandra::new(Arc::new(TrialSpec::parse(&spec.to_string()).unwrap()));
+        made.err().map(|error| error.message)
+    };
+    assert_eq!(spec(500, json!({})), None);
+    assert_eq!(spec(1, json!({"batch": "none"})), None);
+    let several = spec(2, json!({"batch": "none"})).unwrap();
+    assert!(several.contains("--in-flight"), "{several}");
+    assert!(spec(65_536, json!({})).unwrap().contains("65535"));
+    let nobody = spec(1, json!({"password_env": "HOME"})).unwrap();
+    assert!(nobody.contains("needs a user"), "{nobody}");
+}
+
+fn shop() -> SchemaRef {
+    let field = |name: &str, kind| Field::new(name, kind, true);
+    Arc::new(Schema::new(vec![
+        field("shop", DataType::UInt32),
+        field("day", DataType::Date32),
+        field("Sold", DataType::Int16),
+        field("name", DataType::Utf8),
+    ]))
+}
+
+fn layout(schema: SchemaRef, key: &[&str], add: &[&str], all: Value) -> Result<Layout, Error> {
+    let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect();
+    let roles = Upsert {
+        key: names(key),
+        add: names(add),
+    };
+    Layout::new(
+        "ks",
+        Table::new("t", schema, &roles).unwrap(),
+        false,
+        &options(all).unwrap(),
+    )
+}
+
+#[test]
+fn a_table_of_plain_columns() {
+    let made = layout(
+        shop(),
+        &["day", "shop"],
+        &["Sold"],
+        json!({"write": "insert", "partition_key": 1}),
+    );
+    let made = made.unwrap();
+    assert_eq!(
+        made.create(true),
+        "CREATE TABLE \"ks\".\"t\" (\"shop\" bigint, \"day\" date, \"Sold\" smallint, \"name\" text, \
+         PRIMARY KEY ((\"day\"), \"shop\")) WITH allow_auto_snapshot = false"
+    );
+    assert_eq!(
+        made.prepared().unwrap(),
+        "INSERT INTO \"ks\".\"t\" (\"shop\", \"day\", \"Sold\", \"name\") VALUES (?, ?, ?, ?)"
+    );
+    assert_eq!(
+        made.scan(true),
+        "SELECT \"Sold\" FROM \"ks\".\"t\" WHERE token(\"day\") >= ? AND token(\"day\") <= ?"
+    );
+    assert!(layout(
+        shop(),
+        &["day"],
+        &[],
+        json!({"write": "insert", "partition_key": 2})
+    )
+    .is_err());
+}
+
+#[test]
+fn a_table_of_counters_has_nothing_else() {
+    let whole = layout(shop(), &["shop"], &["Sold"], json!({}));
+    let refused = whole.unwrap_err().message;
+    assert!(
+        refused.contains("\"day\"") && refused.contains("write = insert"),
+        "{refused}"
+    );
+    let none = layout(shop(), &["shop", "day", "Sold", "name"], &[], json!({}));
+    assert!(none.unwrap_err().message.contains("no counters"));
+    let made = layout(shop(), &["shop", "day", "name"], &["Sold"], json!({})).unwrap();
+    assert_eq!(
+        made.prepared().unwrap(),
+        "UPDATE \"ks\".\"t\" SET \"Sold\" = \"Sold\" + ? WHERE \"shop\" = ? AND \"day\" = ? AND \"name\" = ?"
+    );
+    assert_eq!(
+        made.create(false),
+        "CREATE TABLE \"ks\".\"t\" (\"shop\" bigint, \"day\" date, \"Sold\" counter, \"name\" text, \
+         PRIMARY KEY ((\"shop\", \"day\", \"name\")))"
+    );
+}
+
+#[test]
+fn the_workloads_own_rows_count_hits() {
+    use crate::data::usage::Usage;
+    let table = Table::new("t", Usage::schema(), &Usage::roles()).unwrap();
+    let counters = Layout::new("ks", table.clone(), true, &options(json!({})).unwrap()).unwrap();
+    assert!(!counters.create(false).contains("\"bytes\""));
+    assert!(counters.create(false).contains("\"hits\" counter"));
+    assert_eq!(counters.table.add.len(), 1);
+    let plain = options(json!({"write": "insert"})).unwrap();
+    let plain = Layout::new("ks", table, true, &plain).unwrap();
+    assert!(plain.create(false).contains("\"bytes\" bigint"));
+}
+
+/// The bytes and the literal of the only value of a column.
+fn value(array: ArrayRef) -> (Vec<u8>, String) {
+    let field = Field::new("c", array.data_type().clone(), true);
+    let rows = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![array]).unwrap();
+    let column = Column::new(&rows, 0).unwrap();
+    let (mut cells, mut text) = (Vec::new(), Vec::new());
+    column.encode(0, Null::Null, &mut cells).unwrap();
+    column.literal(0, Null::Null, &mut text).unwrap();
+    (cells, String::from_utf8(text).unwrap())
+}
+
+fn cell(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as i32).to_be_bytes(), bytes].concat()
+}
+
+#[test]
+fn values_as_bytes_and_as_literals() {
+    let decimal = |unscaled: i128| {
+        let array = Decimal128Array::from(vec![unscaled]);
+        value(Arc::new(array.with_precision_and_scale(20, 2).unwrap()))
+    };
+    let time = 3_723_000_004_000i64.to_be_bytes();
+    let (not_a_number, large) = (f64::NAN.to_be_bytes(), 1e300f64.to_be_bytes());
+    let cases: Vec<((Vec<u8>, String), &[u8], &str)> = vec![
+        (
+            value(Arc::new(BooleanArray::from(vec![true]))),
+            &[1],
+            "true",
+        ),
+        (
+            value(Arc::new(Int16Array::from(vec![-2]))),
+            &[0xff, 0xfe],
+            "-2",
+        ),
+        (
+            value(Arc::new(UInt32Array::from(vec![7]))),
+            &[0, 0, 0, 0, 0, 0, 0, 7],
+            "7",
+        ),
+        (
+            value(Arc::new(StringArray::from(vec!["it's"]))),
+            b"it's",
+            "'it''s'",
+        ),
+        (value(Arc::new(StringArray::from(vec![""]))), b"", "''"),
+        (
+            value(Arc::new(BinaryArray::from(vec![&b"\x00\xab"[..]]))),
+            b"\x00\xab",
+            "0x00ab",
+        ),
+        (
+            value(Arc::new(Date32Array::from(vec![1]))),
+            &[0x80, 0, 0, 1],
+            "2147483649",
+        ),
+        (
+            value(Arc::new(TimestampSecondArray::from(vec![1]))),
+            &[0, 0, 0, 0, 0, 0, 3, 0xe8],
+            "1000",
+        ),
+        (
+            value(Arc::new(TimestampMicrosecondArray::from(vec![1]))),
+            &[0, 0, 0, 0, 0, 0, 0, 1],
+            "1",
+        ),
+        (
+            value(Arc::new(Time64MicrosecondArray::from(vec![3_723_000_004]))),
+            &time,
+            "'01:02:03.000004000'",
+        ),
+        (decimal(-1), &[0, 0, 0, 2, 0xff], "-0.01"),
+        (decimal(128), &[0, 0, 0, 2, 0, 0x80], "1.28"),
+        (decimal(0), &[0, 0, 0, 2, 0], "0.00"),
+        (
+            value(Arc::new(Float64Array::from(vec![f64::NAN]))),
+            &not_a_number,
+            "NaN",
+        ),
+        (
+            value(Arc::new(Float64Array::from(vec![1e300]))),
+            &large,
+            "1e300",
+        ),
+    ];
+    for ((cells, text), bytes, literal) in cases {
+        assert_eq!(cells, cell(bytes), "{literal}");
+        assert_eq!(text, literal);
+    }
+    let null = value(Arc::new(Int64Array::from(vec![None])));
+    assert_eq!(null, ((-1i32).to_be_bytes().to_vec(), "null".to_owned()));
+    assert_eq!(
+        cql_type(&DataType::Timestamp(TimeUnit::Nanosecond, None)),
+        Some("bigint")
+    );
+    assert_eq!(cql_type(&DataType::Float16), None);
+}
+
+#[test]
+fn counters_take_any_integer_that_fits() {
+    let encode = |array: ArrayRef| {
+        let field = Field::new("c", array.data_type().clone(), true);
+        let rows = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![array]).unwrap();
+        let mut cells = Vec::new();
+        let done = Column::new(&rows, 0)
+            .unwrap()
+            .encode(0, Null::Zero, &mut cells);
+        done.map(|()| cells)
+    };
+    assert_eq!(
+        encode(Arc::new(Int16Array::from(vec![-3]))).unwrap(),
+        cell(&(-3i64).to_be_bytes())
+    );
+    assert_eq!(
+        encode(Arc::new(Int64Array::from(vec![None]))).unwrap(),
+        cell(&0i64.to_be_bytes())
+    );
+    let large = encode(Arc::new(UInt64Array::from(vec![u64::MAX]))).unwrap_err();
+    assert!(large.message.contains("beyond"), "{large}");
+}
+
+#[test]
+fn ready_rows_reach_the_driver_as_they_are() {
+    let cells = [
+        cell(b"ab"),
+        (-1i32).to_be_bytes().to_vec(),
+        cell(b""),
+        cell(b"c"),
+    ]
+    .concat();
+    let rows = Rows::of(cells.clone(), 2, 2);
+    let write = |values: &mut dyn FnMut(&mut RowWriter)| {
+        let mut out = Vec::new();
+        let mut writer = RowWriter::new(&mut out);
+        values(&mut writer);
+        let count = writer.value_count();
+        (out, count)
+    };
+    let empty = RowSerializationContext::empty();
+    let mut iter = rows.first(9).batch_values_iter();
+    let all = write(&mut |writer| {
+        while let Some(done) = iter.serialize_next(&empty, writer) {
+            done.unwrap();
+        }
+    });
+    assert_eq!(all, (cells, 4));
+    let mut second = rows.first(2).batch_values_iter();
+    assert_eq!(second.is_empty_next(), Some(false));
+    let last = write(&mut |writer| second.serialize_next(&empty, writer).unwrap().unwrap());
+    assert_eq!(last, ([cell(b""), cell(b"c")].concat(), 2));
+    assert!(second.skip_next().is_none());
+    assert_eq!(
+        BatchValuesIterator::count(rows.first(1).batch_values_iter()),
+        1
+    );
+    assert_eq!(unbound(3).batch_values_iter().is_empty_next(), Some(true));
+}
+
+#[test]
+fn what_an_answer_means_for_the_batch() {
+    let of = |error: DbError| of_server("h:1", &error, "why", 5);
+    let unavailable = of(DbError::Unavailable {
+        consistency: Consistency::LocalQuorum,
+        required: 2,
+        alive: 1,
+    });
+    assert_eq!(unavailable.fate, Fate::Refused { rows: 5 });
+    assert_eq!(unavailable.code.as_deref(), Some("0x1000"));
+    assert!(
+        unavailable
+            .message
+            .contains("LOCAL_QUORUM needs 2 replicas"),
+        "{unavailable}"
+    );
+    let late = of(DbError::WriteTimeout {
+        consistency: Consistency::One,
+        received: 0,
+        required: 1,
+        write_type: WriteType::Counter,
+    });
+    assert_eq!(
+        (late.kind, late.fate),
+        (Kind::Timeout, Fate::InDoubt { rows: 5 })
+    );
+    let refused = of(DbError::Invalid);
+    assert_eq!(refused.message, "h:1: why");
+    assert_eq!(
+        (refused.kind, refused.code.as_deref()),
+        (Kind::Server, Some("0x2200"))
+    );
+    let login = of(DbError::AuthenticationError);
+    assert_eq!((login.kind, login.fate), (Kind::Auth, Fate::Fatal));
+    assert_eq!(of(DbError::Unauthorized).kind, Kind::Auth);
+    assert_eq!(of(DbError::ServerError).fate, Fate::InDoubt { rows: 5 });
+    assert_eq!(line("two\n  lines\n"), "two lines");
+}
