@@ -72,7 +72,7 @@ enum Failed {
 impl Failed {
     fn told(self, place: &str) -> Error {
         match self {
-            Self::Driver(error) => errors::of_execution(place, &error, 0),
+            Self::Driver(error) => errors::of_execution(place, &error, errors::Written::default()),
             Self::Own(error) => error,
         }
     }

@@ -17,7 +17,7 @@ pub fn of_session(place: &str, error: &NewSessionError) -> Error {
         NewSessionError::MetadataError(MetadataError::ConnectionPoolError(pool)) => Some(pool),
         NewSessionError::MetadataError(MetadataError::FetchError(fetch)) => {
             if let MetadataFetchErrorKind::PrepareError(attempt) = &fetch.error {
-                return of_attempt(place, attempt, 0);
+                return of_attempt(place, attempt, Written::default());
             }
             if let MetadataFetchErrorKind::NextRowError(NextRowError::NextPageError(_)) =
                 &fetch.error
@@ -51,7 +51,7 @@ fn of_pool(place: &str, error: &ConnectionPoolError) -> Error {
                 ),
             ),
             ConnectionSetupRequestErrorKind::DbError(error, reason) => {
-                of_server(place, error, reason, 0)
+                of_server(place, error, reason, Written::default())
             }
             other => Error::protocol(format!("{place}: {}", line(other))),
         },
@@ -75,16 +75,27 @@ fn of_pool(place: &str, error: &ConnectionPoolError) -> Error {
 /// Of a statement that was prepared.
 pub fn of_prepare(place: &str, error: &PrepareError) -> Error {
     match error {
-        PrepareError::AllAttemptsFailed { first_attempt } => of_attempt(place, first_attempt, 0),
+        PrepareError::AllAttemptsFailed { first_attempt } => {
+            of_attempt(place, first_attempt, Written::default())
+        }
         PrepareError::ConnectionPoolError(pool) => lost(place, pool),
         other => Error::new(Kind::Server, format!("{place}: {}", line(other))),
     }
 }
 
-/// Of a statement of `rows` rows: what it means for them, too.
-pub fn of_execution(place: &str, error: &ExecutionError, rows: u64) -> Error {
+/// What a statement writes: so many rows, and whether all of them or none where the server has
+/// no replicas for some.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Written {
+    pub rows: u64,
+    pub whole: bool,
+}
+
+/// Of a statement: what it means for its rows, too.
+pub fn of_execution(place: &str, error: &ExecutionError, written: Written) -> Error {
+    let rows = written.rows;
     match error {
-        ExecutionError::LastAttemptError(attempt) => of_attempt(place, attempt, rows),
+        ExecutionError::LastAttemptError(attempt) => of_attempt(place, attempt, written),
         ExecutionError::PrepareError(prepare) => of_prepare(place, prepare),
         ExecutionError::RequestTimeout(after) => Error::new(
             Kind::Timeout,
@@ -123,9 +134,10 @@ fn lost(place: &str, error: &ConnectionPoolError) -> Error {
     }
 }
 
-fn of_attempt(place: &str, error: &RequestAttemptError, rows: u64) -> Error {
+fn of_attempt(place: &str, error: &RequestAttemptError, written: Written) -> Error {
+    let rows = written.rows;
     match error {
-        RequestAttemptError::DbError(error, reason) => of_server(place, error, reason, rows),
+        RequestAttemptError::DbError(error, reason) => of_server(place, error, reason, written),
         RequestAttemptError::BrokenConnectionError(broken) => Error::new(
             Kind::Lost,
             format!(
@@ -157,7 +169,8 @@ pub fn is_too_large(error: &ExecutionError) -> bool {
 }
 
 /// An error that the server answered with.
-pub fn of_server(place: &str, error: &DbError, reason: &str, rows: u64) -> Error {
+pub fn of_server(place: &str, error: &DbError, reason: &str, written: Written) -> Error {
+    let rows = written.rows;
     let (kind, code, applied) = classify(error);
     let says = line(reason);
     let message = match error {
@@ -193,7 +206,9 @@ pub fn of_server(place: &str, error: &DbError, reason: &str, rows: u64) -> Error
     let fate = match (kind, applied) {
         (Kind::Auth, _) if matches!(error, DbError::AuthenticationError) => Fate::Fatal,
         (_, Applied::No) => Fate::Refused { rows },
-        (_, Applied::Unknown) => Fate::InDoubt { rows },
+        // The coordinator goes through a batch partition by partition, and learns of this at one.
+        (_, Applied::InPart) if written.whole => Fate::Refused { rows },
+        (_, Applied::InPart | Applied::Unknown) => Fate::InDoubt { rows },
     };
     Error::new(kind, message)
         .with_code(format_args!("0x{code:04x}"))
@@ -202,17 +217,19 @@ pub fn of_server(place: &str, error: &DbError, reason: &str, rows: u64) -> Error
 
 enum Applied {
     No,
+    /// Some of a batch's partitions, perhaps.
+    InPart,
     Unknown,
 }
 
 fn classify(error: &DbError) -> (Kind, i32, Applied) {
-    use Applied::{No, Unknown};
+    use Applied::{InPart, No, Unknown};
     match error {
         DbError::ServerError => (Kind::Server, 0x0000, Unknown),
         DbError::ProtocolError => (Kind::Server, 0x000a, No),
         DbError::AuthenticationError => (Kind::Auth, 0x0100, No),
-        DbError::Unavailable { .. } => (Kind::Server, 0x1000, No),
-        DbError::Overloaded => (Kind::Server, 0x1001, No),
+        DbError::Unavailable { .. } => (Kind::Server, 0x1000, InPart),
+        DbError::Overloaded => (Kind::Server, 0x1001, InPart),
         DbError::IsBootstrapping => (Kind::Server, 0x1002, No),
         DbError::TruncateError => (Kind::Server, 0x1003, Unknown),
         DbError::WriteTimeout { .. } => (Kind::Timeout, 0x1100, Unknown),

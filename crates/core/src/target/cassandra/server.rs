@@ -21,7 +21,8 @@ where
     R: for<'f, 'm> DeserializeRow<'f, 'm>,
 {
     let answer = session.query_unpaged(cql, bound).await;
-    let answer = answer.map_err(|error| errors::of_execution(cql, &error, 0))?;
+    let answer =
+        answer.map_err(|error| errors::of_execution(cql, &error, errors::Written::default()))?;
     let strange = |error: &dyn std::fmt::Display| {
         Error::new(Kind::Protocol, format!("{cql}: {}", errors::line(error)))
     };
@@ -188,7 +189,7 @@ async fn has_snapshot_option(session: &Session) -> bool {
 pub async fn execute(session: &Session, place: &str, cql: &str) -> Result<()> {
     let done = session.query_unpaged(cql, ()).await;
     done.map(|_| ())
-        .map_err(|error| errors::of_execution(place, &error, 0))
+        .map_err(|error| errors::of_execution(place, &error, errors::Written::default()))
 }
 
 /// Keyspace and table as the trial wants them. `replication`: `None`, the default.

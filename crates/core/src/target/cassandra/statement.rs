@@ -15,7 +15,7 @@ use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::Statement as Text;
 
-use super::errors;
+use super::errors::{self, Written};
 use super::limits::Limits;
 use super::options::StatementKind;
 use super::schema::Layout;
@@ -37,6 +37,21 @@ pub enum Statement {
     Texts(Batch),
     Row(Rows),
     Text(Text),
+}
+
+impl Statement {
+    /// Whether the server applies all of it or nothing where replicas are missing.
+    fn is_whole(&self) -> bool {
+        match self {
+            Self::Batch { batch, .. } => is_whole(batch),
+            Self::Texts(batch) => is_whole(batch),
+            Self::Row(_) | Self::Text(_) => true,
+        }
+    }
+}
+
+fn is_whole(batch: &Batch) -> bool {
+    batch.statements.len() < 2 || matches!(batch.get_type(), BatchType::Logged)
 }
 
 /// Bound values as the protocol's bytes: `[int] length, bytes`, value by value, row by row.
@@ -322,7 +337,11 @@ impl upsert::Executor for Executor {
                     Ok(())
                 }
                 Err(error) => {
-                    let said = errors::of_execution(&self.0.place, &error, call.rows);
+                    let written = Written {
+                        rows: call.rows,
+                        whole: call.statement.is_whole(),
+                    };
+                    let said = errors::of_execution(&self.0.place, &error, written);
                     Err(match errors::is_too_large(&error) {
                         true => self.0.limits.explain(&self.0, &call.statement, said).await,
                         false => said,
