@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -21,10 +25,8 @@ pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 PASSWORD_ENV = "VENTURI_TEST_CASSANDRA_PASSWORD"
 
 
-def upsert(database: Database | None, table: str, **given: Any) -> dict[str, Any]:
-    """The record of one trial into `table`: 2,000 rows of usage by each of two streams, unless told."""
-    from venturi import _core
-
+def trial(database: Database | None, table: str, **given: Any) -> dict[str, Any]:
+    """The spec of a trial into `table`: 2,000 rows of usage by each of two streams, unless told."""
     options = {"table": table, **given.pop("options", {})}
     spec: dict[str, Any] = {
         "trial": "t",
@@ -40,7 +42,15 @@ def upsert(database: Database | None, table: str, **given: Any) -> dict[str, Any
     }
     if spec.get("duration_ns"):
         del spec["rows_per_stream"]
-    record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(spec), _core.Control()))
+    return spec
+
+
+def upsert(database: Database | None, table: str, **given: Any) -> dict[str, Any]:
+    """The record of such a trial."""
+    from venturi import _core
+
+    spec = json.dumps(trial(database, table, **given))
+    record: dict[str, Any] = json.loads(_core.run_trial(spec, _core.Control()))
     return record
 
 
@@ -251,6 +261,26 @@ def test_a_table_of_the_users_own(cassandra: Database, tmp_path: Path) -> None:
     assert int(verification["sums"][0]["found"]) == sum(table["sold"].to_pylist())
 
 
+@pytest.mark.parametrize(("offset", "where"), [("-90s", "ahead"), ("+90s", "behind")])
+def test_a_clock_that_is_wrong(cassandra: Database, offset: str, where: str) -> None:
+    """Of this machine, as it seems: Java does not run with the clock of libfaketime."""
+    spec = trial(cassandra, "venturi_clock")
+    run = "import sys; from venturi import _core; print(_core.run_trial(sys.argv[1], _core.Control()))"
+    done = subprocess.run(
+        [sys.executable, "-c", run, json.dumps(spec)],
+        env={**os.environ, **database_support.skewed(offset)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    note = passed(json.loads(done.stdout))["note"]
+    seconds = re.search(rf"the server's clock is (\S+) s {where}", note)
+    assert seconds, note
+    assert float(seconds[1]) == pytest.approx(90, abs=1)
+    assert "set the clocks (NTP)" in note
+
+
 def test_nobody_listens() -> None:
     kind, message = complaint(upsert(None, "venturi_t"))
     assert kind == "unreachable"
@@ -359,10 +389,10 @@ def test_a_server_that_is_killed(strict: Database) -> None:
     records: list[dict[str, Any]] = []
     arguments: dict[str, Any] = {"target": place(strict), "options": login(), "duration_ns": 60_000_000_000}
 
-    def trial() -> None:
+    def run() -> None:
         records.append(upsert(strict, "venturi_killed", **arguments))
 
-    thread = threading.Thread(target=trial)
+    thread = threading.Thread(target=run)
     thread.start()
     deadline = time.monotonic() + 60
     while not written(strict) and time.monotonic() < deadline:

@@ -275,8 +275,7 @@ impl Cassandra {
             place,
             ..
         } = contact;
-        let written_at = self.options.consistency();
-        count::count(driver, place, layout, contact.murmur, written_at).await
+        count::count(driver, place, layout, contact.murmur).await
     }
 
     async fn drop_table(&self, contact: &Contact) -> Result<()> {
@@ -317,8 +316,8 @@ impl Cassandra {
         let mut verification = compare(work, effect, before, &found, tallies, self.spec.verify)?;
         let warning = ready.limits.warning().map(|warning| {
             format!(
-                "the server warns of such batches ({warning}), each time, and in its log, too: raise the \
-                 threshold in cassandra.yaml, or that is measured with them"
+                "the server warns of such batches ({warning}), which costs it time and lines in its log: raise \
+                 the threshold in cassandra.yaml, or that is measured with them"
             )
         });
         let own = verification.note.take();
