@@ -24,7 +24,7 @@ use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::Statement;
 
 use self::limits::Limits;
-use self::options::{Options, Place, Write};
+use self::options::{Options, Place, Write, LONGEST_NAME};
 use self::schema::Layout;
 use self::server::Replication;
 use self::statement::{Builder, Executor, Stream};
@@ -34,7 +34,7 @@ use crate::meter::clock::StageClock;
 use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
 use crate::spec::{Data, Operation, TrialSpec};
-use crate::target::upsert::{compare, Calls, Effect, Found, Share, Work};
+use crate::target::upsert::{compare, default_name, Calls, Effect, Found, Share, Work};
 use crate::target::{
     flight, Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification,
 };
@@ -144,16 +144,9 @@ impl Cassandra {
         if let Some(table) = &self.options.table {
             return table.clone();
         }
-        match &self.spec.data {
-            Data::File { path, .. } => {
-                let stem = std::path::Path::new(path).file_stem();
-                let stem = stem.unwrap_or_default().to_string_lossy().to_lowercase();
-                let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-                let name: String = stem.chars().map(plain).collect();
-                format!("venturi_{}", &name[..name.len().min(40)])
-            }
-            _ => "venturi_usage".to_owned(),
-        }
+        let mut name = default_name(&self.spec.data);
+        name.truncate(LONGEST_NAME);
+        name
     }
 
     async fn make_plan(&mut self) -> Result<Identity> {

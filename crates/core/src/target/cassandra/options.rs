@@ -10,11 +10,12 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::target::flight;
+use crate::target::upsert::read_options;
 
 const DEFAULT_PORT: u16 = 9042;
 const DEFAULT_KEYSPACE: &str = "venturi";
 /// What Cassandra itself allows for the name of a keyspace or table.
-const LONGEST_NAME: usize = 48;
+pub const LONGEST_NAME: usize = 48;
 
 /// What a URL says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,14 +218,7 @@ impl Default for Options {
 
 impl Options {
     pub fn parse(options: &BTreeMap<String, Value>) -> Result<Self> {
-        // null means: the default.
-        let given: serde_json::Map<_, _> = options
-            .iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-        let parsed: Self = serde_json::from_value(Value::Object(given))
-            .map_err(|error| Error::usage(format!("options of cassandra://: {error}")))?;
+        let parsed: Self = read_options("cassandra", options)?;
         parsed.compression()?;
         if let Some(table) = &parsed.table {
             check_name("table", table)?;

@@ -11,6 +11,7 @@ use super::errors;
 use super::limits::Setting;
 use super::schema::{quoted, Layout};
 use crate::error::{Error, Kind, Result};
+use crate::target::upsert::{is_own, occupied};
 
 /// From the start of the Gregorian calendar, where version 1 UUIDs begin, to 1970, in ns.
 const GREGORIAN_NS: i128 = 12_219_292_800_000_000_000;
@@ -221,11 +222,8 @@ pub async fn set_up(
         }
     }
     if has_table(session, keyspace, table).await? {
-        if !table.starts_with("venturi_") {
-            return Err(Error::usage(format!(
-                "table {table} exists already and is not Venturi's (its name does not begin with venturi_): drop it, \
-                 name another by --table, or upsert into it as it is by --no-setup"
-            )));
+        if !is_own(table) {
+            return Err(occupied(table));
         }
         execute(session, place, &format!("DROP TABLE {}", layout.path())).await?;
     }
