@@ -76,7 +76,7 @@ fn every_row_is_there_once_and_what_is_added_is_the_sum() {
         let found = file.number("SELECT sum(hits) FROM venturi_usage");
         assert_eq!(found.to_string(), hits.found);
         let time = file.number(
-            "SELECT count(*) FROM venturi_usage WHERE timestamp_of_data = '2026-09-21 13:33:20'",
+            "SELECT count(*) FROM venturi_usage WHERE timestamp_of_data = '2026-09-21 14:13:20'",
         );
         assert_eq!(time, 1000);
     }
