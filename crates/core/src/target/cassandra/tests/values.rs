@@ -32,7 +32,9 @@ fn values_as_bytes_and_as_literals() {
     };
     let time = 3_723_000_004_000i64.to_be_bytes();
     let (not_a_number, large) = (f64::NAN.to_be_bytes(), 1e300f64.to_be_bytes());
-    let cases: Vec<((Vec<u8>, String), &[u8], &str)> = vec![
+    /// What was written as bytes and as a literal, and what should have been.
+    type Case<'a> = ((Vec<u8>, String), &'a [u8], &'a str);
+    let cases: Vec<Case<'_>> = vec![
         (
             value(Arc::new(BooleanArray::from(vec![true]))),
             &[1],
