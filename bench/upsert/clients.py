@@ -37,11 +37,20 @@ class Turn:
 class Bench:
     """A server with the table of one cell, filled by Venturi; and what the clients send, as files."""
 
-    def __init__(self, server: ThrowawayServer, cell: Cell, rows: int, streams: int, directory: Path) -> None:
+    def __init__(
+        self,
+        server: ThrowawayServer,
+        cell: Cell,
+        rows: int,
+        streams: int,
+        directory: Path,
+        samples: bool = True,
+    ) -> None:
         self.server = server
         self.cell = cell
         self.rows = rows
         self.streams = streams
+        self.samples = samples
         self.directory = directory / cell.name
         self.directory.mkdir(parents=True, exist_ok=True)
         host, port = server.address.rsplit(":", 1)
@@ -111,6 +120,7 @@ class Bench:
             "generate": "ahead",
             # What is in the table is looked at by nobody here: the others do not look either.
             "verify": "none",
+            "sample_interval_ns": 100_000_000 if self.samples else 0,
             **amount,
         }
         (ended,) = processes.run([processes.python(HERE / "venturi_client.py", json.dumps(spec))])

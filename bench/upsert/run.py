@@ -54,6 +54,7 @@ def arguments() -> argparse.Namespace:
     add("--rows", type=int, default=50_000, help="working set (default 50,000)")
     add("--streams", type=int, default=os.cpu_count(), help="connections (default: one a CPU, as the seed)")
     add("--seed", type=int, default=1, help="of the shuffle")
+    add("--no-samples", action="store_true", help="Venturi takes no samples of resources, as its peers")
     add("--only", nargs="+", choices=[*names, "empty"], metavar="CELL", help=" ".join([*names, "empty"]))
     add("--record", action="store_true", help="keep the table as bench/upsert/results/<date>.md")
     add("--output", type=Path, help="the JSONL file (default target/bench-upsert/<date>.jsonl)")
@@ -116,6 +117,7 @@ def environment(options: argparse.Namespace, cells: list[Cell]) -> dict[str, Any
         "rows": options.rows,
         "streams": options.streams,
         "seed": options.seed,
+        "samples": not options.no_samples,
         "peers": peers(cells),
     }
 
@@ -169,7 +171,14 @@ class Run:
             yield server
 
     def _bench(self, server: throwaway.ThrowawayServer, cell: Cell) -> Bench:
-        bench = Bench(server, cell, self.options.rows, self.options.streams, self.directory)
+        bench = Bench(
+            server,
+            cell,
+            self.options.rows,
+            self.options.streams,
+            self.directory,
+            samples=not self.options.no_samples,
+        )
         bench.prepare()
         assert server.pid is not None
         processes.settle(server.pid)
