@@ -91,6 +91,7 @@ functions! {
     appender_create_query: fn(Handle, *const c_char, u64, *mut Handle, *const c_char, *mut *const c_char, *mut Handle) -> i32;
     appender_error: fn(Handle) -> *const c_char;
     appender_flush: fn(Handle) -> i32;
+    appender_clear: fn(Handle) -> i32;
     appender_destroy: fn(*mut Handle) -> i32;
     append_data_chunk: fn(Handle, Handle) -> i32;
     create_logical_type: fn(i32) -> Handle;

@@ -287,6 +287,16 @@ impl Appender {
 
     /// All rows of a batch, and then the query.
     pub fn append(&mut self, columns: &[Column], rows: usize) -> Answer<()> {
+        let done = self.append_all(columns, rows);
+        if done.is_err() {
+            // What the query refused must not come again with the next rows.
+            // SAFETY: the handle is valid.
+            unsafe { (self.f().appender_clear)(self.handle) };
+        }
+        done
+    }
+
+    fn append_all(&mut self, columns: &[Column], rows: usize) -> Answer<()> {
         // SAFETY: it takes nothing.
         let most = unsafe { (self.f().vector_size)() } as usize;
         for from in (0..rows).step_by(most.max(1)) {

@@ -8,6 +8,9 @@ use crate::error::{Error, Result};
 use crate::spec::TrialSpec;
 use crate::target::upsert::read_options;
 
+/// `DEFAULT_FLUSH_COUNT` of DuckDB's appender, less one vector.
+const MOST_APPENDED: usize = 99 * 2048;
+
 pub fn parse_url(url: &str) -> Result<PathBuf> {
     let path = Path::new(url.strip_prefix("duckdb://").unwrap_or(url));
     match path.is_absolute() && path.file_name().is_some() && path.to_str().is_some() {
@@ -75,6 +78,12 @@ impl Options {
             return Err(Error::usage(
                 "statement is for method = upsert; an appender takes values as they are",
             ));
+        }
+        if parsed.method == Method::Copy && spec.rows_per_batch > MOST_APPENDED {
+            return Err(Error::usage(format!(
+                "rows_per_batch: with method = copy at most {MOST_APPENDED}, for there an appender \
+                 hands its rows over by itself, in the midst of a batch"
+            )));
         }
         Ok(parsed)
     }

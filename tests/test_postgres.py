@@ -1,0 +1,168 @@
+"""postgres:// against a real PostgreSQL, straight through the core."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+import pytest
+
+from core_support import run_trial, spec
+from database_support import Database
+
+pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+
+WAYS: list[dict[str, Any]] = [{}, {"statement": "text"}, {"method": "copy"}, {"synchronous": "off"}]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()) or "default")
+def test_every_row_is_there_once(postgres: Database, way: dict[str, Any]) -> None:
+    options = {"table": "venturi_ways", "keep": True, **way}
+    record = run_trial(postgres.url, rows=3000, options=options)
+    assert record["error"] is None and record["errors"] is None
+    sums = {column["column"]: int(column["found"]) for column in record["verification"]["sums"]}
+    found = postgres.run_sql("SELECT count(*), sum(bytes), sum(hits) FROM venturi_ways")
+    assert found == [(1000, sums["bytes"], sums["hits"])]
+    assert record["target"]["software"].startswith("PostgreSQL ")
+    assert record["target"]["pid"] == postgres.pid
+    assert record["counts"]["stored_bytes"] > 50_000
+    assert record["target"]["round_trip_ns"] > 0
+
+
+def test_the_ways_store_the_same(postgres: Database) -> None:
+    def stored(name: str, way: dict[str, Any]) -> list[tuple[Any, ...]]:
+        options = {"table": f"venturi_same_{name}", "keep": True, **way}
+        assert run_trial(postgres.url, rows=2000, options=options)["error"] is None
+        return postgres.run_sql(f"SELECT * FROM venturi_same_{name} ORDER BY 1, 2, 3, 4, 5, 6")
+
+    rows = [stored(str(at), way) for at, way in enumerate(WAYS[:3])]
+    assert len(rows[0]) == 1000 and rows[0] == rows[1] == rows[2]
+
+
+def test_several_batches_on_one_connection(postgres: Database) -> None:
+    record = run_trial(postgres.url, rows=2000, streams=2, in_flight=4, options={"table": "venturi_flight"})
+    assert record["error"] is None and record["counts"]["rows"] == 4000
+    assert record["verification"]["achieved"] == "sums"
+    assert postgres.run_sql("SELECT to_regclass('venturi_flight')") == [(None,)]
+
+
+def test_a_users_table_of_every_type(postgres: Database, tmp_path: Path) -> None:
+    import datetime as dt
+    import decimal
+
+    when = dt.datetime(2026, 2, 28, 23, 59, 59, 123456)
+    table = pa.table(
+        {
+            "id": pa.array([1, 2, 1, 3], pa.int32()),
+            "name": pa.array(["it's", None, "ünï", "\\x"], pa.string()),
+            "seen": pa.array([when] * 4, pa.timestamp("us", "UTC")),
+            "face": pa.array([when] * 4, pa.timestamp("ns")),
+            "day": pa.array([dt.date(1969, 12, 31)] * 4),
+            "price": pa.array(
+                [decimal.Decimal("-12345.678"), decimal.Decimal("0.001")] * 2, pa.decimal128(12, 3)
+            ),
+            "ratio": pa.array([0.1, -2.5e300, 3.0, None], pa.float64()),
+            "raw": pa.array([b"\x00\xff", b"", b"'", None], pa.binary()),
+            "ok": pa.array([True, False, None, True]),
+            "large": pa.array([2**63, 1, 2**63, 0], pa.uint64()),
+        }
+    )
+    ipc = tmp_path / "x.arrow"
+    with pa.ipc.new_file(ipc, table.schema) as file:
+        file.write_table(table)
+    answers = []
+    for at, way in enumerate(WAYS[:3]):
+        options = {"table": f"venturi_types_{at}", "keep": True, **way}
+        record = run_trial(
+            postgres.url,
+            rows=4,
+            rows_per_batch=4,
+            options=options,
+            data={"source": "file", "path": "x", "ipc": str(ipc)},
+            upsert={"key": ["id"], "add": ["large"]},
+        )
+        assert record["error"] is None, record["error"]
+        assert "1 rows of the file" in record["verification"]["note"]
+        answers.append(postgres.run_sql(f"SELECT * FROM venturi_types_{at} ORDER BY id"))
+    assert answers[0] == answers[1] == answers[2]
+    first, second, third = answers[0]
+    assert (first[1], first[9]) == ("ünï", decimal.Decimal(2**64))
+    assert second[2] == when.replace(tzinfo=dt.timezone.utc) and second[3] == when
+    assert (second[5], bytes(second[7]), third[8]) == (decimal.Decimal("0.001"), b"", True)
+
+
+def test_mistakes_and_refusals_are_lines(postgres: Database) -> None:
+    def line(url: str = postgres.url, **choices: Any) -> str:
+        message: str = run_trial(url, rows=100, **choices)["error"]["message"]
+        return message
+
+    assert "nothing listens there" in line("postgres://venturi@127.0.0.1:1/venturi")
+    assert "(28000)" in line(postgres.url.replace("venturi@", "nobody@"))
+    assert "(25006)" in line(options={"init": ["SET default_transaction_read_only = on"]})
+    assert "creates none" in line(options={"setup": False, "table": "no_such"})
+    assert "without TLS" in line(postgres.url.replace("postgres://", "postgres+tls://"))
+    assert "take more streams" in line(in_flight=2, options={"method": "copy"})
+    assert "syntax error" in line(options={"init": ["SELEC 1"]})
+    postgres.run_sql("CREATE TABLE IF NOT EXISTS sales (id int)")
+    assert "--no-setup" in line(options={"table": "sales"})
+    assert "does not exist" in line(options={"table": "sales", "setup": False})
+
+
+def test_locked_rows_refuse_batches_and_no_more(postgres: Database) -> None:
+    options = {"table": "venturi_locked", "keep": True}
+    assert run_trial(postgres.url, rows=1000, options=options)["error"] is None
+    record = run_trial(
+        postgres.url,
+        rows=1000,
+        options={**options, "setup": False, "init": ["SET lock_timeout = '1ms'"]},
+        max_errors=100,
+    )
+    assert record["error"] is None
+    held = threading.Event()
+
+    def hold() -> None:
+        postgres.run_sql("DO $$ BEGIN PERFORM 1 FROM venturi_locked FOR UPDATE; PERFORM pg_sleep(2); END $$")
+        held.set()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    time.sleep(0.7)
+    record = run_trial(
+        postgres.url,
+        rows=1000,
+        options={**options, "setup": False, "init": ["SET lock_timeout = '1ms'"]},
+        max_errors=100,
+    )
+    holder.join()
+    assert record["errors"]["refused"]["batches"] > 0 and record["errors"]["in_doubt"]["batches"] == 0
+    assert record["errors"]["kinds"][0]["code"] == "55P03"
+    assert record["error"] is None and record["verification"]["achieved"] == "sums"
+
+
+def test_a_server_that_dies_leaves_its_batch_in_doubt(start_database: Callable[..., Database]) -> None:
+    database = start_database("postgres")
+    answers: list[dict[str, Any]] = []
+    document = spec(database.url, duration_s=20, working_set=20_000)
+
+    def trial() -> None:
+        from venturi import _core
+
+        answers.append(json.loads(_core.run_trial(json.dumps(document), _core.Control())))
+
+    thread = threading.Thread(target=trial)
+    thread.start()
+    deadline = time.monotonic() + 30
+    count = "SELECT coalesce((SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'venturi_usage'), 0)"
+    while database.run_sql(count) == [(0,)] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    database.kill()
+    thread.join(timeout=60)
+    (record,) = answers
+    assert record["outcome"] == "failed" and record["error"]["kind"] == "lost"
+    assert record["errors"]["in_doubt"]["batches"] >= 1 and record["counts"]["rows"] > 0
