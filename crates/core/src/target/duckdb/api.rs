@@ -81,6 +81,8 @@ functions! {
     execute_prepared: fn(Handle, *mut RawResult) -> i32;
     bind_null: fn(Handle, u64) -> i32;
     bind_boolean: fn(Handle, u64, bool) -> i32;
+    bind_int32: fn(Handle, u64, i32) -> i32;
+    bind_uint32: fn(Handle, u64, u32) -> i32;
     bind_int64: fn(Handle, u64, i64) -> i32;
     bind_uint64: fn(Handle, u64, u64) -> i32;
     bind_double: fn(Handle, u64, f64) -> i32;

@@ -211,6 +211,9 @@ pub enum Value<'a> {
     Boolean(bool),
     Integer(i64),
     Unsigned(u64),
+    /// Of their own width: a value that must be cast costs a third of the planning more.
+    Integer32(i32),
+    Unsigned32(u32),
     Double(f64),
     /// Microseconds since 1970, without a zone and with one.
     Timestamp(i64),
@@ -239,6 +242,8 @@ impl Prepared {
                 Value::Boolean(value) => (f.bind_boolean)(h, at, value),
                 Value::Integer(value) => (f.bind_int64)(h, at, value),
                 Value::Unsigned(value) => (f.bind_uint64)(h, at, value),
+                Value::Integer32(value) => (f.bind_int32)(h, at, value),
+                Value::Unsigned32(value) => (f.bind_uint32)(h, at, value),
                 Value::Double(value) => (f.bind_double)(h, at, value),
                 Value::Timestamp(value) => (f.bind_timestamp)(h, at, value),
                 Value::TimestampTz(value) => (f.bind_timestamp_tz)(h, at, value),

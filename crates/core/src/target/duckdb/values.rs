@@ -147,7 +147,9 @@ impl Column {
         let signed = (word << (64 - 8 * width)) as i64 >> (64 - 8 * width);
         match self.kind {
             Type::Boolean => Value::Boolean(word != 0),
-            Type::TinyInt | Type::SmallInt | Type::Integer | Type::BigInt => Value::Integer(signed),
+            Type::TinyInt | Type::SmallInt | Type::BigInt => Value::Integer(signed),
+            Type::Integer => Value::Integer32(signed as i32),
+            Type::UInteger => Value::Unsigned32(word as u32),
             Type::Float => Value::Double(f64::from(f32::from_bits(word as u32))),
             Type::Double => Value::Double(f64::from_bits(word)),
             Type::Timestamp => Value::Timestamp(signed),
