@@ -15,12 +15,15 @@ const LOOK_EVERY: u32 = 16;
 #[derive(Debug)]
 struct Thread {
     id: u32,
-    /// Kept open where there are file descriptors enough.
+    /// Kept open where there are file descriptors enough, as is `status`.
     file: Option<Reread>,
     cpu_ns: u64,
     delay_ns: u64,
     /// (voluntary, involuntary), as they were last read.
     switches: Option<(u64, u64)>,
+    /// CPU time at that moment: a thread that has not run since has not switched either.
+    switched_at_ns: Option<u64>,
+    status: Option<Reread>,
     gone: bool,
     /// A thread names itself when it has begun, so its name is read more than once.
     named: u8,
@@ -78,7 +81,7 @@ impl Threads {
                 }
                 None => {
                     thread.gone = true;
-                    thread.file = None;
+                    (thread.file, thread.status) = (None, None);
                 }
             }
             drop(passing);
@@ -122,6 +125,8 @@ impl Threads {
                 cpu_ns: 0,
                 delay_ns: 0,
                 switches: None,
+                switched_at_ns: None,
+                status: None,
                 gone: false,
                 named: 0,
             });
@@ -157,9 +162,17 @@ impl Threads {
             return None;
         }
         for thread in self.known.iter_mut().filter(|thread| !thread.gone) {
-            let status = std::fs::read_to_string(format!("{}/{}/status", self.folder, thread.id));
-            let told = status.ok().and_then(|status| parse_switches(&status));
-            thread.switches = told.or(thread.switches);
+            if thread.switched_at_ns == Some(thread.cpu_ns) {
+                continue;
+            }
+            thread.switched_at_ns = Some(thread.cpu_ns);
+            let folder = &self.folder;
+            let open = || Reread::open(&format!("{folder}/{}/status", thread.id));
+            let mut status = thread.status.take().or_else(open);
+            let told = status.as_mut().and_then(Reread::read);
+            thread.switches = told.and_then(parse_switches).or(thread.switches);
+            // Only for threads that have descriptors anyway.
+            thread.status = status.filter(|_| thread.file.is_some());
         }
         let told = self.known.iter().filter_map(|thread| thread.switches);
         told.reduce(|all, one| (all.0 + one.0, all.1 + one.1))
@@ -177,6 +190,7 @@ fn spare_descriptors() -> usize {
     usize::try_from(limit.rlim_cur / 8)
         .unwrap_or(MOST)
         .min(MOST)
+        / 2 // two files a thread
 }
 
 /// schedstat: ns on a CPU, ns waiting for one, time slices (sched-stats.rst).
