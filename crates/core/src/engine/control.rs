@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use tokio::sync::Notify;
 
 use crate::meter::counters::Counters;
 
@@ -37,6 +38,7 @@ pub struct Control(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     cancel: AtomicBool,
+    wake: Notify,
     phase: AtomicU8,
     running: Mutex<Option<Running>>,
 }
@@ -68,6 +70,13 @@ impl Control {
     /// Asks the trial to end: between batches, or after a second if blocked.
     pub fn cancel(&self) {
         self.0.cancel.store(true, Relaxed);
+        // A permit is kept for a trial that does not wait yet; one trial has a control.
+        self.0.wake.notify_one();
+    }
+
+    /// Returns when the trial shall end, and now and then before.
+    pub(super) async fn asked(&self) {
+        self.0.wake.notified().await;
     }
 
     pub fn cancelled(&self) -> bool {

@@ -1,9 +1,12 @@
 //! Why and when a trial ends before its work is done: cancelled, or a stream failed.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
 
 use super::control::Control;
 use super::record::Failure;
@@ -16,15 +19,16 @@ pub const FAILURE_GRACE: Duration = Duration::from_millis(100);
 
 /// How often blocked work looks up.
 pub const TICK: Duration = Duration::from_millis(20);
-/// The same while the clock runs: a thread that waits for a slow answer is woken by it and
-/// goes to sleep again, which costs some 20 us of its CPU.
-pub const RUNNING_TICK: Duration = Duration::from_millis(100);
+/// The same while the clock runs and nothing has stopped it, which wakes the threads by itself.
+/// Each look costs a thread that waits for a slow answer some 20 us of its CPU.
+pub const RUNNING_TICK: Duration = Duration::from_secs(1);
 
 /// Set once; the first reason stands.
 #[derive(Debug, Default)]
 pub struct Stop {
     set: AtomicBool,
     why: Mutex<Option<(Failure, Instant)>>,
+    wake: Notify,
 }
 
 impl Stop {
@@ -41,6 +45,20 @@ impl Stop {
         self.why()
             .get_or_insert_with(|| (failure, Instant::now() + grace));
         self.set.store(true, Ordering::Release);
+        self.wake.notify_waiters();
+    }
+
+    /// Waits until it is set.
+    pub async fn stopped(&self) {
+        loop {
+            let mut woken = pin!(self.wake.notified());
+            // From here on no call is missed.
+            woken.as_mut().enable();
+            if self.set.load(Ordering::Acquire) {
+                return;
+            }
+            woken.await;
+        }
     }
 
     /// From when on blocked streams are given up.

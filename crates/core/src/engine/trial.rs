@@ -283,7 +283,12 @@ impl Conductor<'_> {
                 Some(_) => RUNNING_TICK,
                 None => TICK,
             };
-            let event = tokio::time::timeout(tick, events.recv()).await;
+            let event = tokio::select! {
+                biased;
+                event = events.recv() => Ok(event),
+                () = self.shared.control.asked() => Err(()),
+                () = tokio::time::sleep(tick) => Err(()),
+            };
             match event {
                 Ok(None) => return,
                 Ok(Some(Event::Ready)) => self.one_is_ready(&gate, record),
@@ -291,7 +296,7 @@ impl Conductor<'_> {
                     self.cpu_after = self.cpu();
                     self.one_has_ended(&gate);
                 }
-                Err(_) => {}
+                Err(()) => {}
             }
             if self.shared.control.cancelled() {
                 self.shared.stop.set(Failure::new(Error::cancelled(), None));

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use super::lane::{Lane, Latencies, Outcome, Rules};
 use super::pace::{Pace, Slots};
 use super::pin::pin;
 use super::record::Failure;
-use super::stop::{guarded, Stop, RUNNING_TICK};
+use super::stop::{guarded, Stop, RUNNING_TICK, TICK};
 use crate::error::{Error, Kind, Result};
 use crate::meter::counters::Counters;
 use crate::meter::histogram::Recorder;
@@ -251,11 +252,21 @@ async fn drive(
     }
     let mut driver = Driver::new(lanes, report.latencies.clone(), &rules);
     let every = RUNNING_TICK.min(rules.timeout / 4);
-    let mut tick = tokio::time::interval(every.max(Duration::from_millis(1)));
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let ticks = |every: Duration| {
+        let mut ticks = tokio::time::interval(every.max(Duration::from_millis(1)));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        ticks
+    };
+    let mut tick = ticks(every);
+    let mut stopped = std::pin::pin!(shared.stop.stopped());
+    let mut stopping = false;
     // Unconstrained: fairness between lanes is the driver's, and the runtime's budget
     // would end a burst in its middle.
     tokio::task::unconstrained(std::future::poll_fn(|cx| {
+        if !stopping && stopped.as_mut().poll(cx).is_ready() {
+            stopping = true;
+            tick = ticks(TICK.min(every)); // whoever is blocked is given up soon
+        }
         while tick.poll_tick(cx).is_ready() {
             driver.tick(Instant::now());
         }
