@@ -60,9 +60,15 @@ impl Statements {
 
     fn too_long(&self, table: &Table, rows: &RecordBatch, length: usize) -> Result<Error> {
         let (mut fits, mut not) = (0, rows.num_rows());
+        // Rows are sorted by their key, so that those at one end may be longer: both must fit.
+        let first_and_last = |count: usize| -> Result<bool> {
+            let end = rows.num_rows() - count;
+            Ok(self.fits(&self.make(table, &rows.slice(0, count))?)
+                && self.fits(&self.make(table, &rows.slice(end, count))?))
+        };
         while not - fits > 1 {
             let middle = fits + (not - fits) / 2;
-            match self.fits(&self.make(table, &rows.slice(0, middle))?) {
+            match first_and_last(middle)? {
                 true => fits = middle,
                 false => not = middle,
             }
