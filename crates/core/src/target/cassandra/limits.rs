@@ -14,8 +14,9 @@ use scylla::statement::Consistency;
 use tokio::sync::OnceCell;
 
 use super::errors;
+use super::execute::Stream;
 use super::server::{self, Replication};
-use super::statement::{batch_of, unbound, Statement, Stream};
+use super::statement::{batch_of, unbound, Statement};
 use crate::error::{Error, Kind, Result};
 
 /// A threshold as the server writes it.

@@ -4,6 +4,7 @@
 mod connect;
 mod count;
 mod errors;
+mod execute;
 mod hello;
 mod limits;
 mod options;
@@ -23,11 +24,12 @@ use scylla::client::session_builder::SessionBuilder;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::Statement;
 
+use self::execute::{Executor, Stream};
 use self::limits::Limits;
 use self::options::{Options, Place, Write, LONGEST_NAME};
 use self::schema::Layout;
 use self::server::Replication;
-use self::statement::{Builder, Executor, Stream};
+use self::statement::Builder;
 use crate::data::upsert::Batches;
 use crate::error::{Error, Kind, Result};
 use crate::meter::clock::StageClock;
@@ -288,11 +290,12 @@ impl Cassandra {
                 .await
                 .map_err(|error| error.context(format_args!("init {statement:?}")))?;
         }
-        let executor = Executor(Arc::new(ready.stream(session, place)));
+        let connection = Arc::new(ready.stream(session, place));
         let share = Share::new(&self.spec, stream, ready.work.batches.count());
         let lane = |_| -> Box<dyn Session> {
             let (work, share) = (ready.work.clone(), share.clone());
-            Box::new(Calls::new(work, share, executor.clone(), self.spec.retries))
+            let executor = Executor::new(connection.clone());
+            Box::new(Calls::new(work, share, executor, self.spec.retries))
         };
         Ok((0..self.spec.in_flight).map(lane).collect())
     }

@@ -1,12 +1,9 @@
-//! Rows as statements, made before the clock starts, and their execution.
+//! Rows as statements, made before the clock starts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
-use scylla::client::session::Session;
-use scylla::errors::ExecutionError;
-use scylla::response::query_result::QueryResult;
 use scylla::serialize::batch::{BatchValues, BatchValuesIterator};
 use scylla::serialize::row::{RowSerializationContext, SerializeRow};
 use scylla::serialize::writers::RowWriter;
@@ -15,15 +12,12 @@ use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::Statement as Text;
 
-use super::errors::{self, Written};
-use super::limits::Limits;
 use super::options::StatementKind;
 use super::schema::Layout;
 use super::values::Column;
 use crate::data::payload_bytes;
 use crate::data::upsert::Table;
 use crate::error::Result;
-use crate::meter::clock::Stage;
 use crate::target::upsert;
 
 /// What is sent: everything that does not depend on the connection.
@@ -41,7 +35,7 @@ pub enum Statement {
 
 impl Statement {
     /// Whether the server applies all of it or nothing where replicas are missing.
-    fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         match self {
             Self::Batch { batch, .. } => is_whole(batch),
             Self::Texts(batch) => is_whole(batch),
@@ -72,7 +66,7 @@ impl Rows {
         }
     }
 
-    fn iter(&self) -> RowsIter<'_> {
+    pub fn iter(&self) -> RowsIter<'_> {
         RowsIter {
             cells: &self.cells,
             columns: self.columns,
@@ -292,63 +286,5 @@ impl upsert::Builder for Builder {
                 Statement::Texts(batch) => batch.statements.iter().map(text).sum(),
                 Statement::Text(text) => text.contents.len(),
             }
-    }
-}
-
-/// A stream's connection, shared by its lanes.
-#[derive(Clone)]
-pub struct Executor(pub Arc<Stream>);
-
-pub struct Stream {
-    pub session: Session,
-    pub prepared: PreparedStatement,
-    pub limits: Arc<Limits>,
-    /// For error lines.
-    pub place: String,
-}
-
-impl Stream {
-    async fn send(
-        &self,
-        statement: &Statement,
-    ) -> std::result::Result<QueryResult, ExecutionError> {
-        match statement {
-            Statement::Batch { batch, rows } => self.session.batch(batch, rows.iter()).await,
-            Statement::Texts(batch) => {
-                let values = unbound(batch.statements.len());
-                self.session.batch(batch, values).await
-            }
-            Statement::Row(row) => self.session.execute_unpaged(&self.prepared, row).await,
-            Statement::Text(text) => self.session.query_unpaged(text.clone(), ()).await,
-        }
-    }
-}
-
-impl upsert::Executor for Executor {
-    type Statement = Statement;
-
-    const WORK: Stage = Stage::Send;
-
-    fn execute(self, call: Arc<upsert::Prepared<Statement>>) -> upsert::Executing<Self> {
-        Box::pin(async move {
-            let answer = match self.0.send(&call.statement).await {
-                Ok(answer) => {
-                    self.0.limits.note(answer.warnings());
-                    Ok(())
-                }
-                Err(error) => {
-                    let written = Written {
-                        rows: call.rows,
-                        whole: call.statement.is_whole(),
-                    };
-                    let said = errors::of_execution(&self.0.place, &error, written);
-                    Err(match errors::is_too_large(&error) {
-                        true => self.0.limits.explain(&self.0, &call.statement, said).await,
-                        false => said,
-                    })
-                }
-            };
-            (self, answer)
-        })
     }
 }
