@@ -70,9 +70,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 def _identifier(value: Any) -> Any:
     if isinstance(value, str) and not _NAME.fullmatch(value):
-        raise ValueError(
-            f"{value!r} is no name: letters, digits and _, at most 63, no digit first"
-        )
+        raise ValueError(f"{value!r} is no name: letters, digits and _, at most 63, no digit first")
     return value
 
 
