@@ -24,6 +24,13 @@ impl Wire {
         places: &mut [IoSliceMut<'_>],
     ) -> Poll<io::Result<usize>> {
         match self {
+            // A read of less than there was room for has emptied the socket, and the runtime
+            // knows: the next one waits without asking the kernel first.
+            Wire::Tcp(socket) if places.len() == 1 => {
+                let mut buffer = ReadBuf::new(&mut places[0]);
+                ready!(Pin::new(socket).poll_read(cx, &mut buffer))?;
+                Poll::Ready(Ok(buffer.filled().len()))
+            }
             Wire::Tcp(socket) => loop {
                 ready!(socket.poll_read_ready(cx))?;
                 match socket.try_read_vectored(places) {
