@@ -328,6 +328,7 @@ def test_records_are_verified_by_checksum(
         "batches": 245 * streams,
         "payload_bytes": 1_000_001 * streams * 32,
         "wire_bytes": 0,
+        "stored_bytes": None,
     }
     assert record["verification"]["achieved"] == "checksum"
     assert record["target"]["reference"] is True
