@@ -161,8 +161,12 @@ impl Api {
         let f = Functions::load(&library).map_err(|error| wrong(error.to_string()))?;
         // Its threads may outlive any trial: it is never unloaded.
         std::mem::forget(library);
+        let Functions {
+            library_version: ask_version,
+            ..
+        } = &f;
         // SAFETY: it takes nothing and returns a constant.
-        let version = text(unsafe { (f.library_version)() });
+        let version = text(unsafe { ask_version() });
         Ok(Arc::new(Self { f, version }))
     }
 }

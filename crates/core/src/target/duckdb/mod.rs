@@ -140,7 +140,7 @@ impl DuckDb {
     }
 
     fn plan_all(&mut self) -> Result<Identity> {
-        let api = Api::load(self.options.library()?)?;
+        let api = Api::load(self.options.engine()?)?;
         let (table, batches) = Batches::make(&self.spec, &self.table)?;
         let (batches, merged) = batches.merged(&table)?;
         if !self.options.setup && !self.path.exists() {

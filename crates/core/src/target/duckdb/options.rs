@@ -48,7 +48,9 @@ pub struct Options {
     pub init: Vec<String>,
     pub statement: Option<Statements>,
     pub method: Method,
-    pub library: Option<PathBuf>,
+    /// The shared object that has DuckDB.
+    #[serde(rename = "library")]
+    pub engine: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -60,7 +62,7 @@ impl Default for Options {
             init: Vec::new(),
             statement: None,
             method: Method::Upsert,
-            library: None,
+            engine: None,
         }
     }
 }
@@ -88,8 +90,8 @@ impl Options {
         Ok(parsed)
     }
 
-    pub fn library(&self) -> Result<&Path> {
-        self.library.as_deref().ok_or_else(|| {
+    pub fn engine(&self) -> Result<&Path> {
+        self.engine.as_deref().ok_or_else(|| {
             Error::usage(
                 "library: name a shared object with DuckDB's C API, such as libduckdb.so or the \
                  extension module of the Python package",
