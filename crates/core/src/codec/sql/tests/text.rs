@@ -1,0 +1,183 @@
+//! Names, strings and bytes: quoted so that they come back.
+
+use super::*;
+
+#[test]
+fn literals_of_strings_and_bytes() {
+    let s = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text])) };
+    let of = |dialect, text| literal(dialect, s(text)).unwrap();
+    assert_eq!(of(Dialect::MySql, "a'b\\c\"d\0\n"), "'a''b\\\\c\"d\\0\n'");
+    assert_eq!(of(Dialect::Postgres, "a'b\\c"), "'a''b\\c'");
+    assert_eq!(of(Dialect::Sqlite, "a\0'"), "CAST(x'610027' AS TEXT)");
+    assert_eq!(of(Dialect::DuckDb, "a\0"), "decode('\\x61\\x00'::BLOB)");
+    let b: ArrayRef = Arc::new(BinaryArray::from(vec![&b"\x00'\xff"[..]]));
+    let of = |dialect| literal(dialect, b.clone()).unwrap();
+    assert_eq!(of(Dialect::MySql), "x'0027ff'");
+    assert_eq!(of(Dialect::Postgres), "'\\x0027ff'");
+    assert_eq!(of(Dialect::DuckDb), "'\\x00\\x27\\xff'::BLOB");
+}
+
+#[test]
+fn strings_of_a_mysql_key_are_bounded_by_their_longest() {
+    let of = |values: Vec<&str>| -> (Table, RecordBatch) {
+        let n: ArrayRef = Arc::new(Int64Array::from(vec![1; values.len()]));
+        table(
+            vec![("a", Arc::new(StringArray::from(values))), ("n", n)],
+            &["n"],
+        )
+    };
+    let (plain, short) = of(vec!["x", "grün", "ab"]);
+    let rows = short.clone();
+    let create = created(Dialect::MySql, &plain, &rows);
+    assert!(
+        create.contains("`a` varchar(4) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"),
+        "{create}"
+    );
+    let (padded, rows) = of(vec!["x", "x "]);
+    let create = created(Dialect::MySql, &padded, &rows);
+    assert!(create.contains("`a` varbinary(2) NOT NULL"), "{create}");
+    let long = "x".repeat(769);
+    let (long, rows) = of(vec![&long]);
+    let batches = Batches::of(rows.clone(), 1);
+    let error = Dialect::MySql
+        .create_table(&long, &batches, &Extra::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("\"a\" takes 3076") && error.contains("digest"),
+        "{error}"
+    );
+    Dialect::Postgres
+        .create_table(&long, &batches, &Extra::default())
+        .unwrap();
+    let extra = Extra {
+        kind: "ROWSTORE",
+        inside: &["SHARD KEY (`a`)".to_owned()],
+        after: "ENGINE=x",
+    };
+    let batches = Batches::of(short, 1);
+    let create = Dialect::MySql
+        .create_table(&plain, &batches, &extra)
+        .unwrap();
+    assert!(
+        create.starts_with("CREATE ROWSTORE TABLE `t` ("),
+        "{create}"
+    );
+    assert!(
+        create.ends_with("PRIMARY KEY (`a`), SHARD KEY (`a`)) ENGINE=x"),
+        "{create}"
+    );
+}
+
+#[test]
+fn names_are_quoted() {
+    assert_eq!(Dialect::MySql.quoted("a`b\"c"), "`a``b\"c`");
+    assert_eq!(Dialect::Postgres.quoted("a`b\"c"), "\"a`b\"\"c\"");
+    for dialect in ALL {
+        assert_eq!(Dialect::from_name(dialect.name()).unwrap(), dialect);
+    }
+    let error = Dialect::from_name("oracle").unwrap_err().to_string();
+    assert!(
+        error.contains("oracle") && error.contains("duckdb"),
+        "{error}"
+    );
+}
+
+/// Reads a quoted literal back as MySQL does (string-literals in its manual), or as SQL does.
+fn unquoted(literal: &str, backslashes: bool) -> String {
+    let inside = literal
+        .strip_prefix('\'')
+        .unwrap()
+        .strip_suffix('\'')
+        .unwrap();
+    let mut text = String::new();
+    let mut characters = inside.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\'' => assert_eq!(characters.next(), Some('\''), "{literal}"),
+            '\\' if backslashes => {
+                text.push(match characters.next().unwrap() {
+                    '0' => '\0',
+                    'n' => '\n',
+                    'r' => '\r',
+                    't' => '\t',
+                    'b' => '\u{8}',
+                    'Z' => '\u{1a}',
+                    other => other,
+                });
+                continue;
+            }
+            _ => {}
+        }
+        text.push(character);
+    }
+    text
+}
+
+/// Any text, with what is special to one of the dialects often in it.
+fn any_text() -> impl Strategy<Value = String> {
+    let character = prop_oneof![
+        3 => prop::sample::select(vec!['\'', '"', '\\', '\0', '\n', '\r', '\u{1a}', '`', '$', ';']),
+        3 => prop::char::range('a', 'z'),
+        1 => any::<char>(),
+    ];
+    prop::collection::vec(character, 0..40).prop_map(|all| all.into_iter().collect())
+}
+
+proptest! {
+    #[test]
+    fn strings_come_back_from_every_dialect(text in any_text()) {
+        let column = || -> ArrayRef { Arc::new(StringArray::from(vec![text.as_str()])) };
+        prop_assert_eq!(&unquoted(&literal(Dialect::MySql, column()).unwrap(), true), &text);
+        if !text.contains('\0') {
+            for dialect in [Dialect::Postgres, Dialect::DuckDb, Dialect::Sqlite] {
+                prop_assert_eq!(&unquoted(&literal(dialect, column()).unwrap(), false), &text);
+            }
+        }
+        prop_assert_eq!(rows::unusual(text.as_bytes()), text.contains(['\0', '\'', '\\']));
+    }
+
+    #[test]
+    fn sqlite_gives_the_same_rows_back(
+        rows in prop::collection::vec(
+            (
+                prop::option::of(any_text()),
+                prop::option::of(prop::collection::vec(any::<u8>(), 0..20)),
+                any::<i64>(),
+                prop::option::of(any::<f32>().prop_filter("a number", |n| !n.is_nan())),
+            ),
+            1..8,
+        )
+    ) {
+        let texts: StringArray = rows.iter().map(|row| row.0.as_deref()).collect();
+        let blobs: BinaryArray = rows.iter().map(|row| row.1.as_deref()).collect();
+        let numbers: Int64Array = rows.iter().map(|row| Some(row.2)).collect();
+        let floats: Float64Array = rows.iter().map(|row| row.3.map(f64::from)).collect();
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            key(rows.len()),
+            ("it's \"s\"", Arc::new(texts)),
+            ("b", Arc::new(blobs)),
+            ("i", Arc::new(numbers)),
+            ("f", Arc::new(floats)),
+        ];
+        let (table, batch) = table(columns, &[]);
+        let create = created(Dialect::Sqlite, &table, &batch);
+        let upsert = text(Dialect::Sqlite, &table, &batch).unwrap();
+        let found = sqlite(&[&create, &upsert, &upsert], "SELECT * FROM t ORDER BY k");
+        prop_assert_eq!(found.len(), rows.len());
+        for (row, found) in rows.into_iter().zip(found) {
+            prop_assert_eq!(&found[1], &row.0.map_or(Value::Null, Value::Text));
+            prop_assert_eq!(&found[2], &row.1.map_or(Value::Null, Value::Blob));
+            prop_assert_eq!(&found[3], &Value::Integer(row.2));
+            match (&found[4], row.3) {
+                (Value::Null, None) => {}
+                (Value::Real(found), Some(sent)) => {
+                    // SQLite reads digits to within the last one of a double.
+                    let (found, sent) = (*found, f64::from(sent));
+                    prop_assert!(found == sent || ((found - sent) / sent).abs() < 1e-14);
+                }
+                other => prop_assert!(false, "{other:?}"),
+            }
+        }
+    }
+}
