@@ -52,6 +52,14 @@ class Database:
         connect = {"mariadb": _mysql, "postgres": _postgres, "cassandra": _cassandra}[self.server.name]
         return connect(self, statement, values, administrator)
 
+    @contextlib.contextmanager
+    def transaction(self, statement: str) -> Iterator[None]:
+        """PostgreSQL: what the statement locks stays so until this is left."""
+        with _postgres_connection(self, administrator=False, autocommit=False) as connection:
+            connection.execute(statement)
+            yield
+            connection.rollback()
+
     def login_error(self, password: str) -> str | None:
         """What the server says to another password."""
         right, self.password = self.password, password
@@ -89,7 +97,7 @@ def _mysql(database: Database, statement: str, values: tuple[Any, ...], administ
         return list(cursor.fetchall())
 
 
-def _postgres(database: Database, statement: str, values: tuple[Any, ...], administrator: bool) -> list[Any]:
+def _postgres_connection(database: Database, administrator: bool, autocommit: bool = True) -> Any:
     import psycopg
 
     server: Any = database.server
@@ -98,7 +106,11 @@ def _postgres(database: Database, statement: str, values: tuple[Any, ...], admin
         if administrator
         else {"host": "127.0.0.1", "user": "venturi", "password": database.password}
     )
-    with psycopg.connect(**place, port=database.port, dbname="venturi", autocommit=True) as connection:
+    return psycopg.connect(**place, port=database.port, dbname="venturi", autocommit=autocommit)
+
+
+def _postgres(database: Database, statement: str, values: tuple[Any, ...], administrator: bool) -> list[Any]:
+    with _postgres_connection(database, administrator) as connection:
         cursor = connection.execute(statement, values or None)
         return list(cursor.fetchall()) if cursor.description else []
 

@@ -98,7 +98,8 @@ TYPED: list[tuple[str, int, str, str | None]] = [
     (
         "run quick --target http://host",
         3,
-        "--target: 'http://host': no target is called 'http'; known: flight, flight+tls, mysql, mysql+tls, cassandra, cassandra+tls, postgres, postgres+tls, sqlite, duckdb, empty",
+        "--target: 'http://host': no target is called 'http'; known: flight, flight+tls, mysql, mysql+tls, "
+        "cassandra, cassandra+tls, postgres, postgres+tls, sqlite, duckdb, empty",
         None,
     ),
     (

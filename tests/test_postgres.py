@@ -124,23 +124,25 @@ def test_locked_rows_refuse_batches_and_no_more(postgres: Database) -> None:
         max_errors=100,
     )
     assert record["error"] is None
-    held = threading.Event()
+    held, released = threading.Event(), threading.Event()
 
     def hold() -> None:
-        postgres.run_sql("DO $$ BEGIN PERFORM 1 FROM venturi_locked FOR UPDATE; PERFORM pg_sleep(2); END $$")
-        held.set()
+        with postgres.transaction("SELECT count(*) FROM (SELECT FROM venturi_locked FOR UPDATE) AS rows"):
+            held.set()
+            released.wait(30)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    time.sleep(0.7)
+    assert held.wait(30)
     record = run_trial(
         postgres.url,
         rows=1000,
         options={**options, "setup": False, "init": ["SET lock_timeout = '1ms'"]},
         max_errors=100,
     )
+    released.set()
     holder.join()
-    assert record["errors"]["refused"]["batches"] > 0 and record["errors"]["in_doubt"]["batches"] == 0
+    assert record["errors"]["refused"]["batches"] == 10 and record["errors"]["in_doubt"]["batches"] == 0
     assert record["errors"]["kinds"][0]["code"] == "55P03"
     assert record["error"] is None and record["verification"]["achieved"] == "sums"
 
