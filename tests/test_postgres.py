@@ -107,6 +107,8 @@ def test_mistakes_and_refusals_are_lines(postgres: Database) -> None:
     assert "(25006)" in line(options={"init": ["SET default_transaction_read_only = on"]})
     assert "creates none" in line(options={"setup": False, "table": "no_such"})
     assert "without TLS" in line(postgres.url.replace("postgres://", "postgres+tls://"))
+    # Without this the rows would go in the clear.
+    assert "write postgres+tls://" in line(options={"tls_insecure": True})
     assert "take more streams" in line(in_flight=2, options={"method": "copy"})
     assert "syntax error" in line(options={"init": ["SELEC 1"]})
     postgres.run_sql("CREATE TABLE IF NOT EXISTS sales (id int)")

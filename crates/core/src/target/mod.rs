@@ -132,6 +132,13 @@ pub struct Verification {
     pub mismatch: Option<String>,
 }
 
+impl Verification {
+    pub fn add_notes(&mut self, more: impl IntoIterator<Item = String>) {
+        let all: Vec<_> = self.note.take().into_iter().chain(more).collect();
+        self.note = (!all.is_empty()).then(|| all.join("; "));
+    }
+}
+
 /// Who was measured.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Identity {

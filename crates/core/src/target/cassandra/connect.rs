@@ -16,9 +16,10 @@ use scylla::policies::load_balancing::DefaultPolicy;
 use scylla::policies::retry::FallthroughRetryPolicy;
 
 use super::errors;
-use super::options::{authority, Options, Place};
+use super::options::Options;
 use crate::error::{Error, Result};
 use crate::target::flight;
+use crate::target::upsert::{Host, Login, Place};
 
 /// Whether the nodes agree on a new table is asked this often.
 const AGREEMENT: Duration = Duration::from_millis(20);
@@ -45,13 +46,13 @@ pub fn builder(
         .speculative_execution_policy(None)
         .build();
     let mut builder = SessionBuilder::new()
-        .known_nodes(place.hosts.iter().map(authority))
+        .known_nodes(place.hosts.iter().map(Host::authority))
         .default_execution_profile_handle(profile.into_handle())
         .pool_size(PoolSize::PerHost(NonZeroUsize::MIN))
         .tcp_nodelay(true)
         .connection_timeout(timeout)
         .compression(options.compression()?)
-        .keyspaces_to_fetch([&place.keyspace])
+        .keyspaces_to_fetch([&place.space])
         .fetch_full_schema_metadata(false)
         .schema_agreement_interval(AGREEMENT)
         .schema_agreement_timeout(timeout)
@@ -68,31 +69,18 @@ pub async fn connect(builder: &SessionBuilder, place: &str) -> Result<Session> {
 }
 
 /// TLS as the options want it; `None`: without.
-pub fn tls(place: &Place, options: &Options) -> Result<Option<Arc<ClientConfig>>> {
-    if !place.tls {
-        let given = [
-            &options.tls_ca,
-            &options.tls_certificate,
-            &options.tls_server_name,
-        ];
-        return match options.tls_insecure || given.iter().any(|option| option.is_some()) {
-            true => Err(Error::usage(
-                "TLS is asked for by a tls option, but not by the URL: write cassandra+tls://",
-            )),
-            false => Ok(None),
-        };
-    }
-    let wanted = options.tls();
-    let mut config = flight::client_config(&wanted)?;
-    config.alpn_protocols.clear();
-    if let (Some(name), false) = (&options.tls_server_name, options.tls_insecure) {
+pub fn tls(place: &Place, login: &Login) -> Result<Option<Arc<ClientConfig>>> {
+    let Some(mut config) = login.tls(place)? else {
+        return Ok(None);
+    };
+    if let (Some(name), false) = (&login.tls_server_name, login.tls_insecure) {
         let name = ServerName::try_from(name.clone()).map_err(|_| {
             Error::usage(format!(
                 "{name:?} is not a name that a TLS certificate can have"
             ))
         })?;
         let mut roots = RootCertStore::empty();
-        match &options.tls_ca {
+        match &login.tls_ca {
             Some(path) => {
                 for certificate in flight::read_certificates(path)? {
                     roots

@@ -9,8 +9,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::options::{authority, Place};
 use crate::error::{Error, Kind, Result};
+use crate::target::upsert::{Host, Place};
 use crate::target::Route;
 
 /// OPTIONS of protocol 4: the one request that needs no log-in, answered by itself.
@@ -37,7 +37,7 @@ pub async fn hello(
     let each = timeout / place.hosts.len().max(1) as u32;
     let mut first = None;
     for host in &place.hosts {
-        let name = authority(host);
+        let name = host.authority();
         let asked = tokio::time::timeout(each, ask(host, &name, tls));
         let late = || {
             Error::new(
@@ -57,11 +57,11 @@ pub async fn hello(
 }
 
 async fn ask(
-    host: &(String, u16),
+    host: &Host,
     name: &str,
     tls: Option<&(Arc<rustls::ClientConfig>, Option<String>)>,
 ) -> Result<Hello> {
-    let socket = TcpStream::connect((host.0.as_str(), host.1))
+    let socket = TcpStream::connect((host.name.as_str(), host.port))
         .await
         .map_err(|error| unreachable(name, &error))?;
     let unreachable = |error| unreachable(name, &error);

@@ -26,7 +26,7 @@ use scylla::statement::Statement;
 
 use self::execute::{Executor, Stream};
 use self::limits::Limits;
-use self::options::{Options, Place, Write, LONGEST_NAME};
+use self::options::{Options, Write, LONGEST_NAME};
 use self::schema::Layout;
 use self::server::Replication;
 use self::statement::Builder;
@@ -36,10 +36,8 @@ use crate::meter::clock::StageClock;
 use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
 use crate::spec::{Data, Operation, TrialSpec};
-use crate::target::upsert::{compare, default_name, Calls, Effect, Found, Share, Work};
-use crate::target::{
-    flight, Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification,
-};
+use crate::target::upsert::{compare, Calls, Effect, Found, Host, Place, Share, Work};
+use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
 
 /// The protocol numbers a batch's statements with 16 bits.
 const MOST_ROWS: usize = 65_535;
@@ -92,7 +90,7 @@ impl Ready {
 
 impl Cassandra {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
-        let place = Place::parse(&spec.target)?;
+        let place = options::parse_url(&spec.target)?;
         let options = Options::parse(&spec.options)?;
         if spec.operation != Operation::Upsert {
             return Err(Error::usage(
@@ -115,17 +113,12 @@ impl Cassandra {
             _ => {}
         }
         options.login(&place)?;
-        let listening = spec.include_setup.then(|| {
-            place.hosts.iter().find_map(|(host, port)| {
-                flight::listening(&flight::Address {
-                    host: host.clone(),
-                    port: *port,
-                    tls: false,
-                })
-            })
-        });
+        let listening = match spec.include_setup {
+            true => place.hosts.iter().find_map(Host::listening),
+            false => None,
+        };
         Ok(Self {
-            listening: listening.flatten(),
+            listening,
             spec,
             place,
             options,
@@ -143,10 +136,7 @@ impl Cassandra {
     }
 
     fn table_name(&self) -> String {
-        if let Some(table) = &self.options.table {
-            return table.clone();
-        }
-        let mut name = default_name(&self.spec.data);
+        let mut name = self.options.common.table(&self.spec.data);
         name.truncate(LONGEST_NAME);
         name
     }
@@ -154,14 +144,14 @@ impl Cassandra {
     async fn make_plan(&mut self) -> Result<Identity> {
         let own = matches!(self.spec.data, Data::Usage { .. });
         let (table, batches) = Batches::make(&self.spec, &self.table_name())?;
-        let layout = Layout::new(&self.place.keyspace, table, own, &self.options)?;
+        let layout = Layout::new(&self.place.space, table, own, &self.options)?;
         let layout = Arc::new(layout);
         let place = self.place.address();
 
-        let tls = connect::tls(&self.place, &self.options)?;
+        let tls = connect::tls(&self.place, &self.options.login)?;
         let named = tls
             .clone()
-            .map(|tls| (tls, self.options.tls_server_name.clone()));
+            .map(|tls| (tls, self.options.login.tls_server_name.clone()));
         let hello = hello::hello(&self.place, named.as_ref(), self.timeout()).await?;
         self.check_compression(&place, &hello)?;
         let builder = connect::builder(&self.place, &self.options, tls.as_ref(), self.timeout())?;
@@ -170,7 +160,7 @@ impl Cassandra {
         let skew = server::skew(&driver).await?;
         let notes = skew.and_then(server::skew_note).into_iter().collect();
 
-        match self.options.setup {
+        match self.options.common.setup {
             true => server::set_up(&driver, &place, &layout, self.options.replication).await?,
             false => server::must_be_there(&driver, &layout).await?,
         }
@@ -219,7 +209,7 @@ impl Cassandra {
         } = contact;
         let prepared = driver.prepare(Statement::new(layout.prepared()?)).await;
         let prepared = prepared.map_err(|error| errors::of_prepare(place, &error))?;
-        let replication = Replication::read(driver, &self.place.keyspace).await?;
+        let replication = Replication::read(driver, &self.place.space).await?;
         let limits = match replication {
             Some(replication) => Limits::read(driver, &replication).await,
             None => Limits::default(),
@@ -231,7 +221,7 @@ impl Cassandra {
             work: Arc::new(work),
             prepared,
             limits: Arc::new(limits),
-            before: match self.options.setup {
+            before: match self.options.common.setup {
                 true => Found::default(),
                 false => self.count(contact).await?.0,
             },
@@ -274,7 +264,7 @@ impl Cassandra {
     }
 
     async fn drop_table(&self, contact: &Contact) -> Result<()> {
-        if !self.options.setup || self.options.keep {
+        if !self.options.common.drops() {
             return Ok(());
         }
         let drop = format!("DROP TABLE IF EXISTS {}", contact.layout.path());
@@ -285,7 +275,7 @@ impl Cassandra {
         let Plan { contact, ready } = self.plan()?;
         let place = &contact.place;
         let session = connect::connect(&contact.builder, place).await?;
-        for statement in &self.options.init {
+        for statement in &self.options.common.init {
             server::execute(&session, place, statement)
                 .await
                 .map_err(|error| error.context(format_args!("init {statement:?}")))?;

@@ -9,108 +9,23 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::target::flight;
-use crate::target::upsert::read_options;
+pub use crate::target::upsert::StatementKind;
+use crate::target::upsert::{Common, Form, Given, Login, Place};
 
-const DEFAULT_PORT: u16 = 9042;
-const DEFAULT_KEYSPACE: &str = "venturi";
+const URL: Form = Form {
+    scheme: "cassandra",
+    port: 9042,
+    space: "keyspace",
+    several_hosts: true,
+};
 /// What Cassandra itself allows for the name of a keyspace or table.
 pub const LONGEST_NAME: usize = 48;
 
-/// What a URL says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    pub tls: bool,
-    pub user: Option<String>,
-    /// Contact points, host and port; the driver finds the other nodes by itself.
-    pub hosts: Vec<(String, u16)>,
-    pub keyspace: String,
-}
-
-impl Place {
-    pub fn parse(url: &str) -> Result<Self> {
-        let wrong = |what: &str| {
-            Error::usage(format!(
-                "target {url:?}: {what}; write cassandra://[user@]host[:9042][,host2...]/[keyspace]"
-            ))
-        };
-        let (tls, rest) = match url.split_once("://") {
-            Some(("cassandra", rest)) => (false, rest),
-            Some(("cassandra+tls", rest)) => (true, rest),
-            _ => return Err(wrong("not a Cassandra URL")),
-        };
-        let (place, keyspace) = rest.split_once('/').unwrap_or((rest, ""));
-        let keyspace = match keyspace.trim_end_matches('/') {
-            "" => DEFAULT_KEYSPACE,
-            name => name,
-        };
-        let (user, hosts) = match place.rsplit_once('@') {
-            Some((user, hosts)) => (Some(user), hosts),
-            None => (None, place),
-        };
-        if user.is_some_and(|user| user.contains(':')) {
-            // The URL itself holds it, so it is not repeated.
-            return Err(Error::usage(
-                "target: a password does not belong in a URL, where everybody sees it: put it into an \
-                 environment variable and name that as password_env",
-            ));
-        }
-        let user = match user {
-            Some("") => return Err(wrong("there is no user before the @")),
-            Some(user) => Some(
-                flight::unescape(user)
-                    .and_then(|bytes| String::from_utf8(bytes).ok())
-                    .ok_or_else(|| wrong("the user is not text"))?,
-            ),
-            None => None,
-        };
-        let hosts = hosts
-            .split(',')
-            .map(|host| contact(host).ok_or_else(|| wrong(&format!("{host:?} is no host"))))
-            .collect::<Result<_>>()?;
-        check_name("keyspace", keyspace)?;
-        Ok(Self {
-            tls,
-            user,
-            hosts,
-            keyspace: keyspace.to_owned(),
-        })
-    }
-
-    /// The first contact point, for the record and for error lines.
-    pub fn address(&self) -> String {
-        let all: Vec<String> = self.hosts.iter().map(authority).collect();
-        all.join(",")
-    }
-}
-
-/// As it stands in a URL.
-pub fn authority((host, port): &(String, u16)) -> String {
-    match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    }
-}
-
-fn contact(text: &str) -> Option<(String, u16)> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(v6) => {
-            let (host, after) = v6.split_once(']')?;
-            match after {
-                "" => (host, None),
-                after => (host, Some(after.strip_prefix(':')?)),
-            }
-        }
-        None => match text.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        },
-    };
-    let port = match port {
-        Some(port) => port.parse().ok().filter(|port| *port > 0)?,
-        None => DEFAULT_PORT,
-    };
-    (!host.is_empty()).then(|| (host.to_owned(), port))
+/// The hosts are contact points: the driver finds the other nodes by itself.
+pub fn parse_url(url: &str) -> Result<Place> {
+    let place = Place::parse(url, &URL)?;
+    check_name("keyspace", &place.space)?;
+    Ok(place)
 }
 
 pub fn check_name(what: &str, name: &str) -> Result<()> {
@@ -145,13 +60,6 @@ pub enum Batching {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StatementKind {
-    Text,
-    Prepared,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Level {
     Any,
@@ -167,20 +75,13 @@ enum Level {
 
 /// The options as the spec gives them; see `docs/targets/cassandra.md`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Options {
-    pub table: Option<String>,
-    pub setup: bool,
-    pub keep: bool,
-    pub init: Vec<String>,
+    #[serde(skip)]
+    pub common: Common,
+    #[serde(skip)]
+    pub login: Login,
     pub statement: StatementKind,
-    pub user: Option<String>,
-    pub password_env: Option<String>,
-    pub tls_ca: Option<String>,
-    pub tls_certificate: Option<String>,
-    pub tls_key: Option<String>,
-    pub tls_insecure: bool,
-    pub tls_server_name: Option<String>,
     pub write: Write,
     batch: Batching,
     consistency: Level,
@@ -193,18 +94,9 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            table: None,
-            setup: true,
-            keep: false,
-            init: Vec::new(),
+            common: Common::default(),
+            login: Login::default(),
             statement: StatementKind::Prepared,
-            user: None,
-            password_env: None,
-            tls_ca: None,
-            tls_certificate: None,
-            tls_key: None,
-            tls_insecure: false,
-            tls_server_name: None,
             write: Write::Counter,
             batch: Batching::Unlogged,
             consistency: Level::LocalOne,
@@ -218,18 +110,18 @@ impl Default for Options {
 
 impl Options {
     pub fn parse(options: &BTreeMap<String, Value>) -> Result<Self> {
-        let parsed: Self = read_options("cassandra", options)?;
+        let mut given = Given::new("cassandra", options);
+        let parsed = Self {
+            common: given.take()?,
+            login: given.take()?,
+            ..given.rest()?
+        };
         parsed.compression()?;
-        if let Some(table) = &parsed.table {
+        if let Some(table) = &parsed.common.table {
             check_name("table", table)?;
         }
         if parsed.replication == Some(0) {
             return Err(Error::usage("replication must be at least 1"));
-        }
-        if parsed.tls_certificate.is_some() != parsed.tls_key.is_some() {
-            return Err(Error::usage(
-                "a client certificate needs both tls_certificate and tls_key",
-            ));
         }
         if parsed.write == Write::Counter && parsed.consistency == Level::Any {
             return Err(Error::usage(
@@ -274,27 +166,14 @@ impl Options {
         }
     }
 
-    /// User and password, if any; the one of the options goes before the URL's.
+    /// User and password, if any.
     pub fn login(&self, place: &Place) -> Result<Option<(String, String)>> {
-        let user = self.user.clone().or_else(|| place.user.clone());
-        match (user, &self.password_env) {
-            (Some(user), Some(variable)) => Ok(Some((user, flight::secret(variable)?))),
-            (Some(user), None) => Ok(Some((user, String::new()))),
+        match (self.login.user(place), &self.login.password_env) {
+            (Some(user), _) => Ok(Some((user, self.login.password()?.unwrap_or_default()))),
             (None, Some(_)) => Err(Error::usage(
                 "password_env needs a user: cassandra://user@host, or the option user",
             )),
             (None, None) => Ok(None),
-        }
-    }
-
-    pub fn tls(&self) -> flight::Options {
-        flight::Options {
-            tls_ca: self.tls_ca.clone(),
-            tls_certificate: self.tls_certificate.clone(),
-            tls_key: self.tls_key.clone(),
-            tls_server_name: self.tls_server_name.clone(),
-            tls_insecure: self.tls_insecure,
-            ..flight::Options::default()
         }
     }
 }

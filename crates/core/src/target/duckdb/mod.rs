@@ -7,7 +7,7 @@ mod handles;
 mod options;
 mod values;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::codec::sql::{Dialect, Extra};
@@ -15,14 +15,15 @@ use crate::data::upsert::{Batches, Table};
 use crate::error::{Error, Kind, Result};
 use crate::spec::TrialSpec;
 use crate::target::upsert::{
-    compare, default_name, is_own, occupied, Calls, Effect, Found, Share, Work,
+    compare, file_of, is_own, merged_note, occupied, Calls, Effect, Found, Method, Share,
+    StatementKind, Work,
 };
 use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
 
 use api::{Api, Type};
 use call::{told, Call, Ready, Rows, Way};
 use handles::{Connection, Database, Refusal};
-use options::{Method, Options, Statements};
+use options::Options;
 
 pub struct DuckDb {
     spec: Arc<TrialSpec>,
@@ -46,11 +47,9 @@ struct Planned {
 impl DuckDb {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
         let options = Options::parse(&spec)?;
-        let path: PathBuf = options::parse_url(&spec.target)?;
-        let table = options.table.clone();
         Ok(Self {
-            path: path.into(),
-            table: table.unwrap_or_else(|| default_name(&spec.data)),
+            path: file_of(&spec.target, "duckdb")?.into(),
+            table: options.common.table(&spec.data),
             options,
             spec,
             planned: None,
@@ -69,7 +68,7 @@ impl DuckDb {
     /// A connection as the streams have it.
     fn connect(&self, database: &Arc<Database>) -> Result<Connection> {
         let mut connection = self.said(database.connect())?;
-        for statement in &self.options.init {
+        for statement in &self.options.common.init {
             let done = self.said(connection.run_text(statement));
             done.map_err(|error| error.context(format_args!("--init {statement:?}")))?;
         }
@@ -101,7 +100,7 @@ impl DuckDb {
             "SELECT count(*) FROM information_schema.tables WHERE lower(table_name) = lower('{name}')"
         );
         let exists = self.numbers(connection, &exists)?.first() > Some(&0);
-        if !self.options.setup {
+        if !self.options.common.setup {
             if !exists {
                 return Err(Error::usage(format!(
                     "{}: there is no table {}, and --no-setup creates none: name an existing one \
@@ -143,7 +142,7 @@ impl DuckDb {
         let api = Api::load(self.options.engine()?)?;
         let (table, batches) = Batches::make(&self.spec, &self.table)?;
         let (batches, merged) = batches.merged(&table)?;
-        if !self.options.setup && !self.path.exists() {
+        if !self.options.common.setup && !self.path.exists() {
             return Err(Error::usage(format!(
                 "{}: there is no such file, and --no-setup creates none",
                 self.path.display()
@@ -155,7 +154,7 @@ impl DuckDb {
         let before = self.set_up(&mut connection, &table, &batches)?;
         let way = match (self.options.method, self.options.statement) {
             (Method::Copy, _) => Way::Append,
-            (Method::Upsert, Some(Statements::Text)) => Way::Text,
+            (Method::Upsert, Some(StatementKind::Text)) => Way::Text,
             (Method::Upsert, _) => Way::Prepared,
         };
         let first = values::columns(&table, &batches.get(0)?)?;
@@ -208,16 +207,7 @@ impl DuckDb {
             tallies,
             self.spec.verify,
         )?;
-        if planned.merged > 0 {
-            let merged = format!(
-                "{} rows of the file had the key of another one in their batch and were merged \
-                 with it, for DuckDB takes a key once a statement",
-                planned.merged
-            );
-            let note = verification.note.take();
-            verification.note =
-                Some(note.map_or(merged.clone(), |note| format!("{note}; {merged}")));
-        }
+        verification.add_notes(merged_note(planned.merged, "DuckDB"));
         Ok(verification)
     }
 
@@ -225,7 +215,7 @@ impl DuckDb {
         let Some(planned) = &self.planned else {
             return Ok(());
         };
-        if !self.options.setup || self.options.keep {
+        if !self.options.common.drops() {
             return Ok(());
         }
         let mut connection = self.said(planned.database.connect())?;

@@ -8,12 +8,13 @@ use tokio::net::TcpStream;
 use super::auth::{self, Next};
 use super::channel::Channel;
 use super::errors;
-use super::options::{Access, Host};
-use super::statement::{Statement, StatementKind};
+use super::options::Access;
+use super::statement::Statement;
 use crate::codec::mysql::{self, command, Answer, Greeting, Login, Reader};
 use crate::error::{Error, Kind, Result};
 use crate::http2::Wire;
 use crate::socket::prepare;
+use crate::target::upsert::{Host, StatementKind};
 use crate::target::Route;
 
 /// Rows that a query outside the clock may be answered by.

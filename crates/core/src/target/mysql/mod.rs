@@ -19,15 +19,16 @@ use crate::error::{Error, Fate, Kind, Result};
 use crate::meter::clock::Stage;
 use crate::spec::{Operation, TrialSpec, Verify};
 use crate::target::upsert::{
-    compare, default_name, Calls, Effect, Executing, Executor, Found, Prepared, Share, Work,
+    compare, Calls, Effect, Executing, Executor, Found, Host, Place, Prepared, Share,
+    StatementKind, Work,
 };
 use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
 
 use connection::Connection;
 use errors::Circumstances;
-use options::{Access, Options, Place};
+use options::{Access, Options};
 use server::{quoted, Server};
-use statement::{Statement, StatementKind, Statements};
+use statement::{Statement, Statements};
 
 pub struct MySql {
     spec: Arc<TrialSpec>,
@@ -63,24 +64,21 @@ impl MySql {
                 "in_flight must be 1 for mysql://: its protocol answers one statement before it takes the next; use more --streams",
             ));
         }
-        let place = Place::parse(&spec.target)?;
+        let place = options::parse_url(&spec.target)?;
         let options = Options::parse(&spec.options)?;
         let access = options.access(&place, Duration::from_nanos(spec.timeout_ns))?;
-        let default = || default_name(&spec.data);
-        let table = options.table.clone().unwrap_or_else(default);
+        let table = options.common.table(&spec.data);
         let circumstances = Circumstances {
             place: place.address(),
             user: access.user.clone(),
-            database: place.database.clone(),
+            database: place.space.clone(),
             table: table.clone(),
-            password_env: options.password_env.clone(),
+            password_env: options.login.password_env.clone(),
             streams: spec.streams,
         };
         // The plan is a part of what is measured; going through all processes shall not be.
-        let listening = spec
-            .include_setup
-            .then(|| plan::listening(&place.hosts[0]))
-            .flatten();
+        let first = place.hosts.first().filter(|_| spec.include_setup);
+        let listening = first.and_then(Host::listening);
         Ok(Self {
             spec,
             place,
@@ -114,12 +112,12 @@ impl MySql {
     /// A connection for stream's host, told what every connection is told.
     async fn connect(&self, stream: usize, server: &Server) -> Result<Connection> {
         let host = self.place.host_of(stream);
-        let database = Some(self.place.database.as_str());
+        let database = Some(self.place.space.as_str());
         let mut connection = Connection::open(host, &self.access, database).await?;
         for sql in server.session() {
             connection.run(sql).await?;
         }
-        for sql in &self.options.init {
+        for sql in &self.options.common.init {
             let run = connection.run(sql).await;
             run.map_err(|error| error.context(format!("init {sql:?}")))?;
         }
@@ -157,13 +155,7 @@ impl MySql {
         }
         let (work, before) = (&*plan.work, &plan.before);
         let mut made = compare(work, Effect::Add, before, &after, tallies, self.spec.verify)?;
-        let notes: Vec<String> = made
-            .note
-            .take()
-            .into_iter()
-            .chain(plan.notes.clone())
-            .collect();
-        made.note = (!notes.is_empty()).then(|| notes.join("; "));
+        made.add_notes(plan.notes.iter().cloned());
         Ok(made)
     }
 }
@@ -214,7 +206,7 @@ impl Target for MySql {
             let Some(plan) = &self.plan else {
                 return Ok(());
             };
-            if !self.options.setup || self.options.keep {
+            if !self.options.common.drops() {
                 return Ok(());
             }
             let work = async {

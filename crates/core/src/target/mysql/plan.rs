@@ -1,20 +1,18 @@
 //! What is asked and made before the clock starts, and asked again after it has stopped.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::connection::Connection;
-use super::options::Host;
 use super::server::{literal, quoted, Family, Server};
-use super::statement::{StatementKind, Statements};
+use super::statement::Statements;
 use super::{MySql, Plan};
 use crate::codec::sql::Dialect;
 use crate::data::upsert::{Batches, Table};
 use crate::error::{Error, Kind, Result};
 use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
-use crate::target::upsert::{self, Builder, Found, Work};
+use crate::target::upsert::{self, Builder, Found, StatementKind, Work};
 use crate::target::Identity;
 
 /// Clocks may differ by so much, in seconds, before it is worth a word.
@@ -41,7 +39,7 @@ impl MySql {
         let atomic = self
             .set_up(&mut connection, &server, &work, &mut notes)
             .await?;
-        let before = match self.options.setup {
+        let before = match self.options.common.setup {
             true => Found::default(),
             false => found(&mut connection, &work.table).await?,
         };
@@ -133,8 +131,8 @@ impl MySql {
         notes: &mut Vec<String>,
     ) -> Result<bool> {
         let table = &work.table;
-        let database = &self.place.database;
-        if self.options.setup {
+        let database = &self.place.space;
+        if self.options.common.setup {
             for sql in server.settings() {
                 if let Err(error) = connection.run(sql).await {
                     if error.code.is_none() {
@@ -155,7 +153,7 @@ impl MySql {
         for sql in server.session() {
             connection.run(sql).await?;
         }
-        for sql in &self.options.init {
+        for sql in &self.options.common.init {
             let run = connection.run(sql).await;
             run.map_err(|error| error.context(format!("init {sql:?}")))?;
         }
@@ -165,7 +163,7 @@ impl MySql {
             literal(database),
             literal(name)
         );
-        if self.options.setup {
+        if self.options.common.setup {
             if connection.value(&described).await?.is_some() {
                 if !upsert::is_own(name) {
                     return Err(upsert::occupied(name));
@@ -179,7 +177,7 @@ impl MySql {
                 .await?;
         }
         let engine = connection.value(&described).await?.ok_or_else(|| {
-            let message = match self.options.setup {
+            let message = match self.options.common.setup {
                 true => format!("table {name} was made, and is not there"),
                 false => format!(
                     "there is no table {name} in {database}, or {:?} may not see it: without --no-setup Venturi creates it; or name another by --table",
@@ -201,7 +199,7 @@ impl MySql {
         let _ = connection
             .run("SET SESSION information_schema_stats_expiry = 0")
             .await;
-        let (before, question) = server.stored_bytes(&self.place.database, &self.table);
+        let (before, question) = server.stored_bytes(&self.place.space, &self.table);
         if let Some(before) = before {
             let _ = connection.run(&before).await;
         }
@@ -252,18 +250,6 @@ pub(super) fn batch_lengths(work: &Work<Statements>) -> Result<Vec<usize>> {
 
 pub(super) fn prepared_text(table: &Table, rows: usize) -> String {
     Dialect::MySql.upsert_placeholders(table, rows)
-}
-
-/// Before any connection is made: whose process listens there, if it is one of this host. A name
-/// is not looked up, for that would make the trial's own look-up faster.
-pub(super) fn listening(host: &Host) -> Option<u32> {
-    let all: Vec<IpAddr> = match host.name.as_str() {
-        "localhost" => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
-        name => vec![name.parse().ok()?],
-    };
-    all.into_iter()
-        .filter(|ip| is_own(*ip))
-        .find_map(|ip| pid_of((ip, host.port).into()))
 }
 
 fn unix_s() -> f64 {

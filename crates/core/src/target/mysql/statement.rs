@@ -1,25 +1,16 @@
 //! Rows -> one batch's statement, framed and ready for the socket.
 
 use arrow_array::RecordBatch;
-use serde::Deserialize;
 
 use super::parameters;
 use crate::codec::mysql::{self, command};
 use crate::codec::sql::Dialect;
 use crate::data::upsert::Table;
 use crate::error::{Error, Result};
-use crate::target::upsert::Builder;
+use crate::target::upsert::{Builder, StatementKind};
 
 /// What the protocol can count.
 pub const MOST_PARAMETERS: usize = 65_535;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StatementKind {
-    #[default]
-    Text,
-    Prepared,
-}
 
 #[derive(Debug)]
 pub struct Statement {

@@ -6,6 +6,7 @@ use std::pin::{pin, Pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::MakeTlsConnect;
@@ -13,10 +14,10 @@ use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::errors::told;
-use super::options::{Options, Place};
+use super::options::Options;
 use crate::error::{Error, Kind};
 use crate::socket::prepare;
-use crate::target::flight::{client_config, secret};
+use crate::target::upsert::Place;
 use crate::target::Route;
 
 /// Of the driver's answers.
@@ -106,9 +107,10 @@ pub async fn dial(
     place: &Place,
     database: &str,
     options: &Options,
+    tls: Option<&ClientConfig>,
     timeout: Duration,
 ) -> std::result::Result<Link, Failed> {
-    let authority = place.authority();
+    let (host, authority) = (place.host_of(0), place.address());
     let late = |_| {
         Error::new(
             Kind::Unreachable,
@@ -119,7 +121,7 @@ pub async fn dial(
             ),
         )
     };
-    let connecting = TcpStream::connect((place.host.as_str(), place.port));
+    let connecting = TcpStream::connect((host.name.as_str(), host.port));
     let socket = tokio::time::timeout(timeout, connecting)
         .await
         .map_err(late)?
@@ -131,14 +133,15 @@ pub async fn dial(
         .user(options.user(place)?)
         .dbname(database)
         .application_name("venturi");
-    if let Some(variable) = &options.password_env {
-        config.password(secret(variable)?);
+    if let Some(password) = options.login.password()? {
+        config.password(password);
     }
-    let connected = if place.tls {
+    let connected = if let Some(tls) = tls {
         config.ssl_mode(SslMode::Require);
-        let mut tls = client_config(&options.tls())?;
+        let mut tls = tls.clone();
         tls.alpn_protocols = vec![b"postgresql".to_vec()];
-        let name = options.tls_server_name.as_deref().unwrap_or(&place.host);
+        let name = options.login.tls_server_name.as_deref();
+        let name = name.unwrap_or(&host.name);
         let connector =
             MakeTlsConnect::<TcpStream>::make_tls_connect(&mut MakeRustlsConnect::new(tls), name);
         let connector = match connector {

@@ -9,22 +9,24 @@ mod options;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::ClientConfig;
+
 use crate::codec::sql::{Dialect, Extra};
 use crate::data::upsert::{Batches, Table};
 use crate::error::{Error, Kind, Result};
 use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
 use crate::spec::TrialSpec;
-use crate::target::flight::{listening, Address};
 use crate::target::upsert::{
-    compare, default_name, is_own as is_own_table, occupied, Calls, Effect, Found, Share, Work,
+    compare, is_own as is_own_table, merged_note, occupied, Calls, Effect, Found, Host, Method,
+    Place, Share, StatementKind, Work,
 };
 use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
 
 use call::{ready, Rows, Way};
 use errors::told;
 use link::{dial, Link};
-use options::{Method, Options, Place, Statements};
+use options::{Options, URL};
 
 /// There and back is asked so often, and the quickest kept.
 const ROUND_TRIPS: usize = 5;
@@ -34,6 +36,8 @@ pub struct Postgres {
     options: Options,
     place: Place,
     authority: Arc<str>,
+    /// `None`: without TLS.
+    tls: Option<ClientConfig>,
     table: String,
     planned: Option<Planned>,
 }
@@ -49,12 +53,12 @@ struct Planned {
 impl Postgres {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
         let options = Options::parse(&spec)?;
-        let place = Place::parse(&spec.target)?;
-        let table = options.table.clone();
+        let place = Place::parse(&spec.target, &URL)?;
         Ok(Self {
-            authority: place.authority().into(),
+            authority: place.address().into(),
+            tls: options.login.tls(&place)?,
             place,
-            table: table.unwrap_or_else(|| default_name(&spec.data)),
+            table: options.common.table(&spec.data),
             options,
             spec,
             planned: None,
@@ -76,14 +80,19 @@ impl Postgres {
         format!("'{}'", quoted.replace('\'', "''"))
     }
 
-    async fn connect(&self) -> std::result::Result<Link, link::Failed> {
+    async fn dial(&self, database: &str) -> std::result::Result<Link, link::Failed> {
         let timeout = Duration::from_nanos(self.spec.timeout_ns);
-        let mut link = dial(&self.place, &self.place.database, &self.options, timeout).await?;
+        let tls = self.tls.as_ref();
+        dial(&self.place, database, &self.options, tls, timeout).await
+    }
+
+    async fn connect(&self) -> std::result::Result<Link, link::Failed> {
+        let mut link = self.dial(&self.place.space).await?;
         if let Some(level) = self.options.synchronous {
             let set = format!("SET synchronous_commit = {}", level.name());
             self.said(link.run(&set).await)?;
         }
-        for statement in &self.options.init {
+        for statement in &self.options.common.init {
             let done = self.said(link.run(statement).await);
             done.map_err(|error| error.context(format_args!("--init {statement:?}")))?;
         }
@@ -93,12 +102,10 @@ impl Postgres {
     /// The first connection, with its database made where it is missing.
     async fn connect_first(&self) -> Result<Link> {
         match self.connect().await {
-            Err(failed) if failed.no_database && self.options.setup => {
-                let timeout = Duration::from_nanos(self.spec.timeout_ns);
-                let mut link = dial(&self.place, "postgres", &self.options, timeout)
-                    .await
-                    .map_err(|_| failed.error)?;
-                let name = Dialect::Postgres.quoted(&self.place.database);
+            Err(failed) if failed.no_database && self.options.common.setup => {
+                let system = self.dial("postgres").await;
+                let mut link = system.map_err(|_| failed.error)?;
+                let name = Dialect::Postgres.quoted(&self.place.space);
                 self.said(link.run(&format!("CREATE DATABASE {name}")).await)?;
                 self.connect().await.map_err(|failed| failed.error)
             }
@@ -137,12 +144,12 @@ impl Postgres {
         let exists = format!("SELECT to_regclass({})", self.name_text());
         let exists = self.said(link.ask(&exists).await)?;
         let exists = exists.into_iter().next().flatten().is_some();
-        if !self.options.setup {
+        if !self.options.common.setup {
             if !exists {
                 return Err(Error::usage(format!(
                     "{}: there is no table {} in {}, and --no-setup creates none: name an \
                      existing one by --table",
-                    self.authority, self.table, self.place.database
+                    self.authority, self.table, self.place.space
                 )));
             }
             return self.found(link, table).await;
@@ -180,22 +187,15 @@ impl Postgres {
     }
 
     async fn plan_all(&mut self) -> Result<Identity> {
-        let address = Address {
-            host: self.place.host.clone(),
-            port: self.place.port,
-            tls: self.place.tls,
-        };
         // Before the clock of a timed set-up has anything to wait for.
-        let listener = match self.spec.include_setup {
-            true => listening(&address),
-            false => None,
-        };
+        let first = self.place.hosts.first().filter(|_| self.spec.include_setup);
+        let listener = first.and_then(Host::listening);
         let (table, batches) = Batches::make(&self.spec, &self.table)?;
         let (batches, merged) = batches.merged(&table)?;
         let way = match (self.options.method, self.options.statement()) {
             (Method::Copy, _) => Way::Copy,
-            (Method::Upsert, Statements::Text) => Way::Text,
-            (Method::Upsert, Statements::Prepared) => Way::Arrays,
+            (Method::Upsert, StatementKind::Text) => Way::Text,
+            (Method::Upsert, StatementKind::Prepared) => Way::Arrays,
         };
         let rows = Rows::new(way, &table)?;
         let mut link = self.connect_first().await?;
@@ -245,21 +245,12 @@ impl Postgres {
             tallies,
             self.spec.verify,
         )?;
-        if planned.merged > 0 {
-            let merged = format!(
-                "{} rows of the file had the key of another one in their batch and were merged \
-                 with it, for Postgres takes a key once a statement",
-                planned.merged
-            );
-            let note = verification.note.take();
-            verification.note =
-                Some(note.map_or(merged.clone(), |note| format!("{note}; {merged}")));
-        }
+        verification.add_notes(merged_note(planned.merged, "Postgres"));
         Ok(verification)
     }
 
     async fn drop_table(&self) -> Result<()> {
-        if !self.options.setup || self.options.keep || self.planned.is_none() {
+        if !self.options.common.drops() || self.planned.is_none() {
             return Ok(());
         }
         let mut link = self.connect().await.map_err(|failed| failed.error)?;

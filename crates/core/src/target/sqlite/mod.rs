@@ -7,7 +7,7 @@ mod options;
 mod tests;
 mod values;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ use crate::data::upsert::{Batches, Table};
 use crate::error::{Error, Kind, Result};
 use crate::spec::TrialSpec;
 use crate::target::upsert::{
-    compare, default_name, is_own, occupied, Builder, Calls, Effect, Found, Share, Work,
+    compare, file_of, is_own, occupied, Builder, Calls, Effect, Found, Share, StatementKind, Work,
 };
 use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
 
 use call::{Call, Statement};
 use errors::told;
-use options::{Options, Statements};
+use options::Options;
 use values::Columns;
 
 /// What cleaning up may wait for another connection's lock.
@@ -48,11 +48,9 @@ struct Planned {
 impl Sqlite {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
         let options = Options::parse(&spec)?;
-        let path: PathBuf = options::parse_url(&spec.target)?;
-        let table = options.table.clone();
         Ok(Self {
-            path: path.into(),
-            table: table.unwrap_or_else(|| default_name(&spec.data)),
+            path: file_of(&spec.target, "sqlite")?.into(),
+            table: options.common.table(&spec.data),
             options,
             spec,
             planned: None,
@@ -82,7 +80,7 @@ impl Sqlite {
     fn dress(&self, connection: &Connection) -> Result<()> {
         let synchronous = self.options.synchronous.name();
         self.said(connection.pragma_update(None, "synchronous", synchronous))?;
-        for statement in &self.options.init {
+        for statement in &self.options.common.init {
             let done = self.said(connection.execute_batch(statement));
             done.map_err(|error| error.context(format_args!("--init {statement:?}")))?;
         }
@@ -128,7 +126,7 @@ impl Sqlite {
     /// The table as the trial begins with it.
     fn set_up(&self, connection: &Connection, table: &Table, batches: &Batches) -> Result<Found> {
         let exists = self.exists(connection)?;
-        if !self.options.setup {
+        if !self.options.common.setup {
             if !exists {
                 return Err(Error::usage(format!(
                     "{}: there is no table {}, and --no-setup creates none: name an existing one \
@@ -190,13 +188,13 @@ impl Sqlite {
     }
 
     fn plan_all(&mut self) -> Result<Identity> {
-        let connection = self.connect(self.options.setup, self.timeout())?;
+        let connection = self.connect(self.options.common.setup, self.timeout())?;
         // Opening reads nothing: whether it is a database at all is seen here.
         self.journal(&connection)?;
         self.dress(&connection)?;
         let (table, batches) = Batches::make(&self.spec, &self.table)?;
         let before = self.set_up(&connection, &table, &batches)?;
-        let prepared = self.options.statement == Statements::Prepared;
+        let prepared = self.options.statement == StatementKind::Prepared;
         let upsert = Dialect::Sqlite.upsert_placeholders(&table, 1).into();
         let work = Work::new(&self.spec, table, batches, Rows { prepared })?;
         self.planned = Some(Planned {
@@ -247,7 +245,7 @@ impl Sqlite {
     }
 
     fn drop_table(&self) -> Result<()> {
-        if !self.options.setup || self.options.keep || self.planned.is_none() {
+        if !self.options.common.drops() || self.planned.is_none() {
             return Ok(());
         }
         let connection = self.connect(false, CLEAN_PATIENCE)?;

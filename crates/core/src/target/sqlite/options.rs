@@ -1,23 +1,10 @@
 //! `sqlite:///path/file.db` and the options of a trial spec.
 
-use std::path::{Path, PathBuf};
-
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::spec::TrialSpec;
-use crate::target::upsert::read_options;
-
-pub fn parse_url(url: &str) -> Result<PathBuf> {
-    let path = Path::new(url.strip_prefix("sqlite://").unwrap_or(url));
-    match path.is_absolute() && path.file_name().is_some() {
-        true => Ok(path.to_owned()),
-        false => Err(Error::usage(format!(
-            "target {url:?}: not the path of a file; write sqlite:///path/to/file.db with three \
-             slashes, from the root on"
-        ))),
-    }
-}
+use crate::target::upsert::{Common, Given, StatementKind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -63,22 +50,13 @@ impl Synchronous {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Statements {
-    Text,
-    Prepared,
-}
-
 /// The options as the spec gives them; see `docs/targets/sqlite.md`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Options {
-    pub table: Option<String>,
-    pub setup: bool,
-    pub keep: bool,
-    pub init: Vec<String>,
-    pub statement: Statements,
+    #[serde(skip)]
+    pub common: Common,
+    pub statement: StatementKind,
     /// Without set-up, the file's own.
     pub journal: Option<Journal>,
     pub synchronous: Synchronous,
@@ -88,11 +66,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            table: None,
-            setup: true,
-            keep: false,
-            init: Vec::new(),
-            statement: Statements::Prepared,
+            common: Common::default(),
+            statement: StatementKind::Prepared,
             journal: None,
             synchronous: Synchronous::Normal,
             without_rowid: true,
@@ -102,7 +77,11 @@ impl Default for Options {
 
 impl Options {
     pub fn parse(spec: &TrialSpec) -> Result<Self> {
-        let parsed: Self = read_options("sqlite", &spec.options)?;
+        let mut given = Given::new("sqlite", &spec.options);
+        let parsed = Self {
+            common: given.take()?,
+            ..given.rest()?
+        };
         if spec.in_flight > 1 {
             return Err(Error::usage(
                 "in_flight: SQLite runs in the client's own thread, one batch at a time on a \
@@ -113,6 +92,6 @@ impl Options {
     }
 
     pub fn journal(&self) -> Option<Journal> {
-        self.journal.or(self.setup.then_some(Journal::Wal))
+        self.journal.or(self.common.setup.then_some(Journal::Wal))
     }
 }

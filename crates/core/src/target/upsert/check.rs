@@ -119,6 +119,16 @@ pub fn compare<B: Builder>(
     })
 }
 
+/// What is told where rows of one batch had the same key; None: no row had another one's.
+pub fn merged_note(rows: u64, system: &str) -> Option<String> {
+    (rows > 0).then(|| {
+        format!(
+            "{rows} rows of the file had the key of another one in their batch and were merged \
+             with it, for {system} takes a key once a statement"
+        )
+    })
+}
+
 /// The distinct keys of a trial's batches.
 struct Keys {
     distinct: u64,
