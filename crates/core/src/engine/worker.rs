@@ -26,8 +26,8 @@ use crate::target::{Session, Target};
 /// How long a lane keeps its thread while its batches are ready at once: long against
 /// the microsecond that a look at the sockets costs, short for the lanes that wait.
 const BURST: Duration = Duration::from_micros(50);
-/// The same where it is alone and only the sockets wait.
-const BURST_ALONE: Duration = Duration::from_millis(1);
+/// The same where it is alone: a cancel is seen between batches, only ticks wait.
+const BURST_ALONE: Duration = Duration::from_millis(250);
 /// How long a thread that has ended stays to be looked at.
 const PATIENCE: Duration = Duration::from_millis(250);
 

@@ -14,7 +14,7 @@ use crate::codec::mysql::{self, command, Answer, Greeting, Login, Reader};
 use crate::error::{Error, Kind, Result};
 use crate::http2::Wire;
 use crate::socket::prepare;
-use crate::target::upsert::{Host, StatementKind};
+use crate::target::upsert::{Host, StatementKind, Waits};
 use crate::target::Route;
 
 /// Rows that a query outside the clock may be answered by.
@@ -31,6 +31,8 @@ pub struct Connection {
     channel: Channel,
     /// Prepared statements by the rows that they take.
     prepared: HashMap<usize, u32>,
+    /// When the kernel waited for the last answer.
+    waits: Waits,
 }
 
 impl Connection {
@@ -118,6 +120,7 @@ impl Connection {
                     return Ok(Self {
                         channel,
                         prepared: HashMap::new(),
+                        waits: Waits::default(),
                     })
                 }
                 Some(Next::Wait) => {}
@@ -129,6 +132,17 @@ impl Connection {
 
     pub fn route(&self) -> Option<Route> {
         self.channel.wire().route()
+    }
+
+    /// The thread serves no other connection: answers may be waited for in the kernel.
+    pub fn alone(&mut self, most: Duration) {
+        // A refusal costs speed, not more.
+        let _ = self.channel.block(most);
+    }
+
+    /// What of a call was waiting that the runtime knows nothing of.
+    pub fn waits(&self) -> Waits {
+        self.waits.clone()
     }
 
     async fn call(&mut self, code: u8, text: &str) -> Result<()> {
@@ -250,7 +264,10 @@ impl Connection {
             }
         };
         match sent {
-            Ok(()) => self.channel.receive(done).await,
+            Ok(()) => {
+                self.waits.set(self.channel.wait()?);
+                self.channel.receive(done).await
+            }
             // It may have said why before it closed the connection.
             Err(error) => {
                 let saying = self.channel.receive(done);

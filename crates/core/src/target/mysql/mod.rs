@@ -20,7 +20,7 @@ use crate::meter::clock::Stage;
 use crate::spec::{Operation, TrialSpec, Verify};
 use crate::target::upsert::{
     compare, Calls, Effect, Executing, Executor, Found, Host, Place, Prepared, Share,
-    StatementKind, Work,
+    StatementKind, Waits, Work,
 };
 use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
 
@@ -29,6 +29,10 @@ use errors::Circumstances;
 use options::{Access, Options};
 use server::{quoted, Server};
 use statement::{Statement, Statements};
+
+/// How long the kernel waits for an answer before the runtime does: so long a stop or a stalled
+/// server may go unnoticed.
+const LOOK_UP: Duration = Duration::from_millis(100);
 
 pub struct MySql {
     spec: Arc<TrialSpec>,
@@ -133,6 +137,10 @@ impl MySql {
                     .prepare(rows, &plan::prepared_text(&plan.work.table, rows))
                     .await?;
             }
+        }
+        // Every stream has a thread of its own.
+        if self.spec.streams <= self.spec.threads {
+            connection.alone(LOOK_UP.min(Duration::from_nanos(self.spec.timeout_ns) / 4));
         }
         let lane = Lane(Box::new(State {
             connection,
@@ -242,6 +250,10 @@ impl Executor for Lane {
             let done = done.map_err(|error| self.0.explain(error, &call));
             (self, done)
         })
+    }
+
+    fn waits(&self) -> Option<Waits> {
+        Some(self.0.connection.waits())
     }
 }
 

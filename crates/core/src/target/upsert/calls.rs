@@ -1,10 +1,12 @@
 //! A lane of an upsert: one batch under way at a time, by a driver's own future.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::work::{Builder, Prepared, Share, Work};
 use crate::error::{Error, Fate, Kind, Result};
@@ -25,7 +27,16 @@ pub trait Executor: Sized + 'static {
     /// Executes one statement of `rows` rows. An error whose fate is `Refused` or `InDoubt`
     /// leaves the connection usable.
     fn execute(self, call: Arc<Prepared<Self::Statement>>) -> Executing<Self>;
+
+    /// Where it tells how long a call kept the thread while it waited for the answer.
+    fn waits(&self) -> Option<Waits> {
+        None
+    }
 }
+
+/// Since when and until when a call kept the thread, that is, did not let other work have it,
+/// while there was no answer. To be taken after every poll of the call.
+pub type Waits = Rc<Cell<Option<(Instant, Instant)>>>;
 
 /// Before a refused batch is tried again, doubled with each attempt.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -47,6 +58,7 @@ pub struct Calls<B: Builder, E: Executor<Statement = B::Statement>> {
     work: Arc<Work<B>>,
     share: Share,
     state: State<E>,
+    waits: Option<Waits>,
     retries: u32,
     done: u64,
     tally: Tally,
@@ -57,6 +69,7 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Calls<B, E> {
         Self {
             work,
             share,
+            waits: executor.waits(),
             state: State::Idle(executor),
             retries,
             done: 0,
@@ -128,6 +141,11 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Session for Calls<B, E> 
                 return Poll::Ready(Err(gone));
             };
             let answer = call.as_mut().poll(cx);
+            if let Some((from, to)) = self.waits.as_ref().and_then(|waits| waits.take()) {
+                clock.mark_at(E::WORK, from);
+                clock.mark_at(Stage::AwaitReply, to);
+                clock.count_reads(2);
+            }
             clock.mark(E::WORK);
             let Poll::Ready((executor, answer)) = answer else {
                 clock.wait(Stage::AwaitReply);

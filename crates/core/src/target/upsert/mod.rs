@@ -15,7 +15,7 @@ mod work;
 #[cfg(test)]
 mod tests;
 
-pub use calls::{Calls, Executing, Executor};
+pub use calls::{Calls, Executing, Executor, Waits};
 pub use check::{compare, merged_note, Effect, Found};
 pub use named::{is_own, occupied, Common, Given, Method, StatementKind};
 pub use place::{file_of, Form, Host, Login, Place};
