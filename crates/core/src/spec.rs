@@ -224,6 +224,11 @@ impl TrialSpec {
         }
     }
 
+    /// Of all streams together, where the work is fixed.
+    pub fn planned_rows(&self) -> Option<u64> {
+        self.rows_per_stream?.checked_mul(self.streams as u64)
+    }
+
     /// Streams times batches under way: so many sessions drive the trial.
     pub fn lanes(&self) -> usize {
         self.streams * self.in_flight

@@ -211,7 +211,9 @@ pub trait Target: Send + Sync {
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>>;
 
     /// The server's own account of the trial, where it gives one.
-    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>>;
+    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
+        Box::pin(async { Ok(None) })
+    }
 
     /// Before the start: a reference server shall sample itself, and its clock is compared with
     /// ours. Not called where the clock runs already (`include_setup`).

@@ -18,7 +18,7 @@ use crate::target::upsert::{
     compare, file_of, is_own, merged_note, occupied, Calls, Effect, Found, Method, Share,
     StatementKind, Work,
 };
-use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
+use crate::target::{Identity, LocalFuture, Session, Tally, Target, Verification};
 
 use api::{Api, Type};
 use call::{told, Call, Ready, Rows, Way};
@@ -230,8 +230,7 @@ impl Target for DuckDb {
     }
 
     fn planned_rows(&self) -> Option<u64> {
-        let rows = self.spec.rows_per_stream?;
-        rows.checked_mul(self.spec.streams as u64)
+        self.spec.planned_rows()
     }
 
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
@@ -240,10 +239,6 @@ impl Target for DuckDb {
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
         Box::pin(async move { self.check(tallies) })
-    }
-
-    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
-        Box::pin(async { Ok(None) })
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {

@@ -22,7 +22,7 @@ use crate::target::upsert::{
     compare, Calls, Effect, Executing, Executor, Found, Host, Place, Prepared, Share,
     StatementKind, Waits, Work,
 };
-use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
+use crate::target::{Identity, LocalFuture, Session, Tally, Target, Verification};
 
 use connection::Connection;
 use errors::Circumstances;
@@ -179,8 +179,7 @@ impl Target for MySql {
     }
 
     fn planned_rows(&self) -> Option<u64> {
-        let rows = self.spec.rows_per_stream?;
-        rows.checked_mul(self.spec.streams as u64)
+        self.spec.planned_rows()
     }
 
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
@@ -203,10 +202,6 @@ impl Target for MySql {
             let compared = self.compare(tallies).await;
             compared.map_err(|error| self.circumstances_at(0).explain(error))
         })
-    }
-
-    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
-        Box::pin(async { Ok(None) })
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {

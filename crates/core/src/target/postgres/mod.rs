@@ -21,7 +21,7 @@ use crate::target::upsert::{
     compare, is_own as is_own_table, merged_note, occupied, Calls, Effect, Found, Host, Method,
     Place, Share, StatementKind, Work,
 };
-use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
+use crate::target::{Identity, LocalFuture, Session, Tally, Target, Verification};
 
 use call::{ready, Rows, Way};
 use errors::told;
@@ -265,8 +265,7 @@ impl Target for Postgres {
     }
 
     fn planned_rows(&self) -> Option<u64> {
-        let rows = self.spec.rows_per_stream?;
-        rows.checked_mul(self.spec.streams as u64)
+        self.spec.planned_rows()
     }
 
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
@@ -281,10 +280,6 @@ impl Target for Postgres {
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
         Box::pin(self.check(tallies))
-    }
-
-    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
-        Box::pin(async { Ok(None) })
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
