@@ -1,6 +1,6 @@
 //! What the engine itself can do: `cargo run --release --example empty [streams [seconds]]`.
 //! Prints batches per second through the empty target and what a batch costs; and for upserts
-//! rows per second of one core that makes rows and builds their statements.
+//! rows per second of one core that makes rows and builds their statements, for ingests points.
 
 use venturi_core::data::digest;
 use venturi_core::data::records;
@@ -38,6 +38,17 @@ fn main() {
             if let Err(error) = upsert(dialect, rows, seconds) {
                 return eprintln!("{error}");
             }
+        }
+    }
+    for (dialect, format) in [
+        ("akumuli", "rows"),
+        ("akumuli", "values"),
+        ("akumuli", "dictionary"),
+        ("opentsdb", ""),
+        ("influx", ""),
+    ] {
+        if let Err(error) = ingest(dialect, format, seconds) {
+            return eprintln!("{error}");
         }
     }
     println!("{:?}", Instrument::get());
@@ -78,6 +89,41 @@ fn upsert(dialect: &str, rows: usize, seconds: usize) -> venturi_core::error::Re
         cpu as f64 / moved,
         share("generate"),
         share("encode"),
+    );
+    Ok(())
+}
+
+/// Points made and written inside the interval, on one thread.
+fn ingest(dialect: &str, format: &str, seconds: usize) -> venturi_core::error::Result<()> {
+    let form = match format {
+        "" => "null".to_owned(),
+        form => format!("{form:?}"),
+    };
+    let spec = format!(
+        r#"{{"trial": "empty", "target": "empty://", "operation": "ingest", "generate": "inline",
+            "data": {{"source": "metrics", "hosts": 200}}, "rows_per_batch": 10000,
+            "options": {{"dialect": "{dialect}", "format": {form}}},
+            "duration_ns": {seconds}000000000, "streams": 1, "threads": 1}}"#
+    );
+    let record = run(TrialSpec::parse(&spec)?, &Control::new());
+    if let Some(error) = record.error {
+        return Err(venturi_core::error::Error::new(error.kind, error.message));
+    }
+    let points = record.counts.rows as f64;
+    let cpu = record.cpu.client.user_ns + record.cpu.client.system_ns;
+    let each = |stage: &str| {
+        let ns = record.stages.client.get(stage).copied().unwrap_or(0);
+        ns as f64 / points
+    };
+    println!(
+        "ingest inline, {dialect} {format}: {:.1} M points/s, {:.1} ns of CPU a point \
+         (generate {:.1}, encode {:.1}, digest {:.1}), {:.1} bytes a point",
+        points * 1e3 / record.times.interval_ns as f64,
+        cpu as f64 / points,
+        each("generate"),
+        each("encode"),
+        each("verify"),
+        record.counts.wire_bytes as f64 / points,
     );
     Ok(())
 }

@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::data::metrics::MOST_HOSTS;
 use crate::error::{Error, Result};
+
+/// Points of a batch: its text is some 35 bytes a point.
+const MOST_POINTS: usize = 16 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -12,6 +16,8 @@ pub enum Operation {
     Get,
     Put,
     Upsert,
+    /// Points of time series.
+    Ingest,
 }
 
 /// When a batch's rows and its statement are made.
@@ -75,10 +81,37 @@ pub enum Data {
         #[serde(default)]
         loaded_unix_s: i64,
     },
+    /// The points of the time-series workload: hosts with ten metrics each.
+    Metrics {
+        #[serde(default = "hundred")]
+        hosts: u64,
+        #[serde(default = "first")]
+        seed: u64,
+        #[serde(default = "second")]
+        tick_ns: i64,
+        /// 2017-01-01.
+        #[serde(default = "year_2017")]
+        start_unix_ns: i64,
+        /// Steps of time; endless without.
+        #[serde(default)]
+        steps: Option<u64>,
+    },
     /// A get of whatever the server holds.
     Remote,
 }
 
+fn hundred() -> u64 {
+    100
+}
+fn first() -> u64 {
+    1
+}
+fn second() -> i64 {
+    1_000_000_000
+}
+fn year_2017() -> i64 {
+    1_483_228_800_000_000_000
+}
 fn four() -> usize {
     4
 }
@@ -173,7 +206,7 @@ impl TrialSpec {
                     "give rows_per_stream (fixed work) or duration (fixed time), not both",
                 )
             }
-            (None, None, Data::Remote) => {}
+            (None, None, Data::Remote | Data::Metrics { steps: Some(_), .. }) => {}
             (None, None, _) => return wrong("give rows_per_stream or duration"),
             (Some(0), ..) => return wrong("rows_per_stream must be at least 1"),
             (_, Some(0), _) => return wrong("duration must be longer than nothing"),
@@ -188,6 +221,7 @@ impl TrialSpec {
             return wrong("a put needs data of its own: records or a file");
         }
         self.check_upsert()?;
+        self.check_ingest()?;
         if self
             .rate
             .is_some_and(|rate| !(rate > 0.0 && rate.is_finite()))
@@ -227,6 +261,41 @@ impl TrialSpec {
     /// Of all streams together, where the work is fixed.
     pub fn planned_rows(&self) -> Option<u64> {
         self.rows_per_stream?.checked_mul(self.streams as u64)
+    }
+
+    fn check_ingest(&self) -> Result<()> {
+        let wrong = |message: &str| Err(Error::usage(message));
+        match (self.operation, &self.data) {
+            (
+                Operation::Ingest,
+                Data::Metrics {
+                    hosts,
+                    tick_ns,
+                    steps,
+                    ..
+                },
+            ) => {
+                if *hosts == 0 || *hosts > MOST_HOSTS {
+                    return wrong("hosts must be 1..10000000");
+                }
+                if *tick_ns < 0 {
+                    return wrong("tick_ns must not be negative: time must not go back");
+                }
+                if *steps == Some(0) {
+                    return wrong("steps must be at least 1");
+                }
+            }
+            (Operation::Ingest, _) => return wrong("an ingest needs points: metrics"),
+            (_, Data::Metrics { .. }) => return wrong("metrics is for an ingest"),
+            _ => return Ok(()),
+        }
+        if self.rows_per_batch > MOST_POINTS {
+            return wrong("rows_per_batch must be at most 16777216 points");
+        }
+        if self.generate == Generate::Ahead && self.duration_ns.is_some() {
+            return wrong("generate = \"ahead\" makes all bytes before the clock, so it needs rows_per_stream, not duration; or give generate = \"inline\"");
+        }
+        Ok(())
     }
 
     /// Streams times batches under way: so many sessions drive the trial.

@@ -143,7 +143,7 @@ fn serve(mut socket: TcpStream, stop: &AtomicBool) -> io::Result<()> {
                 write(&mut socket, &buffer, &stopped)?;
             }
         }
-        Operation::Put | Operation::Upsert => {
+        Operation::Put | Operation::Upsert | Operation::Ingest => {
             let mut buffer = vec![0; message.max(READ)];
             let mut bytes = 0u64;
             let end = Instant::now() + duration + IDLE;
@@ -174,7 +174,7 @@ fn header(
 ) -> [u8; HEADER] {
     let direction: u64 = match operation {
         Operation::Get => 0,
-        Operation::Put | Operation::Upsert => 1,
+        Operation::Put | Operation::Upsert | Operation::Ingest => 1,
     };
     let mut header = [0; HEADER];
     header[..8].copy_from_slice(&MAGIC);
@@ -288,7 +288,7 @@ pub fn probe(
             let end = start + duration;
             match operation {
                 Operation::Get => receive(socket, &header, &mut buffer, end, cancelled),
-                Operation::Put | Operation::Upsert => {
+                Operation::Put | Operation::Upsert | Operation::Ingest => {
                     send(socket, &header, &buffer[..message_bytes], end, cancelled)
                 }
             }

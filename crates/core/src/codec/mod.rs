@@ -2,6 +2,7 @@
 
 pub mod budget;
 pub mod chunk;
+pub mod decimal;
 pub mod flight;
 pub mod frame;
 pub mod hpack;
@@ -11,6 +12,7 @@ pub mod perf;
 pub mod proto;
 pub mod slab;
 pub mod sql;
+pub mod timeseries;
 
 #[cfg(test)]
 mod ipc_tests;

@@ -11,7 +11,10 @@ use crate::spec;
 
 pub mod digest;
 pub mod file;
+pub mod gauss;
+pub mod metrics;
 pub mod payload;
+pub mod points;
 pub mod records;
 pub mod upsert;
 pub mod usage;
@@ -105,6 +108,7 @@ impl Source {
                     .map_err(|error| error.context(path))
             }
             spec::Data::Usage { .. } => Err(Error::usage("usage is for upserts")),
+            spec::Data::Metrics { .. } => Err(Error::usage("metrics is for an ingest")),
             spec::Data::Remote => Err(Error::usage(
                 "the data is the server's (source = \"remote\"): there is none to send",
             )),

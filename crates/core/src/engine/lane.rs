@@ -366,12 +366,17 @@ impl Lane {
         let what = match (self.state, operation) {
             (State::Finishing, _) => "no acknowledgement",
             (_, Operation::Upsert) => "no answer",
+            (_, Operation::Ingest) => "the peer takes nothing",
             _ => "no data",
+        };
+        let unit = match operation {
+            Operation::Ingest => "points",
+            _ => "rows",
         };
         let seconds = timeout.as_secs_f64();
         Some(Error::new(
             Kind::Timeout,
-            format!("{what} for {seconds} s (rows so far: {rows})"),
+            format!("{what} for {seconds} s ({unit} so far: {rows})"),
         ))
     }
 
@@ -381,11 +386,11 @@ impl Lane {
         self.state = State::Done;
         self.end = match operation {
             Operation::Get => self.last,
-            Operation::Put | Operation::Upsert => self.clock.last(),
+            Operation::Put | Operation::Upsert | Operation::Ingest => self.clock.last(),
         };
         match operation {
             Operation::Get => self.keep_stages(),
-            Operation::Put | Operation::Upsert => self.stages = None,
+            Operation::Put | Operation::Upsert | Operation::Ingest => self.stages = None,
         }
         self.tally = self.session.tally();
     }

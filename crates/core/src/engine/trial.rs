@@ -393,7 +393,7 @@ fn conclude(call: &Call<'_>, target: &dyn Target, tallies: &[Tally], record: &mu
     let begun = Instant::now();
     // A database counts its rows: that may take longer than any single answer.
     let patience = match call.spec.operation {
-        Operation::Upsert => call.timeout() * 10,
+        Operation::Upsert | Operation::Ingest => call.timeout() * 10,
         _ => call.timeout(),
     };
     let verified = call.wait("verify", target.verify(tallies), patience);

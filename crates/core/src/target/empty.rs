@@ -11,8 +11,10 @@ use crate::error::{Error, Kind, Result};
 use crate::meter::clock::Stage;
 use crate::spec::{Operation, TrialSpec, Verify};
 
+mod points;
 mod statements;
 
+pub use points::Points;
 pub use statements::Statements;
 
 /// Who this is.
@@ -107,7 +109,7 @@ impl Target for Empty {
                     cursor,
                     stage: match self.spec.operation {
                         Operation::Get => Stage::Receive,
-                        Operation::Put | Operation::Upsert => Stage::Send,
+                        Operation::Put | Operation::Upsert | Operation::Ingest => Stage::Send,
                     },
                     checksums: self.spec.verify == Verify::Checksum,
                     tally: Tally::default(),

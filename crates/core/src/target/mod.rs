@@ -26,6 +26,7 @@ pub mod flight;
 pub mod mysql;
 pub mod postgres;
 pub mod sqlite;
+pub mod timeseries;
 pub mod upsert;
 
 /// A future that stays on the thread that made it.
@@ -238,6 +239,15 @@ pub trait Target: Send + Sync {
 /// The registry: which target a URL's scheme names.
 pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
     let scheme = spec.target.split("://").next().unwrap_or_default();
+    if let Some(system) = timeseries::of_scheme(scheme) {
+        return Ok(Box::new(timeseries::TimeSeries::new(system, spec)?));
+    }
+    if spec.operation == Operation::Ingest && scheme != "empty" {
+        return Err(Error::usage(format!(
+            "target {:?}: points of time series are ingested into akumuli://, opentsdb:// or influx://",
+            spec.target
+        )));
+    }
     match scheme {
         "cassandra" | "cassandra+tls" => Ok(Box::new(cassandra::Cassandra::new(spec)?)),
         "flight" | "flight+tls" => Ok(Box::new(flight::Flight::new(spec)?)),
@@ -255,12 +265,13 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
         "empty" if spec.operation == Operation::Upsert => {
             Ok(Box::new(empty::Statements::new(spec)?))
         }
+        "empty" if spec.operation == Operation::Ingest => Ok(Box::new(empty::Points::new(spec)?)),
         "empty" => Ok(Box::new(empty::Empty::new(spec))),
         "mysql" | "mysql+tls" => Ok(Box::new(mysql::MySql::new(spec)?)),
         "postgres" | "postgres+tls" => Ok(Box::new(postgres::Postgres::new(spec)?)),
         "sqlite" => Ok(Box::new(sqlite::Sqlite::new(spec)?)),
         other => Err(Error::usage(format!(
-            "target {:?}: no target is called {other:?}; known: flight://, cassandra://, mysql://, postgres://, sqlite://, duckdb://, empty://, flight+tls://, cassandra+tls://, mysql+tls://, postgres+tls://",
+            "target {:?}: no target is called {other:?}; known: flight://, cassandra://, mysql://, postgres://, sqlite://, duckdb://, akumuli://, opentsdb://, influx://, empty://, flight+tls://, cassandra+tls://, mysql+tls://, postgres+tls://",
             spec.target
         ))),
     }

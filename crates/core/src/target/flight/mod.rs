@@ -219,7 +219,7 @@ impl Flight {
                 let session = GetSession::new(pieces, headers, checksum, stop);
                 Ok(Box::new(session.slowed(self.handicap.clone())))
             }
-            Operation::Put | Operation::Upsert => {
+            Operation::Put | Operation::Upsert | Operation::Ingest => {
                 let source = self
                     .source
                     .as_ref()

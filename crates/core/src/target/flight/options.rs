@@ -279,7 +279,7 @@ impl Options {
                 "the client of a put",
                 &[Stage::Generate, Stage::Encode, Stage::Verify],
             ),
-            (Operation::Put | Operation::Upsert, _) => (
+            (Operation::Put | Operation::Upsert | Operation::Ingest, _) => (
                 "the client of a put without checksum",
                 &[Stage::Generate, Stage::Encode],
             ),

@@ -217,7 +217,7 @@ impl Flight {
             }
             // The perf protocol puts to an empty command; the server counts and forgets. (C++ calls
             // the type UNKNOWN, writes CMD, and refuses UNKNOWN.)
-            (Operation::Put | Operation::Upsert, _) => plan.discards = true,
+            (Operation::Put | Operation::Upsert | Operation::Ingest, _) => plan.discards = true,
         }
         Ok(plan)
     }
@@ -454,7 +454,7 @@ impl Flight {
                     verification.note =
                         Some("the server does not say how many rows it sent".into());
                 }
-                (Operation::Put | Operation::Upsert, _) => {
+                (Operation::Put | Operation::Upsert | Operation::Ingest, _) => {
                     verification.achieved = "acknowledged";
                     verification.expected_rows = planned.filter(|_| fixed_work);
                     verification.note = Some("the server acknowledged the whole stream, but does not say how many rows it took".into());
@@ -472,7 +472,7 @@ impl Flight {
 fn mismatch(found: &Verification, operation: Operation) -> Option<String> {
     let (sender, receiver) = match operation {
         Operation::Get => ("the server", "the client"),
-        Operation::Put | Operation::Upsert => ("the client", "the server"),
+        Operation::Put | Operation::Upsert | Operation::Ingest => ("the client", "the server"),
     };
     if let Some(expected) = found
         .expected_rows
@@ -480,7 +480,7 @@ fn mismatch(found: &Verification, operation: Operation) -> Option<String> {
     {
         let (sent, received) = match operation {
             Operation::Get => (expected, found.rows),
-            Operation::Put | Operation::Upsert => (found.rows, expected),
+            Operation::Put | Operation::Upsert | Operation::Ingest => (found.rows, expected),
         };
         return Some(format!(
             "{receiver} counted {received} rows, {sender} {sent}"

@@ -1,0 +1,147 @@
+//! The formats as they stand on the wire, and that the points in them are those of the block.
+
+use super::*;
+use crate::data::metrics::Metrics;
+use crate::data::points::{mix, series_hash, Metric, Rows};
+
+const TIME: i64 = 1_483_228_801_000_000_000;
+
+fn layout() -> Layout {
+    let metric = |name: &str, integer| Metric {
+        name: name.into(),
+        integer,
+    };
+    let mut layout = Layout::new(vec![
+        metric("cpu.user", false),
+        metric("cpu.sys", false),
+        metric("iops", true),
+    ]);
+    layout.add(b"arch=x64 host=a");
+    layout.add(b"arch=x86 host=b");
+    layout
+}
+
+fn block() -> Block {
+    Block {
+        keys: vec![0, 1],
+        times: vec![TIME, TIME + 1_500_000_000],
+        values: vec![1.5, -0.1, 9.0, 10.0, 2.0, -3.0],
+        absent: Vec::new(),
+    }
+}
+
+fn written(mut writer: Writer, block: &Block) -> (String, Text) {
+    let mut out = Text::default();
+    writer.write(block, &layout(), &mut out);
+    (String::from_utf8(out.bytes().to_vec()).unwrap(), out)
+}
+
+fn resp(form: Form) -> Writer {
+    Writer::Resp(Resp::new(form, Digits::Seventeen, &layout()))
+}
+
+#[test]
+fn resp_rows() {
+    let (text, out) = written(resp(Form::Rows), &block());
+    assert_eq!(
+        text,
+        "+cpu.user|cpu.sys|iops arch=x64 host=a\r\n+20170101T000001\r\n*3\r\n+1.5\r\n+-0.10000000000000001\r\n:9\r\n\
+         +cpu.user|cpu.sys|iops arch=x86 host=b\r\n+20170101T000002.500000000\r\n*3\r\n+10\r\n+2\r\n+-3\r\n"
+    );
+    assert_eq!(out.points(), 6);
+    assert_eq!(out.points_within(text.len()), 6);
+    assert_eq!(out.points_within(text.len() - 1), 3);
+    assert_eq!(out.points_within(5), 0);
+}
+
+#[test]
+fn resp_values_and_dictionary() {
+    let (text, out) = written(resp(Form::Values), &block());
+    assert!(text.starts_with(
+        "+cpu.user arch=x64 host=a\r\n+20170101T000001\r\n+1.5\r\n+cpu.sys arch=x64 host=a\r\n"
+    ));
+    assert_eq!(out.ends().len(), 6);
+    let writer = resp(Form::Dictionary);
+    assert_eq!(
+        String::from_utf8(writer.preamble(&layout())).unwrap(),
+        "*4\r\n+cpu.user|cpu.sys|iops arch=x64 host=a\r\n:0\r\n+cpu.user|cpu.sys|iops arch=x86 host=b\r\n:1\r\n"
+    );
+    let (text, _) = written(writer, &block());
+    assert!(text.starts_with(":0\r\n+20170101T000001\r\n*3\r\n+1.5\r\n"));
+    assert!(text.contains("\r\n:1\r\n+20170101T000002.5"));
+}
+
+#[test]
+fn lines() {
+    let opentsdb = OpenTsdb::new(Digits::Seventeen, &layout());
+    let (text, out) = written(Writer::OpenTsdb(opentsdb), &block());
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "put cpu.user 1483228801 1.5 arch=x64 host=a");
+    assert_eq!(lines[5], "put iops 1483228802500000000 -3 arch=x86 host=b");
+    assert_eq!((lines.len(), out.points()), (6, 6));
+    let influx = Influx::new(Digits::Shortest, &layout());
+    let (text, out) = written(Writer::Influx(influx), &block());
+    assert_eq!(
+        text,
+        "cpu,arch=x64,host=a user=1.5,sys=-0.1 1483228801000000000\n\
+         iops,arch=x64,host=a value=9i 1483228801000000000\n\
+         cpu,arch=x86,host=b user=10,sys=2 1483228802500000000\n\
+         iops,arch=x86,host=b value=-3i 1483228802500000000\n"
+    );
+    assert_eq!(out.ends().len(), 4);
+    assert_eq!(out.points(), 6);
+}
+
+#[test]
+fn what_is_absent_is_not_written() {
+    let absent = Block {
+        absent: vec![false, true, false, true, true, true],
+        ..block()
+    };
+    let (text, out) = written(resp(Form::Rows), &absent);
+    assert_eq!(
+        text,
+        "+cpu.user arch=x64 host=a\r\n+20170101T000001\r\n+1.5\r\n+iops arch=x64 host=a\r\n+20170101T000001\r\n:9\r\n"
+    );
+    assert_eq!(out.points(), absent.points());
+    let influx = Influx::new(Digits::Shortest, &layout());
+    let (text, _) = written(Writer::Influx(influx), &absent);
+    assert_eq!(
+        text,
+        "cpu,arch=x64,host=a user=1.5 1483228801000000000\niops,arch=x64,host=a value=9i 1483228801000000000\n"
+    );
+}
+
+/// What a reader of the text must find: the same points as the generator's digest has.
+#[test]
+fn the_text_of_the_workload_reads_back() {
+    let metrics = Metrics {
+        hosts: 3,
+        seed: 1,
+        tick_ns: 1_000_000_000,
+        start_unix_ns: 1_483_228_800_000_000_000,
+        steps: Some(200),
+    };
+    let layout = metrics.layout(0..3);
+    let mut block = Block::default();
+    metrics.walk(0..3).fill(1000, &mut block).unwrap();
+    let mut out = Text::default();
+    OpenTsdb::new(Digits::Seventeen, &layout).write(&block, &layout, &mut out);
+    let mut digest = 0u64;
+    for line in std::str::from_utf8(out.bytes()).unwrap().lines() {
+        let parts: Vec<&str> = line.splitn(5, ' ').collect();
+        let series = series_hash(format!("{} {}", parts[1], parts[4]).as_bytes());
+        let time = parts[2].parse::<i64>().unwrap() * 1_000_000_000;
+        digest = digest.wrapping_add(mix(series, time, parts[3].parse().unwrap()));
+    }
+    assert_eq!(out.points(), 6000);
+    assert_eq!(digest, block.digest(&layout));
+}
+
+#[test]
+fn names() {
+    assert!(check_names(["cpu.user", "host-1", "Größe"]).is_ok());
+    for wrong in ["", "a b", "a=b", "a,b", ":1", "+x", "a|b", "a\n"] {
+        assert!(check_names([wrong]).is_err(), "{wrong:?}");
+    }
+}

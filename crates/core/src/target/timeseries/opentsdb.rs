@@ -1,0 +1,16 @@
+//! `opentsdb://`: `put` lines over TCP.
+
+use super::options::Words;
+use super::System;
+
+pub const TCP: System = System {
+    scheme: "opentsdb",
+    port: 4242,
+    databases: false,
+    http_port: 8181,
+    protocol: "opentsdb",
+    dialect: Words::OpenTsdb,
+    flush: "flush\n",
+    flushed: "ok ",
+    counts: false,
+};

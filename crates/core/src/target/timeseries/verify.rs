@@ -1,0 +1,126 @@
+//! After the clock: does the server hold what was sent?
+
+use serde::Deserialize;
+
+use super::http::{self, Web};
+use crate::error::Result;
+use crate::spec::Verify;
+use crate::target::{Tally, Verification};
+
+/// What a server says that it holds.
+#[derive(Debug, Clone)]
+pub enum Held {
+    /// The reference store knows it to the last bit.
+    Reference(Stored),
+    /// Points of the trial's metrics.
+    Count(u64),
+    /// Nobody tells, and why.
+    Unknown(String),
+}
+
+/// `/api/stats` of the reference store.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Stored {
+    pub software: String,
+    pub pid: Option<u32>,
+    pub points: u64,
+    /// The sum of the points' digests, 16 hexadecimal digits.
+    pub checksum: String,
+    #[serde(default)]
+    pub stored_bytes: Option<u64>,
+}
+
+const MOST_ANSWER: usize = 1 << 20;
+
+impl Stored {
+    /// `None`: somebody else listens there, or nobody.
+    pub async fn ask(web: &Web) -> Result<Option<Self>> {
+        let asking = http::ask(web, "GET", "/api/stats", b"", MOST_ANSWER);
+        let Ok(Ok(answer)) = tokio::time::timeout(super::PATIENCE, asking).await else {
+            return Ok(None);
+        };
+        let stored: Option<Self> = serde_json::from_slice(&answer.body).ok();
+        Ok(stored.filter(|stored| stored.software.starts_with("venturi ")))
+    }
+
+    fn checksum(&self) -> u64 {
+        u64::from_str_radix(&self.checksum, 16).unwrap_or(0)
+    }
+}
+
+pub fn compare(
+    before: &Held,
+    after: &Held,
+    tallies: &[Tally],
+    requested: Verify,
+) -> Result<Verification> {
+    let sent: u64 = tallies.iter().map(|tally| tally.rows).sum();
+    let digest = tallies
+        .iter()
+        .fold(0u64, |sum, tally| sum.wrapping_add(tally.checksum));
+    let mut found = Verification {
+        requested,
+        achieved: "acknowledged",
+        expected_rows: Some(sent),
+        rows: sent,
+        expected_checksum: None,
+        checksum: None,
+        sums: None,
+        stored_bytes: None,
+        note: None,
+        mismatch: None,
+    };
+    let mut notes = Vec::new();
+    let there = match (before, after) {
+        (Held::Reference(before), Held::Reference(after)) => {
+            found.stored_bytes = after.stored_bytes;
+            found.achieved = "count";
+            if requested == Verify::Checksum {
+                found.achieved = "checksum";
+                let arrived = after.checksum().wrapping_sub(before.checksum());
+                found.expected_checksum = Some(format!("{digest:016x}"));
+                found.checksum = Some(format!("{arrived:016x}"));
+            }
+            Some((before.points, after.points))
+        }
+        (Held::Count(before), Held::Count(after)) => {
+            found.achieved = "count";
+            if requested == Verify::Checksum {
+                notes.push("only Venturi's own store tells a checksum of its points".to_owned());
+            }
+            Some((*before, *after))
+        }
+        (Held::Unknown(why), _) | (_, Held::Unknown(why)) => {
+            notes.push(why.clone());
+            None
+        }
+        _ => {
+            notes.push("the server is not the one that it was before the trial".to_owned());
+            None
+        }
+    };
+    if let Some((before, after)) = there {
+        found.rows = after.saturating_sub(before);
+        if before > 0 {
+            notes.push(format!("{before} points were there before"));
+        }
+        if found.rows != sent {
+            found.mismatch = Some(format!(
+                "the server holds {} points of this trial, {sent} were sent",
+                found.rows
+            ));
+        } else if found.checksum != found.expected_checksum {
+            let text = |sum: &Option<String>| sum.clone().unwrap_or_default();
+            found.mismatch = Some(format!(
+                "the checksum of the points that the server holds is {}, that of the points sent {}",
+                text(&found.checksum),
+                text(&found.expected_checksum)
+            ));
+        }
+    } else {
+        // Nothing to compare with: the expectation would be the count itself.
+        found.expected_rows = None;
+    }
+    found.note = (!notes.is_empty()).then(|| notes.join("; "));
+    Ok(found)
+}
