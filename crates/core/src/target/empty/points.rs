@@ -135,7 +135,7 @@ mod tests {
     fn points_are_made_inline_or_ahead() {
         for (generate, options) in [
             ("ahead", r#"{"format": "values"}"#),
-            ("inline", r#"{"dialect": "influx", "digits": "shortest"}"#),
+            ("inline", r#"{"dialect": "influx", "digits": null}"#),
             ("inline", r#"{"dialect": "opentsdb"}"#),
         ] {
             let record = ingest(&format!(

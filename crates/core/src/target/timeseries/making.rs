@@ -121,7 +121,7 @@ impl Supply {
             digests: self.spec.verify == Verify::Checksum,
         };
         if self.spec.generate == Generate::Inline {
-            return Ok((preamble, Maker::Inline(making)));
+            return Ok((preamble, Maker::Inline(Box::new(making))));
         }
         let mut batches = VecDeque::new();
         let mut clock = StageClock::start();
@@ -142,7 +142,7 @@ impl Supply {
 
 /// A stream's batches.
 pub enum Maker {
-    Inline(Making),
+    Inline(Box<Making>),
     Ahead(VecDeque<Batch>),
 }
 

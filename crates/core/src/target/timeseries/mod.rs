@@ -129,21 +129,21 @@ impl TimeSeries {
         }
     }
 
-    async fn held(&self, supply: &Supply) -> Result<Held> {
+    async fn held(&self, supply: &Supply) -> Held {
         let web = self.web();
-        if let Some(stored) = Stored::ask(&web).await? {
-            return Ok(Held::Reference(stored));
+        if let Some(stored) = Stored::ask(&web).await {
+            return Held::Reference(stored);
         }
         if self.system.counts && self.spec.verify != Verify::None {
             return match akumuli::count(&web, &supply.metrics()).await {
-                Ok(points) => Ok(Held::Count(points)),
-                Err(error) => Ok(Held::Unknown(error.message)),
+                Ok(points) => Held::Count(points),
+                Err(error) => Held::Unknown(error.message),
             };
         }
-        Ok(Held::Unknown(format!(
+        Held::Unknown(format!(
             "{} is not Venturi's store, or its HTTP port is not {}: nobody tells how many points it holds",
             self.authority, web.port
-        )))
+        ))
     }
 
     async fn plan_all(&mut self) -> Result<Identity> {
@@ -155,7 +155,7 @@ impl TimeSeries {
                 _ => None,
             }
         };
-        let before = self.held(&supply).await?;
+        let before = self.held(&supply).await;
         let here = route.filter(|route| is_own(route.peer.ip()));
         let mut identity = Identity {
             address: self.authority.to_string(),
@@ -202,9 +202,14 @@ impl TimeSeries {
         let planned = self.planned()?;
         let after = match &planned.before {
             Held::Unknown(why) => Held::Unknown(why.clone()),
-            _ => self.held(&planned.supply).await?,
+            Held::Reference(_) => match Stored::seal(&self.web()).await {
+                Some(stored) => Held::Reference(stored),
+                None => self.held(&planned.supply).await,
+            },
+            Held::Count(_) => self.held(&planned.supply).await,
         };
-        compare(&planned.before, &after, tallies, self.spec.verify)
+        let verify = self.spec.verify;
+        Ok(compare(&planned.before, &after, tallies, verify))
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::codec::timeseries::{Digits, Form, Influx, OpenTsdb, Resp, Writer};
 use crate::data::points::Layout;
 use crate::error::{Error, Result};
-use crate::target::upsert::read_options;
+use crate::target::upsert::Given;
 
 /// A protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,14 +22,16 @@ pub enum Words {
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     pub format: Option<Form>,
-    /// 17, or "shortest".
+    /// 17, or null: as few as read back as the same value.
     pub digits: Option<Value>,
     pub http_port: Option<u16>,
 }
 
 impl Options {
-    pub fn parse(scheme: &str, options: &BTreeMap<String, Value>) -> Result<Self> {
-        let parsed: Self = read_options(scheme, options)?;
+    pub fn parse(scheme: &'static str, options: &BTreeMap<String, Value>) -> Result<Self> {
+        let mut parsed: Self = Given::new(scheme, options).rest()?;
+        // Here null is a value.
+        parsed.digits = options.get("digits").cloned();
         if parsed.http_port == Some(0) {
             return Err(Error::usage("http_port must be 1..65535"));
         }
@@ -40,10 +42,9 @@ impl Options {
         match &self.digits {
             None => Ok(Digits::Seventeen),
             Some(Value::Number(number)) if number.as_u64() == Some(17) => Ok(Digits::Seventeen),
-            Some(Value::String(text)) if text == "17" => Ok(Digits::Seventeen),
-            Some(Value::String(text)) if text == "shortest" => Ok(Digits::Shortest),
+            Some(Value::Null) => Ok(Digits::Shortest),
             Some(other) => Err(Error::usage(format!(
-                "digits = {other}: 17 (as C's %.17g) or \"shortest\", which reads back as the same value too"
+                "digits = {other}: 17 (as C's %.17g), or null for as few as read back as the same value"
             ))),
         }
     }

@@ -3,7 +3,6 @@
 use serde::Deserialize;
 
 use super::http::{self, Web};
-use crate::error::Result;
 use crate::spec::Verify;
 use crate::target::{Tally, Verification};
 
@@ -34,13 +33,22 @@ const MOST_ANSWER: usize = 1 << 20;
 
 impl Stored {
     /// `None`: somebody else listens there, or nobody.
-    pub async fn ask(web: &Web) -> Result<Option<Self>> {
+    pub async fn ask(web: &Web) -> Option<Self> {
         let asking = http::ask(web, "GET", "/api/stats", b"", MOST_ANSWER);
-        let Ok(Ok(answer)) = tokio::time::timeout(super::PATIENCE, asking).await else {
-            return Ok(None);
-        };
+        let answer = tokio::time::timeout(super::PATIENCE, asking).await;
+        Self::of(&answer.ok()?.ok()?)
+    }
+
+    /// The same after all is sealed: bytes that are not in a segment yet would not be counted.
+    /// `None`: it cannot do that.
+    pub async fn seal(web: &Web) -> Option<Self> {
+        let sealing = http::ask(web, "POST", "/api/seal", b"", MOST_ANSWER);
+        Self::of(&sealing.await.ok()?)
+    }
+
+    fn of(answer: &http::Response) -> Option<Self> {
         let stored: Option<Self> = serde_json::from_slice(&answer.body).ok();
-        Ok(stored.filter(|stored| stored.software.starts_with("venturi ")))
+        stored.filter(|stored| answer.status == 200 && stored.software.starts_with("venturi "))
     }
 
     fn checksum(&self) -> u64 {
@@ -48,12 +56,7 @@ impl Stored {
     }
 }
 
-pub fn compare(
-    before: &Held,
-    after: &Held,
-    tallies: &[Tally],
-    requested: Verify,
-) -> Result<Verification> {
+pub fn compare(before: &Held, after: &Held, tallies: &[Tally], requested: Verify) -> Verification {
     let sent: u64 = tallies.iter().map(|tally| tally.rows).sum();
     let digest = tallies
         .iter()
@@ -73,7 +76,9 @@ pub fn compare(
     let mut notes = Vec::new();
     let there = match (before, after) {
         (Held::Reference(before), Held::Reference(after)) => {
-            found.stored_bytes = after.stored_bytes;
+            if let (Some(before), Some(after)) = (before.stored_bytes, after.stored_bytes) {
+                found.stored_bytes = Some(after.saturating_sub(before));
+            }
             found.achieved = "count";
             if requested == Verify::Checksum {
                 found.achieved = "checksum";
@@ -122,5 +127,5 @@ pub fn compare(
         found.expected_rows = None;
     }
     found.note = (!notes.is_empty()).then(|| notes.join("; "));
-    Ok(found)
+    found
 }
