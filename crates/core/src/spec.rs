@@ -41,6 +41,18 @@ pub struct Upsert {
     pub add: Vec<String>,
 }
 
+/// Which columns of a user's table are what to an ingest. A metric is called as its column of
+/// values, with `metric` and a dot before where that is given.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ingest {
+    pub time: String,
+    pub tags: Vec<String>,
+    pub values: Vec<String>,
+    #[serde(default)]
+    pub metric: Option<String>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verify {
@@ -96,6 +108,8 @@ pub enum Data {
         #[serde(default)]
         steps: Option<u64>,
     },
+    /// Points of a directory of archives, which `generate` made.
+    Archive { path: String },
     /// A get of whatever the server holds.
     Remote,
 }
@@ -159,6 +173,9 @@ pub struct TrialSpec {
     /// Of a user's table; `usage` has its own.
     #[serde(default)]
     pub upsert: Option<Upsert>,
+    /// Of a user's table; `metrics` and archives have their own.
+    #[serde(default)]
+    pub ingest: Option<Ingest>,
     #[serde(default = "checksum")]
     pub verify: Verify,
     #[serde(default)]
@@ -206,7 +223,9 @@ impl TrialSpec {
                     "give rows_per_stream (fixed work) or duration (fixed time), not both",
                 )
             }
-            (None, None, Data::Remote | Data::Metrics { steps: Some(_), .. }) => {}
+            (None, None, Data::Remote | Data::Archive { .. }) => {}
+            (None, None, Data::Metrics { steps: Some(_), .. }) => {}
+            (None, None, Data::File { .. }) if self.operation == Operation::Ingest => {}
             (None, None, _) => return wrong("give rows_per_stream or duration"),
             (Some(0), ..) => return wrong("rows_per_stream must be at least 1"),
             (_, Some(0), _) => return wrong("duration must be longer than nothing"),
@@ -285,14 +304,23 @@ impl TrialSpec {
                     return wrong("steps must be at least 1");
                 }
             }
-            (Operation::Ingest, _) => return wrong("an ingest needs points: metrics"),
-            (_, Data::Metrics { .. }) => return wrong("metrics is for an ingest"),
+            (Operation::Ingest, Data::File { .. }) if self.ingest.is_none() => {
+                return wrong("an ingest of a file needs ingest: which columns are what")
+            }
+            (Operation::Ingest, Data::File { .. } | Data::Archive { .. }) => {}
+            (Operation::Ingest, _) => {
+                return wrong("an ingest needs points: metrics, an archive or a file")
+            }
+            (_, Data::Metrics { .. } | Data::Archive { .. }) => {
+                return wrong("metrics and archives are for an ingest")
+            }
             _ => return Ok(()),
         }
         if self.rows_per_batch > MOST_POINTS {
             return wrong("rows_per_batch must be at most 16777216 points");
         }
-        if self.generate == Generate::Ahead && self.duration_ns.is_some() {
+        let archive = matches!(self.data, Data::Archive { .. });
+        if self.generate == Generate::Ahead && self.duration_ns.is_some() && !archive {
             return wrong("generate = \"ahead\" makes all bytes before the clock, so it needs rows_per_stream, not duration; or give generate = \"inline\"");
         }
         Ok(())

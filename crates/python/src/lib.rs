@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use venturi_core::ceiling;
+use venturi_core::data::archive;
 use venturi_core::engine;
 use venturi_core::error::{Error, Kind};
 use venturi_core::meter::instrument::Instrument;
@@ -94,6 +95,14 @@ fn run_trial(py: Python<'_>, spec: &str, control: &Control) -> PyResult<String> 
     Ok(py.detach(|| engine::run(spec, &control.0).to_json()))
 }
 
+/// Makes archives of points, as JSON asks; answers with their manifest. ValueError: it cannot be
+/// so; OSError: a file cannot be written.
+#[pyfunction]
+fn generate(py: Python<'_>, spec: &str, control: &Control) -> PyResult<String> {
+    py.detach(|| archive::generate(spec, &control.0))
+        .map_err(raised)
+}
+
 /// Probes raw TCP between this host and a reference server's.
 #[pyfunction]
 fn probe_tcp(py: Python<'_>, spec: &str, control: &Control) -> PyResult<String> {
@@ -137,6 +146,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Server>()?;
     module.add_function(wrap_pyfunction!(version, module)?)?;
     module.add_function(wrap_pyfunction!(run_trial, module)?)?;
+    module.add_function(wrap_pyfunction!(generate, module)?)?;
     module.add_function(wrap_pyfunction!(probe_tcp, module)?)?;
     module.add_function(wrap_pyfunction!(probe, module)?)?;
     module.add_function(wrap_pyfunction!(instrument, module)?)?;

@@ -103,7 +103,7 @@ fn room(data: &Data, rows_per_batch: usize) -> u64 {
         Data::File { ipc, .. } => {
             std::fs::metadata(ipc).map_or(0, |file| file.len().saturating_mul(2))
         }
-        Data::Usage { .. } | Data::Metrics { .. } | Data::Remote => 0,
+        Data::Usage { .. } | Data::Metrics { .. } | Data::Archive { .. } | Data::Remote => 0,
     }
 }
 

@@ -9,6 +9,7 @@ use arrow_select::concat::concat_batches;
 use crate::error::{Error, Kind, Result};
 use crate::spec;
 
+pub mod archive;
 pub mod digest;
 pub mod file;
 pub mod gauss;
@@ -16,6 +17,7 @@ pub mod metrics;
 pub mod payload;
 pub mod points;
 pub mod records;
+pub mod table;
 pub mod upsert;
 pub mod usage;
 
@@ -108,7 +110,9 @@ impl Source {
                     .map_err(|error| error.context(path))
             }
             spec::Data::Usage { .. } => Err(Error::usage("usage is for upserts")),
-            spec::Data::Metrics { .. } => Err(Error::usage("metrics is for an ingest")),
+            spec::Data::Metrics { .. } | spec::Data::Archive { .. } => {
+                Err(Error::usage("metrics and archives are for an ingest"))
+            }
             spec::Data::Remote => Err(Error::usage(
                 "the data is the server's (source = \"remote\"): there is none to send",
             )),

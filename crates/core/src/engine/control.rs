@@ -107,7 +107,7 @@ impl Control {
         }
     }
 
-    pub(super) fn enter(&self, phase: Phase) {
+    pub(crate) fn enter(&self, phase: Phase) {
         self.0.phase.store(phase as u8, Relaxed);
         if phase != Phase::SetUp {
             if let Some(running) = self.running().as_mut() {
@@ -118,7 +118,7 @@ impl Control {
         }
     }
 
-    pub(super) fn start(&self, start: Instant, counters: Arc<[Counters]>) {
+    pub(crate) fn start(&self, start: Instant, counters: Arc<[Counters]>) {
         *self.running() = Some(Running {
             counters,
             start,

@@ -271,7 +271,7 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
         "postgres" | "postgres+tls" => Ok(Box::new(postgres::Postgres::new(spec)?)),
         "sqlite" => Ok(Box::new(sqlite::Sqlite::new(spec)?)),
         other => Err(Error::usage(format!(
-            "target {:?}: no target is called {other:?}; known: flight://, cassandra://, mysql://, postgres://, sqlite://, duckdb://, akumuli://, opentsdb://, influx://, empty://, flight+tls://, cassandra+tls://, mysql+tls://, postgres+tls://",
+            "target {:?}: no target is called {other:?}; known: flight://, cassandra://, mysql://, postgres://, sqlite://, duckdb://, akumuli://, opentsdb://, influx://, empty://, akumuli+udp://, influx+http://, flight+tls://, cassandra+tls://, mysql+tls://, postgres+tls://",
             spec.target
         ))),
     }

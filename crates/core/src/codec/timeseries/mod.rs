@@ -2,6 +2,7 @@
 //! Influx line protocol. No sockets, no clocks.
 
 mod influx;
+mod lines;
 mod opentsdb;
 mod resp;
 mod stamp;
@@ -14,6 +15,7 @@ use crate::data::points::{Block, Layout};
 use crate::error::{Error, Result};
 
 pub use influx::Influx;
+pub use lines::{end_of_lines, lines};
 pub use opentsdb::OpenTsdb;
 pub use resp::{Form, Resp};
 
@@ -81,12 +83,39 @@ pub struct Text {
     used: usize,
     /// Where each message ends, and the points up to there.
     ends: Vec<(usize, u64)>,
+    /// Of text that was not written here: lines of a message, and points.
+    message: Option<(u64, u64)>,
 }
 
 impl Text {
     pub fn clear(&mut self) {
         self.used = 0;
         self.ends.clear();
+        self.message = None;
+    }
+
+    /// Takes whole messages as they are, of so many lines and points each. Returns the bytes
+    /// that were there before.
+    pub fn replace(&mut self, bytes: Vec<u8>, message: (u64, u64)) -> Vec<u8> {
+        self.ends.clear();
+        self.used = bytes.len();
+        self.message = Some(message);
+        std::mem::replace(&mut self.bytes, bytes)
+    }
+
+    /// Where the last message ends that begins at `from` or later and ends within so many bytes
+    /// of it. `None`: not one does.
+    pub fn cut(&self, from: usize, most: usize) -> Option<usize> {
+        let until = self.used.min(from.saturating_add(most));
+        if let Some((each, _)) = self.message {
+            let there = lines(&self.bytes[from..until]) as u64;
+            let whole = (there - there % each) as usize;
+            let end = end_of_lines(&self.bytes[from..until], whole).ok()?;
+            return (end > 0).then_some(from + end);
+        }
+        let whole = self.ends.partition_point(|end| end.0 <= until);
+        let end = self.ends[..whole].last()?.0;
+        (end > from).then_some(end)
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -115,6 +144,9 @@ impl Text {
 
     /// The points of the messages that are whole in the first so many bytes.
     pub fn points_within(&self, bytes: usize) -> u64 {
+        if let Some((each, points)) = self.message {
+            return lines(&self.bytes[..bytes]) as u64 / each * points;
+        }
         let whole = self.ends.partition_point(|end| end.0 <= bytes);
         self.ends[..whole].last().map_or(0, |end| end.1)
     }

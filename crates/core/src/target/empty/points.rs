@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{ready, Context, Poll};
 
 use super::nowhere;
 use crate::error::{Error, Kind, Result};
@@ -94,10 +94,10 @@ struct Discarded {
 impl Session for Discarded {
     fn poll_batch(
         &mut self,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
         clock: &mut StageClock,
     ) -> Poll<Result<Option<Moved>>> {
-        if !self.maker.next(&mut self.batch, clock)? {
+        if !ready!(self.maker.poll_next(&mut self.batch, cx, clock))? {
             return Poll::Ready(Ok(None));
         }
         std::hint::black_box(self.batch.text.bytes());

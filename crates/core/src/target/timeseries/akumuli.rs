@@ -1,8 +1,8 @@
-//! `akumuli://`: RESP over TCP, and Akumuli's own count of points by HTTP.
+//! `akumuli://`: RESP over TCP, or by `akumuli+udp://` in datagrams, and Akumuli's own count of points by HTTP.
 
 use super::http::{self, Web};
 use super::options::Words;
-use super::System;
+use super::{System, Transport};
 use crate::error::{Error, Kind, Result};
 
 pub const TCP: System = System {
@@ -11,10 +11,19 @@ pub const TCP: System = System {
     databases: false,
     http_port: 8181,
     protocol: "resp",
+    transport: Transport::Tcp,
     dialect: Words::Resp,
     flush: "+FLUSH\r\n",
     flushed: "+OK ",
     counts: true,
+};
+
+pub const UDP: System = System {
+    scheme: "akumuli+udp",
+    port: 8383,
+    protocol: "resp-udp",
+    transport: Transport::Udp,
+    ..TCP
 };
 
 /// An answer to a count has three lines a series.

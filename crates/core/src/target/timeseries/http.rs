@@ -78,6 +78,10 @@ impl Client {
         })
     }
 
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
     fn wrong(&self, what: &str) -> Error {
         Error::protocol(format!("{}: HTTP: {what}", self.authority))
     }

@@ -1,15 +1,20 @@
-//! From a spec's points to a stream's batches of bytes: inline, or all of them before the clock.
+//! From a spec's points to a stream's batches of bytes: inline, all of them before the clock, or
+//! out of archives.
 
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
+use std::task::{ready, Context, Poll};
 
 use crate::codec::timeseries::{Text, Writer};
+use crate::data::archive::{Manifest, Reader};
 use crate::data::metrics::{Metrics, WIDTH};
 use crate::data::points::{Block, Layout, Rows, POINT_BYTES};
+use crate::data::table::Table;
 use crate::error::{Error, Kind, Result};
 use crate::meter::clock::{Stage, StageClock};
-use crate::spec::{Generate, TrialSpec, Verify};
+use crate::spec::{Data, Generate, TrialSpec, Verify};
 use crate::target::Moved;
 
 /// Bytes of all batches that are made before the clock, at most.
@@ -46,9 +51,15 @@ impl Batch {
 /// Where all streams' points come from.
 pub struct Supply {
     spec: Arc<TrialSpec>,
-    metrics: Metrics,
+    points: Points,
     /// Bytes made ahead so far.
     ahead: AtomicUsize,
+}
+
+enum Points {
+    Metrics(Metrics),
+    Table(Arc<Table>),
+    Archives(PathBuf, Manifest),
 }
 
 /// How a system's words for the points of a layout are made.
@@ -56,71 +67,136 @@ pub type Speak<'a> = &'a dyn Fn(&Layout) -> Writer;
 
 impl Supply {
     pub fn new(spec: &Arc<TrialSpec>) -> Result<Self> {
-        let none = || Error::usage("an ingest needs points: metrics");
-        let metrics = Metrics::of(&spec.data).ok_or_else(none)?;
-        metrics.share(0, spec.streams)?;
+        let points = match &spec.data {
+            Data::File { path, ipc } => {
+                let roles = spec.ingest.as_ref().ok_or_else(|| {
+                    Error::usage("an ingest of a file needs ingest: which columns are what")
+                })?;
+                Points::Table(Arc::new(Table::read(path, ipc, roles)?))
+            }
+            Data::Archive { path } => {
+                let directory = PathBuf::from(path);
+                let manifest = Manifest::read(&directory)?;
+                let archives = manifest.archives.len();
+                if spec.streams > archives {
+                    return Err(Error::usage(format!(
+                        "{} streams for {archives} archives: an archive is sent by one stream, so there must be at least as many archives as streams",
+                        spec.streams
+                    )));
+                }
+                Points::Archives(directory, manifest)
+            }
+            data => {
+                let metrics = Metrics::of(data).ok_or_else(|| {
+                    Error::usage("an ingest needs points: metrics, an archive or a file")
+                })?;
+                metrics.share(0, spec.streams)?;
+                Points::Metrics(metrics)
+            }
+        };
         let supply = Self {
             spec: spec.clone(),
-            metrics,
+            points,
             ahead: AtomicUsize::new(0),
         };
-        let least = supply
-            .planned_points()
-            .unwrap_or(0)
-            .saturating_mul(LEAST_BYTES);
-        match spec.generate {
-            Generate::Ahead if least > MOST_AHEAD as u64 => Err(too_much()),
-            _ => Ok(supply),
+        let least = supply.planned_points().unwrap_or(0);
+        let least = least.saturating_mul(LEAST_BYTES);
+        match supply.is_ahead() && least > MOST_AHEAD as u64 {
+            true => Err(too_much()),
+            false => Ok(supply),
+        }
+    }
+
+    /// Archives are text already: neither ahead nor inline means anything to them.
+    fn is_ahead(&self) -> bool {
+        self.spec.generate == Generate::Ahead && !self.is_archive()
+    }
+
+    pub fn is_archive(&self) -> bool {
+        matches!(self.points, Points::Archives(..))
+    }
+
+    /// All points that there are, where they end by themselves.
+    pub fn whole(&self) -> Option<u64> {
+        match &self.points {
+            Points::Metrics(_) => None,
+            Points::Table(table) => Some(table.points()),
+            Points::Archives(_, manifest) => Some(manifest.points),
         }
     }
 
     /// Names of all metrics.
     pub fn metrics(&self) -> Vec<String> {
-        let metrics = Metrics::metrics();
-        metrics.into_iter().map(|metric| metric.name).collect()
+        let names = |metrics: &[crate::data::points::Metric]| {
+            metrics.iter().map(|metric| metric.name.clone()).collect()
+        };
+        match &self.points {
+            Points::Metrics(_) => names(&Metrics::metrics()),
+            Points::Table(table) => names(table.metrics()),
+            Points::Archives(_, manifest) => manifest.metrics.clone(),
+        }
     }
 
     /// Points of all streams, where it is known before how many there are.
     pub fn planned_points(&self) -> Option<u64> {
-        let streams = self.spec.streams;
+        if self.spec.duration_ns.is_some() {
+            return None;
+        }
+        let Points::Metrics(metrics) = &self.points else {
+            return self.whole().filter(|_| self.spec.rows_per_stream.is_none());
+        };
         let mut points = 0u64;
-        for stream in 0..streams {
-            let hosts = self.metrics.share(stream, streams).ok()?;
-            let all = match self.metrics.steps {
+        for stream in 0..self.spec.streams {
+            let hosts = metrics.share(stream, self.spec.streams).ok()?;
+            let all = match metrics.steps {
                 Some(steps) => Some(steps.checked_mul(hosts.end - hosts.start)?),
                 None => None,
             };
-            let rows = match (self.rows(), all) {
+            let rows = match (self.rows(WIDTH), all) {
                 (Some(rows), Some(all)) => rows.min(all),
                 (rows, all) => rows.or(all)?,
             };
             points = points.checked_add(rows.checked_mul(WIDTH as u64)?)?;
         }
-        (self.spec.duration_ns.is_none()).then_some(points)
+        Some(points)
     }
 
     /// Rows of a stream, rounded up.
-    fn rows(&self) -> Option<u64> {
+    fn rows(&self, width: usize) -> Option<u64> {
         let points = self.spec.rows_per_stream?;
-        Some(points.div_ceil(WIDTH as u64))
+        Some(points.div_ceil(width as u64))
     }
 
     /// What a stream sends: first of all some bytes, then batches.
     pub fn stream(&self, stream: usize, speak: Speak<'_>) -> Result<(Vec<u8>, Maker)> {
-        let hosts = self.metrics.share(stream, self.spec.streams)?;
-        let layout = self.metrics.layout(hosts.clone());
+        let streams = self.spec.streams;
+        let (layout, rows): (Layout, Box<dyn Rows>) = match &self.points {
+            Points::Metrics(metrics) => {
+                let hosts = metrics.share(stream, streams)?;
+                let walk = metrics.walk(hosts.clone());
+                (metrics.layout(hosts), Box::new(walk))
+            }
+            Points::Table(table) => {
+                let (layout, rows) = table.share(stream, streams);
+                (layout, Box::new(rows))
+            }
+            Points::Archives(directory, manifest) => {
+                return Ok((Vec::new(), self.archived(stream, directory, manifest)?));
+            }
+        };
+        let width = layout.metrics().len().max(1);
         let writer = speak(&layout);
         let preamble = writer.preamble(&layout);
         let mut making = Making {
-            rows: Box::new(self.metrics.walk(hosts)),
+            rows,
             writer,
             layout,
             block: Block::default(),
-            rows_per_batch: (self.spec.rows_per_batch / WIDTH).max(1),
-            left: self.rows(),
+            rows_per_batch: (self.spec.rows_per_batch / width).max(1),
+            left: self.rows(width),
             digests: self.spec.verify == Verify::Checksum,
         };
-        if self.spec.generate == Generate::Inline {
+        if !self.is_ahead() {
             return Ok((preamble, Maker::Inline(Box::new(making))));
         }
         let mut batches = VecDeque::new();
@@ -138,26 +214,57 @@ impl Supply {
             batches.push_back(batch);
         }
     }
+
+    /// Every so many-th archive is this stream's.
+    fn archived(&self, stream: usize, directory: &Path, manifest: &Manifest) -> Result<Maker> {
+        let archives = manifest.archives.iter().skip(stream);
+        let archives = archives
+            .step_by(self.spec.streams)
+            .map(|archive| Ok((manifest.path(directory, archive)?, archive.clone())))
+            .collect::<Result<Vec<_>>>()?;
+        let points = self.spec.rows_per_batch as u64;
+        let reader = Reader::start(stream, archives, manifest.message(), points)?;
+        Ok(Maker::Archived(Box::new(Archived {
+            reader,
+            message: manifest.message(),
+            left: self.spec.rows_per_stream,
+        })))
+    }
 }
 
 /// A stream's batches.
 pub enum Maker {
     Inline(Box<Making>),
     Ahead(VecDeque<Batch>),
+    Archived(Box<Archived>),
 }
 
 impl Maker {
-    /// Puts the next batch in the place of the one before; false: there is none.
-    pub fn next(&mut self, batch: &mut Batch, clock: &mut StageClock) -> Result<bool> {
+    /// Puts the next batch in the place of the one before; false: there is none. Who must wait
+    /// waits for a batch to be made.
+    pub fn poll_next(
+        &mut self,
+        batch: &mut Batch,
+        cx: &mut Context<'_>,
+        clock: &mut StageClock,
+    ) -> Poll<Result<bool>> {
         match self {
-            Self::Inline(making) => making.next(batch, clock),
-            Self::Ahead(batches) => match batches.pop_front() {
+            Self::Inline(making) => Poll::Ready(making.next(batch, clock)),
+            Self::Archived(archived) => {
+                let next = archived.poll_next(batch, cx);
+                clock.mark(Stage::Generate);
+                if next.is_pending() {
+                    clock.wait(Stage::Generate);
+                }
+                next
+            }
+            Self::Ahead(batches) => Poll::Ready(Ok(match batches.pop_front() {
                 Some(next) => {
                     *batch = next;
-                    Ok(true)
+                    true
                 }
-                None => Ok(false),
-            },
+                None => false,
+            })),
         }
     }
 }
@@ -195,5 +302,31 @@ impl Making {
             clock.mark(Stage::Verify);
         }
         Ok(true)
+    }
+}
+
+/// Text comes gunzipped from another thread here.
+pub struct Archived {
+    reader: Reader,
+    message: (u64, u64),
+    /// Points still to come; `None`: as many as there are.
+    left: Option<u64>,
+}
+
+impl Archived {
+    fn poll_next(&mut self, batch: &mut Batch, cx: &mut Context<'_>) -> Poll<Result<bool>> {
+        if self.left == Some(0) {
+            return Poll::Ready(Ok(false));
+        }
+        let Some(chunk) = ready!(self.reader.poll_next(cx)) else {
+            return Poll::Ready(Ok(false));
+        };
+        let chunk = chunk?;
+        self.left = self.left.map(|left| left.saturating_sub(chunk.points));
+        batch.points = chunk.points;
+        batch.digest = chunk.digest;
+        let used = batch.text.replace(chunk.bytes, self.message);
+        self.reader.give_back(used);
+        Poll::Ready(Ok(true))
     }
 }

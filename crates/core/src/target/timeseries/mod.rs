@@ -10,7 +10,9 @@ mod making;
 mod opentsdb;
 mod options;
 mod place;
+mod post;
 mod session;
+mod udp;
 mod verify;
 
 #[cfg(test)]
@@ -19,7 +21,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{lookup_host, TcpStream, UdpSocket};
 
 use crate::codec::timeseries::Writer;
 use crate::data::points::Layout;
@@ -28,28 +30,40 @@ use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
 use crate::meter::sockets::Sockets;
 use crate::socket::prepare;
-use crate::spec::{Operation, TrialSpec, Verify};
+use crate::spec::{Data, Operation, TrialSpec, Verify};
 use crate::target::{Identity, LocalFuture, Route, Session, Tally, Target, Verification};
 
 pub use making::{Batch, Maker, Supply};
 pub use options::Dialect;
 use options::Options;
 use place::Place;
+use post::Posts;
 use session::{Goodbye, Stream};
+use udp::Datagrams;
 use verify::{compare, Held, Stored};
 
+/// How bytes get to a system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    Tcp,
+    Udp,
+    Http,
+}
+
 /// What differs from one system to the other.
+#[derive(Debug)]
 pub struct System {
     /// Of its URLs.
     pub scheme: &'static str,
     /// Where it listens as a rule.
     pub port: u16,
-    /// A URL may, and must, name a database.
+    /// A URL must name a database.
     pub databases: bool,
-    /// Where the reference store, and who else, tells what it holds.
+    /// Where the reference store, and who else, tells what it holds; 0: where it listens.
     pub http_port: u16,
     /// As the record calls it.
     pub protocol: &'static str,
+    pub transport: Transport,
     pub dialect: options::Words,
     /// How the reference store is asked whether it has everything, and what it answers before
     /// the number of points.
@@ -61,7 +75,13 @@ pub struct System {
 
 /// The system that a URL's scheme names.
 pub fn of_scheme(scheme: &str) -> Option<&'static System> {
-    let all = [&akumuli::TCP, &opentsdb::TCP, &influx::TCP];
+    let all = [
+        &akumuli::TCP,
+        &akumuli::UDP,
+        &opentsdb::TCP,
+        &influx::TCP,
+        &influx::HTTP,
+    ];
     all.into_iter().find(|system| system.scheme == scheme)
 }
 
@@ -84,19 +104,42 @@ struct Planned {
 
 impl TimeSeries {
     pub fn new(system: &'static System, spec: Arc<TrialSpec>) -> Result<Self> {
+        let scheme = system.scheme;
         if spec.operation != Operation::Ingest {
             return Err(Error::usage(format!(
-                "{}:// takes points of time series: operation = \"ingest\"",
-                system.scheme
+                "{scheme}:// takes points of time series: operation = \"ingest\""
             )));
         }
-        let options = Options::parse(system.scheme, &spec.options)?;
+        let options = Options::parse(scheme, &spec.options)?;
         let place = Place::parse(&spec.target, system)?;
+        let dialect = Dialect::new(system.dialect, &options)?;
+        if system.transport != Transport::Http
+            && (options.token_env.is_some() || options.user.is_some())
+        {
+            return Err(Error::usage(format!("{scheme}:// knows no log-in")));
+        }
+        if system.transport == Transport::Udp && dialect.has_dictionary() {
+            return Err(Error::usage(
+                "a dictionary is for a connection: akumuli+udp:// takes rows or values",
+            ));
+        }
+        if matches!(spec.data, Data::Archive { .. }) {
+            if !dialect.takes_archives() {
+                return Err(Error::usage(format!(
+                    "archives hold points as Akumuli reads them: akumuli://, not {scheme}://"
+                )));
+            }
+            if options.format.is_some() || options.digits.is_some() {
+                return Err(Error::usage(
+                    "archives are text already: format and digits are those that they were made with",
+                ));
+            }
+        }
         Ok(Self {
-            dialect: Dialect::new(system.dialect, &options)?,
             authority: place.authority().into(),
             sockets: Arc::default(),
             system,
+            dialect,
             options,
             place,
             spec,
@@ -109,23 +152,61 @@ impl TimeSeries {
         self.planned.as_ref().ok_or_else(unplanned)
     }
 
+    fn address(&self) -> (&str, u16) {
+        (self.place.host.as_str(), self.place.port)
+    }
+
     async fn connect(&self) -> Result<TcpStream> {
-        let address = (self.place.host.as_str(), self.place.port);
-        let socket = TcpStream::connect(address)
+        let socket = TcpStream::connect(self.address())
             .await
             .map_err(|error| http::unreachable(&self.authority, &error))?;
         prepare((&socket).into(), None);
         Ok(socket)
     }
 
+    /// A socket that sends there; nobody knows whether anyone listens.
+    async fn aim(&self) -> Result<UdpSocket> {
+        let unreachable = |error: std::io::Error| http::unreachable(&self.authority, &error);
+        let mut addresses = lookup_host(self.address()).await.map_err(unreachable)?;
+        let nobody = || Error::new(Kind::Unreachable, format!("{}: no address", self.authority));
+        let peer = addresses.next().ok_or_else(nobody)?;
+        let here = if peer.is_ipv4() {
+            "0.0.0.0:0"
+        } else {
+            "[::]:0"
+        };
+        let socket = UdpSocket::bind(here).await.map_err(unreachable)?;
+        socket.connect(peer).await.map_err(unreachable)?;
+        Ok(socket)
+    }
+
+    async fn route(&self) -> Result<Option<Route>> {
+        let (local, peer) = match self.system.transport {
+            Transport::Udp => {
+                let socket = self.aim().await?;
+                (socket.local_addr(), socket.peer_addr())
+            }
+            Transport::Tcp | Transport::Http => {
+                let socket = self.connect().await?;
+                (socket.local_addr(), socket.peer_addr())
+            }
+        };
+        Ok(match (local, peer) {
+            (Ok(local), Ok(peer)) => Some(Route { local, peer }),
+            _ => None,
+        })
+    }
+
     /// Where the server tells what it holds.
     fn web(&self) -> http::Web {
+        let port = match (self.system.http_port, self.options.http_port) {
+            (0, None) => self.place.port,
+            (usual, asked) => asked.unwrap_or(usual),
+        };
         http::Web {
             host: self.place.host.clone(),
-            port: self.options.http_port.unwrap_or(self.system.http_port),
-            authority: self
-                .place
-                .with_port(self.options.http_port.unwrap_or(self.system.http_port)),
+            port,
+            authority: self.place.with_port(port),
         }
     }
 
@@ -148,13 +229,7 @@ impl TimeSeries {
 
     async fn plan_all(&mut self) -> Result<Identity> {
         let supply = Supply::new(&self.spec)?;
-        let route = {
-            let socket = self.connect().await?;
-            match (socket.local_addr(), socket.peer_addr()) {
-                (Ok(local), Ok(peer)) => Some(Route { local, peer }),
-                _ => None,
-            }
-        };
+        let route = self.route().await?;
         let before = self.held(&supply).await;
         let here = route.filter(|route| is_own(route.peer.ip()));
         let mut identity = Identity {
@@ -181,35 +256,79 @@ impl TimeSeries {
         let planned = self.planned()?;
         let speak = |layout: &Layout| -> Writer { self.dialect.writer(layout) };
         let (preamble, maker) = planned.supply.stream(stream, &speak)?;
-        let socket = self.connect().await?;
-        let goodbye = match planned.before {
-            Held::Reference(_) => Goodbye::Flush(self.system.flush, self.system.flushed),
-            _ => Goodbye::Close,
+        let place = self.authority.clone();
+        match self.system.transport {
+            Transport::Udp => {
+                let socket = self.aim().await?;
+                Ok(Box::new(Datagrams::new(socket, place, stream, maker)))
+            }
+            Transport::Http => {
+                let web = http::Web {
+                    host: self.place.host.clone(),
+                    port: self.place.port,
+                    authority: self.place.authority(),
+                };
+                let client = http::Client::connect(&web).await?;
+                let head = Arc::new(influx::head(&self.place, &self.options)?);
+                let posts = Posts::new(client, &self.sockets, head, stream, maker);
+                Ok(Box::new(posts))
+            }
+            Transport::Tcp => {
+                let socket = self.connect().await?;
+                let goodbye = match planned.before {
+                    Held::Reference(_) => Goodbye::Flush(self.system.flush, self.system.flushed),
+                    _ => Goodbye::Close,
+                };
+                let mut session = Stream::new(socket, &self.sockets, place, stream, maker, goodbye);
+                session.introduce(&preamble).await?;
+                Ok(Box::new(session))
+            }
+        }
+    }
+
+    /// What is there now, all of the trial's points arrived.
+    async fn held_after(&self, planned: &Planned, sent: u64) -> Held {
+        let before = match &planned.before {
+            Held::Unknown(why) => return Held::Unknown(why.clone()),
+            Held::Count(points) => *points,
+            Held::Reference(stored) => stored.points,
         };
-        let mut session = Stream::new(
-            socket,
-            &self.sockets,
-            self.authority.clone(),
-            stream,
-            maker,
-            goodbye,
-        );
-        session.introduce(&preamble).await?;
-        Ok(Box::new(session))
+        let mut after = self.held(&planned.supply).await;
+        // Datagrams may still wait to be read.
+        let mut quiet = 0;
+        while self.system.transport == Transport::Udp && quiet < QUIET {
+            let points = after.points();
+            if points.is_none_or(|points| points.saturating_sub(before) >= sent) {
+                break;
+            }
+            tokio::time::sleep(LOOK).await;
+            after = self.held(&planned.supply).await;
+            quiet = if after.points() == points {
+                quiet + 1
+            } else {
+                0
+            };
+        }
+        match (&after, &planned.before) {
+            (Held::Reference(_), Held::Reference(_)) => {
+                let sealed = Stored::seal(&self.web()).await;
+                sealed.map_or(after, Held::Reference)
+            }
+            _ => after,
+        }
     }
 
     async fn check(&self, tallies: &[Tally]) -> Result<Verification> {
         let planned = self.planned()?;
-        let after = match &planned.before {
-            Held::Unknown(why) => Held::Unknown(why.clone()),
-            Held::Reference(_) => match Stored::seal(&self.web()).await {
-                Some(stored) => Held::Reference(stored),
-                None => self.held(&planned.supply).await,
-            },
-            Held::Count(_) => self.held(&planned.supply).await,
-        };
-        let verify = self.spec.verify;
-        Ok(compare(&planned.before, &after, tallies, verify))
+        let sent = tallies.iter().map(|tally| tally.rows).sum();
+        let after = self.held_after(planned, sent).await;
+        // The checksums of archives are those of whole ones.
+        let whole = !planned.supply.is_archive() || planned.supply.whole() == Some(sent);
+        let mut found = compare(&planned.before, &after, tallies, self.spec.verify, whole);
+        if self.system.transport == Transport::Udp && found.achieved == "acknowledged" {
+            found.achieved = "none";
+        }
+        Ok(found)
     }
 }
 
@@ -245,6 +364,10 @@ impl Target for TimeSeries {
         Box::pin(async { Ok(()) })
     }
 }
+
+/// How often a store is asked whether more datagrams have come, and how often in vain.
+const LOOK: Duration = Duration::from_millis(100);
+const QUIET: usize = 5;
 
 /// Who answers nothing to HTTP for so long is asked no further.
 const PATIENCE: Duration = Duration::from_secs(2);

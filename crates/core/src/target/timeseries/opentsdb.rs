@@ -1,7 +1,7 @@
 //! `opentsdb://`: `put` lines over TCP.
 
 use super::options::Words;
-use super::System;
+use super::{System, Transport};
 
 pub const TCP: System = System {
     scheme: "opentsdb",
@@ -9,6 +9,7 @@ pub const TCP: System = System {
     databases: false,
     http_port: 8181,
     protocol: "opentsdb",
+    transport: Transport::Tcp,
     dialect: Words::OpenTsdb,
     flush: "flush\n",
     flushed: "ok ",

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::codec::timeseries::{Digits, Form, Influx, OpenTsdb, Resp, Writer};
 use crate::data::points::Layout;
 use crate::error::{Error, Result};
+use crate::target::flight::secret;
 use crate::target::upsert::Given;
 
 /// A protocol.
@@ -25,6 +26,10 @@ pub struct Options {
     /// 17, or null: as few as read back as the same value.
     pub digits: Option<Value>,
     pub http_port: Option<u16>,
+    /// Who writes; where a system asks.
+    pub token_env: Option<String>,
+    pub user: Option<String>,
+    pub password_env: Option<String>,
 }
 
 impl Options {
@@ -35,7 +40,31 @@ impl Options {
         if parsed.http_port == Some(0) {
             return Err(Error::usage("http_port must be 1..65535"));
         }
+        if parsed.password_env.is_some() && parsed.user.is_none() {
+            return Err(Error::usage("password_env needs user"));
+        }
+        if parsed.token_env.is_some() && parsed.user.is_some() {
+            return Err(Error::usage("token_env or user, not both"));
+        }
         Ok(parsed)
+    }
+
+    /// The header that says who writes.
+    pub fn authorization(&self) -> Result<Option<String>> {
+        use base64::Engine;
+        if let Some(variable) = &self.token_env {
+            return Ok(Some(format!("Token {}", secret(variable)?)));
+        }
+        let Some(user) = &self.user else {
+            return Ok(None);
+        };
+        let password = match &self.password_env {
+            Some(variable) => secret(variable)?,
+            None => String::new(),
+        };
+        let text = format!("{user}:{password}");
+        let text = base64::engine::general_purpose::STANDARD.encode(text);
+        Ok(Some(format!("Basic {text}")))
     }
 
     fn digits(&self) -> Result<Digits> {
@@ -85,6 +114,16 @@ impl Dialect {
             }
         };
         Self::new(words, &Options::parse("empty", options)?)
+    }
+
+    /// Archives are in RESP, and in no other protocol's words.
+    pub fn takes_archives(&self) -> bool {
+        self.words == Words::Resp
+    }
+
+    /// Series are called by numbers that a connection was told before.
+    pub fn has_dictionary(&self) -> bool {
+        self.form == Form::Dictionary
     }
 
     pub fn writer(&self, layout: &Layout) -> Writer {

@@ -37,7 +37,8 @@ impl Place {
         if host.is_empty() || host.contains(['@', '?', '#']) {
             return Err(wrong("there is no host, or it is not alone"));
         }
-        if path.contains(['?', '#', '/']) || (!path.is_empty() && !system.databases) {
+        let path = path.trim_end_matches('/');
+        if path.contains(['?', '#']) || (!path.is_empty() && !system.databases) {
             return Err(wrong("nothing else may follow"));
         }
         if path.is_empty() && system.databases {

@@ -244,7 +244,7 @@ impl Session for Stream {
         if self.sent == self.batch.text.bytes().len() {
             self.batch.text.clear();
             self.sent = 0;
-            if !self.maker.next(&mut self.batch, clock)? {
+            if !ready!(self.maker.poll_next(&mut self.batch, cx, clock))? {
                 return Poll::Ready(Ok(None));
             }
         }

@@ -2,6 +2,7 @@
 
 mod ends;
 mod stores;
+mod ways;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
