@@ -4,6 +4,7 @@
 mod influx;
 mod lines;
 mod opentsdb;
+pub mod parse;
 mod resp;
 mod stamp;
 

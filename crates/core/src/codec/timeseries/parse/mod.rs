@@ -1,0 +1,129 @@
+//! Text of the three line protocols -> points, in place and a message at a time.
+//!
+//! A parser is given what has arrived and takes the whole messages off its front; the
+//! rest it will see again, with more behind it. It keeps nothing but what the protocol
+//! itself remembers, so that an idle connection costs nearly nothing. Where the points
+//! go is behind [`Sink`]: groups, each the series of one message's columns.
+
+pub mod influx;
+pub mod number;
+pub mod opentsdb;
+pub mod resp;
+pub mod series;
+pub mod time;
+
+#[cfg(test)]
+mod tests;
+
+/// The longest line that is read, without its end. Akumuli's own bound.
+pub const LINE: usize = 1024;
+/// The most columns of a compound name.
+pub const COLUMNS: usize = 256;
+/// The longest message: a compound name, its stamp and a row of lines.
+pub const MESSAGE: usize = 64 * 1024;
+
+/// Why a connection is told no. Nothing of the message that caused it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wrong {
+    /// The text is not the protocol's: why, and which text.
+    Parser { why: String, text: String },
+    /// A point before the last one of its series.
+    Late { series: String },
+    /// The store cannot take it: full, or broken.
+    Store(String),
+}
+
+impl Wrong {
+    pub fn parser(why: impl Into<String>, text: &[u8]) -> Self {
+        let end = text.iter().position(|&byte| byte == b'\n');
+        let line = text[..end.unwrap_or(text.len())].trim_ascii_end();
+        let shown = String::from_utf8_lossy(&line[..line.len().min(200)]);
+        // One line of an answer: nothing in it may look like another one.
+        let text = shown.replace(|c: char| c.is_control(), "?");
+        Self::Parser {
+            why: why.into(),
+            text,
+        }
+    }
+}
+
+pub type Result<T> = std::result::Result<T, Wrong>;
+
+/// What the connection has to do before the parser goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Read more.
+    Read,
+    /// Answer when all that came before is durable.
+    Flush,
+    /// Say who we are.
+    Hello,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes off the front that are done with.
+    pub consumed: usize,
+    pub step: Step,
+}
+
+/// A group's number, good until the sink's next [`Sink::define`] after a pause.
+pub type Group = u32;
+
+/// Where points go.
+pub trait Sink {
+    /// The group that is likely to come next: producers go round.
+    fn guess(&self) -> Option<Group>;
+    /// The text that stands for a group, and where the protocol cut it in two.
+    fn key(&self, group: Group) -> (&[u8], usize);
+    fn find(&self, key: &[u8]) -> Option<Group>;
+    /// Makes a group of these series (canonical names), one a column.
+    fn define(&mut self, key: &[u8], cut: usize, series: &[Vec<u8>]) -> Result<Group>;
+    fn width(&self, group: Group) -> usize;
+    /// Takes a row whole or not at all.
+    fn push(&mut self, group: Group, time: i64, values: &[f64]) -> Result<()>;
+    /// Nanoseconds since the epoch, for points without a stamp.
+    fn now(&self) -> i64;
+}
+
+/// Room that all parsers of a thread share.
+#[derive(Debug)]
+pub struct Scratch {
+    values: Vec<f64>,
+    key: Vec<u8>,
+    /// The last stamp as it was written, its end included: many points share one.
+    stamp: Vec<u8>,
+    time: i64,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            values: vec![0.0; COLUMNS],
+            key: Vec::new(),
+            stamp: Vec::new(),
+            time: 0,
+        }
+    }
+}
+
+/// A line from `at`: its text without its end, and where the next one begins. None: it
+/// has not arrived whole.
+fn line(input: &[u8], at: usize, limit: usize) -> Result<Option<(&[u8], usize)>> {
+    let rest = &input[at..];
+    let seen = &rest[..rest.len().min(limit + 2)];
+    match seen.iter().position(|&byte| byte == b'\n') {
+        Some(end) => {
+            let text = &rest[..end];
+            Ok(Some((
+                text.strip_suffix(b"\r").unwrap_or(text),
+                at + end + 1,
+            )))
+        }
+        None if rest.len() >= limit + 2 => Err(Wrong::parser(
+            format!("a line is longer than {limit} bytes"),
+            rest,
+        )),
+        None => Ok(None),
+    }
+}
