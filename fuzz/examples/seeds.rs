@@ -50,6 +50,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     save("mysql", "answers", &packets)?;
 
+    let points: [(&str, &[u8]); 3] = [
+        ("resp", b"*2\r\n+d t=1\r\n:1\r\n:1\r\n:5\r\n+0x1p3\r\n+a|b t=1\r\n+20170101T000000.5\r\n*2\r\n+10.012345678901234\r\n:7\r\n+FLUSH\r\n"),
+        ("opentsdb", b"put cpu.user 1483228801 1.5 host=a dc=x\nput cpu.user 1483228802 2.5 host=a dc=x\nflush\n"),
+        ("influx", b"cpu,host=a user=1.5,sys=2i 10\ncpu,host=a user=2.5,sys=3i 11\n#flush\n"),
+    ];
+    for (name, text) in points {
+        save("points", name, text)?;
+    }
+    save("decimal", "long", b"10.012345678901234")?;
+    save("decimal", "exponent", b"-2.4703282292062327e-324")?;
+
     let batch = records::batch(2, 5, Values::Sequential, 0)?;
     let mut frames = Vec::new();
     for (name, compression) in [

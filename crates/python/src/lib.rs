@@ -12,7 +12,7 @@ use venturi_core::data::archive;
 use venturi_core::engine;
 use venturi_core::error::{Error, Kind};
 use venturi_core::meter::instrument::Instrument;
-use venturi_core::server::flight;
+use venturi_core::server::{flight, timeseries};
 use venturi_core::spec::TrialSpec;
 use venturi_core::target;
 
@@ -53,33 +53,50 @@ impl Control {
     }
 }
 
+enum Running {
+    Flight(flight::Server),
+    Timeseries(timeseries::Server),
+}
+
 /// A running reference server; stops when it is dropped.
 #[pyclass(frozen)]
-struct Server(flight::Server);
+struct Server(Running);
 
 #[pymethods]
 impl Server {
     /// Where it listens, "host:port".
     #[getter]
     fn address(&self) -> String {
-        self.0.address()
+        match &self.0 {
+            Running::Flight(server) => server.address(),
+            Running::Timeseries(server) => server.address(),
+        }
     }
 
     /// Waits until it has stopped, for so many seconds at most. True: it has.
     fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let limit = Duration::try_from_secs_f64(seconds)
             .map_err(|error| PyValueError::new_err(format!("seconds: {error}")))?;
-        Ok(py.detach(|| self.0.wait(limit)))
+        Ok(py.detach(|| match &self.0 {
+            Running::Flight(server) => server.wait(limit),
+            Running::Timeseries(server) => server.wait(limit),
+        }))
     }
 
     /// Takes no more connections, lets open streams finish for a moment, and ends.
     fn stop(&self, py: Python<'_>) {
-        py.detach(|| self.0.stop());
+        py.detach(|| match &self.0 {
+            Running::Flight(server) => server.stop(),
+            Running::Timeseries(server) => server.stop(),
+        });
     }
 
-    /// Counts since the start, as JSON.
+    /// Counts since the start, as JSON; of a time-series store, what it holds.
     fn statistics(&self, py: Python<'_>) -> String {
-        py.detach(|| self.0.statistics())
+        py.detach(|| match &self.0 {
+            Running::Flight(server) => server.statistics(),
+            Running::Timeseries(server) => server.statistics(),
+        })
     }
 }
 
@@ -123,12 +140,19 @@ fn instrument(py: Python<'_>) -> String {
     py.detach(|| Instrument::get().to_json())
 }
 
-/// Starts the reference Flight server.
+/// Starts a reference server: the one of the spec's "server", Flight where it says none.
 #[pyfunction]
 fn serve(py: Python<'_>, spec: &str) -> PyResult<Server> {
-    py.detach(|| flight::Server::start(spec))
-        .map(Server)
-        .map_err(raised)
+    let wanted: serde_json::Value = serde_json::from_str(spec)
+        .map_err(|error| PyValueError::new_err(format!("the server's spec: {error}")))?;
+    let started = py.detach(|| match wanted["server"].as_str() {
+        Some("timeseries") => timeseries::Server::start(spec).map(Running::Timeseries),
+        Some(other) => Err(Error::usage(format!(
+            "the server's spec: no server is called {other}"
+        ))),
+        None => flight::Server::start(spec).map(Running::Flight),
+    });
+    started.map(Server).map_err(raised)
 }
 
 /// The environment of a reference server's end, as JSON; None where the server tells none.

@@ -2,3 +2,4 @@
 //! other end of an exact verification.
 
 pub mod flight;
+pub mod timeseries;

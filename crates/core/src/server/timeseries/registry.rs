@@ -1,0 +1,169 @@
+//! Series: canonical name <-> number, and the time of each one's last point.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::AtomicI64;
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Numbers found by a hash that was made elsewhere. Names of the same hash take the next
+/// free place, so the caller has to compare.
+#[derive(Debug, Default)]
+pub struct Index(HashMap<u64, u32, BuildHasherDefault<Ready>>);
+
+/// The key is a hash already.
+#[derive(Debug, Default)]
+pub struct Ready(u64);
+
+impl Hasher for Ready {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxh3_64(bytes);
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+impl Index {
+    pub fn find(&self, mut hash: u64, same: impl Fn(u32) -> bool) -> Option<u32> {
+        loop {
+            let number = *self.0.get(&hash)?;
+            if same(number) {
+                return Some(number);
+            }
+            hash = hash.wrapping_add(1);
+        }
+    }
+
+    pub fn insert(&mut self, mut hash: u64, number: u32) {
+        while self.0.contains_key(&hash) {
+            hash = hash.wrapping_add(1);
+        }
+        self.0.insert(hash, number);
+    }
+
+    pub fn clear(&mut self) {
+        self.0 = HashMap::default();
+    }
+}
+
+const CHUNK: usize = 4096;
+/// No point yet.
+pub const NEVER: i64 = i64::MIN;
+
+#[derive(Debug, Default)]
+pub struct Names {
+    names: Vec<Box<[u8]>>,
+    index: Index,
+}
+
+impl Names {
+    pub fn get(&self, series: u32) -> &[u8] {
+        self.names.get(series as usize).map_or(b"", |name| name)
+    }
+
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.names.iter().map(|name| &name[..])
+    }
+
+    fn find(&self, name: &[u8], hash: u64) -> Option<u32> {
+        self.index.find(hash, |it| self.get(it) == name)
+    }
+}
+
+type Times = Box<[AtomicI64]>;
+
+#[derive(Debug)]
+pub struct Registry {
+    names: RwLock<Names>,
+    /// Grows without moving, so that readers need no lock.
+    lasts: Box<[OnceLock<Times>]>,
+    limit: usize,
+}
+
+impl Registry {
+    pub fn new(limit: usize) -> Self {
+        let chunks = limit.div_ceil(CHUNK);
+        Self {
+            names: RwLock::default(),
+            lasts: (0..chunks).map(|_| OnceLock::new()).collect(),
+            limit,
+        }
+    }
+
+    pub fn names(&self) -> RwLockReadGuard<'_, Names> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a series, a new one where it is not known. None: there are too many.
+    pub fn register(&self, name: &[u8]) -> Option<u32> {
+        let hash = xxh3_64(name);
+        if let Some(known) = self.names().find(name, hash) {
+            return Some(known);
+        }
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = names.find(name, hash) {
+            return Some(known);
+        }
+        if names.len() >= self.limit {
+            return None;
+        }
+        let series = names.len() as u32;
+        names.names.push(name.into());
+        names.index.insert(hash, series);
+        Some(series)
+    }
+
+    /// The time of a registered series' last point.
+    #[inline]
+    pub fn last(&self, series: u32) -> &AtomicI64 {
+        let (chunk, place) = (series as usize / CHUNK, series as usize % CHUNK);
+        let fill = || (0..CHUNK).map(|_| AtomicI64::new(NEVER)).collect();
+        &self.lasts[chunk].get_or_init(fill)[place]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn names_are_numbers() {
+        let registry = Registry::new(5000);
+        for round in 0..2 {
+            for number in 0..5000u32 {
+                let name = format!("m host={number}");
+                assert_eq!(registry.register(name.as_bytes()), Some(number), "{round}");
+            }
+        }
+        assert_eq!(registry.register(b"one more"), None);
+        assert_eq!(registry.names().get(4999), b"m host=4999");
+        assert_eq!(registry.last(4999).load(Ordering::Relaxed), NEVER);
+        registry.last(4999).store(7, Ordering::Relaxed);
+        assert_eq!(registry.last(4999).load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn names_of_one_hash_are_kept_apart() {
+        let mut index = Index::default();
+        index.insert(9, 0);
+        index.insert(9, 1);
+        index.insert(10, 2);
+        assert_eq!(index.find(9, |it| it == 0), Some(0));
+        assert_eq!(index.find(9, |it| it == 1), Some(1));
+        assert_eq!(index.find(10, |it| it == 2), Some(2));
+        assert_eq!(index.find(9, |it| it == 5), None);
+    }
+}

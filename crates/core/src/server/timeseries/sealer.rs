@@ -1,0 +1,88 @@
+//! Heads become segments. A thread a reader, so that sealing keeps up with reading and
+//! both are bounded by the same cores.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::config::Durable;
+use super::head::Frozen;
+use super::segment::{self, Line};
+use super::series_file;
+use super::store::{lock, path, sync_directory, Store};
+
+/// The sealing thread's body: until the reader hangs up. A permit comes back with every
+/// head that is done; where nothing can be written any more, all waiting are let go.
+pub fn run(store: &Arc<Store>, heads: &Receiver<Arc<Frozen>>, permits: &Semaphore) {
+    while let Ok(frozen) = heads.recv() {
+        match seal(store, &frozen) {
+            Ok(()) => permits.add_permits(1),
+            Err(error) => {
+                store.fail(format!("cannot write segment {}: {error}", frozen.id));
+                permits.close();
+            }
+        }
+    }
+}
+
+/// Announces a head that is on its way: its points are counted there from now on. The
+/// caller still holds the head's lock.
+pub fn announce(store: &Store, frozen: Frozen) -> Arc<Frozen> {
+    let frozen = Arc::new(frozen);
+    lock(&store.catalog).sealing.push(frozen.clone());
+    frozen
+}
+
+/// Writes both files of a segment; it exists once the points' one has its name.
+pub fn seal(store: &Store, frozen: &Arc<Frozen>) -> Result<(), String> {
+    let data = &store.spec.data;
+    let sync = store.spec.durable == Durable::Fsync;
+    let [series, points] = ["series", "points"].map(|it| path(data, it, frozen.id, "parquet"));
+    let temporary = |path: &Path| path.with_extension("parquet.tmp");
+    let written = || -> Result<Vec<Line>, parquet::errors::ParquetError> {
+        let lines = segment::write(&temporary(&points), frozen, &store.registry, sync)?;
+        series_file::write(&temporary(&series), &lines, sync)?;
+        Ok(lines)
+    };
+    let named = || -> io::Result<u64> {
+        fs::rename(temporary(&series), &series)?;
+        if sync {
+            // The points' name is the commit: the series' one has to be there before it.
+            sync_directory(&data.join("series"))?;
+        }
+        fs::rename(temporary(&points), &points)?;
+        if sync {
+            sync_directory(&data.join("points"))?;
+        }
+        Ok(fs::metadata(&series)?.len() + fs::metadata(&points)?.len())
+    };
+    let outcome = written().map_err(|error| error.to_string());
+    let outcome = outcome.and_then(|lines| {
+        let bytes = named().map_err(|error| error.to_string())?;
+        Ok((lines, bytes))
+    });
+    let (lines, bytes) = outcome.inspect_err(|_| {
+        // The log has it all; what is half written only takes room.
+        let _ = fs::remove_file(temporary(&series));
+        let _ = fs::remove_file(temporary(&points));
+    })?;
+    let mut catalog = lock(&store.catalog);
+    catalog.sealing.retain(|other| !Arc::ptr_eq(other, frozen));
+    for line in &lines {
+        catalog.add(line.series, &line.totals);
+    }
+    catalog.segments += 1;
+    catalog.stored_bytes += bytes;
+    drop(catalog);
+    if let Some(log) = &frozen.log {
+        store.log_bytes.fetch_sub(log.length, Ordering::Relaxed);
+        // One that stays is found to be of no use at the next start.
+        let _ = fs::remove_file(&log.path);
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+use std::fs;
+
+use proptest::prelude::*;
+
+use super::super::log::{replay, Damage, Log, Replay};
+use super::Folder;
+
+#[derive(Default)]
+struct Kept {
+    groups: Vec<Vec<Vec<u8>>>,
+    rows: Vec<(u32, i64, Vec<u64>)>,
+}
+
+impl Replay for Kept {
+    fn define(&mut self, names: Vec<&[u8]>) -> Option<()> {
+        self.groups
+            .push(names.iter().map(|name| name.to_vec()).collect());
+        Some(())
+    }
+
+    fn width(&self, group: u32) -> Option<usize> {
+        self.groups.get(group as usize).map(Vec::len)
+    }
+
+    fn row(&mut self, group: u32, time: i64, values: &[f64]) {
+        let bits = values.iter().map(|value| value.to_bits()).collect();
+        self.rows.push((group, time, bits));
+    }
+}
+
+/// A log of some records; where each ends and how many rows there are up to there.
+fn write(folder: &Folder, turns: &[Vec<i64>]) -> (std::path::PathBuf, Vec<(u64, usize)>) {
+    let path = folder.0.join("a.log");
+    let mut log = Log::create(path.clone()).unwrap();
+    let mut ends = vec![(log.length, 0)];
+    let mut rows = 0;
+    for (number, turn) in turns.iter().enumerate() {
+        let names = [format!("a n={number}"), format!("b n={number}")];
+        log.define(names.iter().map(|name| name.as_bytes()));
+        for &time in turn {
+            log.row(number as u32, time, &[time as f64, f64::NAN]);
+            rows += 1;
+        }
+        log.write().unwrap();
+        ends.push((log.length, rows));
+    }
+    (path, ends)
+}
+
+#[test]
+fn cut_at_every_byte() {
+    let folder = Folder::new();
+    let (path, ends) = write(&folder, &[vec![1, 2, 3], vec![4], vec![5, 6]]);
+    let whole = fs::read(&path).unwrap();
+    for cut in 0..=whole.len() {
+        fs::write(&path, &whole[..cut]).unwrap();
+        let mut kept = Kept::default();
+        let damage = replay(&path, &mut kept).unwrap();
+        let before = ends.iter().rev().find(|(end, _)| *end <= cut as u64);
+        let &(offset, rows) = before.unwrap_or(&(0, 0));
+        assert_eq!(kept.rows.len(), rows, "{cut}");
+        let lost = cut as u64 - offset;
+        let torn = true;
+        let expected = (lost > 0).then_some(Damage { offset, lost, torn });
+        assert_eq!(damage, expected, "{cut}");
+    }
+}
+
+#[test]
+fn every_bit_that_turns_is_seen() {
+    let folder = Folder::new();
+    let (path, ends) = write(&folder, &[vec![1, 2, 3], vec![4], vec![5, 6]]);
+    let whole = fs::read(&path).unwrap();
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&path, &bytes).unwrap();
+        let mut kept = Kept::default();
+        let damage = replay(&path, &mut kept).unwrap().unwrap();
+        let before = ends.iter().rev().find(|(end, _)| *end <= at as u64);
+        let &(offset, rows) = before.unwrap_or(&(0, 0));
+        assert_eq!((damage.offset, kept.rows.len()), (offset, rows), "{at}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn what_was_written_comes_back(turns in prop::collection::vec(prop::collection::vec(any::<i64>(), 1..20), 1..6)) {
+        let folder = Folder::new();
+        let (path, _) = write(&folder, &turns);
+        let mut kept = Kept::default();
+        prop_assert_eq!(replay(&path, &mut kept).unwrap(), None);
+        let expected: Vec<_> = turns
+            .iter()
+            .enumerate()
+            .flat_map(|(number, turn)| turn.iter().map(move |&time| (number as u32, time)))
+            .map(|(number, time)| (number, time, vec![(time as f64).to_bits(), f64::NAN.to_bits()]))
+            .collect();
+        prop_assert_eq!(kept.rows, expected);
+    }
+
+    #[test]
+    fn garbage_is_no_panic(bytes: Vec<u8>) {
+        let folder = Folder::new();
+        let path = folder.0.join("a.log");
+        fs::write(&path, [b"VENTLOG1", &bytes[..]].concat()).unwrap();
+        replay(&path, &mut Kept::default()).unwrap();
+    }
+}

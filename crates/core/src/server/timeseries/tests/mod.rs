@@ -1,0 +1,126 @@
+mod logs;
+mod segments;
+mod serving;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::{json, Value};
+
+use super::Server;
+
+/// A directory of its own, gone with the test.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("venturi-timeseries-{}-{next}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// The same files elsewhere: what a crash at this moment would leave.
+    pub fn copy(&self) -> Self {
+        let copy = Self::new();
+        copy_all(&self.0, &copy.0);
+        copy
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir_all(&target).unwrap();
+            copy_all(&entry.path(), &target);
+        } else {
+            // A log may be sealed and removed meanwhile.
+            let _ = std::fs::copy(entry.path(), target);
+        }
+    }
+}
+
+pub fn spec(folder: &Folder, more: Value) -> Value {
+    let mut spec = json!({
+        "server": "timeseries", "data": folder.0, "resp": 0, "opentsdb": 0, "influx": 0,
+        "http": 0, "udp": 0, "threads": 2,
+    });
+    for (name, value) in more.as_object().unwrap() {
+        spec[name] = value.clone();
+    }
+    spec
+}
+
+pub fn start(folder: &Folder, more: Value) -> Server {
+    Server::start(&spec(folder, more).to_string()).unwrap()
+}
+
+pub fn statistics(server: &Server) -> Value {
+    serde_json::from_str(&server.statistics()).unwrap()
+}
+
+pub fn connect(server: &Server, protocol: &str) -> TcpStream {
+    let address = server.address_of(protocol).unwrap();
+    let socket = TcpStream::connect(address).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    socket
+}
+
+/// Sends, says that this was all, and reads the answer to its end.
+pub fn ask(server: &Server, protocol: &str, text: &[u8]) -> String {
+    let mut socket = connect(server, protocol);
+    socket.write_all(text).unwrap();
+    socket.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+pub fn get(server: &Server, request: &str) -> (u16, String) {
+    let text = format!("{request}\r\nConnection: close\r\n\r\n");
+    split(&ask(server, "http", text.as_bytes()))
+}
+
+pub fn post(server: &Server, path: &str, more: &str, body: &[u8]) -> (u16, String) {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}{more}\r\n\r\n",
+        body.len()
+    );
+    split(&ask(server, "http", &[head.as_bytes(), body].concat()))
+}
+
+fn split(answer: &str) -> (u16, String) {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+/// Rows of two columns for so many hosts and steps, as RESP.
+pub fn rows(hosts: usize, steps: std::ops::Range<usize>) -> String {
+    let mut text = String::new();
+    for step in steps {
+        for host in 0..hosts {
+            let value = 10.0 + (step * 7 + host) as f64 / 1000.0;
+            text += &format!(
+                "+cpu.user|cpu.sys host=h{host}\r\n:{}\r\n*2\r\n+{value}\r\n+{host}\r\n",
+                1_000_000_000 * step
+            );
+        }
+    }
+    text
+}

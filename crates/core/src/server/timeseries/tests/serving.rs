@@ -1,0 +1,382 @@
+use std::fs;
+use std::io::{Read, Write};
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use serde_json::{json, Value};
+
+use super::super::Server;
+use super::*;
+
+/// What has to be the same after a restart.
+fn holdings(server: &Server) -> Vec<Value> {
+    let told = statistics(server);
+    let names = [
+        "points",
+        "series",
+        "checksum",
+        "first_unix_ns",
+        "last_unix_ns",
+        "min",
+        "max",
+    ];
+    names.map(|name| told[name].clone()).to_vec()
+}
+
+fn wait_for(server: &Server, name: &str, wanted: u64) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while statistics(server)[name] != wanted {
+        assert!(Instant::now() < until, "{name}: {}", statistics(server));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_was_flushed_survives_a_crash_in_every_mode_that_says_so() {
+    for durable in ["os", "fsync"] {
+        let folder = Folder::new();
+        let server = start(&folder, json!({"durable": durable, "segment_points": 300}));
+        let text = rows(10, 0..100) + "+FLUSH\r\n";
+        let mut socket = connect(&server, "resp");
+        socket.write_all(text.as_bytes()).unwrap();
+        let mut answer = [0; 10];
+        socket.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"+OK 2000\r\n");
+        let held = holdings(&server);
+        assert_eq!((&held[0], &held[1]), (&json!(2000), &json!(20)));
+        // The copy is taken while heads are being sealed.
+        let crashed = folder.copy();
+        let again = start(&crashed, json!({"durable": durable}));
+        assert_eq!(holdings(&again), held, "{durable}");
+        server.stop();
+        assert_eq!(holdings(&server), held, "{durable}");
+        drop(server);
+        let again = start(&folder, json!({"durable": durable}));
+        let told = statistics(&again);
+        assert_eq!(holdings(&again), held, "{durable}");
+        assert_eq!(
+            (&told["recovered"]["logs"], &told["log_bytes"]),
+            (&json!(0), &json!(0))
+        );
+        assert!(told["stored_bytes"].as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn without_a_log_only_segments_are_kept() {
+    let folder = Folder::new();
+    let server = start(&folder, json!({"durable": "none"}));
+    assert_eq!(
+        ask(&server, "resp", (rows(2, 0..5) + "+FLUSH\r\n").as_bytes()),
+        "+OK 20\r\n"
+    );
+    assert_eq!(statistics(&start(&folder.copy(), json!({})))["points"], 0);
+    server.stop();
+    assert_eq!(statistics(&start(&folder.copy(), json!({})))["points"], 20);
+}
+
+#[test]
+fn every_protocol_brings_the_same_points() {
+    let folder = Folder::new();
+    let server = start(&folder, json!({}));
+    let hello = ask(
+        &server,
+        "resp",
+        b"+VENTURI\r\n+a.b t=1\r\n:5\r\n+1.5\r\n+FLUSH\r\n",
+    );
+    assert!(hello.starts_with("+VENTURI 1 pid="), "{hello}");
+    assert!(hello.ends_with("\r\n+OK 1\r\n"), "{hello}");
+    assert_eq!(
+        ask(&server, "opentsdb", b"put a.b 6000000000 1.5 t=1\nflush\n"),
+        "ok 1\n"
+    );
+    assert_eq!(
+        ask(&server, "influx", b"a,t=1 b=1.5,c=2i 7000000000\n#flush\n"),
+        "ok 2\n"
+    );
+    let (status, _) = post(&server, "/write?db=x&precision=s", "", b"a,t=1 b=1.5 8");
+    assert_eq!(status, 204);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(b"a,t=1 b=2.5 9000000000\n").unwrap();
+    let packed = packed.finish().unwrap();
+    let (status, _) = post(
+        &server,
+        "/api/v2/write?bucket=x",
+        "\r\nContent-Encoding: gzip",
+        &packed,
+    );
+    assert_eq!(status, 204);
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let text = b"+a.b t=1\r\n:9000000001\r\n+9\r\n+a.b t=1\r\n:no\r\n";
+    udp.send_to(text, server.address_of("udp").unwrap())
+        .unwrap();
+    wait_for(&server, "points", 7);
+    let (status, body) = get(&server, "GET /api/stored?metric=a.b&series=1 HTTP/1.1");
+    let line: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(status, 200);
+    assert_eq!(
+        (&line["series"], &line["points"]),
+        (&json!("a.b t=1"), &json!(6))
+    );
+    assert_eq!(
+        (&line["min"], &line["max"], &line["sum"]),
+        (&json!(1.5), &json!(9.0), &json!(17.5))
+    );
+    assert_eq!(
+        (&line["first_unix_ns"], &line["last_unix_ns"]),
+        (&json!(5), &json!(9_000_000_001i64))
+    );
+    let (_, body) = get(&server, "GET /api/stored?metric=a.b HTTP/1.1");
+    assert_eq!(
+        serde_json::from_str::<Value>(&body).unwrap()["checksum"],
+        line["checksum"]
+    );
+    let (_, body) = post(
+        &server,
+        "/api/query",
+        "",
+        br#"{"aggregate": {"a.b": "count"}}"#,
+    );
+    assert_eq!(body, "+a.b:count t=1\r\n+9000000001\r\n+6\r\n");
+    let (_, body) = post(&server, "/api/query", "", br#"{"select": "x"}"#);
+    assert!(body.starts_with("-the only query"), "{body}");
+    for (request, status) in [
+        ("GET /api/nothing HTTP/1.1", 404),
+        ("PUT /api/stats HTTP/1.1", 405),
+        ("GET /api/stored HTTP/1.1", 400),
+        ("GET /ping HTTP/1.1", 204),
+    ] {
+        assert_eq!(
+            ask(
+                &server,
+                "http",
+                format!("{request}\r\nConnection: close\r\n\r\n").as_bytes()
+            )
+            .split(' ')
+            .nth(1),
+            Some(&*status.to_string()),
+            "{request}"
+        );
+    }
+    let (status, body) = post(&server, "/write", "", b"a,t=1 b=3 99\na,t=1 b=x\n");
+    assert_eq!(status, 400);
+    assert!(body.contains("late write"), "{body}");
+}
+
+#[test]
+fn errors_close_and_what_came_before_stays() {
+    let folder = Folder::new();
+    let server = start(&folder, json!({"max_series": 3}));
+    let text =
+        b"+a t=1\r\n:5\r\n+1\r\n+a t=1\r\n:5\r\n+2\r\n+a t=1\r\n:4\r\n+3\r\n+a t=1\r\n:9\r\n+4\r\n";
+    assert_eq!(ask(&server, "resp", text), "-DB late write - a t=1\r\n");
+    let told = statistics(&server);
+    assert_eq!((&told["points"], &told["late"]), (&json!(2), &json!(1)));
+    assert_eq!(
+        ask(&server, "resp", b"+a t=1\r\n:x\r\n"),
+        "-PARSER no stamp: YYYYMMDDTHHMMSS[.fraction] or nanoseconds - :x\r\n"
+    );
+    assert_eq!(
+        ask(&server, "opentsdb", b"put a 1 2 t=1\n"),
+        "put: late write - a t=1\n".replace("put", "database")
+    );
+    assert_eq!(
+        ask(&server, "influx", b"a v=true\n"),
+        "error: a field is not name=number - a v=true\n"
+    );
+    assert_eq!(
+        ask(
+            &server,
+            "resp",
+            b"+a|b|c|d t=1\r\n:6\r\n*4\r\n+1\r\n+1\r\n+1\r\n+1\r\n"
+        ),
+        "-DB too many series: max_series is 3\r\n"
+    );
+    assert_eq!(
+        ask(&server, "resp", "x".repeat(100_000).as_bytes())
+            .split(' ')
+            .next(),
+        Some("-PARSER")
+    );
+    assert_eq!(statistics(&server)["connections"], 0);
+}
+
+#[test]
+fn late_points_are_kept_when_asked_for() {
+    let folder = Folder::new();
+    let server = start(&folder, json!({"accept_late": true}));
+    let text = b"+a t=1\r\n:5\r\n+1\r\n+a t=1\r\n:3\r\n+2\r\n+FLUSH\r\n";
+    assert_eq!(ask(&server, "resp", text), "+OK 2\r\n");
+    let told = statistics(&server);
+    assert_eq!(
+        (&told["points"], &told["late"], &told["first_unix_ns"]),
+        (&json!(2), &json!(1), &json!(3))
+    );
+}
+
+#[test]
+fn more_connections_than_allowed_are_told() {
+    let folder = Folder::new();
+    let server = start(&folder, json!({"max_connections": 2}));
+    let _held = [connect(&server, "resp"), connect(&server, "resp")];
+    wait_for(&server, "connections", 2);
+    let mut third = connect(&server, "resp");
+    let mut answer = String::new();
+    third.read_to_string(&mut answer).unwrap();
+    assert_eq!(
+        answer,
+        "-DB too many connections: max_connections is reached\r\n"
+    );
+}
+
+#[test]
+fn one_server_a_directory() {
+    let folder = Folder::new();
+    let _server = start(&folder, json!({}));
+    let error = Server::start(&spec(&folder, json!({})).to_string())
+        .err()
+        .unwrap();
+    assert!(error.message.contains("is in use"), "{error}");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_told_and_counts_are_still_served() {
+    let folder = Folder::new();
+    let server = start(&folder, json!({"threads": 1}));
+    assert_eq!(
+        ask(&server, "resp", b"+a t=1\r\n:5\r\n+1\r\n+FLUSH\r\n"),
+        "+OK 1\r\n"
+    );
+    server.stop();
+    drop(server);
+    let server = start(&folder, json!({"threads": 1}));
+    fs::remove_dir(folder.0.join("log")).unwrap();
+    let answer = ask(&server, "resp", b"+a t=1\r\n:6\r\n+1\r\n+FLUSH\r\n");
+    assert!(answer.starts_with("-DB cannot make "), "{answer}");
+    let answer = ask(&server, "resp", b"+a t=1\r\n:7\r\n+1\r\n");
+    assert!(answer.starts_with("-DB cannot make "), "{answer}");
+    let (status, body) = get(&server, "GET /api/stats HTTP/1.1");
+    let told: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &told["points"]), (200, &json!(1)));
+    assert!(told["failure"].as_str().unwrap().starts_with("cannot make"));
+}
+
+#[test]
+fn damage_is_told_and_the_rest_is_served() {
+    let folder = Folder::new();
+    for run in 0..3 {
+        let server = start(&folder, json!({"threads": 1}));
+        assert_eq!(
+            ask(
+                &server,
+                "resp",
+                format!("+a t={run}\r\n:5\r\n+1\r\n+FLUSH\r\n").as_bytes()
+            ),
+            "+OK 1\r\n"
+        );
+        server.stop();
+    }
+    let mut files: Vec<_> = fs::read_dir(folder.0.join("points"))
+        .unwrap()
+        .map(|it| it.unwrap().path())
+        .collect();
+    files.sort();
+    assert_eq!(files.len(), 3);
+    let bytes = fs::read(&files[0]).unwrap();
+    fs::write(&files[0], &bytes[..bytes.len() - 9]).unwrap();
+    let other = folder.0.join("series").join(files[1].file_name().unwrap());
+    fs::write(other, b"PAR1 nonsense PAR1").unwrap();
+    fs::write(
+        folder.0.join("points/0000000000000099.parquet.tmp"),
+        b"half",
+    )
+    .unwrap();
+    let server = start(&folder, json!({}));
+    let told = statistics(&server);
+    assert_eq!((&told["points"], &told["segments"]), (&json!(1), &json!(1)));
+    let damaged = told["recovered"]["damaged"].as_array().unwrap();
+    assert_eq!(damaged.len(), 2, "{damaged:?}");
+    assert!(
+        damaged[0]["file"].as_str().unwrap().starts_with("points/"),
+        "{damaged:?}"
+    );
+    assert!(files.iter().all(|file| file.exists()));
+    assert!(!folder
+        .0
+        .join("points/0000000000000099.parquet.tmp")
+        .exists());
+}
+
+#[test]
+fn a_torn_log_is_cut_and_a_damaged_one_is_kept() {
+    let folder = Folder::new();
+    let server = start(&folder, json!({"threads": 1}));
+    let mut socket = connect(&server, "resp");
+    for step in 0..3 {
+        socket
+            .write_all((rows(2, step..step + 1) + "+FLUSH\r\n").as_bytes())
+            .unwrap();
+        let mut answer = [0; 6];
+        socket.read_exact(&mut answer).unwrap();
+        // A count of two digits makes the answer longer.
+        let more = if step == 2 { 2 } else { 1 };
+        let _ = socket.read_exact(&mut answer[..more]);
+    }
+    let log = |folder: &Folder| {
+        fs::read_dir(folder.0.join("log"))
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap()
+            .path()
+    };
+    let torn = folder.copy();
+    let bytes = fs::read(log(&torn)).unwrap();
+    fs::write(log(&torn), &bytes[..bytes.len() - 1]).unwrap();
+    let again = start(&torn, json!({}));
+    let told = statistics(&again);
+    assert_eq!(told["points"], 8);
+    assert_eq!(told["recovered"]["points"], 8);
+    assert_eq!(
+        told["recovered"]["damaged"][0]["why"],
+        "the last record is cut short, as when a machine stops"
+    );
+    assert_eq!(fs::read_dir(torn.0.join("log")).unwrap().count(), 0);
+
+    let flipped = folder.copy();
+    let mut bytes = fs::read(log(&flipped)).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(log(&flipped), &bytes).unwrap();
+    let again = start(&flipped, json!({}));
+    let told = statistics(&again);
+    assert_eq!(told["points"], 4);
+    let offset = told["recovered"]["damaged"][0]["offset"].as_u64().unwrap();
+    let lost = told["recovered"]["damaged"][0]["lost_bytes"]
+        .as_u64()
+        .unwrap();
+    assert_eq!(offset + lost, bytes.len() as u64);
+    assert!(log(&flipped).to_string_lossy().ends_with(".log.damaged"));
+}
+
+#[test]
+fn a_byte_at_a_time_and_idle_ones_do_not_hold_others_up() {
+    let folder = Folder::new();
+    let server = start(&folder, json!({"threads": 1}));
+    let _idle: Vec<_> = (0..200).map(|_| connect(&server, "resp")).collect();
+    let mut slow = connect(&server, "resp");
+    slow.set_nodelay(true).unwrap();
+    let text = b"+slow t=1\r\n+20170101T000000\r\n+1.25\r\n+FLUSH\r\n";
+    for &byte in text {
+        slow.write_all(&[byte]).unwrap();
+        std::thread::sleep(Duration::from_micros(300));
+    }
+    let mut answer = [0; 7];
+    slow.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"+OK 1\r\n");
+    assert_eq!(
+        ask(&server, "resp", (rows(10, 0..50) + "+FLUSH\r\n").as_bytes()),
+        "+OK 1000\r\n"
+    );
+    assert_eq!(statistics(&server)["points"], 1001);
+}
