@@ -25,7 +25,7 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
-use std::net::{SocketAddr, TcpStream as Socket};
+use std::net::{SocketAddr, TcpStream as Socket, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
 use std::thread::JoinHandle;
@@ -78,9 +78,7 @@ impl Listeners {
         for (name, port, language) in wanted {
             let Some(port) = port else { continue };
             let failed = |error| cannot_listen(name, spec, port, &error);
-            let listener =
-                std::net::TcpListener::bind((spec.host.as_str(), port)).map_err(failed)?;
-            listener.set_nonblocking(true).map_err(failed)?;
+            let listener = listen(&spec.host, port).map_err(failed)?;
             let address = listener.local_addr().map_err(failed)?;
             listeners.addresses.push((name, address));
             listeners.tcp.push((listener, language));
@@ -97,6 +95,28 @@ impl Listeners {
         }
         Ok(listeners)
     }
+}
+
+/// As the standard library does, but thousands of agents may connect at one time, and
+/// who finds the queue full tries again a second later.
+fn listen(host: &str, port: u16) -> std::io::Result<std::net::TcpListener> {
+    let mut last = std::io::Error::other("the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        let bound = || {
+            let domain = socket2::Domain::for_address(address);
+            let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+            socket.set_reuse_address(true)?;
+            socket.bind(&address.into())?;
+            socket.listen(4096)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket.into())
+        };
+        match bound() {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 fn cannot_listen(name: &str, spec: &ServerSpec, port: u16, error: &std::io::Error) -> Error {
