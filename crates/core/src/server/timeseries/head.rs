@@ -10,8 +10,8 @@ use super::log::{Log, RECORD};
 use super::registry::Index;
 use super::store::Store;
 use super::totals::Totals;
-use crate::data::points::series_hash;
 use crate::codec::timeseries::parse::{Group as Number, Result, Sink, Wrong};
+use crate::data::points::series_hash;
 
 /// A group's text, vectors and places in tables, about.
 const GROUP_BYTES: usize = 320;

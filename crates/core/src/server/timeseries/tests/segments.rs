@@ -7,9 +7,10 @@ use proptest::prelude::*;
 
 use super::super::head::{Frozen, Part};
 use super::super::registry::Registry;
-use super::super::totals::{series_hash, Totals};
+use super::super::totals::Totals;
 use super::super::{segment, series_file};
 use super::Folder;
+use crate::data::points::series_hash;
 
 type Point = (String, String, i64, u64);
 
