@@ -198,7 +198,7 @@ fn errors_close_and_what_came_before_stays() {
             .next(),
         Some("-PARSER")
     );
-    assert_eq!(statistics(&server)["connections"], 0);
+    wait_for(&server, "connections", 0);
 }
 
 #[test]
