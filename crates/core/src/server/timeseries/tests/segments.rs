@@ -13,6 +13,8 @@ use super::Folder;
 use crate::data::points::series_hash;
 
 type Point = (String, String, i64, u64);
+/// Names of series, and rows of a stamp and their values.
+type Source<'a> = (Vec<&'a str>, Vec<(i64, Vec<f64>)>);
 
 /// All points of a file, by the crate's own reader.
 fn points(path: &Path) -> Vec<Point> {
@@ -32,7 +34,7 @@ fn points(path: &Path) -> Vec<Point> {
     .collect()
 }
 
-fn frozen(registry: &Registry, parts: &[(Vec<&str>, Vec<(i64, Vec<f64>)>)]) -> Frozen {
+fn frozen(registry: &Registry, parts: &[Source<'_>]) -> Frozen {
     let parts = parts.iter().map(|(names, rows)| Part {
         series: names
             .iter()
@@ -49,7 +51,7 @@ fn frozen(registry: &Registry, parts: &[(Vec<&str>, Vec<(i64, Vec<f64>)>)]) -> F
 }
 
 /// Times are compared through the totals: the crate's rows have no nanoseconds.
-fn check(parts: &[(Vec<&str>, Vec<(i64, Vec<f64>)>)]) {
+fn check(parts: &[Source<'_>]) {
     let folder = Folder::new();
     let registry = Registry::new(1000);
     let frozen = frozen(&registry, parts);
@@ -140,7 +142,7 @@ proptest! {
     #[test]
     fn any_points(rows in prop::collection::vec((0usize..4, any::<i64>(), -1e9f64..1e9), 1..400), step in 0i64..5) {
         let names = ["m a=1", "m a=2", "n a=1", "o a=1"];
-        let mut parts: Vec<(Vec<&str>, Vec<(i64, Vec<f64>)>)> =
+        let mut parts: Vec<Source<'_>> =
             names.iter().map(|name| (vec![*name], Vec::new())).collect();
         for (series, time, value) in rows {
             parts[series].1.push((if step == 0 { time } else { time % 1000 * step }, vec![value]));
