@@ -119,6 +119,61 @@ def test_plain_rows_in_batches(cassandra: Database, batch: str, statement: str) 
 
 @pytest.mark.parametrize("write", ["insert", "counter"])
 @pytest.mark.parametrize("statement", ["prepared", "text"])
+def test_batches_as_one_statement(cassandra: Database, write: str, statement: str, tmp_path: Path) -> None:
+    options = {"write": write, "statement": statement, "batch_form": "statement", "keep": True}
+    table = f"venturi_whole_{write}_{statement}"
+    compression = "lz4" if write == "counter" else None
+    record = upsert(cassandra, table, options={**options, "compression": compression})
+    verification = passed(record)
+    assert record["counts"]["batches"] == 20
+    assert count(cassandra, table) == (verification["rows"], int(verification["sums"][-1]["found"]))
+    # A file's last batch is shorter, and a statement of its own.
+    rows = pa.table({"id": pa.array(range(50), pa.int32()), "sold": pa.array(range(50), pa.int64())})
+    given: dict[str, Any] = {
+        "data": user_file(tmp_path, rows),
+        "upsert": {"key": ["id"], "add": ["sold"]},
+        "rows_per_batch": 20,
+        "rows_per_stream": 60,
+        "streams": 1,
+        "threads": 1,
+    }
+    verification = passed(upsert(cassandra, table, options=options, **given))
+    assert verification["rows"] == 50
+    assert int(verification["sums"][0]["found"]) == sum(range(50))
+
+
+def test_one_statement_has_so_many_values(cassandra: Database) -> None:
+    options = {"batch_form": "statement"}
+    record = upsert(cassandra, "venturi_wide", options=options, rows_per_batch=10_000, rows_per_stream=10_000)
+    kind, message = complaint(record)
+    assert kind == "usage"
+    assert "binds 70000 values to one statement, which takes 65535" in message
+    assert "--rows-per-batch 9362 or less" in message
+
+
+@pytest.mark.parametrize(("form", "in_flight"), [("message", 1), ("statement", 1), ("message", 8)])
+def test_a_statement_that_the_server_forgets(cassandra: Database, form: str, in_flight: int) -> None:
+    table = f"venturi_forgot_{form}_{in_flight}"
+    options = {"batch_form": form, "write": "insert", "keep": True}
+    records: list[dict[str, Any]] = []
+
+    def run() -> None:
+        arguments: dict[str, Any] = {"options": options, "duration_ns": 3_000_000_000, "in_flight": in_flight}
+        records.append(upsert(cassandra, table, **arguments))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not there(cassandra, table) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    # Whatever was prepared for the table before is gone.
+    cassandra.run_sql(f"ALTER TABLE venturi.{table} ADD more int")
+    thread.join()
+    assert passed(records[0])["rows"] > 0
+
+
+@pytest.mark.parametrize("write", ["insert", "counter"])
+@pytest.mark.parametrize("statement", ["prepared", "text"])
 def test_rows_one_by_one_with_many_under_way(cassandra: Database, write: str, statement: str) -> None:
     options = {"write": write, "batch": "none", "statement": statement}
     record = upsert(cassandra, "venturi_single", options=options, rows_per_batch=1, in_flight=64)
@@ -356,12 +411,12 @@ def test_rights(strict: Database, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_batch_over_the_limit_is_explained(strict: Database) -> None:
-    def of(rows: int, statement: str = "prepared") -> dict[str, Any]:
-        options = login(statement=statement)
+    def of(rows: int, statement: str = "prepared", form: str = "message") -> dict[str, Any]:
+        options = login(statement=statement, batch_form=form)
         return upsert(*(strict, "venturi_limit"), target=place(strict), options=options, rows_per_batch=rows)
 
-    for statement in ("prepared", "text"):
-        kind, message = complaint(of(2000, statement))
+    for statement, form in (("prepared", "message"), ("text", "message"), ("prepared", "statement")):
+        kind, message = complaint(of(2000, statement, form))
         assert kind == "server"
         assert "batch_size_fail_threshold is 50KiB" in message
         largest = int(message.partition(" rows fit")[0].split()[-1])
@@ -373,6 +428,10 @@ def test_a_batch_over_the_limit_is_explained(strict: Database) -> None:
     assert "exceeding specified threshold of 5120" in verification["note"]
     assert record["counts"]["rows"] == verification["rows"]
     assert "too large" in complaint(of(largest + 1))[1]
+    passed(of(largest, "prepared", "statement"))
+    # Of one text no part can be taken, so what fits is not looked for.
+    kind, message = complaint(of(2000, "text", "statement"))
+    assert "take fewer --rows-per-batch" in message
     # Nothing of all that was tried is left.
     tables = strict.run_sql("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'venturi'")
     assert ("venturi_limit",) not in tables
@@ -412,7 +471,12 @@ def test_a_server_that_is_killed(strict: Database) -> None:
 
 
 def written(database: Database) -> bool:
+    return there(database, "venturi_killed")
+
+
+def there(database: Database, table: str) -> bool:
+    """Whether a row of the table is there already."""
     try:
-        return bool(database.run_sql("SELECT hits FROM venturi.venturi_killed LIMIT 1"))
+        return bool(database.run_sql(f"SELECT hits FROM venturi.{table} LIMIT 1"))
     except Exception:  # the table is not there yet
         return False

@@ -74,6 +74,7 @@ def test_options_reach_the_spec() -> None:
     text = target(
         "cassandra://h",
         "init = ['USE a,b', 'c']\nwrite = 'insert'\nbatch = 'logged'\nconsistency = 'LOCAL-QUORUM'\n"
+        "batch_form = 'statement'\n"
         "replication = 3\npartition_key = 2\ntoken_aware = false\ncompression = 'lz4'\nkeep = true\n"
         "[workload]\nin_flight = 4\nmax_errors = 2\nretries = 1\ngenerate = 'inline'\n",
     )
@@ -82,6 +83,7 @@ def test_options_reach_the_spec() -> None:
         "init": ["USE a,b", "c"],
         "write": "insert",
         "batch": "logged",
+        "batch_form": "statement",
         "consistency": "local_quorum",
         "replication": 3,
         "partition_key": 2,

@@ -169,6 +169,7 @@ class Cassandra(Table):
     write: Annotated[Literal["counter", "insert"] | None, BeforeValidator(null)] = None
     # Here "none" is a way to write: every row by itself.
     batch: Literal["unlogged", "logged", "none"] | None = None
+    batch_form: Annotated[Literal["message", "statement"] | None, BeforeValidator(null)] = None
     consistency: Annotated[_CONSISTENCY | None, BeforeValidator(_consistency), BeforeValidator(null)] = None
     replication: Counted = None
     partition_key: Counted = None
@@ -237,6 +238,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "statement": "prepared",
         "write": "counter",
         "batch": "unlogged",
+        "batch_form": "message",
         "consistency": "local_one",
         "replication": 1,
         "token_aware": True,
@@ -256,7 +258,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 PARAMETERS = (
     *("compression", "connections", "window", "send_buffer", "protocol", "ack", "handicap"),
     *("table", "setup", "init", "statement", "method", "storage", "shard_key", "partitions"),
-    *("write", "batch", "consistency", "replication", "partition_key", "token_aware"),
+    *("write", "batch", "batch_form", "consistency", "replication", "partition_key", "token_aware"),
     *("journal", "synchronous", "without_rowid", "dialect"),
 )
 """Options that are parameters of a cell: all that may change a figure."""

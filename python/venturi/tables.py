@@ -73,6 +73,7 @@ _PARAMETERS = {
     "partitions": _I,
     "write": _S,
     "batch": _S,
+    "batch_form": _S,
     "consistency": _S,
     "replication": _I,
     "partition_key": _I,

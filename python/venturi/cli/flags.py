@@ -97,6 +97,9 @@ ShardKey = Annotated[Text, _database("--shard-key", "SingleStore: columns that c
 Partitions = Annotated[Text, _database("--partitions", "SingleStore: partitions of a new database.")]
 Write = Annotated[Text, _database("--write", "cassandra: counter or insert.")]
 Batch = Annotated[Text, _database("--batch", "cassandra: unlogged, logged, or none: row by row.")]
+BatchForm = Annotated[
+    Text, _database("--batch-form", "cassandra: message, or statement: BEGIN BATCH ... as one.")
+]
 Consistency = Annotated[
     Text, _database("--consistency", "cassandra: one, local_one, quorum, local_quorum, all ...")
 ]

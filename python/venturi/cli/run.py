@@ -132,6 +132,7 @@ def run(
     partitions: f.Partitions = None,
     write: f.Write = None,
     batch: f.Batch = None,
+    batch_form: f.BatchForm = None,
     consistency: f.Consistency = None,
     replication: f.Replication = None,
     partition_key: f.PartitionKey = None,

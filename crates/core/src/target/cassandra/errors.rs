@@ -1,6 +1,7 @@
 //! The driver's errors in our words: what happened, where, and what to do next.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use scylla::errors::{
     ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, ExecutionError,
@@ -97,11 +98,7 @@ pub fn of_execution(place: &str, error: &ExecutionError, written: Written) -> Er
     match error {
         ExecutionError::LastAttemptError(attempt) => of_attempt(place, attempt, written),
         ExecutionError::PrepareError(prepare) => of_prepare(place, prepare),
-        ExecutionError::RequestTimeout(after) => Error::new(
-            Kind::Timeout,
-            format!("{place}: no answer for {} s", after.as_secs_f64()),
-        )
-        .with_fate(Fate::InDoubt { rows }),
+        ExecutionError::RequestTimeout(after) => late(place, *after, written),
         // Nothing was sent, so nothing can have been applied.
         ExecutionError::ConnectionPoolError(pool) => {
             lost(place, pool).with_fate(Fate::Refused { rows })
@@ -138,19 +135,7 @@ fn of_attempt(place: &str, error: &RequestAttemptError, written: Written) -> Err
     let rows = written.rows;
     match error {
         RequestAttemptError::DbError(error, reason) => of_server(place, error, reason, written),
-        RequestAttemptError::BrokenConnectionError(broken) => Error::new(
-            Kind::Lost,
-            format!(
-                "{place}: the connection broke in the middle of a batch ({}): is the server still running, and what does its log say?",
-                cause(broken)
-            ),
-        ),
-        // More requests on one connection than the protocol can number; it was not sent.
-        RequestAttemptError::UnableToAllocStreamId => Error::new(
-            Kind::Usage,
-            format!("{place}: a CQL connection takes 32768 requests at a time: take fewer in_flight, and more streams"),
-        )
-        .with_fate(Fate::Refused { rows }),
+        RequestAttemptError::BrokenConnectionError(error) => broken(place, &cause(error)),
         RequestAttemptError::CqlRequestSerialization(error) => {
             Error::usage(format!("the batch cannot be sent: {}", line(error)))
                 .with_fate(Fate::Refused { rows })
@@ -159,12 +144,20 @@ fn of_attempt(place: &str, error: &RequestAttemptError, written: Written) -> Err
     }
 }
 
-/// Whether the server refused a batch for its size; what fits is to be found out.
-pub fn is_too_large(error: &ExecutionError) -> bool {
-    matches!(
-        error,
-        ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, reason))
-            if reason.contains("Batch too large")
+/// Of a request whose answer stayed out.
+pub fn late(place: &str, after: Duration, written: Written) -> Error {
+    let rows = written.rows;
+    let message = format!("{place}: no answer for {} s", after.as_secs_f64());
+    Error::new(Kind::Timeout, message).with_fate(Fate::InDoubt { rows })
+}
+
+/// Of a connection that broke while an answer was waited for.
+pub fn broken(place: &str, why: &str) -> Error {
+    Error::new(
+        Kind::Lost,
+        format!(
+            "{place}: the connection broke in the middle of a batch ({why}): is the server still running, and what does its log say?"
+        ),
     )
 }
 

@@ -1,127 +1,171 @@
-//! Statements on their way: a stream's connection and the lanes that share it.
+//! Statements on their way: a stream's connections and the lanes that share them.
 
 use std::cell::Cell;
-use std::future::{poll_fn, Future};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use scylla::client::session::Session;
-use scylla::errors::ExecutionError;
-use scylla::response::query_result::QueryResult;
-use scylla::statement::prepared::PreparedStatement;
+use scylla::errors::DbError;
 
 use super::errors::{self, Written};
+use super::frame::Request;
 use super::limits::Limits;
-use super::statement::{unbound, Statement};
-use crate::error::{Error, Result};
+use super::link::{Call, Link, Reply};
+use super::statement::{Shape, Statement};
+use crate::error::{Error, Fate, Kind, Result};
 use crate::meter::clock::Stage;
 use crate::target::upsert::{self, Executing};
 
+/// How often a statement that the server has forgotten is prepared again for one batch.
+const MOST_PREPARED: usize = 2;
+
 pub struct Stream {
-    pub session: Session,
-    pub prepared: PreparedStatement,
+    /// One to each node, as the cluster lists them; `None`: it cannot be reached.
+    pub links: Vec<Option<Rc<Link>>>,
+    pub shape: Arc<Shape>,
     pub limits: Arc<Limits>,
     /// For error lines.
     pub place: String,
+    /// Nodes that would do as well as others take turns.
+    turn: Cell<usize>,
 }
-
-type Call = Arc<upsert::Prepared<Statement>>;
 
 impl Stream {
-    /// The future of a single row is kept small, for there is one a row; the others' are boxed.
-    async fn send(
-        &self,
-        statement: &Statement,
-    ) -> std::result::Result<QueryResult, ExecutionError> {
-        match statement {
-            Statement::Row(row) => self.session.execute_unpaged(&self.prepared, row).await,
-            Statement::Batch { batch, rows } => {
-                Box::pin(self.session.batch(batch, rows.iter())).await
-            }
-            Statement::Texts(batch) => {
-                let values = unbound(batch.statements.len());
-                Box::pin(self.session.batch(batch, values)).await
-            }
-            Statement::Text(text) => Box::pin(self.session.query_unpaged(text.clone(), ())).await,
-        }
-    }
-
-    async fn call(&self, call: &Call) -> Result<()> {
-        match self.send(&call.statement).await {
-            Ok(answer) => {
-                self.limits.note(answer.warnings());
-                Ok(())
-            }
-            Err(error) => Err(Box::pin(self.failed(error, &call.statement, call.rows)).await),
-        }
-    }
-
-    async fn failed(&self, error: ExecutionError, statement: &Statement, rows: u64) -> Error {
-        let whole = statement.is_whole();
-        let said = errors::of_execution(&self.place, &error, Written { rows, whole });
-        match errors::is_too_large(&error) {
-            true => self.limits.explain(self, statement, said).await,
-            false => said,
-        }
-    }
-}
-
-/// What goes in and out of a lane.
-#[derive(Default)]
-struct Slot {
-    call: Cell<Option<Call>>,
-    answer: Cell<Option<Result<()>>>,
-}
-
-/// A lane: its driver's future is made once and used for all its calls, for it takes kilobytes,
-/// and memory of that size is slow to get and give back for each single row.
-pub struct Executor {
-    slot: Rc<Slot>,
-    lane: Pin<Box<dyn Future<Output = ()>>>,
-}
-
-impl Executor {
-    pub fn new(stream: Arc<Stream>) -> Self {
-        let slot = Rc::new(Slot::default());
-        let mine = slot.clone();
-        let lane = async move {
-            loop {
-                let next = |_: &mut Context<'_>| match mine.call.take() {
-                    Some(call) => Poll::Ready(call),
-                    None => Poll::Pending,
-                };
-                let call = poll_fn(next).await;
-                mine.answer.set(Some(stream.call(&call).await));
-            }
-        };
+    pub fn new(
+        links: Vec<Option<Rc<Link>>>,
+        shape: Arc<Shape>,
+        limits: Arc<Limits>,
+        place: &str,
+    ) -> Self {
         Self {
-            slot,
-            lane: Box::pin(lane),
+            links,
+            shape,
+            limits,
+            place: place.to_owned(),
+            turn: Cell::new(0),
+        }
+    }
+
+    /// A node that has the row, else any that is there.
+    fn choose(&self, replicas: &[u16]) -> Option<&Rc<Link>> {
+        let there = |at: usize| self.links.get(at)?.as_ref().filter(|link| !link.is_lost());
+        if let [Some(link)] = &self.links[..] {
+            return (!link.is_lost()).then_some(link);
+        }
+        let turn = self.turn.replace(self.turn.get().wrapping_add(1));
+        let near = (0..replicas.len()).map(|next| (turn + next) % replicas.len());
+        let any = (0..self.links.len()).map(|next| (turn + next) % self.links.len());
+        let all = near.map(|at| usize::from(replicas[at])).chain(any);
+        all.into_iter().find_map(there)
+    }
+
+    /// An answer to any request, on whichever connection.
+    pub async fn ask(&self, lane: usize, request: Request) -> Reply {
+        match self.choose(&[]) {
+            Some(link) => link.ask(lane, Call::Other(Arc::new(request))).await,
+            None => Reply::Lost("there is no connection".to_owned()),
+        }
+    }
+
+    /// A statement that is not of the trial itself.
+    pub async fn run(&self, link: &Rc<Link>, text: &str) -> Result<()> {
+        let request = Request::query(text, self.shape.consistency);
+        match link.ask(0, Call::Other(Arc::new(request))).await {
+            Reply::Done => Ok(()),
+            reply => self.outcome(reply, Written::default()),
+        }
+    }
+
+    async fn call(&self, lane: usize, call: &Arc<upsert::Prepared<Statement>>) -> Result<()> {
+        let Some(link) = self.choose(&call.statement.replicas) else {
+            // Nothing was sent, so nothing can have been applied.
+            let rows = call.rows;
+            let message = format!("{}: the connection is gone", self.place);
+            return Err(Error::new(Kind::Lost, message).with_fate(Fate::Refused { rows }));
+        };
+        match link.ask(lane, Call::Batch(call.clone())).await {
+            Reply::Done => Ok(()),
+            reply => Box::pin(self.look_at(reply, link, lane, call)).await,
+        }
+    }
+
+    /// Anything but the usual answer.
+    async fn look_at(
+        &self,
+        mut reply: Reply,
+        link: &Rc<Link>,
+        lane: usize,
+        call: &Arc<upsert::Prepared<Statement>>,
+    ) -> Result<()> {
+        for _ in 0..MOST_PREPARED {
+            let Some(text) = self.forgotten(&reply) else {
+                break;
+            };
+            let again = Call::Other(Arc::new(Request::prepare(text)));
+            reply = match link.ask(lane, again).await {
+                Reply::Done => link.ask(lane, Call::Batch(call.clone())).await,
+                other => other,
+            };
+        }
+        let written = Written {
+            rows: call.rows,
+            whole: self.shape.is_whole(call.statement.rows),
+        };
+        let too_large = is_too_large(&reply);
+        match self.outcome(reply, written) {
+            Err(said) if too_large => {
+                Err(self.limits.explain(self, lane, &call.statement, said).await)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// The text of a statement that the server no longer knows.
+    fn forgotten(&self, reply: &Reply) -> Option<&str> {
+        match reply {
+            Reply::Said(answer) => match &answer.refusal.as_ref()?.error {
+                DbError::Unprepared { statement_id } => self.shape.text(statement_id),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    pub fn outcome(&self, reply: Reply, written: Written) -> Result<()> {
+        let place = &self.place;
+        match reply {
+            Reply::Done => Ok(()),
+            Reply::Said(answer) => {
+                self.limits.note(answer.warnings.iter().map(String::as_str));
+                match answer.refusal {
+                    None => Ok(()),
+                    Some(refusal) => Err(errors::of_server(
+                        place,
+                        &refusal.error,
+                        &refusal.reason,
+                        written,
+                    )),
+                }
+            }
+            Reply::Late(after) => Err(errors::late(place, after, written)),
+            Reply::Lost(why) => Err(errors::broken(place, &why)),
         }
     }
 }
 
-/// One call of a lane.
-struct Under(Option<Executor>);
+/// Whether the server refused a batch for its size.
+pub fn is_too_large(reply: &Reply) -> bool {
+    let Reply::Said(answer) = reply else {
+        return false;
+    };
+    answer.refusal.as_ref().is_some_and(|refusal| {
+        matches!(refusal.error, DbError::Invalid) && refusal.reason.contains("Batch too large")
+    })
+}
 
-impl Future for Under {
-    type Output = (Executor, Result<()>);
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(executor) = &mut self.0 else {
-            return Poll::Pending; // it has given its answer
-        };
-        let _ = executor.lane.as_mut().poll(cx); // it never ends
-        match (executor.slot.answer.take(), self.0.take()) {
-            (Some(answer), Some(executor)) => Poll::Ready((executor, answer)),
-            (_, executor) => {
-                self.0 = executor;
-                Poll::Pending
-            }
-        }
-    }
+/// A lane of a stream.
+pub struct Executor {
+    pub stream: Rc<Stream>,
+    pub lane: usize,
 }
 
 impl upsert::Executor for Executor {
@@ -129,8 +173,10 @@ impl upsert::Executor for Executor {
 
     const WORK: Stage = Stage::Send;
 
-    fn execute(self, call: Call) -> Executing<Self> {
-        self.slot.call.set(Some(call));
-        Box::pin(Under(Some(self)))
+    fn execute(self, call: Arc<upsert::Prepared<Statement>>) -> Executing<Self> {
+        Box::pin(async move {
+            let answer = self.stream.call(self.lane, &call).await;
+            (self, answer)
+        })
     }
 }

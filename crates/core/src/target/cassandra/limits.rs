@@ -8,15 +8,15 @@
 use std::sync::OnceLock;
 
 use scylla::client::session::Session;
-use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
-use scylla::statement::batch::Batch;
+use scylla::errors::DbError;
 use scylla::statement::Consistency;
 use tokio::sync::OnceCell;
 
 use super::errors;
-use super::execute::Stream;
+use super::execute::{is_too_large, Stream};
+use super::link::Reply;
 use super::server::{self, Replication};
-use super::statement::{batch_of, unbound, Statement};
+use super::statement::Statement;
 use crate::error::{Error, Kind, Result};
 
 /// A threshold as the server writes it.
@@ -53,26 +53,32 @@ impl Limits {
     }
 
     /// Before the clock starts: is a batch of this size refused?
-    pub async fn check(&self, stream: &Stream, statement: &Statement, rows: u64) -> Result<()> {
-        if rows < 2 || self.unmeetable.is_none() {
+    pub async fn check(&self, stream: &Stream, statement: &Statement) -> Result<()> {
+        if statement.rows < 2 || self.unmeetable.is_none() {
             return Ok(());
         }
-        match self.fits(stream, statement, rows as usize).await? {
+        match self.fits(stream, 0, statement, statement.rows).await? {
             Some(false) => {
                 let said = Error::new(Kind::Server, format!("{}: Batch too large", stream.place))
                     .with_code("0x2200");
-                Err(self.explain(stream, statement, said).await)
+                Err(self.explain(stream, 0, statement, said).await)
             }
             _ => Ok(()),
         }
     }
 
     /// Says of a batch that was refused for its size what the limit is and what would fit.
-    pub async fn explain(&self, stream: &Stream, statement: &Statement, said: Error) -> Error {
-        let rows = length(statement);
+    pub async fn explain(
+        &self,
+        stream: &Stream,
+        lane: usize,
+        statement: &Statement,
+        said: Error,
+    ) -> Error {
+        let rows = statement.rows;
         let largest = self
             .largest
-            .get_or_init(|| self.search(stream, statement, rows))
+            .get_or_init(|| self.search(stream, lane, statement, rows))
             .await;
         let limit = match &self.fail {
             Some(setting) => format!("its {} is {}", setting.name, setting.value),
@@ -116,11 +122,17 @@ impl Limits {
     }
 
     /// Bisection; `rows` are known not to fit. `None`: it cannot be found out.
-    async fn search(&self, stream: &Stream, statement: &Statement, rows: usize) -> Option<usize> {
+    async fn search(
+        &self,
+        stream: &Stream,
+        lane: usize,
+        statement: &Statement,
+        rows: usize,
+    ) -> Option<usize> {
         let (mut fits, mut too_many) = (1, rows);
         while fits + 1 < too_many {
             let middle = fits + (too_many - fits) / 2;
-            match self.fits(stream, statement, middle).await {
+            match self.fits(stream, lane, statement, middle).await {
                 Ok(Some(true)) => fits = middle,
                 Ok(Some(false)) => too_many = middle,
                 Ok(None) | Err(_) => return None,
@@ -133,36 +145,27 @@ impl Limits {
     async fn fits(
         &self,
         stream: &Stream,
+        lane: usize,
         statement: &Statement,
         rows: usize,
     ) -> Result<Option<bool>> {
-        let Some(unmeetable) = self.unmeetable else {
+        let tried = self
+            .unmeetable
+            .and_then(|level| Some((level, stream.shape.first(statement, rows, level)?)));
+        let Some((unmeetable, request)) = tried else {
             return Ok(None);
         };
-        let (mut batch, values) = match statement {
-            Statement::Batch { batch, rows: bound } => (
-                batch_of(batch.get_type(), &stream.prepared, rows),
-                bound.first(rows),
-            ),
-            Statement::Texts(batch) => (
-                Batch::new_with_statements(
-                    batch.get_type(),
-                    batch.statements.iter().take(rows).cloned().collect(),
-                ),
-                unbound(rows),
-            ),
-            Statement::Row(_) | Statement::Text(_) => return Ok(None),
-        };
-        batch.set_consistency(unmeetable);
-        match stream.session.batch(&batch, values).await {
-            Err(error) if errors::is_too_large(&error) => Ok(Some(false)),
-            Err(ExecutionError::LastAttemptError(RequestAttemptError::DbError(
-                DbError::Unavailable { .. },
-                _,
-            ))) => Ok(Some(true)),
-            // Whatever else is wrong, the trial itself will say it better.
-            Err(_) => Ok(None),
-            Ok(_) => Err(Error::new(
+        let reply = stream.ask(lane, request).await;
+        if is_too_large(&reply) {
+            return Ok(Some(false));
+        }
+        match reply {
+            Reply::Said(answer) => Ok(match answer.refusal.map(|refusal| refusal.error) {
+                Some(DbError::Unavailable { .. }) => Some(true),
+                // Whatever else is wrong, the trial itself will say it better.
+                _ => None,
+            }),
+            Reply::Done => Err(Error::new(
                 Kind::Internal,
                 format!(
                     "{}: a batch was applied at consistency {}, which so few replicas cannot meet",
@@ -170,14 +173,7 @@ impl Limits {
                     errors::level(unmeetable)
                 ),
             )),
+            Reply::Late(_) | Reply::Lost(_) => Ok(None),
         }
-    }
-}
-
-fn length(statement: &Statement) -> usize {
-    match statement {
-        Statement::Batch { rows, .. } => rows.len(),
-        Statement::Texts(batch) => batch.statements.len(),
-        Statement::Row(_) | Statement::Text(_) => 1,
     }
 }

@@ -1,42 +1,50 @@
-//! `cassandra://`: Cassandra and ScyllaDB, by the driver of the latter (crate scylla).
+//! `cassandra://`: Cassandra and ScyllaDB. Set-up, the cluster's layout and verification are left
+//! to the driver of the latter (crate scylla); batches go over connections of our own, as requests
+//! that are made before the clock starts.
 //! `docs/targets/cassandra.md`.
 
 mod connect;
 mod count;
+mod dial;
 mod errors;
 mod execute;
+mod frame;
 mod hello;
 mod limits;
+mod link;
 mod options;
+mod ready;
 mod schema;
 mod server;
 mod statement;
 mod values;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use scylla::client::session::Session as Driver;
-use scylla::client::session_builder::SessionBuilder;
-use scylla::statement::prepared::PreparedStatement;
-use scylla::statement::Statement;
+use scylla::cluster::Node;
 
+use self::dial::Access;
 use self::execute::{Executor, Stream};
 use self::limits::Limits;
+use self::link::{Link, MOST_NUMBERS};
 use self::options::{Options, Write, LONGEST_NAME};
+use self::ready::Ready;
 use self::schema::Layout;
-use self::server::Replication;
-use self::statement::Builder;
+use self::statement::Shape;
 use crate::data::upsert::Batches;
 use crate::error::{Error, Kind, Result};
-use crate::meter::clock::StageClock;
 use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
 use crate::spec::{Data, Operation, TrialSpec};
-use crate::target::upsert::{compare, Calls, Effect, Found, Host, Place, Share, Work};
+use crate::target::upsert::{compare, Calls, Effect, Found, Host, Place, Share};
 use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
 
 /// The protocol numbers a batch's statements with 16 bits.
@@ -58,9 +66,12 @@ struct Plan {
 
 /// How the server is reached, and where the table is.
 struct Contact {
-    builder: SessionBuilder,
     /// For what is not timed: set-up, verification, cleaning up.
     driver: Driver,
+    /// The connections that are timed.
+    access: Access,
+    /// All of the cluster.
+    nodes: Vec<Arc<Node>>,
     layout: Arc<Layout>,
     /// Tokens are numbers.
     murmur: bool,
@@ -69,21 +80,40 @@ struct Contact {
     notes: Vec<String>,
 }
 
-/// What the streams share.
-struct Ready {
-    work: Arc<Work<Builder>>,
-    prepared: PreparedStatement,
-    limits: Arc<Limits>,
-    before: Found,
-}
-
-impl Ready {
-    fn stream(&self, session: Driver, place: &str) -> Stream {
-        Stream {
-            session,
-            prepared: self.prepared.clone(),
-            limits: self.limits.clone(),
-            place: place.to_owned(),
+impl Contact {
+    /// A stream with a connection to each node that can be reached.
+    async fn stream(
+        &self,
+        lanes: usize,
+        shape: &Arc<Shape>,
+        limits: &Arc<Limits>,
+    ) -> Result<Stream> {
+        let mut links = Vec::with_capacity(self.nodes.len());
+        let mut first = None;
+        for node in &self.nodes {
+            let address = SocketAddr::new(node.address.ip(), node.address.port());
+            links.push(match self.access.open(address, &self.place).await {
+                Ok(wire) => Some(Rc::new(Link::new(
+                    wire,
+                    lanes,
+                    self.access.compression,
+                    limits.clone(),
+                    self.access.timeout,
+                ))),
+                Err(error) => {
+                    first.get_or_insert(error);
+                    None
+                }
+            });
+        }
+        match links.iter().any(Option::is_some) {
+            true => Ok(Stream::new(
+                links,
+                shape.clone(),
+                limits.clone(),
+                &self.place,
+            )),
+            false => Err(first.unwrap_or_else(|| Error::protocol("the cluster has no nodes"))),
         }
     }
 }
@@ -111,6 +141,12 @@ impl Cassandra {
                 )))
             }
             _ => {}
+        }
+        if spec.in_flight > MOST_NUMBERS {
+            return Err(Error::usage(format!(
+                "in_flight = {}: a CQL connection takes {MOST_NUMBERS} requests at a time: take fewer, and more streams",
+                spec.in_flight
+            )));
         }
         options.login(&place)?;
         let listening = match spec.include_setup {
@@ -179,8 +215,15 @@ impl Cassandra {
             route: Some(hello.route),
             ..Identity::default()
         };
+        let access = Access {
+            tls,
+            login: self.options.login(&self.place)?,
+            compression: self.options.compression()?,
+            timeout: self.timeout(),
+        };
         let contact = Contact {
-            builder,
+            nodes: driver.get_cluster_state().get_nodes_info().to_vec(),
+            access,
             driver,
             layout,
             murmur: software.murmur,
@@ -197,45 +240,6 @@ impl Cassandra {
         };
         self.plan = Some(Plan { contact, ready });
         Ok(identity)
-    }
-
-    /// The table is there: statements, limits, and what it holds before the trial.
-    async fn get_ready(&self, contact: &Contact, batches: Batches) -> Result<Ready> {
-        let Contact {
-            driver,
-            layout,
-            place,
-            ..
-        } = contact;
-        let prepared = driver.prepare(Statement::new(layout.prepared()?)).await;
-        let prepared = prepared.map_err(|error| errors::of_prepare(place, &error))?;
-        let replication = Replication::read(driver, &self.place.space).await?;
-        let limits = match replication {
-            Some(replication) => Limits::read(driver, &replication).await,
-            None => Limits::default(),
-        };
-        let kind = self.options.batch();
-        let builder = Builder::new(layout.clone(), kind, self.options.statement, &prepared);
-        let work = Work::new(&self.spec, layout.table.clone(), batches, builder)?;
-        let ready = Ready {
-            work: Arc::new(work),
-            prepared,
-            limits: Arc::new(limits),
-            before: match self.options.common.setup {
-                true => Found::default(),
-                false => self.count(contact).await?.0,
-            },
-        };
-        if kind.is_some() {
-            // A batch that the server refuses for its size is explained before the clock starts.
-            let mut clock = StageClock::since(Instant::now());
-            let first = ready.work.statement(0, &mut clock)?;
-            let session = connect::connect(&contact.builder, place).await?;
-            let stream = ready.stream(session, place);
-            let check = ready.limits.check(&stream, &first.statement, first.rows);
-            check.await?;
-        }
-        Ok(ready)
     }
 
     fn check_compression(&self, place: &str, hello: &hello::Hello) -> Result<()> {
@@ -273,18 +277,21 @@ impl Cassandra {
 
     async fn open_stream(&self, stream: usize) -> Result<Vec<Box<dyn Session>>> {
         let Plan { contact, ready } = self.plan()?;
-        let place = &contact.place;
-        let session = connect::connect(&contact.builder, place).await?;
+        let opened = contact.stream(self.spec.in_flight, &ready.shape, &ready.limits);
+        let opened = Rc::new(opened.await?);
         for statement in &self.options.common.init {
-            server::execute(&session, place, statement)
-                .await
-                .map_err(|error| error.context(format_args!("init {statement:?}")))?;
+            for link in opened.links.iter().flatten() {
+                let done = opened.run(link, statement).await;
+                done.map_err(|error| error.context(format_args!("init {statement:?}")))?;
+            }
         }
-        let connection = Arc::new(ready.stream(session, place));
         let share = Share::new(&self.spec, stream, ready.work.batches.count());
-        let lane = |_| -> Box<dyn Session> {
+        let lane = |lane| -> Box<dyn Session> {
             let (work, share) = (ready.work.clone(), share.clone());
-            let executor = Executor::new(connection.clone());
+            let executor = Executor {
+                stream: opened.clone(),
+                lane,
+            };
             Box::new(Calls::new(work, share, executor, self.spec.retries))
         };
         Ok((0..self.spec.in_flight).map(lane).collect())

@@ -59,6 +59,16 @@ pub enum Batching {
     None,
 }
 
+/// How a batch is put to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BatchForm {
+    /// The protocol's BATCH: the id of a prepared statement, or a text, for each row.
+    Message,
+    /// CQL's `BEGIN BATCH ... APPLY BATCH`: one statement, prepared as a whole or one text.
+    Statement,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Level {
@@ -84,6 +94,7 @@ pub struct Options {
     pub statement: StatementKind,
     pub write: Write,
     batch: Batching,
+    pub batch_form: BatchForm,
     consistency: Level,
     pub replication: Option<u32>,
     pub partition_key: Option<usize>,
@@ -99,6 +110,7 @@ impl Default for Options {
             statement: StatementKind::Prepared,
             write: Write::Counter,
             batch: Batching::Unlogged,
+            batch_form: BatchForm::Message,
             consistency: Level::LocalOne,
             replication: None,
             partition_key: None,

@@ -1,232 +1,120 @@
-//! Rows as statements, made before the clock starts.
+//! Rows as requests, made whole before the clock starts.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use scylla::serialize::batch::{BatchValues, BatchValuesIterator};
+use scylla::cluster::{ClusterState, Node};
+use scylla::frame::Compression;
 use scylla::serialize::row::{RowSerializationContext, SerializeRow};
 use scylla::serialize::writers::RowWriter;
 use scylla::serialize::SerializationError;
-use scylla::statement::batch::{Batch, BatchStatement, BatchType};
+use scylla::statement::batch::BatchType;
 use scylla::statement::prepared::PreparedStatement;
-use scylla::statement::Statement as Text;
+use scylla::statement::Consistency;
 
-use super::options::StatementKind;
+use super::frame::{put_prepared, put_unprepared, Request};
+use super::options::{BatchForm, StatementKind};
 use super::schema::Layout;
 use super::values::Column;
 use crate::data::payload_bytes;
 use crate::data::upsert::Table;
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::target::upsert;
 
 /// What is sent: everything that does not depend on the connection.
-pub enum Statement {
-    /// A batch of prepared statements and what is bound to them.
-    Batch {
-        batch: Arc<Batch>,
-        rows: Rows,
-    },
-    /// A batch of texts.
-    Texts(Batch),
-    Row(Rows),
-    Text(Text),
+pub struct Statement {
+    pub request: Request,
+    pub rows: usize,
+    /// Of the cluster's nodes, those that have the first row; none: any will do.
+    pub replicas: Vec<u16>,
 }
 
-impl Statement {
-    /// Whether the server applies all of it or nothing where replicas are missing.
-    pub fn is_whole(&self) -> bool {
-        match self {
-            Self::Batch { batch, .. } => is_whole(batch),
-            Self::Texts(batch) => is_whole(batch),
-            Self::Row(_) | Self::Text(_) => true,
-        }
-    }
-}
-
-fn is_whole(batch: &Batch) -> bool {
-    batch.statements.len() < 2 || matches!(batch.get_type(), BatchType::Logged)
-}
-
-/// Bound values as the protocol's bytes: `[int] length, bytes`, value by value, row by row.
-#[derive(Debug, Clone, Default)]
-pub struct Rows {
-    cells: Vec<u8>,
-    columns: usize,
-    rows: usize,
-}
-
-impl Rows {
-    #[cfg(test)]
-    pub fn of(cells: Vec<u8>, columns: usize, rows: usize) -> Self {
-        Self {
-            cells,
-            columns,
-            rows,
-        }
-    }
-
-    pub fn iter(&self) -> RowsIter<'_> {
-        RowsIter {
-            cells: &self.cells,
-            columns: self.columns,
-            left: self.rows,
-        }
-    }
-
-    /// The first `rows` of them.
-    pub fn first(&self, rows: usize) -> RowsIter<'_> {
-        RowsIter {
-            left: rows.min(self.rows),
-            ..self.iter()
-        }
-    }
-
-    pub fn len(&self) -> usize {
-        self.rows
-    }
-}
-
-/// Rows still to be bound.
-#[derive(Debug, Clone, Copy)]
-pub struct RowsIter<'a> {
-    cells: &'a [u8],
-    columns: usize,
-    left: usize,
-}
-
-impl<'a> RowsIter<'a> {
-    /// The next value, `None` for a null.
-    #[inline]
-    fn cell(&mut self) -> Option<&'a [u8]> {
-        let (length, rest) = self.cells.split_first_chunk::<4>()?;
-        let length = usize::try_from(i32::from_be_bytes(*length)).ok();
-        let (cell, rest) = rest.split_at_checked(length.unwrap_or(0))?;
-        self.cells = rest;
-        length.map(|_| cell)
-    }
-
-    #[inline]
-    fn write(&mut self, writer: &mut RowWriter) -> std::result::Result<(), SerializationError> {
-        for _ in 0..self.columns {
-            let cell = writer.make_cell_writer();
-            match self.cell() {
-                Some(bytes) => cell.set_value(bytes).map_err(SerializationError::new)?,
-                None => cell.set_null(),
-            };
-        }
-        Ok(())
-    }
-}
-
-impl<'r> BatchValuesIterator<'r> for RowsIter<'_> {
-    #[inline]
-    fn serialize_next(
-        &mut self,
-        _: &RowSerializationContext<'_>,
-        writer: &mut RowWriter,
-    ) -> Option<std::result::Result<(), SerializationError>> {
-        self.left = self.left.checked_sub(1)?;
-        Some(self.write(writer))
-    }
-
-    #[inline]
-    fn is_empty_next(&mut self) -> Option<bool> {
-        self.skip_next().map(|()| self.columns == 0)
-    }
-
-    #[inline]
-    fn skip_next(&mut self) -> Option<()> {
-        self.left = self.left.checked_sub(1)?;
-        for _ in 0..self.columns {
-            self.cell();
-        }
-        Some(())
-    }
-}
-
-impl<'a> BatchValues for RowsIter<'a> {
-    type BatchValuesIter<'r>
-        = RowsIter<'a>
-    where
-        Self: 'r;
-
-    #[inline]
-    fn batch_values_iter(&self) -> RowsIter<'a> {
-        *self
-    }
-}
-
-/// One row.
-impl SerializeRow for Rows {
-    #[inline]
-    fn serialize(
-        &self,
-        _: &RowSerializationContext<'_>,
-        writer: &mut RowWriter,
-    ) -> std::result::Result<(), SerializationError> {
-        self.iter().write(writer)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.columns == 0
-    }
-}
-
-/// Nothing is bound to texts.
-pub fn unbound(rows: usize) -> RowsIter<'static> {
-    RowsIter {
-        cells: &[],
-        columns: 0,
-        left: rows,
-    }
-}
-
-/// Makes the statements of a trial.
-pub struct Builder {
-    layout: Arc<Layout>,
+/// What the requests of a trial are made of.
+pub struct Shape {
     /// `None`: every row by itself.
-    batch: Option<BatchType>,
-    /// `None`: texts.
-    prepared: Option<PreparedStatement>,
-    /// One batch for each number of rows: all but a file's last one have the same.
-    batches: Mutex<HashMap<usize, Arc<Batch>>>,
+    pub batch: Option<BatchType>,
+    pub form: BatchForm,
+    pub kind: StatementKind,
+    pub consistency: Consistency,
+    pub compression: Option<Compression>,
+    /// Of one row.
+    pub row: PreparedStatement,
+    /// `BEGIN BATCH ... APPLY BATCH` of so many rows.
+    pub whole: HashMap<usize, PreparedStatement>,
+}
+
+impl Shape {
+    /// Whether the server applies all of it or nothing where replicas are missing.
+    pub fn is_whole(&self, rows: usize) -> bool {
+        match self.batch {
+            None | Some(BatchType::Logged) => true,
+            Some(_) => rows < 2,
+        }
+    }
+
+    /// A BATCH of the first rows of a statement, at another consistency; `None`: it is no batch,
+    /// or one text, of which no part can be taken.
+    pub fn first(
+        &self,
+        statement: &Statement,
+        rows: usize,
+        consistency: Consistency,
+    ) -> Option<Request> {
+        let (request, by) = (&statement.request, self.compression);
+        match self.form {
+            BatchForm::Message => request.first_of_batch(rows, consistency, by),
+            BatchForm::Statement => {
+                let width = self.row.get_variable_col_specs().len();
+                let each = (self.batch?, &self.row.get_id()[..], width);
+                request.first_of_statement(each, rows, consistency, by)
+            }
+        }
+    }
+
+    /// The text of a prepared statement that a server has forgotten.
+    pub fn text(&self, id: &[u8]) -> Option<&str> {
+        let all = self.whole.values().chain([&self.row]);
+        let mut found = all.filter(|prepared| prepared.get_id()[..] == *id);
+        found.next().map(PreparedStatement::get_statement)
+    }
+}
+
+/// As many times the same statement, as one.
+pub fn whole_batch<S: AsRef<str>>(kind: BatchType, rows: impl Iterator<Item = S>) -> String {
+    let mut text = match kind {
+        BatchType::Counter => "BEGIN COUNTER BATCH ",
+        BatchType::Unlogged => "BEGIN UNLOGGED BATCH ",
+        BatchType::Logged => "BEGIN BATCH ",
+    }
+    .to_owned();
+    for row in rows {
+        text.push_str(row.as_ref());
+        text.push_str("; ");
+    }
+    text + "APPLY BATCH"
+}
+
+/// Where rows live, in a cluster of several nodes.
+pub struct Nodes {
+    pub cluster: Arc<ClusterState>,
+    pub all: Vec<Arc<Node>>,
+}
+
+/// Makes the requests of a trial.
+pub struct Builder {
+    pub layout: Arc<Layout>,
+    pub shape: Arc<Shape>,
+    /// `None`: any node will do.
+    pub nodes: Option<Nodes>,
 }
 
 impl Builder {
-    pub fn new(
-        layout: Arc<Layout>,
-        batch: Option<BatchType>,
-        kind: StatementKind,
-        prepared: &PreparedStatement,
-    ) -> Self {
-        Self {
-            layout,
-            batch,
-            prepared: (kind == StatementKind::Prepared).then(|| prepared.clone()),
-            batches: Mutex::default(),
+    fn bind(&self, columns: &[Column], row: usize, body: &mut Vec<u8>) -> Result<()> {
+        for (column, &(_, null)) in columns.iter().zip(&self.layout.bound) {
+            column.encode(row, null, body)?;
         }
-    }
-
-    fn shared(&self, kind: BatchType, prepared: &PreparedStatement, rows: usize) -> Arc<Batch> {
-        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
-        let make = || Arc::new(batch_of(kind, prepared, rows));
-        batches.entry(rows).or_insert_with(make).clone()
-    }
-
-    fn bind(&self, columns: &[Column], rows: usize) -> Result<Rows> {
-        let mut bound = Rows {
-            cells: Vec::with_capacity(rows * columns.len() * 14),
-            columns: columns.len(),
-            rows,
-        };
-        for row in 0..rows {
-            for (column, &(_, null)) in columns.iter().zip(&self.layout.bound) {
-                column.encode(row, null, &mut bound.cells)?;
-            }
-        }
-        bound.cells.shrink_to_fit();
-        Ok(bound)
+        Ok(())
     }
 
     fn text(&self, columns: &[Column], row: usize) -> Result<String> {
@@ -236,12 +124,110 @@ impl Builder {
             None => Ok(()),
         })
     }
+
+    fn request(&self, columns: &[Column], rows: usize) -> Result<Request> {
+        let Shape {
+            consistency, row, ..
+        } = &*self.shape;
+        let (consistency, width) = (*consistency, columns.len());
+        let bind = |row, body: &mut Vec<u8>| self.bind(columns, row, body);
+        match (self.shape.batch, self.shape.kind, self.shape.form) {
+            (Some(kind), StatementKind::Prepared, BatchForm::Message) => {
+                Request::batch(kind, consistency, rows, |at, body| {
+                    put_prepared(body, row.get_id(), width);
+                    bind(at, body)
+                })
+            }
+            (Some(kind), StatementKind::Text, BatchForm::Message) => {
+                Request::batch(kind, consistency, rows, |at, body| {
+                    put_unprepared(body, &self.text(columns, at)?);
+                    Ok(())
+                })
+            }
+            (Some(_), StatementKind::Prepared, BatchForm::Statement) => {
+                let whole = self.shape.whole.get(&rows).ok_or_else(|| {
+                    let message = format!("no statement of {rows} rows is prepared");
+                    Error::new(Kind::Internal, message)
+                })?;
+                Request::execute(whole.get_id(), consistency, rows * width, |body| {
+                    (0..rows).try_for_each(|at| bind(at, body))
+                })
+            }
+            (Some(kind), StatementKind::Text, BatchForm::Statement) => {
+                let texts = (0..rows).map(|at| self.text(columns, at));
+                let texts = texts.collect::<Result<Vec<_>>>()?;
+                Ok(Request::query(
+                    &whole_batch(kind, texts.iter()),
+                    consistency,
+                ))
+            }
+            (None, StatementKind::Prepared, _) => {
+                Request::execute(row.get_id(), consistency, width, |body| bind(0, body))
+            }
+            (None, StatementKind::Text, _) => {
+                Ok(Request::query(&self.text(columns, 0)?, consistency))
+            }
+        }
+    }
+
+    fn replicas(&self, columns: &[Column]) -> Result<Vec<u16>> {
+        let Some(nodes) = &self.nodes else {
+            return Ok(Vec::new());
+        };
+        let mut cells = Vec::new();
+        self.bind(columns, 0, &mut cells)?;
+        let first = FirstRow {
+            cells: &cells,
+            columns: columns.len(),
+        };
+        let token = self.shape.row.calculate_token(&first).ok().flatten();
+        let Some(token) = token else {
+            return Ok(Vec::new());
+        };
+        let (keyspace, table) = (&self.layout.keyspace, &self.layout.table.name);
+        let found = nodes.cluster.get_token_endpoints(keyspace, table, token);
+        let place = |id| nodes.all.iter().position(|node| node.host_id == id);
+        let places = found.iter().filter_map(|(node, _)| place(node.host_id));
+        Ok(places.map(|at| at as u16).collect())
+    }
 }
 
-/// A batch of as many times the same statement.
-pub fn batch_of(kind: BatchType, prepared: &PreparedStatement, rows: usize) -> Batch {
-    let statements = vec![BatchStatement::PreparedStatement(prepared.clone()); rows];
-    Batch::new_with_statements(kind, statements)
+/// For the driver, which knows how a token is made of it: `[int] length, bytes` of each value.
+pub struct FirstRow<'a> {
+    pub cells: &'a [u8],
+    pub columns: usize,
+}
+
+impl SerializeRow for FirstRow<'_> {
+    fn serialize(
+        &self,
+        _: &RowSerializationContext<'_>,
+        writer: &mut RowWriter,
+    ) -> std::result::Result<(), SerializationError> {
+        let mut rest = self.cells;
+        for _ in 0..self.columns {
+            let Some((length, after)) = rest.split_first_chunk::<4>() else {
+                break;
+            };
+            let cell = writer.make_cell_writer();
+            let length = usize::try_from(i32::from_be_bytes(*length)).ok();
+            match length.and_then(|length| after.split_at_checked(length)) {
+                Some((value, after)) => {
+                    cell.set_value(value).map_err(SerializationError::new)?;
+                    rest = after;
+                }
+                None => {
+                    cell.set_null();
+                    rest = after;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.columns == 0
+    }
 }
 
 impl upsert::Builder for Builder {
@@ -255,19 +241,11 @@ impl upsert::Builder for Builder {
             .map(|&(at, _)| Column::new(rows, at))
             .collect::<Result<Vec<_>>>()?;
         let count = rows.num_rows();
-        Ok(match (self.batch, &self.prepared) {
-            (Some(kind), Some(prepared)) => Statement::Batch {
-                rows: self.bind(&columns, count)?,
-                batch: self.shared(kind, prepared, count),
-            },
-            (Some(kind), None) => {
-                let texts = (0..count)
-                    .map(|row| Ok(Text::new(self.text(&columns, row)?).into()))
-                    .collect::<Result<_>>()?;
-                Statement::Texts(Batch::new_with_statements(kind, texts))
-            }
-            (None, Some(_)) => Statement::Row(self.bind(&columns, count)?),
-            (None, None) => Statement::Text(Text::new(self.text(&columns, 0)?)),
+        let request = self.request(&columns, count)?;
+        Ok(Statement {
+            request: request.compressed(self.shape.compression)?,
+            rows: count,
+            replicas: self.replicas(&columns)?,
         })
     }
 
@@ -276,15 +254,8 @@ impl upsert::Builder for Builder {
     }
 
     fn size(statement: &Statement) -> usize {
-        let text = |statement: &BatchStatement| match statement {
-            BatchStatement::Query(text) => text.contents.len() + size_of::<BatchStatement>(),
-            _ => 0,
-        };
         size_of::<Statement>()
-            + match statement {
-                Statement::Batch { rows, .. } | Statement::Row(rows) => rows.cells.capacity(),
-                Statement::Texts(batch) => batch.statements.iter().map(text).sum(),
-                Statement::Text(text) => text.contents.len(),
-            }
+            + statement.request.body.capacity()
+            + statement.replicas.capacity() * 2
     }
 }
