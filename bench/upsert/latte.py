@@ -67,10 +67,12 @@ def report(
             *(str(program()), "run", "--quiet", "--duration", duration, "--warmup", "1"),
             *("--threads", str(streams), "--connections", str(streams), "--concurrency", str(in_flight)),
             *("--consistency", "LOCAL_ONE", "--retries", "0", "--request-timeout", "60s"),
-            *("-P", f'directory="{directory}"', "-P", f"markers={markers}", "-P", f"rows={rows_per_batch}"),
+            *("-P", f'directory="{directory.resolve()}"'),
+            *("-P", f"markers={markers}", "-P", f"rows={rows_per_batch}"),
             *("--output", str(output), str(SCRIPT), where),
         ]
-        (ended,) = processes.run([command])
+        # It leaves a log in the directory that it runs in.
+        (ended,) = processes.run([command], cwd=Path(place))
         result: dict[str, Any] = json.loads(output.read_text())["result"]
     if result["error_count"]:
         raise processes.ClientFailed(f"latte: {result['errors'][:1]}")

@@ -30,7 +30,9 @@ class Ended:
 
 
 def run(
-    commands: Sequence[Sequence[str]], watch: Callable[[Sequence[int]], None] | None = None
+    commands: Sequence[Sequence[str]],
+    watch: Callable[[Sequence[int]], None] | None = None,
+    cwd: Path | None = None,
 ) -> list[Ended]:
     """Runs processes side by side to their ends. `watch` is called with their ids every 10 ms.
 
@@ -43,7 +45,9 @@ def run(
             # Files, not pipes: nobody reads while they run.
             said = files.enter_context(tempfile.TemporaryFile("w+"))
             complained = files.enter_context(tempfile.TemporaryFile("w+"))
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=complained)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=said, stderr=complained, cwd=cwd
+            )
             files.callback(_stopped, process)
             running.append((process, said, complained))
         deadline = time.monotonic() + _LIMIT_SECONDS
