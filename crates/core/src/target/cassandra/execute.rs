@@ -52,10 +52,7 @@ impl Stream {
             return (!link.is_lost()).then_some(link);
         }
         let turn = self.turn.replace(self.turn.get().wrapping_add(1));
-        let near = (0..replicas.len()).map(|next| (turn + next) % replicas.len());
-        let any = (0..self.links.len()).map(|next| (turn + next) % self.links.len());
-        let all = near.map(|at| usize::from(replicas[at])).chain(any);
-        all.into_iter().find_map(there)
+        order(replicas, self.links.len(), turn).find_map(there)
     }
 
     /// An answer to any request, on whichever connection.
@@ -150,6 +147,14 @@ impl Stream {
             Reply::Lost(why) => Err(errors::broken(place, &why)),
         }
     }
+}
+
+/// Nodes that have a row in turn, then all.
+pub fn order(replicas: &[u16], nodes: usize, turn: usize) -> impl Iterator<Item = usize> + '_ {
+    let near = (0..replicas.len())
+        .map(move |next| replicas[(turn % replicas.len() + next) % replicas.len()]);
+    let any = (0..nodes).map(move |next| (turn % nodes + next) % nodes);
+    near.map(usize::from).chain(any)
 }
 
 /// Whether the server refused a batch for its size.

@@ -16,6 +16,7 @@ use scylla::statement::Consistency;
 use serde_json::{json, Value};
 
 use super::errors::{line, of_server, Written};
+use super::execute::order;
 use super::options::{parse_url, Options};
 use super::schema::Layout;
 use super::statement::FirstRow;
@@ -200,6 +201,16 @@ fn the_driver_reads_the_first_row_for_its_token() {
         .unwrap();
     assert_eq!(writer.value_count(), 3);
     assert_eq!(out, cells[..cells.len() - 5]);
+}
+
+#[test]
+fn nodes_that_have_the_row_come_first_and_take_turns() {
+    let of = |replicas: &[u16], turn| order(replicas, 3, turn).collect::<Vec<_>>();
+    assert_eq!(of(&[], 0), [0, 1, 2]);
+    assert_eq!(of(&[], 5), [2, 0, 1]);
+    assert_eq!(of(&[2, 0], 0), [2, 0, 0, 1, 2]);
+    assert_eq!(of(&[2, 0], 1), [0, 2, 1, 2, 0]);
+    assert_eq!(of(&[1], usize::MAX)[0], 1);
 }
 
 #[test]
