@@ -1,7 +1,7 @@
 //! Reads archives ahead of a stream, on a thread of its own.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 use std::task::{Context, Poll};
 
@@ -135,7 +135,7 @@ fn read_one(
                 if buffer.len() > MOST_BYTES {
                     return Err(wrong("a batch of more than 1 GiB".into()));
                 }
-                let got = text.by_ref().take(step as u64).read_to_end(&mut buffer);
+                let got = fill(&mut text, step, &mut buffer);
                 let got = got.map_err(|error| wrong(format!("not whole: {error}")))?;
                 ended = got == 0;
                 continue;
@@ -178,4 +178,21 @@ fn read_one(
         buffer.extend_from_slice(&rest);
         (known, seen) = (0, 0);
     }
+}
+
+/// Reads so many bytes behind those that are there, fewer only at the end. Returns how many.
+fn fill(text: &mut impl Read, bytes: usize, buffer: &mut Vec<u8>) -> std::io::Result<usize> {
+    let old = buffer.len();
+    buffer.resize(old + bytes, 0);
+    let mut at = old;
+    while at < buffer.len() {
+        match text.read(&mut buffer[at..]) {
+            Ok(0) => break,
+            Ok(more) => at += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    buffer.truncate(at);
+    Ok(at - old)
 }

@@ -218,7 +218,7 @@ impl TimeSeries {
         if self.system.counts && self.spec.verify != Verify::None {
             return match akumuli::count(&web, &supply.metrics()).await {
                 Ok(points) => Held::Count(points),
-                Err(error) => Held::Unknown(error.message),
+                Err(error) => Held::Unknown(format!("nobody counts the points: {}", error.message)),
             };
         }
         Held::Unknown(format!(

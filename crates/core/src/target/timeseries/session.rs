@@ -78,7 +78,7 @@ impl Stream {
     /// Sends what must come first, before the clock starts.
     pub async fn introduce(&mut self, preamble: &[u8]) -> Result<()> {
         let sent = self.socket.write_all(preamble).await;
-        sent.map_err(|error| self.lost(&error.to_string()))
+        sent.map_err(|error| self.broken(&error))
     }
 
     /// Where, and how much had been sent.

@@ -77,6 +77,48 @@ fn the_reference_store_knows_every_point() {
 }
 
 #[test]
+fn a_table_of_the_users_arrives_whole() {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray, TimestampNanosecondArray};
+
+    let times: Vec<i64> = (0..1000).map(|row| (row / 4) * 1_000_000_000).collect();
+    let value = |row: i32| (row % 7 != 0).then_some(f64::from(row) / 3.0);
+    let hosts: Vec<String> = (0..1000).map(|row| format!("h{}", row % 13)).collect();
+    let batch = RecordBatch::try_from_iter([
+        (
+            "ts",
+            Arc::new(TimestampNanosecondArray::from(times)) as ArrayRef,
+        ),
+        ("host", Arc::new(StringArray::from(hosts)) as ArrayRef),
+        (
+            "load",
+            Arc::new(Float64Array::from_iter((0..1000).map(value))) as ArrayRef,
+        ),
+    ])
+    .unwrap();
+    let ipc = std::env::temp_dir().join(format!("venturi-table-{}.arrow", std::process::id()));
+    let file = std::fs::File::create(&ipc).unwrap();
+    let mut writer = arrow_ipc::writer::FileWriter::try_new(file, &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let (port, http) = store(0);
+    let spec = TrialSpec::parse(&format!(
+        r#"{{"trial": "t", "target": "opentsdb://127.0.0.1:{port}", "operation": "ingest",
+            "data": {{"source": "file", "path": "load.csv", "ipc": {ipc:?}}},
+            "ingest": {{"time": "ts", "tags": ["host"], "values": ["load"], "metric": "os"}},
+            "rows_per_batch": 50, "streams": 3, "threads": 2,
+            "options": {{"http_port": {http}}}}}"#
+    ));
+    let record = run(spec.unwrap(), &Control::new());
+    std::fs::remove_file(&ipc).unwrap();
+    assert_eq!(record.error, None);
+    assert_eq!(record.counts.rows, 857);
+    assert_eq!(record.verification.achieved, "checksum");
+    assert_eq!(record.verification.rows, 857);
+}
+
+#[test]
 fn what_is_lost_is_found_out() {
     let (port, http) = store(1000);
     let record = ingest("opentsdb", port, http, r#""rows_per_stream": 5000"#);
