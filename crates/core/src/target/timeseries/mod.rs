@@ -260,7 +260,7 @@ impl TimeSeries {
         match self.system.transport {
             Transport::Udp => {
                 let socket = self.aim().await?;
-                Ok(Box::new(Datagrams::new(socket, place, stream, maker)))
+                Ok(Box::new(Datagrams::new(socket, place, maker)))
             }
             Transport::Http => {
                 let web = http::Web {
@@ -270,7 +270,7 @@ impl TimeSeries {
                 };
                 let client = http::Client::connect(&web).await?;
                 let head = Arc::new(influx::head(&self.place, &self.options)?);
-                let posts = Posts::new(client, &self.sockets, head, stream, maker);
+                let posts = Posts::new(client, &self.sockets, head, maker);
                 Ok(Box::new(posts))
             }
             Transport::Tcp => {
@@ -279,7 +279,7 @@ impl TimeSeries {
                     Held::Reference(_) => Goodbye::Flush(self.system.flush, self.system.flushed),
                     _ => Goodbye::Close,
                 };
-                let mut session = Stream::new(socket, &self.sockets, place, stream, maker, goodbye);
+                let mut session = Stream::new(socket, &self.sockets, place, maker, goodbye);
                 session.introduce(&preamble).await?;
                 Ok(Box::new(session))
             }

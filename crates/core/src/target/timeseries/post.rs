@@ -40,26 +40,18 @@ pub struct Posts {
     _watch: Option<Watch>,
     state: State,
     head: Arc<Head>,
-    stream: usize,
     maker: Maker,
     tally: Tally,
 }
 
 impl Posts {
-    pub fn new(
-        client: Client,
-        sockets: &Arc<Sockets>,
-        head: Arc<Head>,
-        stream: usize,
-        maker: Maker,
-    ) -> Self {
+    pub fn new(client: Client, sockets: &Arc<Sockets>, head: Arc<Head>, maker: Maker) -> Self {
         // SAFETY: the watch is dropped before the client, in the order of the fields.
         let watch = unsafe { sockets.watch(client.socket().as_fd()) };
         Self {
             _watch: watch,
             state: State::Idle(client, Batch::default()),
             head,
-            stream,
             maker,
             tally: Tally::default(),
         }
@@ -67,8 +59,8 @@ impl Posts {
 
     fn place(&self) -> String {
         format!(
-            "{}, stream {}: after {} points had been acknowledged",
-            self.head.place, self.stream, self.tally.rows
+            "{}: after {} points had been acknowledged",
+            self.head.place, self.tally.rows
         )
     }
 

@@ -37,7 +37,6 @@ pub struct Stream {
     _watch: Option<Watch>,
     socket: TcpStream,
     place: Arc<str>,
-    stream: usize,
     maker: Maker,
     batch: Batch,
     /// Bytes of the batch, or of the goodbye, that the kernel has taken.
@@ -54,7 +53,6 @@ impl Stream {
         socket: TcpStream,
         sockets: &Arc<Sockets>,
         place: Arc<str>,
-        stream: usize,
         maker: Maker,
         goodbye: Goodbye,
     ) -> Self {
@@ -64,7 +62,6 @@ impl Stream {
             _watch: watch,
             socket,
             place,
-            stream,
             maker,
             batch: Batch::default(),
             sent: 0,
@@ -81,16 +78,15 @@ impl Stream {
         sent.map_err(|error| self.broken(&error))
     }
 
-    /// Where, and how much had been sent.
+    /// Where, and how much had been sent; the engine says by which stream.
     fn whereabouts(&self) -> String {
         let within = match self.leaving {
             true => 0,
             false => self.batch.text.points_within(self.sent),
         };
         format!(
-            "{}, stream {}: after {} points had been sent (sent, not stored)",
+            "{}: after {} points had been sent (sent, not stored)",
             self.place,
-            self.stream,
             self.tally.rows + within
         )
     }
@@ -224,8 +220,8 @@ impl Stream {
             Some(points) => Err(Error::new(
                 Kind::Verification,
                 format!(
-                    "{}, stream {}: the server acknowledged {points} points, {} were sent",
-                    self.place, self.stream, self.tally.rows
+                    "{}: the server acknowledged {points} points, {} were sent",
+                    self.place, self.tally.rows
                 ),
             )),
         })

@@ -17,7 +17,6 @@ const DATAGRAM: usize = 16_000;
 pub struct Datagrams {
     socket: UdpSocket,
     place: Arc<str>,
-    stream: usize,
     maker: Maker,
     batch: Batch,
     sent: usize,
@@ -25,11 +24,10 @@ pub struct Datagrams {
 }
 
 impl Datagrams {
-    pub fn new(socket: UdpSocket, place: Arc<str>, stream: usize, maker: Maker) -> Self {
+    pub fn new(socket: UdpSocket, place: Arc<str>, maker: Maker) -> Self {
         Self {
             socket,
             place,
-            stream,
             maker,
             batch: Batch::default(),
             sent: 0,
@@ -39,10 +37,7 @@ impl Datagrams {
 
     fn place(&self) -> String {
         let points = self.tally.rows + self.batch.text.points_within(self.sent);
-        format!(
-            "{}, stream {}: after {points} points had been sent",
-            self.place, self.stream
-        )
+        format!("{}: after {points} points had been sent", self.place)
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
