@@ -151,12 +151,10 @@ impl Head {
     /// Takes the points out, for the sealer; the groups are kept for the next ones.
     pub fn freeze(&mut self) -> Option<Frozen> {
         let points = std::mem::take(&mut self.points);
-        if points == 0 {
-            return None;
-        }
+        // Groups count too, those without a row as well: names alone may fill a head.
         self.bytes = 0;
-        let mut parts = Vec::with_capacity(self.active.len());
         let forget = self.groups.len() > KEPT_GROUPS;
+        let mut parts = Vec::with_capacity(self.active.len());
         for number in self.active.drain(..) {
             let group = &mut self.groups[number as usize];
             group.expected = group.stamps.len();
@@ -169,6 +167,9 @@ impl Head {
         if forget {
             self.groups = Vec::new();
             self.index.iter_mut().for_each(Index::clear);
+        }
+        if points == 0 {
+            return None;
         }
         Some(Frozen {
             id: self.id.take()?,
@@ -249,6 +250,7 @@ impl Sink for Turn<'_> {
             Wrong::Store(format!("too many series: max_series is {most}"))
         })?;
         let number = head.groups.len() as Number;
+        head.bytes += key.len() + GROUP_BYTES;
         head.index[self.language].insert(xxh3_64_with_seed(key, self.language as u64), number);
         head.groups.push(Group {
             key: key.into(),

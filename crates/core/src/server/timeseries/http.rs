@@ -10,11 +10,13 @@ use tokio::sync::watch;
 use super::answers::{answer, Answer};
 use super::reader::Reader;
 use super::writes;
+use crate::codec::budget::{Budget, Claim};
 
 const HEAD: usize = 64 << 10;
 /// A body as it comes, and unpacked.
 const BODY: usize = 32 << 20;
 const UNPACKED: u64 = 64 << 20;
+const BUSY: &str = "too many bytes of requests are under way at once; try again";
 /// A request has to be there whole, an answer taken, within this.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -29,6 +31,8 @@ pub struct Request {
     gzip: bool,
     expects: bool,
     closes: bool,
+    /// Room for the body, given back with it.
+    claim: Option<Claim>,
 }
 
 impl Request {
@@ -66,7 +70,10 @@ fn decoded(text: &str) -> String {
 pub async fn serve(mut socket: TcpStream, reader: &Reader, mut stopped: watch::Receiver<bool>) {
     let mut held = Vec::new();
     loop {
-        let exchange = tokio::time::timeout(PATIENCE, receive(&mut socket, &mut held));
+        let exchange = tokio::time::timeout(
+            PATIENCE,
+            receive(&mut socket, &mut held, &reader.shared.bodies),
+        );
         let request = tokio::select! {
             request = exchange => request,
             _ = stopped.changed() => return,
@@ -122,7 +129,11 @@ fn encoded(answer: &Answer, closes: bool) -> Vec<u8> {
 }
 
 /// The next request; None: the peer has closed. `held` keeps what came behind it.
-async fn receive(socket: &mut TcpStream, held: &mut Vec<u8>) -> Result<Option<Request>, Answer> {
+async fn receive(
+    socket: &mut TcpStream,
+    held: &mut Vec<u8>,
+    bodies: &Budget,
+) -> Result<Option<Request>, Answer> {
     let end = loop {
         if let Some(end) = held.windows(4).position(|four| four == b"\r\n\r\n") {
             break end;
@@ -139,6 +150,9 @@ async fn receive(socket: &mut TcpStream, held: &mut Vec<u8>) -> Result<Option<Re
     };
     let mut request = head(&held[..end])?;
     held.drain(..end + 4);
+    let unpacked = if request.gzip { UNPACKED as usize } else { 0 };
+    let claim = bodies.claim(request.length + unpacked);
+    request.claim = claim.map_err(|_| Answer::error(503, BUSY.into()))?;
     if request.expects && held.len() < request.length {
         let go_on = b"HTTP/1.1 100 Continue\r\n\r\n";
         if socket.write_all(go_on).await.is_err() {

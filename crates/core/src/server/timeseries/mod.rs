@@ -36,6 +36,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{watch, Semaphore};
 
+use crate::codec::budget::Budget;
 use crate::codec::timeseries::parse::Wrong;
 use crate::error::{Error, Kind, Result};
 pub use config::ServerSpec;
@@ -146,6 +147,7 @@ impl Server {
         let http = listeners.addresses.iter().find(|(name, _)| *name == "http");
         let shared = Arc::new(Shared {
             room: Arc::new(AtomicUsize::new(store.spec.max_series)),
+            bodies: Budget::new(store.spec.memory / 4),
             http_port: http.map_or(0, |(_, address)| address.port()),
             heads,
             store,

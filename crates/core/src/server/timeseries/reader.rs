@@ -21,6 +21,7 @@ use super::head::{Frozen, Head};
 use super::http;
 use super::sealer::announce;
 use super::store::{lock, Store};
+use crate::codec::budget::Budget;
 use crate::codec::timeseries::parse::resp::Room;
 use crate::codec::timeseries::parse::{Scratch, Wrong, MESSAGE};
 
@@ -49,6 +50,8 @@ pub struct Shared {
     pub heads: Vec<Arc<Mutex<Head>>>,
     /// What dictionaries may hold, over all connections.
     pub room: Room,
+    /// Bounds the bodies of requests that are coming in.
+    pub bodies: Budget,
     pub http_port: u16,
 }
 

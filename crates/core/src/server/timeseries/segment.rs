@@ -192,10 +192,10 @@ impl RowGroup {
         self.values.clear();
         for piece in run {
             let part = &parts[piece.part as usize];
-            let width = part.series.len();
+            let (width, column) = (part.series.len(), piece.column as usize);
             self.times.extend_from_slice(&part.stamps);
-            let values = part.values.iter().skip(piece.column as usize);
-            self.values.extend(values.step_by(width));
+            let rows = part.values.chunks_exact(width);
+            self.values.extend(rows.map(|row| row[column]));
         }
         if !self.times.is_sorted() {
             let mut order: Vec<usize> = (0..self.times.len()).collect();

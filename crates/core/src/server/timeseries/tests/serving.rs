@@ -381,3 +381,20 @@ fn a_byte_at_a_time_and_idle_ones_do_not_hold_others_up() {
     );
     assert_eq!(statistics(&server)["points"], 1001);
 }
+
+/// Names that never get a point must not fill the memory.
+#[test]
+fn a_head_full_of_names_makes_room() {
+    let folder = Folder::new();
+    let server = start(&folder, json!({"threads": 1, "memory": 16 << 20}));
+    for round in 0..3 {
+        let pairs = 20_000;
+        let mut text = format!("*{}\r\n", 2 * pairs);
+        for pair in 0..pairs {
+            text += &format!("+a{round} t={pair}\r\n:{pair}\r\n");
+        }
+        text += ":7\r\n:1\r\n+1\r\n+FLUSH\r\n";
+        assert_eq!(ask(&server, "resp", text.as_bytes()), "+OK 1\r\n");
+    }
+    assert_eq!(statistics(&server)["points"], 3);
+}
