@@ -1,3 +1,4 @@
+mod client;
 mod logs;
 mod segments;
 mod serving;
