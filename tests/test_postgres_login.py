@@ -50,7 +50,7 @@ def test_tls(tls_server: Database, certificates: Certificates) -> None:
         record = run_trial(url, rows=1000, options={"table": "venturi_tls", **options})
         assert record["outcome"] == "ok", record["error"]
         assert record["verification"]["achieved"] == "sums"
-    assert "TLS" in line(url)
+    assert "TLS" in line(url) and "as tls_ca" in line(url)
 
 
 def test_without_tls_it_says_so(postgres: Database) -> None:

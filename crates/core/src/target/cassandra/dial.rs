@@ -17,6 +17,7 @@ use super::frame::{log_in, opcode, startup, Answer, Head, Request, HEAD};
 use crate::error::{Error, Kind, Result};
 use crate::http2::Wire;
 use crate::socket::prepare;
+use crate::target::flight::tls_advice;
 
 /// What every connection of a trial is made with.
 pub struct Access {
@@ -49,7 +50,9 @@ impl Access {
                 let name = ServerName::from(node.ip());
                 let session = TlsConnector::from(config.clone()).connect(name, socket);
                 let session = session.await.map_err(|error| {
-                    Error::new(Kind::Tls, format!("{place}: {node}: TLS: {error}"))
+                    let text = error.to_string();
+                    let advice = tls_advice(&text, "cassandra", false);
+                    Error::new(Kind::Tls, format!("{place}: {node}: TLS: {text}{advice}"))
                 })?;
                 Wire::Tls(Box::new(TlsStream::Client(session)))
             }

@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::error::{Error, Kind, Result};
+use crate::target::flight::tls_advice;
 use crate::target::upsert::{Host, Place};
 use crate::target::Route;
 
@@ -111,21 +112,7 @@ fn unreachable(name: &str, error: &std::io::Error) -> Error {
 
 fn tls_error(name: &str, error: &std::io::Error) -> Error {
     let text = error.to_string();
-    let lower = text.to_lowercase();
-    let advice = if lower.contains("unknownissuer") {
-        "; give the CA that signed the server's certificate as tls_ca"
-    } else if lower.contains("notvalidforname") || lower.contains("not valid for name") {
-        "; the driver knows nodes by their addresses: give the name in their certificates as tls_server_name"
-    } else if lower.contains("invalidcontenttype")
-        || lower.contains("corrupt")
-        || lower.contains("eof")
-    {
-        "; does the server speak TLS on this port? Without TLS the URL begins with cassandra://"
-    } else if lower.contains("certificaterequired") {
-        "; the server wants a client certificate: tls_certificate and tls_key"
-    } else {
-        ""
-    };
+    let advice = tls_advice(&text, "cassandra", false);
     Error::new(Kind::Tls, format!("{name}: TLS: {text}{advice}"))
 }
 

@@ -65,25 +65,33 @@ fn unreachable(place: &str, error: &std::io::Error) -> Error {
 
 fn tls_error(place: &str, error: &std::io::Error, options: &Options) -> Error {
     let text = error.to_string();
+    let advice = tls_advice(&text, "flight", options.tls_ca.is_some());
+    Error::new(Kind::Tls, format!("{place}: TLS: {text}{advice}"))
+}
+
+/// What to do about an error of TLS, to be put behind its text; `scheme` is that of URLs
+/// without it, `authority`: one was given as tls_ca.
+pub(crate) fn tls_advice(text: &str, scheme: &str, authority: bool) -> String {
     let lower = text.to_lowercase();
     let says = |part: &str| lower.contains(part);
     let advice = if says("unknownissuer") {
-        match &options.tls_ca {
-            Some(_) => "; the authority in tls_ca did not sign the server's certificate",
-            None => "; give the server's CA as tls_ca",
+        match authority {
+            true => "the authority in tls_ca did not sign the server's certificate",
+            false => "give the CA that signed the server's certificate as tls_ca",
         }
     } else if says("expired") {
-        "; the server's certificate is out of date: renew it (or tls_insecure, for a test server of yours)"
+        "the server's certificate is out of date: renew it (or tls_insecure, for a test server of yours)"
     } else if says("notvalidforname") || says("not valid for name") {
-        "; give the name in the certificate as tls_server_name"
+        "give the name in the certificate as tls_server_name"
     } else if says("invalidcontenttype") || says("corrupt") || says("eof") {
-        "; does the server speak TLS on this port? Without TLS the URL begins with flight://"
+        let first = "does the server speak TLS on this port?";
+        return format!("; {first} Without TLS the URL begins with {scheme}://");
     } else if says("certificaterequired") {
-        "; the server wants a client certificate: tls_certificate and tls_key"
+        "the server wants a client certificate: tls_certificate and tls_key"
     } else {
-        ""
+        return String::new();
     };
-    Error::new(Kind::Tls, format!("{place}: TLS: {text}{advice}"))
+    format!("; {advice}")
 }
 
 pub(crate) fn read_certificates(path: &str) -> Result<Vec<CertificateDer<'static>>> {

@@ -35,7 +35,7 @@ use crate::target::{
 };
 
 use call::Link;
-pub(crate) use dial::{client_config, provider, read_certificates, read_key};
+pub(crate) use dial::{client_config, provider, read_certificates, read_key, tls_advice};
 pub(crate) use options::unescape;
 pub use options::{secret, Address, Options};
 use options::{Connections, Subject};

@@ -2,6 +2,7 @@
 
 use crate::codec::mysql::Refusal;
 use crate::error::{Error, Fate, Kind};
+use crate::target::flight::tls_advice;
 
 /// Servers' numbers of errors, by what they mean here.
 mod number {
@@ -85,7 +86,11 @@ impl Circumstances {
                 error.message
             );
         } else if error.kind == Kind::Tls {
-            error.message = format!("TLS: {}{}", error.message, tls_advice(&error.message));
+            error.message = format!(
+                "TLS: {}{}",
+                error.message,
+                tls_advice(&error.message, "mysql", false)
+            );
         }
         error.context(&self.place)
     }
@@ -134,22 +139,6 @@ fn connections(count: usize) -> String {
     match count {
         1 => "1 connection".into(),
         count => format!("{count} connections"),
-    }
-}
-
-fn tls_advice(text: &str) -> &'static str {
-    let lower = text.to_lowercase();
-    let says = |part: &str| lower.contains(part);
-    if says("unknownissuer") {
-        "; give the authority that signed the server's certificate as tls_ca"
-    } else if says("expired") {
-        "; the server's certificate is out of date: renew it (or tls_insecure, for a test server of yours)"
-    } else if says("notvalidforname") || says("not valid for name") {
-        "; give the name in the certificate as tls_server_name"
-    } else if says("certificaterequired") {
-        "; the server wants a client certificate: tls_certificate and tls_key"
-    } else {
-        ""
     }
 }
 

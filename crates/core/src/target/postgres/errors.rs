@@ -5,6 +5,7 @@ use std::error::Error as _;
 use tokio_postgres::error::{DbError, Severity};
 
 use crate::error::{Error, Fate, Kind};
+use crate::target::flight::tls_advice;
 
 /// One line for a failure of a statement of so many rows.
 pub fn of_batch(place: &str, error: &tokio_postgres::Error, rows: u64) -> Error {
@@ -108,8 +109,8 @@ fn local(place: &str, error: &tokio_postgres::Error) -> Error {
     let tls = said.contains("TLS");
     if tls {
         let advice = match said.contains("does not support") {
-            true => "; without TLS the URL begins with postgres://",
-            false => "",
+            true => "; without TLS the URL begins with postgres://".to_owned(),
+            false => tls_advice(&said, "postgres", false),
         };
         return Error::new(Kind::Tls, format!("{place}: {said}{advice}"));
     }
