@@ -100,7 +100,7 @@ def probes(found: Iterable[Cell], path: Path | None = None) -> list[Probe]:
                 want(Probe("disk", end="client", name=name, path=str(_storage(url, path or Path()))))
         if size is None:
             continue
-        place, label, upsert = str(p["place"]), data_label(p), p["operation"] == "upsert"
+        place, label, upsert = str(p["place"]), data_label(p), p["operation"] in ("upsert", "ingest")
         if not upsert:
             # A database has no port that takes plain bytes.
             want(

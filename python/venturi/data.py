@@ -11,11 +11,12 @@ import errno
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from venturi.errors import ScenarioError, StoreError
+from venturi.points_file import Columns, arranged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +41,8 @@ class Prepared:
     row_bytes: float
     columns: Mapping[str, pa.DataType]
     nulls: frozenset[str]
+    points: Columns | None = None
+    """Of an ingest: which columns are what."""
 
 
 def locate(label: str) -> Path:
@@ -142,7 +145,7 @@ class DataStore:
 
     def __init__(self) -> None:
         self._folder: Path | None = None
-        self._made: dict[tuple[str, int | None], Prepared] = {}
+        self._made: dict[tuple[Any, ...], Prepared] = {}
         self._tables: dict[str, Any] = {}
 
     def __enter__(self) -> DataStore:
@@ -167,6 +170,23 @@ class DataStore:
             self._made[key] = self._write(label, self._tables[label], rows_per_batch)
         return self._made[key]
 
+    def prepare_points(self, label: str, columns: Columns) -> Prepared:
+        """The IPC file of a source whose columns are points of time series, sorted by time."""
+        key = (label, columns)
+        if key not in self._made:
+            if label not in self._tables:
+                self._tables[label] = read_table(label)
+            table, named = arranged(label, self._tables[label], columns)
+            self._made[key] = replace(self._write(label, table, None), points=named)
+        return self._made[key]
+
+    @property
+    def folder(self) -> Path:
+        """Where all of it lies."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="venturi-"))
+        return self._folder
+
     def forget_tables(self) -> None:
         """Frees the memory of what was read; call it when all is prepared."""
         self._tables.clear()
@@ -174,14 +194,12 @@ class DataStore:
     def _write(self, label: str, table: Any, rows_per_batch: int | None) -> Prepared:
         import pyarrow as pa
 
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="venturi-"))
         size = rows_per_batch or min(table.num_rows, _USUAL_BATCH)
         name = _name(label) if rows_per_batch is None else f"{_name(label)}-{rows_per_batch}"
         if any(name == made.name for made in self._made.values()):
             # Two files of one name in different folders, on one server.
             name = f"{name}-{len(self._made)}"
-        ipc = self._folder / f"{len(self._made)}-{name}.arrow"
+        ipc = self.folder / f"{len(self._made)}-{name}.arrow"
         moved = rows = 0
         try:
             # One dictionary for all batches: an IPC file may hold only one a column.

@@ -13,16 +13,21 @@ from urllib.parse import urlsplit
 
 from venturi import preflight
 from venturi.data import DataStore
+from venturi.ingests import METRICS
+from venturi.local_store import Settings
 from venturi.local_targets import LocalTargets, duckdb_library
 from venturi.matrix import cells
+from venturi.points_file import Columns
 from venturi.scenario import Scenario
 from venturi.settings import SOURCES
+from venturi.times import SEED_NS
 from venturi.trial import Cell
-from venturi.urls import is_database, is_local, is_loopback, scheme_of
+from venturi.urls import is_database, is_local, is_loopback, is_time_series, scheme_of
 
 __all__ = ["Endpoints", "is_loopback", "labels"]
 
 Note = Callable[[str, str], None]
+_ARCHIVE = "archive:"
 
 
 class Endpoints:
@@ -38,6 +43,8 @@ class Endpoints:
         self._store = DataStore()
         self._local = LocalTargets(note)
         self._began_s = int(time.time())
+        # How far the times of points have come at a store that keeps them from trial to trial.
+        self._ahead_ns: dict[str, int] = {}
         self.cells: list[Cell] = []
 
     def __enter__(self) -> Endpoints:
@@ -58,6 +65,9 @@ class Endpoints:
         for cell in cells(self._scenario):
             if _is_file(cell):
                 label = cell.parameters["data"]
+                if cell.parameters["operation"] == "ingest":
+                    self._store.prepare_points(label, _columns(cell))
+                    continue
                 prepared = self._store.prepare(label, _cut(cell))
                 preflight.check_columns(self._scenario, cell, prepared)
                 widths.setdefault(label, round(prepared.row_bytes, 3))
@@ -69,10 +79,32 @@ class Endpoints:
         """Starts servers for cells that go to `local`. Raises VenturiError where one does not start."""
         if self._needs_server:
             self._local.start(str(cell.parameters["target"]) for cell in self.cells)
+            for cell in self.cells[:1]:
+                self._local.empty_store(str(cell.parameters["target"]), _settings(cell))
 
     def ensure(self, doubted: bool = False) -> None:
         """Starts servers again that have died; `doubted`: the last trial failed as if one had."""
         self._local.ensure(doubted)
+
+    def ready(self, cell: Cell) -> None:
+        """What a trial of this cell must find: an empty store, where the store is ours."""
+        if self._needs_server:
+            self._local.empty_store(str(cell.parameters["target"]), _settings(cell))
+
+    def begin(self, cell: Cell) -> None:
+        """A trial of this cell begins: a store of ours is empty no more."""
+        self._local.fills_store(str(cell.parameters["target"]))
+
+    def moved(self, cell: Cell, record: Mapping[str, Any]) -> None:
+        """A trial of this cell has ended: points that follow it must not be older than those that it sent."""
+        p, target = cell.parameters, str(cell.parameters["target"])
+        if p["operation"] != "ingest" or p["hosts"] is None or is_local(target):
+            return
+        sent = [int(stream.get("rows") or 0) for stream in record.get("streams") or ()]
+        rows = max([int(p["rows_per_stream"] or 0), *(n + p["rows_per_batch"] for n in sent)])
+        hosts = max(1, p["hosts"] // p["streams"])
+        steps = -(-rows // (METRICS * hosts)) + 1
+        self._ahead_ns[target] = self._ahead_ns.get(target, 0) + steps * int(p["tick_ns"])
 
     def server_environments(self) -> dict[str, dict[str, Any]]:
         """What the other ends say of themselves, by place; nothing of those that are not ours.
@@ -88,7 +120,7 @@ class Endpoints:
             described: object = None
             if is_local(url):
                 described = self._local.environment(url)
-            elif not is_database(url):
+            elif not is_database(url) and not is_time_series(url):
                 described = _described(url, cell.options, self._scenario.run.timeout / 1e9)
             if isinstance(described, dict):
                 found[place] = described
@@ -107,11 +139,35 @@ class Endpoints:
         url = str(cell.parameters["target"])
         return self._local.url(url) if self._needs_server else url
 
+    def _metrics(self, cell: Cell) -> dict[str, Any]:
+        """Points that Venturi makes, from where they may begin: a store of ours is empty, another one may
+        hold those of trials and of runs before."""
+        target, start = str(cell.parameters["target"]), cell.parameters["start_unix_ns"]
+        if start is None:
+            start = SEED_NS if is_local(target) else self._began_s * 10**9
+        return _metrics(cell, start + self._ahead_ns.get(target, 0))
+
+    def ingest(self, cell: Cell) -> dict[str, Any] | None:
+        """The spec's `ingest`: which columns of the cell's file are what; None for other data."""
+        if cell.parameters["operation"] != "ingest" or not _is_file(cell):
+            return None
+        found = self._store.prepare_points(cell.parameters["data"], _columns(cell)).points
+        assert found is not None
+        return {
+            "time": found.time,
+            "tags": list(found.tags),
+            "values": list(found.values),
+            "metric": cell.parameters["metric"],
+        }
+
     def options(self, cell: Cell) -> dict[str, Any]:
         """The options of the spec for this cell, with what depends on this machine."""
-        more = {}
+        more: dict[str, Any] = {}
         if self._needs_server and scheme_of(str(cell.parameters["target"])) == "duckdb":
             more["library"] = duckdb_library()
+        url = str(cell.parameters["target"])
+        if self._needs_server and is_time_series(url) and is_local(url) and "+http" not in url:
+            more["http_port"] = self._local.store_http_port
         return {**cell.options, **more}
 
     def data(self, cell: Cell) -> dict[str, Any]:
@@ -128,8 +184,39 @@ class Endpoints:
                 "seed": p["seed"],
                 "loaded_unix_s": self._began_s,
             }
+        if p["data"] == "metrics":
+            return self._metrics(cell)
+        if str(p["data"]).startswith(_ARCHIVE):
+            return {"source": "archive", "path": str(p["data"]).removeprefix(_ARCHIVE)}
+        if p["operation"] == "ingest":
+            item = self._store.prepare_points(p["data"], _columns(cell))
+            return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
         item = self._store.prepare(p["data"], _cut(cell))
         return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
+
+
+def _metrics(cell: Cell, start_ns: int) -> dict[str, Any]:
+    """The spec's `data` of points that Venturi makes."""
+    p = cell.parameters
+    return {
+        "source": "metrics",
+        "hosts": p["hosts"],
+        "seed": p["seed"],
+        "tick_ns": p["tick_ns"],
+        "start_unix_ns": start_ns,
+        "steps": None,
+    }
+
+
+def _settings(cell: Cell) -> Settings:
+    p = cell.parameters
+    return Settings(p.get("durable") or "os", p.get("pool"), "+udp" in str(p["target"]))
+
+
+def _columns(cell: Cell) -> Columns:
+    p = cell.parameters
+    values = p["values"] if isinstance(p["values"], list) else ()
+    return Columns(p["time"], tuple(p["tags"] or ()), tuple(values))
 
 
 def _described(url: str, options: Mapping[str, Any], seconds: float) -> object:
@@ -152,7 +239,8 @@ def _described(url: str, options: Mapping[str, Any], seconds: float) -> object:
 
 
 def _is_file(cell: Cell) -> bool:
-    return cell.parameters["data"] not in SOURCES
+    data = str(cell.parameters["data"])
+    return data not in SOURCES and not data.startswith(_ARCHIVE)
 
 
 def _cut(cell: Cell) -> int | None:

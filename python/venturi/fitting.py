@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from venturi import ingests
 from venturi.errors import ScenarioError
 from venturi.handicap import CLIENT_STAGES, nanoseconds
-from venturi.options import APPLIES, DEFAULTS, PARAMETERS, VALUES
-from venturi.settings import SIZES, UPSERT, FileData, Target, Workload
-from venturi.urls import in_process, is_database, is_local, scheme_of
+from venturi.options import APPLIES, DEFAULTS, ONLY_HERE, PARAMETERS, VALUES
+from venturi.settings import INGEST, SIZES, UPSERT, FileData, Target, Workload
+from venturi.urls import DATABASES, TIME_SERIES, in_process, is_database, is_local, is_time_series, scheme_of
 
 if TYPE_CHECKING:
     from venturi.scenario import Scenario
@@ -32,6 +33,8 @@ __all__ = [
 UPSERT_NS = 10_000_000_000
 """How long a trial of upserts lasts where nothing says how much."""
 _UPSERT_BATCH = 500
+_INGEST_BATCH = 5000
+_STORES = {*DATABASES, *TIME_SERIES}
 
 
 def _addresses(scenario: Scenario) -> list[str]:
@@ -50,12 +53,19 @@ def settled(scenario: Scenario) -> Scenario:
 
     if open_("operation") and all(map(is_database, _addresses(scenario))):
         update["operation"] = "upsert"
+    if open_("operation") and all(map(is_time_series, _addresses(scenario))):
+        update["operation"] = "ingest"
     operations = axes.get("operation", [update.get("operation", workload.operation)])
     if all(operation == "upsert" for operation in operations):
         if open_("data"):
             update["data"] = "usage"
         if open_("rows_per_batch"):
             update["rows_per_batch"] = _UPSERT_BATCH
+    if all(operation == "ingest" for operation in operations):
+        if open_("data"):
+            update["data"] = "metrics"
+        if open_("rows_per_batch"):
+            update["rows_per_batch"] = _INGEST_BATCH
     return replace(scenario, workload=workload.model_copy(update=update)) if update else scenario
 
 
@@ -133,6 +143,8 @@ def applies(name: str, url: str, operation: str) -> bool:
     if scheme == "empty":
         # Where nothing is sent, settings of the way mean nothing, but disturb nobody.
         return (name == "dialect") == (operation == "upsert")
+    if name in ONLY_HERE and not is_local(url):
+        return False
     return scheme in APPLIES[name]
 
 
@@ -151,6 +163,8 @@ def option_parameters(target: Target, operation: str) -> dict[str, Any]:
         if not applies(name, target.url, operation):
             return None
         found = getattr(target, name)
+        if name == "durable":
+            return found or "os"
         return usual.get(name) if found is None or found == [] else found
 
     return {name: value(name) for name in PARAMETERS}
@@ -160,6 +174,13 @@ def check_options(scenario: Scenario) -> None:
     """Whether every option means something somewhere in the scenario. Raises ScenarioError."""
     for name in _strangers(scenario):
         where = scenario.where("matrix" if name in scenario.axes else "target", name)
+        if name in ONLY_HERE and any(map(is_time_series, _addresses(scenario))):
+            flag = "threads" if name == "pool" else name
+            raise ScenarioError(
+                f"{where}: is of a store that is started for the run, and {_addresses(scenario)[0]} is there "
+                "already",
+                hint=f"start one so: venturi serve timeseries --data DIR --{flag} ..., or use akumuli://local",
+            )
         raise ScenarioError(
             f"{where}: {_schemes(scenario)} has no option {name}",
             hint=f"it belongs to {', '.join(f'{s}://' for s in sorted(APPLIES[name]))}",
@@ -181,6 +202,8 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target, chosen: d
     url = target.url
     if workload.operation == "upsert":
         _check_upsert(workload, target, where)
+    elif workload.operation == "ingest":
+        ingests.check(workload, target, where)
     else:
         _check_flight(workload, url, where)
     _check_values(target, where)
@@ -190,17 +213,21 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target, chosen: d
 def _check_flight(workload: Workload, url: str, where: Any) -> None:
     """Whether a get or a put can go this way with these data."""
     operation = workload.operation
-    if is_database(url):
-        raise ScenarioError(
-            f"{where('workload', 'operation')}: {scheme_of(url)}:// takes upserts, not a {operation}",
-            hint="leave the operation out, or set it to upsert",
-        )
+    for found, taken in ((is_database(url), "upsert"), (is_time_series(url), "ingest")):
+        if found:
+            raise ScenarioError(
+                f"{where('workload', 'operation')}: {scheme_of(url)}:// takes {taken}s, not a {operation}",
+                hint=f"leave the operation out, or set it to {taken}",
+            )
     for key in ("key", "add", "working_set", *UPSERT):
         if getattr(workload, key) is not None:
             raise ScenarioError(f"{where('workload', key)}: is for upserts, and this is a {operation}")
+    _only_ingest(workload, where)
     at = where("workload", "data")
     if workload.data == "usage":
         raise ScenarioError(f"{at}: usage is for upserts; a {operation} has records or a file")
+    if ingests.is_points(workload.data):
+        raise ScenarioError(f"{at}: points are for ingests; a {operation} has records or a file")
     if operation == "put":
         if workload.data == "remote":
             raise ScenarioError(f"{at}: a put needs data of its own, records or a file, not remote")
@@ -217,12 +244,36 @@ def _check_flight(workload: Workload, url: str, where: Any) -> None:
         )
 
 
+def _only_ingest(workload: Workload, where: Any) -> None:
+    for key in INGEST:
+        if getattr(workload, key) is not None:
+            raise ScenarioError(
+                f"{where('workload', key)}: is for ingests, and this is an {workload.operation}"
+                if workload.operation == "upsert"
+                else f"{where('workload', key)}: is for ingests, and this is a {workload.operation}"
+            )
+    if isinstance(workload.values, list):
+        raise ScenarioError(
+            f"{where('workload', 'values')}: {', '.join(workload.values)!r} is not one of random, sequential"
+        )
+
+
 def _check_upsert(workload: Workload, target: Target, where: Any) -> None:
     url, data = target.url, workload.data
     if scheme_of(url) == "flight":
         raise ScenarioError(
             f"{where('workload', 'operation')}: {url} takes gets and puts, no upserts",
             hint="name a database: --target mysql://HOST/DATABASE, or sqlite://local for a first try",
+        )
+    if is_time_series(url):
+        raise ScenarioError(
+            f"{where('workload', 'operation')}: {scheme_of(url)}:// takes ingests, no upserts",
+            hint="leave the operation out, or set it to ingest",
+        )
+    _only_ingest(workload, where)
+    if ingests.is_points(data):
+        raise ScenarioError(
+            f"{where('workload', 'data')}: points are for ingests; an upsert has rows with a key"
         )
     if data != "usage" and not isinstance(data, FileData):
         raise ScenarioError(
@@ -327,5 +378,8 @@ def amount(workload: Workload, width: float | None) -> tuple[int | None, int | N
         return workload.rows_per_stream, workload.duration
     if workload.operation == "upsert":
         return None, UPSERT_NS
+    if workload.operation == "ingest" and workload.data not in ("metrics", "archive"):
+        # Files and archives are as long as they are.
+        return None, None
     # As Arrow's own benchmark.
     return (None if workload.data == "remote" else 10_000_000), None

@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 
 from venturi.environment import describe_host
 from venturi.errors import ScenarioError, VenturiError
+from venturi.local_store import LocalStore, Settings
 from venturi.servers import ReferenceServer
-from venturi.urls import in_process, is_local, scheme_of
+from venturi.urls import in_process, is_local, is_time_series, scheme_of
 
 __all__ = ["LocalTargets", "duckdb_library"]
 
@@ -49,10 +50,11 @@ class LocalTargets:
         self._wanted: list[str] = []
         self._servers: dict[str, _Server] = {}
         self._folder: Path | None = None
+        self._store = LocalStore(note)
 
     def start(self, urls: Iterable[str]) -> None:
         """Starts what these addresses need. Raises VenturiError where a server does not start."""
-        schemes = dict.fromkeys(scheme_of(url) for url in urls if is_local(url))
+        schemes = dict.fromkeys(scheme_of(url) for url in urls if is_local(url) and not is_time_series(url))
         self._wanted = [scheme for scheme in schemes if not in_process(f"{scheme}://")]
         for scheme in self._wanted:
             self._servers[scheme] = self._started(scheme)
@@ -91,6 +93,8 @@ class LocalTargets:
         if not is_local(url):
             return url
         scheme = scheme_of(url)
+        if is_time_series(url):
+            return self._store.url(url)
         if in_process(url):
             return f"{scheme}://{self.folder / f'venturi.{scheme}'}"
         server = self._servers.get(scheme)
@@ -101,6 +105,21 @@ class LocalTargets:
         found = urlsplit(str(server.hello["url"]))
         path = urlsplit(url).path
         return found._replace(path=path if path.strip("/") else found.path).geturl()
+
+    def empty_store(self, url: str, settings: Settings) -> None:
+        """Makes an empty store ready for a trial at this address; nothing for other systems and hosts."""
+        if is_local(url) and is_time_series(url):
+            self._store.ready(settings)
+
+    def fills_store(self, url: str) -> None:
+        """From now on the store holds something."""
+        if is_local(url) and is_time_series(url):
+            self._store.begin()
+
+    @property
+    def store_http_port(self) -> int | None:
+        """Where the store answers what it has stored."""
+        return self._store.http_port
 
     @property
     def folder(self) -> Path:
@@ -117,6 +136,8 @@ class LocalTargets:
 
     def environment(self, url: str) -> dict[str, Any] | None:
         """What a server of ours tells of itself and its host."""
+        if is_time_series(url):
+            return self._store.environment()
         server = self._servers.get(scheme_of(url))
         if server is None:
             return None
@@ -128,6 +149,7 @@ class LocalTargets:
 
     def stop(self) -> None:
         """Ends all servers and removes all files."""
+        self._store.stop()
         for server in self._servers.values():
             with contextlib.suppress(VenturiError):
                 server.stop()

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from venturi import fitting
+from venturi import fitting, ingests
 from venturi.conditions import Condition
 from venturi.errors import ScenarioError
 from venturi.settings import (
+    POINT_BYTES,
     SIZES,
     UPSERT,
     USAGE_ROW_BYTES,
@@ -36,6 +37,7 @@ _WORKING_SET = 1_000_000
 _COUNTS = {
     *("rows_per_stream", "bytes_per_stream", "streams", "threads", "rows_per_batch"),
     *("columns", "window", "send_buffer", "seed", "rate", "max_message_size"),
+    *("hosts", "pool"),
     *("working_set", "in_flight", "max_errors", "retries", "partitions", "replication", "partition_key"),
 }
 Axes = dict[str, list[Any]]
@@ -194,7 +196,9 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     fitting.check_cell(scenario, workload, target, chosen)
     label = data_label(workload.data)
     records, usage = workload.data == "records", workload.data == "usage"
+    ingest = workload.operation == "ingest"
     width = 8.0 * workload.columns if records else USAGE_ROW_BYTES if usage else widths.get(label)
+    width = POINT_BYTES if ingest else width
     rows, duration = fitting.amount(workload, width)
     parameters = {
         "operation": workload.operation,
@@ -202,8 +206,9 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         "target": url,
         "data": label,
         "columns": workload.columns if records else None,
-        "values": workload.values if records else None,
-        "seed": workload.seed if records or usage else None,
+        "values": workload.values if records or isinstance(workload.values, list) else None,
+        "seed": workload.seed if records or usage or ingests.is_made(workload) else None,
+        **ingests.parameters(workload),
         "key": workload.key,
         "add": workload.add,
         "working_set": (workload.working_set or _WORKING_SET) if usage else None,
@@ -225,7 +230,10 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
 
 
 def _of_upserts(workload: Workload, name: str) -> Any:
-    """What only upserts have: as set, or its default; null in a get or put."""
+    """What only upserts have: as set, or its default; null in a get or put. An ingest has `generate`."""
+    if workload.operation == "ingest" and name == "generate":
+        # Archives and files are read meanwhile; so are points made, unless they shall be ready.
+        return workload.generate or "inline"
     if workload.operation != "upsert":
         return None
     found = getattr(workload, name)
@@ -312,7 +320,9 @@ def _all_upserts(scenario: Scenario) -> bool:
 
 def _has_own_data(scenario: Scenario) -> bool:
     sources = scenario.axes.get("data", [scenario.workload.data])
-    return any(isinstance(source, FileData) or source == "records" for source in sources)
+    return any(
+        isinstance(source, FileData) or source in ("records", "metrics", "archive") for source in sources
+    )
 
 
 def _thinned(scenario: Scenario, axes: Axes, factor: float, notes: list[str]) -> Axes:

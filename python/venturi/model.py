@@ -19,7 +19,7 @@ from typing import Any
 
 from venturi import hdr, model_samples
 from venturi.conditions import Condition
-from venturi.settings import USAGE_ROW_BYTES
+from venturi.settings import POINT_BYTES, USAGE_ROW_BYTES
 from venturi.trial import TrialControl, failed_record
 from venturi.urls import scheme_of
 
@@ -27,6 +27,8 @@ __all__ = ["ModelControl", "ModelExecutor"]
 
 # Rates in bytes/s of one stream and of all together, start-up in ns, for get and put.
 _RATES = {"get": (1.6e9, 4.2e9, 1.5e6), "put": (1.3e9, 3.4e9, 2.0e6), "upsert": (9.0e6, 28e6, 1.0e6)}
+# Of ingests: 16 bytes of payload a point.
+_RATES["ingest"] = (5.0e7, 1.3e8, 1.0e6)
 _REMOTE_FACTOR = 0.7
 _EPOCH_NS = 1_790_000_000_000_000_000
 # Limits of a host (bytes/s): memory by threads, disk and codec by name, the engine's of one thread.
@@ -39,6 +41,7 @@ _CLIENT_STAGES = {
     "get": {"await_input": 0.35, "receive": 0.45, "decode": 0.05, "verify": 0.15},
     "put": {"generate": 0.02, "encode": 0.03, "send": 0.65, "await_output": 0.15, "verify": 0.15},
     "upsert": {"send": 0.08, "await_reply": 0.92},
+    "ingest": {"generate": 0.2, "encode": 0.25, "send": 0.1, "await_output": 0.4, "await_reply": 0.05},
 }
 _SERVER_STAGES = {
     "get": {"await_output": 0.20, "generate": 0.05, "encode": 0.05, "send": 0.70},
@@ -190,13 +193,15 @@ def _lost(spec: Mapping[str, Any], message: str) -> dict[str, Any]:
 def _row_bytes(data: Mapping[str, Any]) -> float:
     if data["source"] == "usage":
         return USAGE_ROW_BYTES
+    if data["source"] in ("metrics", "archive"):
+        return POINT_BYTES
     return 8.0 * data["columns"] if data["source"] == "records" else 100.0
 
 
 def _record(spec: Mapping[str, Any]) -> dict[str, Any]:
     noise = random.Random(spec["trial"])
     operation, streams, batch = spec["operation"], spec["streams"], spec["rows_per_batch"]
-    row_bytes = _row_bytes(spec["data"])
+    row_bytes = POINT_BYTES if spec["operation"] == "ingest" else _row_bytes(spec["data"])
     upsert = operation == "upsert"
     one, most, startup = _RATES[operation]
     remote = "local" not in spec["target"] and "127.0.0.1" not in spec["target"]
@@ -292,6 +297,8 @@ def _record(spec: Mapping[str, Any]) -> dict[str, Any]:
         },
         "samples": model_samples.samples(spec, interval, ends, payload, rows, remote),
     }
+    if operation == "ingest":
+        return _ingested(spec, record)
     return _upserted(spec, record, row_bytes) if upsert else record
 
 
@@ -314,6 +321,15 @@ def _upserted(spec: Mapping[str, Any], record: dict[str, Any], row_bytes: float)
         "checksum": None,
         "sums": [{"column": "hits", "expected": hits, "in_doubt": "0", "found": hits}] if checked else None,
     }
+    return record
+
+
+def _ingested(spec: Mapping[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    """The record of a store of time series of ours: it tells what it has, not where its time went."""
+    points = record["counts"]["rows"]
+    record["target"] |= {"software": "venturi store (model)", "protocol": scheme_of(spec["target"])}
+    record["counts"] |= {"stored_bytes": int(points * 2.93), "wire_bytes": int(points * 35.5)}
+    record["stages"]["server"] = record["workers"]["server"] = None
     return record
 
 

@@ -12,18 +12,20 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from venturi.handicap import normalised
 from venturi.suffixes import parse_count
-from venturi.urls import DATABASES
+from venturi.urls import DATABASES, TIME_SERIES
 
 __all__ = [
     "APPLIES",
     "DEFAULTS",
     "LISTS",
+    "ONLY_HERE",
     "PARAMETERS",
     "VALUES",
     "Names",
     "Options",
     "Table",
     "null",
+    "texts",
 ]
 
 
@@ -190,6 +192,36 @@ def _word(value: Any) -> Any:
     return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
 
 
+def _digits(value: Any) -> Any:
+    return 17 if value in ("17", "exact") else value
+
+
+def _pool(value: Any) -> Any:
+    from venturi.environment import usable_cores
+
+    return usable_cores() if value in ("cpus", "cores") else parse_count(value)
+
+
+class TimeSeries(Table):
+    """Stores of time series."""
+
+    digits: Annotated[Literal[17, "shortest"] | None, BeforeValidator(_digits), BeforeValidator(null)] = None
+    http_port: Annotated[
+        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_535)] | None, BeforeValidator(null)
+    ] = None
+    # Of a store that is started for the run.
+    durable: Literal["none", "os", "fsync"] | None = None
+    pool: Annotated[
+        Annotated[int, BeforeValidator(_pool), Field(ge=1, le=1024)] | None, BeforeValidator(null)
+    ] = None
+
+
+class Akumuli(Table):
+    """Akumuli's RESP."""
+
+    format: Annotated[Literal["rows", "values", "dictionary"] | None, BeforeValidator(null)] = None
+
+
 class Shared(Table):
     """What has a meaning in several systems, with values that differ."""
 
@@ -203,7 +235,7 @@ class Shared(Table):
     dialect: Annotated[Literal["mysql", "postgres", "sqlite", "duckdb"] | None, BeforeValidator(null)] = None
 
 
-class Options(Shared, Embedded, Cassandra, MySql, Database, Flight, Login):
+class Options(Shared, Akumuli, TimeSeries, Embedded, Cassandra, MySql, Database, Flight, Login):
     """All of them, in one table."""
 
 
@@ -215,6 +247,8 @@ _GROUPS: dict[type[Table], frozenset[str]] = {
     MySql: frozenset({"mysql"}),
     Cassandra: frozenset({"cassandra"}),
     Embedded: frozenset({"sqlite"}),
+    TimeSeries: frozenset(TIME_SERIES),
+    Akumuli: frozenset({"akumuli"}),
 }
 APPLIES: dict[str, frozenset[str]] = {
     **{name: schemes for group, schemes in _GROUPS.items() for name in group.model_fields},
@@ -222,6 +256,9 @@ APPLIES: dict[str, frozenset[str]] = {
     "method": frozenset({"postgres", "duckdb"}),
     "synchronous": frozenset({"postgres", "sqlite"}),
     "dialect": frozenset({"empty"}),
+    **{name: _NETWORK | {"influx"} for name in ("user", "password_env")},
+    "token_env": frozenset({"flight", "influx"}),
+    "http_port": frozenset({"akumuli", "opentsdb", "influx"}),
 }
 """The systems that an option has a meaning for."""
 VALUES: dict[tuple[str, str], tuple[str, ...]] = {
@@ -252,6 +289,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "without_rowid": True,
     },
     "duckdb": {"setup": True, "statement": "prepared", "method": "upsert"},
+    "akumuli": {"format": "rows", "digits": 17},
+    "opentsdb": {"digits": 17},
+    "influx": {"digits": 17},
     "empty": {"dialect": "mysql"},
 }
 """What the targets do where an option is null; parameters of a cell name it."""
@@ -260,7 +300,10 @@ PARAMETERS = (
     *("table", "setup", "init", "statement", "method", "storage", "shard_key", "partitions"),
     *("write", "batch", "batch_form", "consistency", "replication", "partition_key", "token_aware"),
     *("journal", "synchronous", "without_rowid", "dialect"),
+    *("format", "digits", "durable", "pool"),
 )
 """Options that are parameters of a cell: all that may change a figure."""
+ONLY_HERE = frozenset({"durable", "pool"})
+"""Options of a store that is started for the run: the trial's spec does not have them."""
 LISTS = ("init", "shard_key")
 """Options whose value is a list."""

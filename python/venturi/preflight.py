@@ -33,6 +33,11 @@ _MOST_BATCH_BYTES = 2**32
 _MOST_AHEAD_BYTES = 2**33
 
 
+_MOST_POINTS_AHEAD = 2**31
+# Of RESP rows with 17 digits; the core counts exactly.
+_POINT_TEXT_BYTES = 36
+
+
 def check(scenario: Scenario, cells: Sequence[Cell]) -> None:
     """Raises ScenarioError for the first thing that is missing here."""
     _variables(scenario)
@@ -43,6 +48,7 @@ def check(scenario: Scenario, cells: Sequence[Cell]) -> None:
         _messages(scenario, cell)
         _working_set(scenario, cell)
         _file(scenario, cell)
+        _archive(scenario, cell)
 
 
 def _where(scenario: Scenario, table: str, key: str) -> str:
@@ -148,8 +154,17 @@ def _messages(scenario: Scenario, cell: Cell) -> None:
 
 
 def _working_set(scenario: Scenario, cell: Cell) -> None:
-    """Statements of the whole working set, made ahead, take more room than its rows."""
+    """Statements of the whole working set, made ahead, take more room than its rows; so do points."""
     p = cell.parameters
+    if p["operation"] == "ingest" and p["generate"] == "ahead" and p["rows_per_stream"] is not None:
+        size = p["rows_per_stream"] * p["streams"] * _POINT_TEXT_BYTES
+        if size > _MOST_POINTS_AHEAD:
+            raise ScenarioError(
+                f"{_where(scenario, 'workload', 'generate')}: so many points take "
+                f"about {format_bytes(size)} as messages; the most that are made ahead are "
+                f"{format_bytes(_MOST_POINTS_AHEAD)}",
+                hint="take fewer points_per_stream, or --generate inline, or archives (venturi generate)",
+            )
     if p["working_set"] is None or p["generate"] != "ahead":
         return
     size = int(p["working_set"] * p["row_bytes"])
@@ -161,6 +176,19 @@ def _working_set(scenario: Scenario, cell: Cell) -> None:
             f"over {format_bytes(size)}; the most that are built ahead are {format_bytes(most)}",
             hint="take a smaller --working-set, or --generate inline",
         )
+
+
+def _archive(scenario: Scenario, cell: Cell) -> None:
+    """Whether the archives are there."""
+    data = str(cell.parameters["data"])
+    if not data.startswith("archive:"):
+        return
+    folder, where = Path(data.removeprefix("archive:")), _where(scenario, "workload", "data")
+    hint = f"make some: venturi generate --archive {folder} --hosts 100 --steps 1000"
+    if not folder.is_dir():
+        raise ScenarioError(f"{where}: {folder}: no such directory", hint=hint)
+    if not (folder / "manifest.json").is_file():
+        raise ScenarioError(f"{where}: {folder} holds no archives: there is no manifest.json", hint=hint)
 
 
 def _file(scenario: Scenario, cell: Cell) -> None:

@@ -25,9 +25,11 @@ _STOP_SECONDS = 5.0
 
 
 class ReferenceServer:
-    """`venturi serve flight` on a free port of the loopback interface; use as a context manager."""
+    """`venturi serve flight` (or another `kind`) on free ports of the loopback interface; use as a context
+    manager."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, kind: str = "flight") -> None:
+        self._kind = kind
         self._arguments = ["--port", "0", "--json", "--exit-with-parent", *arguments]
         self._child: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
@@ -45,7 +47,7 @@ class ReferenceServer:
     def start(self) -> ReferenceServer:
         """Starts the child and waits until it listens. Raises VenturiError with what it said otherwise."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
-        command = [sys.executable, "-m", "venturi", "serve", "flight", *self._arguments]
+        command = [sys.executable, "-m", "venturi", "serve", self._kind, *self._arguments]
         self._child = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -66,7 +68,7 @@ class ReferenceServer:
             raise VenturiError(
                 f"the reference server did not start: {said or 'it said nothing'}",
                 ExitCode.UNREACHABLE,
-                hint="try it by itself: venturi serve flight",
+                hint=f"try it by itself: venturi serve {self._kind}",
             ) from None
         except BaseException:
             self.stop()
@@ -106,8 +108,8 @@ class ReferenceServer:
         errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
         return errors[-1] if errors else " ".join(lines[-2:])
 
-    def stop(self) -> None:
-        """Ends the child: by its closed input, then by signals."""
+    def stop(self, at_once: bool = False) -> None:
+        """Ends the child: by its closed input, then by signals; `at_once` by the last of them."""
         child = self._child
         if child is None:
             return
@@ -115,7 +117,7 @@ class ReferenceServer:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
-        for signal_number in (0, signal.SIGTERM, signal.SIGKILL):
+        for signal_number in (signal.SIGKILL,) if at_once else (0, signal.SIGTERM, signal.SIGKILL):
             child.send_signal(signal_number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_STOP_SECONDS)

@@ -10,18 +10,21 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictStr
 
 from venturi.environment import usable_cores
 from venturi.handicap import nanoseconds
-from venturi.options import DEFAULTS, LISTS, Names, Options, Table, null
+from venturi.options import DEFAULTS, LISTS, ONLY_HERE, Names, Options, Table, null, texts
 from venturi.suffixes import parse_count, parse_duration, parse_percent
+from venturi.times import parse_time
 from venturi.urls import DEFAULT_PORT, LOCAL, check_url, scheme_of
 
 __all__ = [
     "DEFAULT_PORT",
+    "INGEST",
     "LISTS",
     "LOCAL",
+    "POINT_BYTES",
     "SIZES",
     "UPSERT",
     "USAGE_ROW_BYTES",
@@ -36,9 +39,13 @@ __all__ = [
 
 # Three ways to say how much; one of them at a time.
 SIZES = ("rows_per_stream", "bytes_per_stream", "duration")
-SOURCES = ("records", "usage", "remote")
+SOURCES = ("records", "usage", "metrics", "archive", "remote")
 UPSERT = {"in_flight": 1, "generate": "ahead", "max_errors": 0, "retries": 0}
 """Keys that only upserts have, and their defaults there."""
+INGEST = ("hosts", "tick", "start", "time", "tags", "metric")
+"""Keys that only ingests have."""
+POINT_BYTES = 16.0
+"""Payload of a point: a time of 8 bytes and a value of 8."""
 USAGE_ROW_BYTES = 69.1
 """Mean payload of a row of `usage`: 36 bytes of numbers, two texts of 12 and 13.1 letters, an offset each."""
 
@@ -48,30 +55,40 @@ Duration = Annotated[int, BeforeValidator(parse_duration), Field(ge=1)]
 
 
 class FileData(Table):
-    """Rows of a user's file."""
+    """Rows of a user's file; or points of a directory of archives, as `venturi generate` makes them."""
 
-    source: Literal["file"] = "file"
+    source: Literal["file", "archive"] = "file"
     path: str
+
+
+_ARCHIVE = "archive:"
 
 
 def _data(value: Any) -> Any:
     if isinstance(value, str):
+        if value.startswith(_ARCHIVE) and len(value) > len(_ARCHIVE):
+            return {"source": "archive", "path": value.removeprefix(_ARCHIVE)}
         return value if value in SOURCES else {"source": "file", "path": value}
     if isinstance(value, dict):
         source = value.get("source")
         if source in SOURCES and len(value) == 1:
             return source
         if source not in (None, "file", *SOURCES):
-            raise ValueError(f"source {source!r} is not one of records, usage, file, remote")
+            raise ValueError(f"source {source!r} is not one of file, {', '.join(SOURCES)}")
         if "path" not in value or set(value) - {"source", "path"}:
             raise ValueError('a file is written { source = "file", path = "table.parquet" }')
-        return {"source": "file", "path": value["path"]}
-    raise ValueError('write "records", "usage", "remote" or { source = "file", path = "table.parquet" }')
+        return {"source": source or "file", "path": value["path"]}
+    raise ValueError(
+        'write "records", "usage", "metrics", "archive", "remote" or '
+        '{ source = "file", path = "table.parquet" }'
+    )
 
 
 def data_label(data: str | FileData) -> str:
-    """How parameters name a data source: records, usage, remote, or the file's path."""
-    return data if isinstance(data, str) else data.path
+    """How parameters name a data source: records, usage, ..., the file's path, or archive:DIRECTORY."""
+    if isinstance(data, str):
+        return data
+    return data.path if data.source == "file" else f"{_ARCHIVE}{data.path}"
 
 
 def _pin(value: Any) -> Any:
@@ -117,6 +134,17 @@ def _working_set(value: Any) -> Any:
     return count
 
 
+def _values(value: Any) -> Any:
+    """How records are made; of an ingest the columns of a file that hold values."""
+    return value if value in ("random", "sequential") else texts(value)
+
+
+def _named(value: str | list[str]) -> str | list[str]:
+    if not value:
+        raise ValueError("names no column")
+    return value
+
+
 def _rate(value: Any) -> Any:
     return (
         float(value) if isinstance(value, int | float) and not isinstance(value, bool) else parse_count(value)
@@ -132,15 +160,28 @@ def _cpus(value: list[int] | None) -> list[int] | None:
 class Workload(Table):
     """What is moved. Sizes in bytes, times in ns, counts plain."""
 
-    operation: Literal["get", "put", "upsert"] = "get"
-    data: Annotated[Literal["records", "usage", "remote"] | FileData, BeforeValidator(_data)] = "records"
+    operation: Literal["get", "put", "upsert", "ingest"] = "get"
+    data: Annotated[
+        Literal["records", "usage", "metrics", "archive", "remote"] | FileData, BeforeValidator(_data)
+    ] = "records"
+    hosts: Annotated[
+        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=100_000_000)] | None,
+        BeforeValidator(null),
+    ] = None
+    tick: Annotated[Duration | None, BeforeValidator(null)] = None
+    start: Annotated[Annotated[int, BeforeValidator(parse_time)] | None, BeforeValidator(null)] = None
+    time: Annotated[StrictStr | None, BeforeValidator(null)] = None
+    tags: Names = None
+    metric: Annotated[StrictStr | None, BeforeValidator(null)] = None
     key: Names = None
     add: Names = None
     working_set: Annotated[
         Annotated[int, BeforeValidator(_working_set), Field(ge=1)] | None, BeforeValidator(null)
     ] = None
     columns: Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)] = 4
-    values: Literal["random", "sequential"] = "random"
+    values: Annotated[
+        Literal["random", "sequential"] | list[StrictStr], BeforeValidator(_values), AfterValidator(_named)
+    ] = "random"
     seed: Whole = 1
     rows_per_batch: Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**31 - 1)] = 4096
     rows_per_stream: Count | None = None
@@ -185,7 +226,13 @@ class Target(Options):
     def options(self) -> dict[str, Any]:
         """The options of a trial spec: those that differ from what the target does of itself."""
         usual = DEFAULTS.get(scheme_of(self.url), {})
-        found = {name: value for name, value in self.given().items() if value != usual.get(name)}
+        found = {
+            name: value
+            for name, value in self.given().items()
+            if value != usual.get(name) and name not in ONLY_HERE
+        }
+        if found.get("digits") == "shortest":
+            found["digits"] = None
         return found | ({"handicap": nanoseconds(self.handicap)} if self.handicap else {})
 
 

@@ -280,6 +280,7 @@ class Sweep:
         control = self._executor.control()
         try:
             self._endpoints.ensure(self._doubted)
+            self._endpoints.ready(slot.cell)
             spec = build_spec(
                 slot.cell,
                 trial,
@@ -288,11 +289,15 @@ class Sweep:
                 timeout_ns=self._run.timeout,
                 sample_interval_ns=self._run.sample_interval,
                 options=self._endpoints.options(slot.cell),
+                ingest=self._endpoints.ingest(slot.cell),
             )
             if not self._interrupts.guard(control):
                 control.cancel()
             call = self._executor.run_trial
-            return completed(run_with_progress(call, spec, control, self._observer.progress))
+            self._endpoints.begin(slot.cell)
+            record = completed(run_with_progress(call, spec, control, self._observer.progress))
+            self._endpoints.moved(slot.cell, record)
+            return record
         except VenturiError as error:
             kind = "unreachable" if error.exit_code == ExitCode.UNREACHABLE else "internal"
             return failed_record(kind, error.message)

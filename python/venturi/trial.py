@@ -85,11 +85,17 @@ def build_spec(
     timeout_ns: int = 30_000_000_000,
     sample_interval_ns: int = 100_000_000,
     options: Mapping[str, Any] | None = None,
+    ingest: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The trial spec of docs/format.md. `target` is the address to use, with the real host and port;
-    `options`, where given, are those of the cell with what depends on this machine."""
+    `options`, where given, are those of the cell with what depends on this machine; `ingest` says which
+    columns of a file make points."""
     p = cell.parameters
     upserts = {name: p[name] for name in ("in_flight", "generate", "max_errors", "retries") if p.get(name)}
+    if p["operation"] == "ingest":
+        upserts["generate"] = p["generate"]
+        if ingest is not None:
+            upserts["ingest"] = dict(ingest)
     if p.get("key"):
         upserts["upsert"] = {"key": p["key"], "add": p.get("add") or []}
     return {

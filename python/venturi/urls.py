@@ -9,26 +9,34 @@ __all__ = [
     "DEFAULT_PORT",
     "FILES",
     "LOCAL",
+    "TIME_SERIES",
     "check_url",
     "in_process",
     "is_database",
     "is_local",
     "is_loopback",
+    "is_time_series",
     "place_of",
     "scheme_of",
 ]
 
 DEFAULT_PORT = 31337
 LOCAL = "flight://local"
-_PORTS = {"flight": DEFAULT_PORT, "mysql": 3306, "cassandra": 9042, "postgres": 5432}
+_PORTS = {
+    **{"flight": DEFAULT_PORT, "mysql": 3306, "cassandra": 9042, "postgres": 5432},
+    **{"akumuli": 8282, "akumuli+udp": 8383, "opentsdb": 4242, "influx": 9009, "influx+http": 8086},
+}
 """Systems that are reached over a network, each with its usual port; `+tls` may follow the name."""
 FILES = ("sqlite", "duckdb")
 """Databases in this process, of one file each."""
 DATABASES = ("mysql", "cassandra", "postgres", *FILES)
 """Systems that take upserts."""
+TIME_SERIES = ("akumuli", "opentsdb", "influx")
+"""Systems that take points of time series."""
 _KNOWN = (
     *("flight", "flight+tls", "mysql", "mysql+tls", "cassandra", "cassandra+tls"),
-    *("postgres", "postgres+tls", "sqlite", "duckdb", "empty"),
+    *("postgres", "postgres+tls", "sqlite", "duckdb"),
+    *("akumuli", "akumuli+udp", "opentsdb", "influx", "influx+http", "empty"),
 )
 # How other programs call what we call otherwise.
 _ALIASES = {
@@ -36,6 +44,10 @@ _ALIASES = {
     **dict.fromkeys(("scylla", "scylladb", "cql"), "cassandra"),
     **dict.fromkeys(("postgresql", "pg"), "postgres"),
     **dict.fromkeys(("sqlite3", "file"), "sqlite"),
+    **dict.fromkeys(("questdb", "telegraf", "victoriametrics", "influxdb"), "influx"),
+    **dict.fromkeys(("http", "influxdb+http", "influxdb2"), "influx+http"),
+    **dict.fromkeys(("resp", "aku"), "akumuli"),
+    **dict.fromkeys(("tsdb", "telnet"), "opentsdb"),
 }
 
 
@@ -47,6 +59,11 @@ def scheme_of(url: str) -> str:
 def is_database(url: str) -> bool:
     """Whether it takes upserts, and nothing else."""
     return scheme_of(url) in DATABASES
+
+
+def is_time_series(url: str) -> bool:
+    """Whether it takes points of time series, and nothing else."""
+    return scheme_of(url) in TIME_SERIES
 
 
 def in_process(url: str) -> bool:
@@ -96,13 +113,16 @@ def check_url(url: str) -> str:
     if in_process(url):
         return _file(url)
     user, at, hosts = parts.netloc.rpartition("@")
-    form = f"{parts.scheme}://HOST:PORT" + ("/DATABASE" if is_database(url) else "")
+    named = is_database(url) or parts.scheme == "influx+http"
+    form = f"{parts.scheme}://HOST:PORT" + ("/DATABASE" if named else "")
     if not hosts:
         raise ValueError(f"{url!r} names no host; write {form}")
     several = hosts.split(",") if is_database(url) else [hosts]
     if len(several) > 1 and "local" in several:
         raise ValueError(f"{url!r}: local is a server of our own, and stands alone")
     netloc = user + at + ",".join(_host(url, host, form) for host in several)
+    if is_time_series(url):
+        _store(parts.scheme, parts.path, parts.query, user)
     if is_database(url):
         if parts.hostname == "local" and parts.scheme.endswith("+tls"):
             raise ValueError(
@@ -123,12 +143,12 @@ def _host(url: str, host: str, form: str) -> str:
         port = 0
     if port == 0:
         raise ValueError(f"{url!r}: the port must be a number from 1 to 65535")
-    if parts.hostname == "local" and is_database(url):
+    if parts.hostname == "local" and (is_database(url) or is_time_series(url)):
         if port is not None:
             raise ValueError(f"{url!r}: local is a server of our own, on a free port; leave the port out")
         return host
     if port is None and parts.hostname != "local":
-        return f"{host.rstrip(':')}:{_PORTS[scheme_of(url)]}"
+        return f"{host.rstrip(':')}:{_PORTS.get(url.partition('://')[0]) or _PORTS[scheme_of(url)]}"
     return host
 
 
@@ -142,6 +162,18 @@ def _database(scheme: str, path: str, more: bool) -> None:
         )
     if "/" in path.strip("/"):
         raise ValueError(f"{path!r} is not a {what}; write {scheme}://HOST:PORT/{what.upper()}")
+
+
+def _store(scheme: str, path: str, query: str, user: str) -> None:
+    """Whether what stands beside the host means something to a store of time series."""
+    if user and scheme != "influx+http":
+        raise ValueError(f"{scheme}:// asks nobody for a name; leave it out")
+    if path.strip("/") and scheme != "influx+http":
+        raise ValueError(f"a URL of {scheme}:// names no database; write {scheme}://HOST:PORT")
+    if "/" in path.strip("/"):
+        raise ValueError(f"{path!r} is not a database; write {scheme}://HOST:PORT/DATABASE")
+    if query:
+        raise ValueError(f"a URL of {scheme}:// has no parameters; settings are keys of [target]")
 
 
 def _file(url: str) -> str:

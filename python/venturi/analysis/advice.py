@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.analysis import load_advice
 from venturi.analysis.ceilings import share as share_of
-from venturi.analysis.cells import Cell, get, in_rows_of, main_rate, numeric, quotient, steady_main
+from venturi.analysis.cells import Cell, get, main_rate, numeric, quotient, steady_main
 from venturi.analysis.statistics import range_coverage
 from venturi.analysis.warning import Advice
 from venturi.units import percent
@@ -137,7 +137,7 @@ def _unverified(cells: Sequence[Cell]) -> Advice | None:
     if not weaker:
         return None
     how = sorted({str(get(r, "verification", "achieved")) for r in weaker})
-    asked = "sums" if all(in_rows_of(r) for r in weaker) else "checksum"
+    asked = "sums" if all(get(r, "parameters", "operation") == "upsert" for r in weaker) else "checksum"
     note = next(
         (n for r in weaker if (n := get(r, "verification", "note"))), "the other end offers no checksum"
     )

@@ -89,7 +89,7 @@ def _rows(n: float) -> str:
 def batch_costs(cells: Sequence[Cell]) -> list[BatchCost]:
     """A line for each setting of the others along which rows a batch were varied, the fastest first."""
     out = []
-    for operation, members in by_operation([c for c in cells if c.in_rows and c.good]).items():
+    for operation, members in by_operation([c for c in cells if c.answered and c.good]).items():
         others = [n for n in varying(members) if n != AXIS and not _follows(members, n)]
         groups: dict[tuple[Hashable, ...], list[Cell]] = {}
         for cell in members:

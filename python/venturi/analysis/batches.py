@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from venturi.analysis.cells import Cell, Record, get, numeric, quotient
+from venturi.analysis.cells import IN_ROWS, Cell, Record, get, numeric, quotient
 from venturi.analysis.statistics import median_interval
 from venturi.units import Quantity
 
@@ -133,9 +133,13 @@ def acknowledged(record: Mapping[str, Any]) -> str:
     that never began."""
     counted = [_whole(record, "counts", n) for n in ("rows", "batches")]
     found = troubles([record])
-    if get(record, "parameters", "operation") != "upsert" or not (any(counted) or found):
+    operation = get(record, "parameters", "operation")
+    if operation not in IN_ROWS or not (any(counted) or found):
         return ""
     rows, number = counted
+    if operation == "ingest":
+        # Nobody acknowledges a batch of points by itself.
+        return "; ".join([f"{rows:,} points were sent until then", *words(found), *told(found)])
     parts = [f"{rows:,} rows{f' in {several(number)}' if number else ''} were acknowledged"]
     return "; ".join([*parts, *words(found), *told(found)])
 

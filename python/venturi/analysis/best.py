@@ -254,7 +254,8 @@ def _costs(cells: list[Cell], settings: list[str]) -> tuple[list[Quantity], str]
     by_cell = [[v for r in c.records if (v := _cost(r)) is not None] for c in cells]
     if all(by_cell):
         of_rows = all(c.in_rows for c in cells)
-        unit, name = ("ns/row", "row") if of_rows else ("ns/B", "GB")
+        noun = cells[0].noun if cells else "row"
+        unit, name = (f"ns/{noun}", noun) if of_rows else ("ns/B", "GB")
         return [median_interval(v).quantity(unit) for v in by_cell], f"CPU time per {name}, both ends"
     counted = [n for n in PARALLEL if n in settings]
     out = []

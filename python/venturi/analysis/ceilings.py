@@ -55,7 +55,8 @@ def waits_for_disk(parameters: Mapping[str, Any]) -> bool:
 
     Cassandra acknowledges before its log is synced. Databases are taken at their durable default where
     nothing is set, and a SQLite in WAL mode syncs only with `synchronous = full`."""
-    if parameters.get("operation") == "get" or not stores(parameters.get("target")):
+    # What a store of time series writes is a fraction of the payload: the disk is no limit that payload has.
+    if parameters.get("operation") in ("get", "ingest") or not stores(parameters.get("target")):
         return False
     scheme = urlsplit(str(parameters.get("target"))).scheme.partition("+")[0]
     synchronous = parameters.get("synchronous")
@@ -71,6 +72,8 @@ def data_label(parameters: Mapping[str, Any]) -> str | None:
     Of upserts, statements that are built ahead are only handed on; those built inline cost what their system
     asks for, so that those of Cassandra, which the empty target does not build, have no limit."""
     data = parameters.get("data")
+    if parameters.get("operation") == "ingest":
+        return None
     if parameters.get("operation") == "upsert":
         return _upsert_label(parameters)
     if data == "records":

@@ -44,8 +44,11 @@ PARAMETER_ORDER = (
     "ack",
     "handicap",
 )
-IN_ROWS = frozenset({"upsert"})
-"""Operations that are counted in rows: what a row has in bytes is the dialect's affair, not the user's."""
+NOUNS = {"upsert": "row", "ingest": "point"}
+"""What a row is called where operations are counted in rows: its bytes are the dialect's affair, not the
+user's."""
+IN_ROWS = frozenset(NOUNS)
+ROW_UNITS = ("rows/s", "points/s")
 # Derived from others, so they never tell two cells apart; the seed only says which random rows were moved.
 NOT_DISTINGUISHING = frozenset({"row_bytes", "seed", "operation"})
 
@@ -98,11 +101,16 @@ def in_rows_of(record: Record) -> bool:
 
 def main_unit(operation: object) -> str:
     """The base unit of an operation's main figure, where the trial counted bytes and rows."""
-    return "rows/s" if operation in IN_ROWS else "B/s"
+    return f"{noun(operation)}s/s" if operation in IN_ROWS else "B/s"
+
+
+def noun(operation: object) -> str:
+    """`row`, or `point` of an ingest: what counts in `rows` are."""
+    return NOUNS.get(str(operation), "row")
 
 
 def main_rate(record: Record) -> float | None:
-    """The figure by which a trial is judged: rows a second of an upsert, else payload a second."""
+    """The figure by which a trial is judged: rows (points) a second of an upsert (ingest), else payload."""
     return per_second(record, "rows") if in_rows_of(record) else throughput(record)
 
 
@@ -164,7 +172,7 @@ class Cell:
     warmups: int
     throughput: Quantity
     steady: Quantity
-    """In what the cell is counted in: bytes, or of upserts rows a second."""
+    """In what the cell is counted in: bytes, or of upserts rows, of ingests points a second."""
     rows: Quantity
     batches: Quantity
     interval: Quantity
@@ -172,7 +180,7 @@ class Cell:
     cpu: dict[str, Quantity]
     """CPU seconds a second, that is cores, by end."""
     per_cpu: dict[str, Quantity]
-    """Payload bytes, or of upserts rows, per CPU-second, by end."""
+    """Payload bytes, or of upserts rows, of ingests points, per CPU-second, by end."""
     latency: dict[float, Quantity]
     stages: dict[str, dict[str, float]]
     ceiling: Quantity
@@ -196,8 +204,18 @@ class Cell:
 
     @property
     def in_rows(self) -> bool:
-        """Whether rows, not bytes, are what this cell is about."""
+        """Whether rows (or points), not bytes, are what this cell is about."""
         return self.operation in IN_ROWS
+
+    @property
+    def noun(self) -> str:
+        """What it counts in `rows`: `row`, or `point`."""
+        return noun(self.operation)
+
+    @property
+    def answered(self) -> bool:
+        """Whether a batch is a statement that the server answers: an upsert."""
+        return self.operation == "upsert"
 
     @property
     def main(self) -> Quantity:
@@ -242,7 +260,7 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
     good = [r for r in measured if is_good(r)]
     parameters = dict(get(records[0], "parameters") or {})
     unit = main_unit(parameters.get("operation"))
-    counted = "rows" if unit == "rows/s" else "payload_bytes"
+    counted = "rows" if unit in ROW_UNITS else "payload_bytes"
     speed = _interval(map(throughput, good))
     payload = _quantity((numeric(r, "counts", "payload_bytes") for r in good), "B").value
     # As asked for; what was moved is a little less, because a last batch is short. Imported runs have
@@ -272,7 +290,7 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
         warmups=len(records) - len(measured),
         throughput=speed.quantity("B/s") if speed else Quantity(None, unit="B/s"),
         steady=_quantity(map(steady_main, good), unit),
-        rows=_quantity((per_second(r, "rows") for r in good), "rows/s"),
+        rows=_quantity((per_second(r, "rows") for r in good), f"{noun(parameters.get('operation'))}s/s"),
         batches=_quantity((per_second(r, "batches") for r in good), "batches/s"),
         interval=_quantity((numeric(r, "times", "interval_ns") for r in good), "ns"),
         setup=_quantity((numeric(r, "times", "setup_ns") for r in good), "ns"),

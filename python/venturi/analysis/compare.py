@@ -76,6 +76,11 @@ OF_ROWS = {
     )
 }
 """What stands for a metric of bytes where cells are counted in rows."""
+OF_POINTS = {
+    name: replace(m, title=m.title.replace("row", "point"), unit=m.unit.replace("row", "point"))
+    for name, m in OF_ROWS.items()
+}
+"""The same of ingests, whose rows are points."""
 METRICS = {
     m.name: m
     for m in (
@@ -316,7 +321,7 @@ def _values(cell: Cell, metric: Metric) -> dict[int, float]:
 def _chosen(metric: Metric, base: Cell, run: Cell) -> Metric:
     """Rows for bytes where cells are counted in them, and where bytes were not counted on both sides."""
     if base.in_rows and run.in_rows:
-        return OF_ROWS.get(metric.name, metric)
+        return (OF_POINTS if run.noun == "point" else OF_ROWS).get(metric.name, metric)
     if metric.name != "throughput" or (_values(base, metric) and _values(run, metric)):
         return metric
     return ROWS if _values(base, ROWS) and _values(run, ROWS) else metric

@@ -29,7 +29,7 @@ _MORE = ("more connections", "more batches in flight")
 def against_fewer(cells: Sequence[Cell], found: Mapping[str, Verdict]) -> dict[str, Verdict]:
     """These verdicts; those that say too little is under way are corrected by cells with less under way."""
     out = dict(found)
-    asked = [c for c in cells if c.in_rows and c.name in out and out[c.name].title == UNDER_WAY]
+    asked = [c for c in cells if c.answered and c.name in out and out[c.name].title == UNDER_WAY]
     if not asked:
         return out
     groups: dict[str, list[Cell]] = {}

@@ -179,7 +179,7 @@ def build(cells: Sequence[Cell], over: str | None = None) -> Fits:
     """Fits everything there is to fit. `over` asks for one axis only, be it an unusual one."""
     found = Fits()
     for operation, every in c.by_operation(cells).items():
-        unit = "rows/s" if c.in_rows(every) else "B/s"
+        unit = f"{c.noun(operation)}s/s" if c.in_rows(every) else "B/s"
         members = [m for m in every if _value(m, unit) is not None]
         if len(members) < 2:
             continue
@@ -234,7 +234,7 @@ def _sizes(found: Fits, operation: str, cells: Sequence[Cell], differing: Sequen
     for group in groups[:MOST_GROUPS]:
         one = SizeFit(operation, _settings(group, names), group)
         try:
-            one.fit = hockney.fit(times(group, unit), "B" if unit == "B/s" else "rows")
+            one.fit = hockney.fit(times(group, unit), "B" if unit == "B/s" else unit.removesuffix("/s"))
         except Refused as reason:
             one.refused = str(reason)
         found.sizes.append(one)

@@ -259,7 +259,7 @@ def _by_size(operation: str, cells: Sequence[Cell], size: str, value: float, rep
     basis = max(usable, key=lambda s: s.fit.b if s.fit else 0.0)
     fit = basis.fit
     assert fit is not None
-    unit = "B/s" if fit.unit == "B" else "rows/s"
+    unit = f"{fit.unit}/s"
     ratios = [
         p / float(m.parameters[size])
         for m in basis.cells

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from venturi.analysis import upsert_remedies
+from venturi.analysis import ingest_remedies, upsert_remedies
 from venturi.analysis.ceilings import codec_of
 from venturi.analysis.evidence import Seen
 from venturi.analysis.proof import Hit
@@ -20,8 +20,11 @@ STREAMS_MOST = 64
 
 def remedies(seen: Seen, hit: Hit, rerun: Rerun) -> tuple[str, ...]:
     """What to try, the most promising first, three at most."""
-    of_upserts = seen.cell.in_rows and upsert_remedies.handles(hit.kind)
-    found = (upsert_remedies.remedies if of_upserts else _BY_KIND[hit.kind])(seen, hit, rerun)
+    by_kind = _BY_KIND[hit.kind]
+    for answered, other in ((True, upsert_remedies), (False, ingest_remedies)):
+        if seen.cell.in_rows and seen.cell.answered is answered and other.handles(hit.kind):
+            by_kind = other.remedies
+    found = by_kind(seen, hit, rerun)
     return tuple(dict.fromkeys(found))[:3]
 
 

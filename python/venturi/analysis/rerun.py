@@ -54,6 +54,11 @@ _NAMED: dict[str, Any] = {
     "journal": None,
     "storage": None,
     "partition_key": None,
+    "hosts": None,
+    "format": None,
+    "digits": 17,
+    "durable": None,
+    "pool": None,
 }
 
 

@@ -162,7 +162,7 @@ class Results:
         not.
 
         Cartesius for runs between hosts, the laptop for all others: each was measured that way. Of upserts
-        the system of their target's kind.
+        the system of their target's kind, of ingests Akumuli's.
         """
         if not any(
             line.split("#")[0].replace(" ", "").strip() == "reference=true"
@@ -170,6 +170,8 @@ class Results:
         ):
             return None
         if self.cells and all(c.in_rows for c in self.cells):
+            if all(c.noun == "point" for c in self.cells):
+                return "akumuli"
             targets = [str(c.parameters.get("target") or "") for c in self.cells]
             return "cassandra" if all(t.startswith("cassandra") for t in targets) else "memsql"
         return "cartesius" if len(self.places) > 1 or "remote" in self.name else "macbook"

@@ -222,7 +222,7 @@ def _ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]
         share = seen.of(name)
         if share is not None and limit.known:
             add(name, f"{percent(share)} of {name} ({limit.text()})")
-    if seen.cell.in_rows and seen.service:
+    if seen.cell.answered and seen.service:
         add("service time", f"a batch takes {milliseconds(seen.service)} on average")
     if seen.round_trip:
         window = seen.cell.parameters.get("window")

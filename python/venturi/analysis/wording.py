@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from venturi.units import percent
@@ -32,6 +33,16 @@ def rows_rate(value: float) -> str:
         if value >= factor:
             return f"{value / factor:.3g} {unit}"
     return f"{value:.3g} rows/s"
+
+
+_ROWS = re.compile(r"\b([Rr])ow(s?)(?=( a |/| per )(batch|stream)\b)")
+
+
+def counted(text: str, noun: str) -> str:
+    """The names of parameters in this text by what they count: `4,096 points a batch`, `points/stream`."""
+    if noun == "row":
+        return text
+    return _ROWS.sub(lambda found: (noun if found[1] == "r" else noun.capitalize()) + found[2], text)
 
 
 def size(value: float) -> str:

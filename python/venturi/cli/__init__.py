@@ -35,6 +35,7 @@ COMMANDS = (
     "tune",
     "sql",
     "import",
+    "generate",
     "scenarios",
     "serve",
     "ceilings",

@@ -17,27 +17,37 @@ from venturi.errors import VenturiError
 __all__ = ["command_line", "layer_tree"]
 
 
-def _option(flag: str, help_text: str, panel: str = "Workload") -> Any:
-    return typer.Option(flag, help=help_text, rich_help_panel=panel, show_default=False)
+def _option(flag: str, help_text: str, panel: str = "Workload", alias: str | None = None) -> Any:
+    names = (flag,) if alias is None else (flag, alias)
+    return typer.Option(*names, help=help_text, rich_help_panel=panel, show_default=False)
 
 
 Text = str | None
 _SEVERAL = "One value, or several: 1,2,4 or a range 1..8."
 
 # [workload]
-Operation = Annotated[Text, _option("--operation", "get, put or upsert; get,put for both.")]
+Operation = Annotated[Text, _option("--operation", "get, put, upsert or ingest; get,put for both.")]
 Data = Annotated[
     list[str] | None,
     _option(
         "--data",
-        "records, usage, remote, builtin:birdstrikes, or a Parquet, Arrow or CSV file. Repeatable.",
+        "records, usage, metrics, archive:DIR, remote, builtin:birdstrikes, or a Parquet, Arrow or CSV "
+        "file. Repeatable.",
     ),
 ]
 Columns = Annotated[Text, _option("--columns", "Columns of int64 in a record; 4 is 32 bytes.")]
-Values = Annotated[Text, _option("--values", "Values of records: random or sequential.")]
+Values = Annotated[
+    Text,
+    _option("--values", "Values of records: random or sequential; of an ingest columns of a file, as a,b."),
+]
 Seed = Annotated[Text, _option("--seed", "Seed of the records' random values.")]
-RowsPerBatch = Annotated[Text, _option("--rows-per-batch", f"Rows in a batch. {_SEVERAL}")]
-RowsPerStream = Annotated[Text, _option("--rows-per-stream", "Rows a stream moves, as 10M; or a range.")]
+RowsPerBatch = Annotated[
+    Text, _option("--rows-per-batch", f"Rows in a batch. {_SEVERAL}", alias="--points-per-batch")
+]
+RowsPerStream = Annotated[
+    Text,
+    _option("--rows-per-stream", "Rows a stream moves, as 10M; or a range.", alias="--points-per-stream"),
+]
 BytesPerStream = Annotated[Text, _option("--bytes-per-stream", "Payload bytes a stream moves, as 1G.")]
 Duration = Annotated[Text, _option("--duration", "Time a trial lasts, as 5s, in place of an amount.")]
 Streams = Annotated[Text, _option("--streams", f"Concurrent flows; cpus = one for each CPU here. {_SEVERAL}")]
@@ -66,6 +76,28 @@ MaxErrors = Annotated[
     Text, _option("--max-errors", "Batches that may fail before the trial is given up.", _UPSERTS)
 ]
 Retries = Annotated[Text, _option("--retries", "More attempts for a batch that was refused.", _UPSERTS)]
+# [workload] and [target] of time series
+_SERIES = "Time series"
+Hosts = Annotated[Text, _option("--hosts", f"Hosts of metrics, 10 series each. {_SEVERAL}", _SERIES)]
+Tick = Annotated[Text, _option("--tick", "Time between two points of a series, as 1s.", _SERIES)]
+Start = Annotated[Text, _option("--start", "Time of the first point: a date, a time (UTC), or now.", _SERIES)]
+Time = Annotated[Text, _option("--time", "Column of a file that is the time.", _SERIES)]
+Tags = Annotated[Text, _option("--tags", "Columns of a file that name a series, as a,b.", _SERIES)]
+Metric = Annotated[Text, _option("--metric", "What stands before the columns' names in metrics.", _SERIES)]
+Format = Annotated[
+    Text, _option("--format", "akumuli: rows of all metrics, values one by one, or dictionary ids.", _SERIES)
+]
+Digits = Annotated[
+    Text, _option("--digits", "Digits of a value: 17, or shortest that reads back the same.", _SERIES)
+]
+HttpPort = Annotated[
+    Text, _option("--http-port", "Port where the store tells what it holds. [default: 8181]", _SERIES)
+]
+Durable = Annotated[
+    Text,
+    _option("--durable", f"X://local: none, os or fsync; what the store's log survives. {_SEVERAL}", _SERIES),
+]
+Pool = Annotated[Text, _option("--pool", f"X://local: the store's reader threads. {_SEVERAL}", _SERIES)]
 # [target] of databases
 _DATABASES = "Databases"
 
@@ -201,7 +233,7 @@ Set = Annotated[
 ]
 
 # Flags whose value may hold commas that do not separate values: a MySQL URL may name several hosts.
-_WHOLE = ("pin", "url", "key", "add", "shard_key")
+_WHOLE = ("pin", "url", "key", "add", "shard_key", "tags")
 _REPEATED = ("init",)
 """Flags that make one list of what is given several times."""
 _PAIRS = {"header": "headers", "header_env": "header_env"}
@@ -253,6 +285,8 @@ def _several(key: str, value: Any) -> Any:
     if isinstance(value, list):
         return value if len(value) > 1 else None
     if not isinstance(value, str) or key in _WHOLE:
+        return None
+    if key == "values" and not set(value.split(",")) <= {"random", "sequential"}:
         return None
     if "," in value:
         return [part for text in value.split(",") if (part := text.strip())]

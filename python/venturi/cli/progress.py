@@ -22,8 +22,10 @@ def outcome_text(line: Mapping[str, Any]) -> str:
         interval = line["times"]["interval_ns"]
         if _counts_rows(line["parameters"].get("operation")):
             from venturi.analysis.batches import troubles, words
+            from venturi.analysis.cells import main_unit
 
-            rate = f"{line['counts']['rows'] * 1e9 / max(interval, 1):,.0f} rows/s"
+            unit = main_unit(line["parameters"].get("operation"))
+            rate = f"{line['counts']['rows'] * 1e9 / max(interval, 1):,.0f} {unit}"
             return ", ".join([rate, *words(troubles([line]))])
         return f"{line['counts']['payload_bytes'] * 1e3 / max(interval, 1):,.0f} MB/s"
     from venturi.analysis.batches import acknowledged
@@ -129,6 +131,7 @@ class LiveObserver(QuietObserver):
         self._number = self._total = 0
         self._expected = 0
         self._in_rows = False
+        self._unit = "rows/s"
         self._last = (0, 0.0)
         self._bar.start()
 
@@ -138,7 +141,10 @@ class LiveObserver(QuietObserver):
 
     def started(self, number: int, total: int, slot: Slot) -> None:
         self._number, self._total = number, total
+        from venturi.analysis.cells import main_unit
+
         self._in_rows = _counts_rows(slot.cell.parameters.get("operation"))
+        self._unit = main_unit(slot.cell.parameters.get("operation"))
         asked = slot.cell.parameters.get("rows_per_stream")
         rows = asked * slot.cell.parameters["streams"] if asked else 0
         self._expected = rows if self._in_rows else slot.cell.payload_bytes or 0
@@ -149,7 +155,7 @@ class LiveObserver(QuietObserver):
     def progress(self, progress: Progress) -> None:
         moved, now = progress.rows if self._in_rows else progress.payload_bytes, time.monotonic()
         speed = max(0, moved - self._last[0]) / max(now - self._last[1], 1e-9)
-        rate = f"{speed:,.0f} rows/s" if self._in_rows else f"{speed / 1e6:,.0f} MB/s"
+        rate = f"{speed:,.0f} {self._unit}" if self._in_rows else f"{speed / 1e6:,.0f} MB/s"
         self._last = (moved, now)
         share = min(moved / self._expected, 1.0) if self._expected else 0.0
         self._draw(share, rate=rate)

@@ -29,6 +29,7 @@ Examples:
   venturi run --target flight://host:31337 --operation get --streams 1..8
   venturi run upsert-quick --target mysql://venturi@host/db --password-env PASSWORD
   venturi run --target sqlite://local --streams 1 --rows-per-batch 1,10,100,1000
+  venturi run --target akumuli://local --hosts 1000 --streams 2 --points-per-stream 10M
   venturi run my.toml --scale 0.01 --dry-run
   venturi run --resume venturi-runs/20261121-084500-quick
 """
@@ -100,6 +101,12 @@ def run(
     generate: f.Generate = None,
     max_errors: f.MaxErrors = None,
     retries: f.Retries = None,
+    hosts: f.Hosts = None,
+    tick: f.Tick = None,
+    start: f.Start = None,
+    time: f.Time = None,
+    tags: f.Tags = None,
+    metric: f.Metric = None,
     verify: f.Verify = None,
     include_setup: f.IncludeSetup = None,
     pin: f.Pin = None,
@@ -141,6 +148,11 @@ def run(
     synchronous: f.Synchronous = None,
     without_rowid: f.WithoutRowid = None,
     dialect: f.Dialect = None,
+    format: f.Format = None,
+    digits: f.Digits = None,
+    http_port: f.HttpPort = None,
+    durable: f.Durable = None,
+    pool: f.Pool = None,
     repeats: f.Repeats = None,
     warmup: f.Warmup = None,
     shuffle: f.Shuffle = None,

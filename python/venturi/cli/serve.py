@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from venturi.cli import say, serve_databases, serving
+from venturi.cli import say, serve_databases, serve_timeseries, serving
 from venturi.errors import ExitCode, VenturiError
 
 app = typer.Typer(
@@ -161,6 +161,7 @@ def flight(
         _print_statistics(server)
 
 
+app.command()(serve_timeseries.timeseries)
 for _database in serve_databases.COMMANDS:
     app.command()(_database)
 

@@ -23,10 +23,12 @@ VIEWS = ("trials", "streams", "latency", "stages", "errors", "resources", "sampl
 EPILOG = """\b
 Tables: trials, streams, latency, stages, errors, resources, samples, ceilings; their columns are
 in docs/format.md, or: venturi sql RUN "describe trials"
-Example:
+Of a store of time series (venturi serve timeseries --data DIR): points, series.
+Examples:
   venturi sql RUN "select operation, streams, median(bytes_per_second) / 1e6 as mb_s
                    from trials where outcome = 'ok' and not warmup
                    group by all order by all"
+  venturi sql DIR "select metric, count(*), avg(value) from points group by all"
 """
 
 
@@ -43,14 +45,16 @@ def sql(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN... QUERY", help="Runs (directories, last, reference:NAME), and at the end the query."
+            metavar="RUN... QUERY",
+            help="Runs (directories, last, reference:NAME), or the directory of a store of time series; "
+            "at the end the query.",
         ),
     ],
     format: Annotated[
         Format, typer.Option("--format", help="table for people, csv, or json: one array of objects.")
     ] = Format.table,
 ) -> None:
-    """Query the trials of one or many runs by SQL."""
+    """Query the trials of one or many runs, or the points of a store, by SQL."""
     *runs, query = words
     if not runs:
         raise VenturiError(
@@ -63,8 +67,16 @@ def _answer(runs: list[Path], query: str) -> pa.Table:
     import duckdb
     import pyarrow as pa
 
+    from venturi import store_tables
     from venturi.analysis.results import open_run
 
+    stores = [path for path in runs if store_tables.is_store(path)]
+    if stores and len(runs) > 1:
+        raise VenturiError(f"{stores[0]} is a store of time series, which is asked by itself")
+    if stores:
+        with duckdb.connect() as connection:
+            store_tables.views(connection, stores[0])
+            return _table(connection, query)
     directories = [open_run(path) for path in runs]
     with duckdb.connect() as connection:
         for view in VIEWS:
@@ -77,17 +89,23 @@ def _answer(runs: list[Path], query: str) -> pa.Table:
             connection.register(view, pa.concat_tables(parts, promote_options="default"))
         # Only the run's tables: a query copied from somewhere must not read or write other files.
         connection.execute("set enable_external_access = false")
-        try:
-            found = connection.sql(query)
-        except duckdb.Error as error:
-            reason = " ".join(str(error).split())
-            raise VenturiError(f"the query fails: {reason}", ExitCode.USAGE) from None
-        if found is None:
-            raise VenturiError("the query returns no rows; begin it with select")
-        try:
-            return found.to_arrow_table()
-        except duckdb.Error as error:
-            raise VenturiError(f"the query fails: {' '.join(str(error).split())}", ExitCode.USAGE) from None
+        return _table(connection, query)
+
+
+def _table(connection: Any, query: str) -> pa.Table:
+    import duckdb
+
+    try:
+        found = connection.sql(query)
+    except duckdb.Error as error:
+        reason = " ".join(str(error).split())
+        raise VenturiError(f"the query fails: {reason}", ExitCode.USAGE) from None
+    if found is None:
+        raise VenturiError("the query returns no rows; begin it with select")
+    try:
+        return found.to_arrow_table()
+    except duckdb.Error as error:
+        raise VenturiError(f"the query fails: {' '.join(str(error).split())}", ExitCode.USAGE) from None
 
 
 def _print(table: pa.Table, format: Format) -> None:

@@ -56,7 +56,7 @@ def sentences(found: Best) -> list[str]:
     else:
         share = percent((cheapest.speed.value or 0.0) / (fastest.speed.value or 1.0))
         less = percent((cheapest.cost.value or 0.0) / fastest.cost.value) if fastest.cost.value else MISSING
-        per = "row" if fastest.cost.unit == "ns/row" else "GB"
+        per = fastest.cost.unit.removeprefix("ns/") if fastest.cost.unit != "ns/B" else "GB"
         cost = f"its CPU time per {per}" if fastest.cost.unit else f"its {found.cost_name}"
         out.append(
             f"cheapest near it: {setting(found, cheapest)}: {_speed(cheapest)}, {share} of the fastest "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from venturi.analysis import batches, load_advice
+from venturi.analysis import batches, ingest, load_advice
 from venturi.analysis.cells import ENDS, Cell, best, varying
 from venturi.analysis.results import Results
 from venturi.analysis.verdict import Evidence, Verdict
@@ -56,18 +56,37 @@ def figures(cell: Cell) -> list[tuple[str, str]]:
     out: list[tuple[str, Quantity | str | None]] = [
         ("throughput", cell.rows if cell.in_rows else cell.throughput),
         ("steady", cell.steady),
-        ("payload", cell.throughput) if cell.in_rows else ("rows", cell.rows),
-        ("batches", cell.batches),
-        *(_upsert(cell) if cell.in_rows else _latency(cell)),
-        *((f"{end} CPU", cell.cpu[end]) for end in ENDS),
         *(
-            (f"{'rows' if cell.in_rows else 'payload'} per {end} CPU-second", cell.per_cpu[end])
-            for end in ENDS
+            ()
+            if cell.noun == "point"
+            else (("payload", cell.throughput) if cell.in_rows else ("rows", cell.rows),)
         ),
+        ("batches", cell.batches),
+        *(_upsert(cell) if cell.answered else _ingest(cell) if cell.in_rows else _latency(cell)),
+        *((f"{end} CPU", cell.cpu[end]) for end in ENDS),
+        *((f"{_counted_in(cell)} per {end} CPU-second", cell.per_cpu[end]) for end in ENDS),
+        *(ingest.costs(cell) if cell.noun == "point" else ()),
         ("interval", cell.interval),
         ("trials", trials(cell)),
     ]
     return [(name, str(q)) for name, q in out if q is not None and (isinstance(q, str) or q.known)]
+
+
+def _counted_in(cell: Cell) -> str:
+    return f"{cell.noun}s" if cell.in_rows else "payload"
+
+
+def _ingest(cell: Cell) -> list[tuple[str, Quantity | str | None]]:
+    """Totals, bytes on their way and at rest, and how evenly the streams were served."""
+    return [
+        ("points in total", batches.rows_total(cell)),
+        ("wire", ingest.wire(cell)),
+        ("wire bytes a point", ingest.wire_point(cell)),
+        ("stored", batches.stored_bytes(cell)),
+        ("stored bytes a point", batches.stored_row(cell)),
+        ("disk, written", ingest.disk(cell)),
+        ("fairness", ingest.fairness_text(cell)),
+    ]
 
 
 def _latency(cell: Cell) -> list[tuple[str, Quantity | str | None]]:
@@ -137,15 +156,16 @@ def _counted(cell: Cell, rate: Quantity) -> Quantity:
     if not cell.in_rows or not width or rate.value is None:
         return rate
     low, high = (None if v is None else v / width for v in (rate.low, rate.high))
-    return Quantity(rate.value / width, low, high, "rows/s")
+    return Quantity(rate.value / width, low, high, f"{cell.noun}s/s")
 
 
 def unit_of(cell: Cell) -> str:
     """The unit in which this cell's limits are told."""
     found = [limit.rate for limit in limits(cell)]
-    if not cell.in_rows or any(rate.unit != "rows/s" for rate in found):
+    unit = f"{cell.noun}s/s"
+    if not cell.in_rows or any(rate.unit != unit for rate in found):
         return "MB/s"
-    return pick_unit("rows/s", [rate.value for rate in found])
+    return pick_unit(unit, [rate.value for rate in found])
 
 
 def cost(cell: Cell) -> str:
@@ -249,11 +269,15 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
     say(f"cell {cell.name} of run {results.name}", "dim", "")
     shown = dict(found.figures)
     for pair in (("throughput",), ("rows", "batches"), ("batch latency p50", "batch latency p99"),
-                 ("rows in total",), ("response time of a batch",), ("service time of a batch",),
+                 ("rows in total",), ("points in total",),
+                 ("wire", "wire bytes a point"), ("response time of a batch",), ("service time of a batch",),
                  ("schedule",),
                  ("client CPU", "server CPU"),
                  ("rows per client CPU-second", "rows per server CPU-second"),
-                 ("stored", "stored a row"), ("errors",), ("trials",)):  # fmt: skip
+                 ("points per client CPU-second", "points per server CPU-second"),
+                 ("client CPU a point", "server CPU a point"),
+                 ("stored", "stored a row", "stored bytes a point"), ("disk, written",),
+                 ("fairness",), ("errors",), ("trials",)):  # fmt: skip
         known = [f"{name} {shown[name]}" for name in pair if name in shown]
         if known:
             say("; ".join(known), "bold" if pair[0] == "throughput" else "")

@@ -89,7 +89,7 @@ def _telling_sizes(found: Fits) -> list[SizeFit]:
 
 
 def _scale(unit: str) -> tuple[float, str]:
-    return (MB, "throughput (payload), MB/s") if unit == "B/s" else (1e6, "Mrows/s")
+    return (MB, "throughput (payload), MB/s") if unit == "B/s" else (1e6, f"M{unit}")
 
 
 def scaling(results: Results) -> Figure | None:
@@ -225,7 +225,7 @@ def hockney(results: Results) -> Figure | None:
         panel = Panel(operation)
         for i, one in enumerate(members):
             assert one.fit is not None
-            rows = one.fit.unit != "B"
+            rows, counted = one.fit.unit != "B", one.fit.unit
             panel.series += _size_series(one, palette.series_colour(i))
         panels.append(panel)
         best = max(members, key=lambda s: s.fit.b if s.fit else 0.0)
@@ -237,7 +237,7 @@ def hockney(results: Results) -> Figure | None:
         title[:1].upper() + title[1:],
         "Points: median times of each size. Lines: t = a + n/b, start-up a and asymptotic rate b, fitted on "
         "relative errors; half of b is reached at n_half = a b.",
-        "rows" if rows else "payload, MB",
+        counted if rows else "payload, MB",
         "time, ms",
         panels,
         x_scale="log",

@@ -13,6 +13,7 @@ from venturi.analysis.cells import (
     by_operation,
     get,
     main_rate,
+    noun,
     numeric,
     per_second,
     speed,
@@ -97,7 +98,8 @@ def over_time(results: Results) -> Figure | None:
             panels.append(panel)
     if not panels:
         return None
-    counted = "payload" if BYTES in drawn_in.values() else "rows"
+    nouns = {noun(operation) for operation in drawn_in}
+    counted = "payload" if BYTES in drawn_in.values() else f"{' and '.join(sorted(nouns))}s"
     title = (
         "Throughput within a trial"
         if worst is None

@@ -24,7 +24,7 @@ _TOLD = ("hosts", "streams", "rows_per_batch", "in_flight", "duration_ns")
 
 def text(results: Results) -> str:
     """All cells that upsert. Raises `VenturiError` (usage) for a run without any that succeeded."""
-    blocks = [block(cell) for cell in results.cells if cell.in_rows and cell.rows.known]
+    blocks = [block(cell) for cell in results.cells if cell.answered and cell.rows.known]
     if not blocks:
         raise VenturiError(
             f"--format seed: {results.name} has no upsert that succeeded",

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from venturi.analysis import batches
+from venturi.analysis import batches, ingest
 from venturi.analysis.ceilings import share
 from venturi.analysis.cells import Cell, basis, best, by_operation, main_unit, numeric, speed, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics import RANGE_BELOW, range_coverage
+from venturi.analysis.wording import counted
 from venturi.report import labels
 from venturi.units import MISSING, Quantity, percent, pick_unit
 
@@ -46,7 +47,7 @@ def columns(
     `verdicts` is the short title of each cell's, "" where there is none."""
     out = [
         Column(
-            labels.head(n),
+            counted(labels.head(n), cells[0].noun),
             "",
             [labels.value(n, c.parameters.get(n)) for c in cells],
             0,
@@ -75,9 +76,10 @@ def columns(
     unit = pick_unit("ns", [q.value for q in telling])
     out.append(_numbers("p50", "ns", latencies[50.0], 4, unit))
     out.append(_numbers("p99", "ns", latencies[99.0], 3, unit))
-    if every or in_rows:
+    answered = all(c.answered for c in cells)
+    if every or answered:
         out.append(_numbers("max", "ns", latencies[100.0], 7, unit))
-    if every and in_rows:
+    if every and answered:
         out += _latencies(cells, unit)
     both = any(c.cpu["server"].known for c in cells)
     out.append(Column("CPU c+s" if both else "CPU client", "cores", [_cores(c, both) for c in cells], 4))
@@ -86,7 +88,7 @@ def columns(
             out.append(
                 _numbers(
                     f"per {end} CPU\N{NON-BREAKING HYPHEN}s",
-                    "rows/s" if in_rows else "B/s",
+                    main_unit(cells[0].operation) if in_rows else "B/s",
                     [c.per_cpu[end] for c in cells],
                     7,
                     None if in_rows else "MB/s",
@@ -94,8 +96,8 @@ def columns(
             )
     if len({c.verification for c in cells if c.verified}) > 1:
         out.append(Column("verified", "", [c.verification for c in cells], 3, text=True))
-    if in_rows:
-        out += _batches(cells, every)
+    if in_rows and cells:
+        out += _batches(cells, every) if answered else _points(cells, every)
     out.append(Column("ok", "", [f"{c.good}/{c.trials}" for c in cells], 0))
     out.append(Column("fail", "", [str(c.failed) for c in cells], 0))
     # A figure that no trial has, such as the CPU of a foreign server, would be a column of dashes.
@@ -134,6 +136,29 @@ def _batches(cells: Sequence[Cell], every: bool) -> list[Column]:
         if any(counted):
             out.append(Column(head, "batches", [f"{n:,}" for n in counted], 1))
     return out
+
+
+def _points(cells: Sequence[Cell], every: bool) -> list[Column]:
+    """What points cost: bytes on their way and at rest, CPU time of both ends; how even the streams were."""
+    out = [
+        _numbers("stored", "B/point", [_plain(batches.stored_row(c)) for c in cells], 2, ""),
+        _numbers("server", "ns/point", [ingest.cpu_point(c, "server") for c in cells], 3, "ns/point"),
+    ]
+    if every:
+        out.append(
+            _numbers("client", "ns/point", [ingest.cpu_point(c, "client") for c in cells], 7, "ns/point")
+        )
+        out.append(_numbers("points in total", "points", [batches.rows_total(c) for c in cells], 7))
+        out.append(_numbers("wire", "B/s", [ingest.wire(c) for c in cells], 7))
+        out.append(_numbers("wire", "B/point", [_plain(ingest.wire_point(c)) for c in cells], 7, ""))
+        out.append(_numbers("stored", "B", [batches.stored_bytes(c) for c in cells], 7))
+        out.append(_numbers("disk, written", "B/s", [ingest.disk(c) for c in cells], 7))
+        out.append(_numbers("fairness", "fraction", [ingest.fairness(c) for c in cells], 7))
+    return [replace(c, unit="B/point") if c.unit == "" else c for c in out]
+
+
+def _plain(quantity: Quantity) -> Quantity:
+    return replace(quantity, unit="")
 
 
 def _of_limit(cells: Sequence[Cell]) -> Column:
@@ -269,7 +294,7 @@ def common(results: Results) -> str:
         found = cells[0].parameters.get(name)
         if len(values) == 1 and found not in (None, usual.get(name)) and name not in differing:
             shared.append(labels.phrase(name, found))
-    return ", ".join(shared)
+    return counted(", ".join(shared), cells[0].noun)
 
 
 def fit(

@@ -35,7 +35,7 @@ def tail(results: Results) -> Figure | None:
     panels: list[Panel] = []
     shown, told = 0, []
     both = False
-    for operation, every in by_operation([c for c in results.cells if c.in_rows]).items():
+    for operation, every in by_operation([c for c in results.cells if c.answered]).items():
         cells = profiles.representative([c for c in every if c.latency], profiles.MOST_LINES)
         names = varying(cells)
         panel = Panel(operation)

@@ -157,7 +157,7 @@ def of(results: Results, cell: Cell, trial: Any, found: dict[str, End]) -> Figur
     """The figure from samples that were read already; None where nothing changed in them."""
     same = get(trial, "resources", "same_machine")
     panels, level = [], []
-    for title, unit, series in _quantities(found, same, cell.in_rows):
+    for title, unit, series in _quantities(found, same, cell):
         known = [s for s in series if any(v is not None for v in s.y)]
         if not known:
             continue
@@ -210,10 +210,12 @@ def _line(end: End, name: str, values: list[float | None], colour: str, area: bo
 
 
 def _quantities(
-    found: dict[str, End], same: Any, in_rows: bool = False
+    found: dict[str, End], same: Any, cell: Cell | None = None
 ) -> list[tuple[str, str, list[Series]]]:
     """Title, unit and series of every panel, whether there is something in it or not."""
     out: list[tuple[str, str, list[Series]]] = []
+    in_rows = cell is not None and cell.in_rows
+    counted = f"{cell.noun}s" if cell is not None else "rows"
 
     def add(title: str, unit: str, make: Callable[[End], list[float | None]], once: bool = False) -> None:
         """A panel with a line an end; `once` where both ends see the same machine."""
@@ -237,7 +239,7 @@ def _quantities(
         if in_rows or "payload_bytes" not in client.columns:
             # What is counted in rows; and some tools count rows or requests only, and those are imported.
             rows = client.rate("rows", 1e-3)
-            out.append(("rows", "thousands/s", [_line(client, "rows", rows, "$c2", area=True)]))
+            out.append((counted, "thousands/s", [_line(client, counted, rows, "$c2", area=True)]))
     add("process", "cores", _process_cores)
     for end in list(found.values())[:1] if same else found.values():
         out.append((f"{'machine' if same else end.name + ' host'}: processors", "%", _host(end)))

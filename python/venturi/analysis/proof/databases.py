@@ -30,7 +30,7 @@ AWAY = 0.5
 def engine(seen: Seen) -> Hit | None:
     """The engine runs in the client's process and takes nearly all of its threads' time."""
     client, occupancy = seen.client, seen.client.occupancy
-    if not seen.cell.in_rows or client.first != "apply" or occupancy is None or occupancy < WORKERS:
+    if not seen.cell.answered or client.first != "apply" or occupancy is None or occupancy < WORKERS:
         return None
     if crowded(seen):
         return None
@@ -73,7 +73,7 @@ def under_way(seen: Seen) -> Hit | None:
     """Neither end is busy: rows a second are what is under way over how long that takes."""
     client, server = seen.client, seen.server
     reply = client.share("await_reply")
-    if not seen.cell.in_rows or server.stages or reply < CLIENT_WAITS or not seen.service:
+    if not seen.cell.answered or server.stages or reply < CLIENT_WAITS or not seen.service:
         return None
     if crowded(seen):
         # Whose turn it is on a CPU is what is waited for.

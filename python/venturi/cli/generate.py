@@ -1,0 +1,179 @@
+"""`venturi generate`: archives of points, to be loaded again and again."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from venturi.errors import ExitCode, StoreError, VenturiError
+
+app = typer.Typer(rich_markup_mode=None)
+
+EXAMPLES = """\b
+Examples:
+  venturi generate --archive points                          # 4 archives, 100 hosts, 1000 steps: 1 M points
+  venturi generate --archive seed --archives 32 --hosts 3200 --steps 86400   # as published: 2.76 G points
+  venturi run --target akumuli://local --data archive:points --streams 4
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def generate(
+    archive: Annotated[
+        Path, typer.Option("--archive", help="Directory to make them in; it must be empty or new.")
+    ],
+    archives: Annotated[str, typer.Option("--archives", help="How many: one a stream is usual.")] = "4",
+    hosts: Annotated[str, typer.Option("--hosts", help="Hosts in all of them, 10 series each.")] = "100",
+    steps: Annotated[str, typer.Option("--steps", help="Points of each series.")] = "1000",
+    tick: Annotated[str, typer.Option("--tick", help="Time between two of them.")] = "1s",
+    start: Annotated[
+        str, typer.Option("--start", help="Time of the first: a date, or a time in UTC.")
+    ] = "2017-01-01",
+    seed: Annotated[str, typer.Option("--seed", help="Seed of the values.")] = "1",
+    digits: Annotated[str, typer.Option("--digits", help="Digits of a value: 17, or shortest.")] = "17",
+    level: Annotated[
+        int, typer.Option("--level", min=1, max=9, help="How hard gzip tries: 1 quick to 9.")
+    ] = 6,
+    threads: Annotated[
+        str, typer.Option("--threads", help="Archives made at a time; cpus = one a CPU.")
+    ] = "cpus",
+) -> None:
+    """Make gzip archives of points, as the published benchmark of Akumuli loads them."""
+    from venturi.environment import usable_cores
+    from venturi.suffixes import parse_count, parse_duration
+    from venturi.times import parse_time
+    from venturi.trial import load_core
+
+    def read(flag: str, text: str, parse: Callable[[str], int]) -> int:
+        try:
+            found = int(parse(text))
+        except ValueError as error:
+            raise VenturiError(f"{flag}: {error}") from None
+        if found < 1 and flag != "--seed":
+            raise VenturiError(f"{flag} {text}: must be at least 1")
+        return found
+
+    number, count = read("--archives", archives, parse_count), read("--hosts", hosts, parse_count)
+    if number > count:
+        raise VenturiError(
+            f"--archives {archives}: {count:,} hosts are fewer, and each archive has some of its own",
+            hint=f"take more hosts: --hosts {number}",
+        )
+    if digits not in ("17", "shortest"):
+        raise VenturiError(f"--digits {digits}: is not one of 17, shortest")
+    if archive.exists() and (not archive.is_dir() or any(archive.iterdir())):
+        raise VenturiError(
+            f"--archive {archive}: is {'not empty' if archive.is_dir() else 'no directory'}",
+            hint="name a new one: nothing is overwritten",
+        )
+    spec = {
+        "path": str(archive.absolute()),
+        "data": {
+            "source": "metrics",
+            "hosts": count,
+            "seed": read("--seed", seed, parse_count),
+            "tick_ns": read("--tick", tick, parse_duration),
+            "start_unix_ns": read("--start", start, parse_time),
+            "steps": None,
+        },
+        "archives": number,
+        "steps": read("--steps", steps, parse_count),
+        "format": "rows",
+        "digits": 17 if digits == "17" else None,
+        "level": level,
+        "threads": usable_cores() if threads == "cpus" else read("--threads", threads, parse_count),
+    }
+    began = time.monotonic()
+    made = make(load_core(), spec, _Line() if sys.stderr.isatty() else None)
+    print(_told(archive, made, time.monotonic() - began))
+    print(f"try: venturi run --target akumuli://local --data archive:{archive} --streams {number}")
+
+
+def make(core: Any, spec: dict[str, Any], line: _Line | None = None) -> dict[str, Any]:
+    """Makes the archives of this spec, and answers their manifest. Ctrl-C takes back what was begun."""
+    control = core.Control()
+    answer: list[str] = []
+    trouble: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            answer.append(core.generate(json.dumps(spec), control))
+        except BaseException as error:  # handed to the caller's thread, which raises it
+            trouble.append(error)
+
+    interrupted = threading.Event()
+    before = None
+    if threading.current_thread() is threading.main_thread():
+
+        def stop(*_: object) -> None:
+            interrupted.set()
+            control.cancel()
+
+        before = signal.signal(signal.SIGINT, stop)
+    try:
+        thread = threading.Thread(target=work, name="venturi-generate", daemon=True)
+        thread.start()
+        whole = spec["data"]["hosts"] * 10 * spec["steps"]
+        while thread.is_alive():
+            thread.join(0.2)
+            if line is not None:
+                line.draw(int(control.progress().get("rows") or 0), whole)
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+        if line is not None:
+            line.close()
+    if interrupted.is_set() and trouble:
+        raise VenturiError("interrupted; what was begun is removed", ExitCode.INTERRUPTED)
+    if trouble:
+        error = trouble[0]
+        if isinstance(error, OSError):
+            raise StoreError(str(error)) from None
+        if isinstance(error, ValueError | RuntimeError):
+            raise VenturiError(str(error)) from None
+        raise error
+    found = json.loads(answer[0])
+    return found if isinstance(found, dict) else {}
+
+
+class _Line:
+    """How far it is, in one line that is drawn again in place."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def draw(self, done: int, whole: int) -> None:
+        rate = done / max(time.monotonic() - self._began, 1e-9)
+        left = f", {(whole - done) / rate:,.0f} s left" if rate > 0 else ""
+        text = f"{100 * done // max(whole, 1)} % of {whole:,} points, {rate / 1e6:,.1f} M points/s{left}"
+        sys.stderr.write(f"\r\x1b[2K{text}")
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        sys.stderr.write("\r\x1b[2K")
+        sys.stderr.flush()
+
+
+def _told(archive: Path, made: dict[str, Any], seconds: float) -> str:
+    from venturi.suffixes import format_bytes
+
+    files = made.get("archives") or []
+    lines = [
+        f"{one['file']}  {one['points']:,} points  {format_bytes(one['compressed_bytes'])}  {one['checksum']}"
+        for one in files
+    ]
+    text, packed = int(made.get("bytes") or 0), int(made.get("compressed_bytes") or 0)
+    lines.append(
+        f"{len(files)} archives in {archive}: {made['points']:,} points of {made['series']:,} series; "
+        f"{format_bytes(text)} of text in {format_bytes(packed)}, {text / max(packed, 1):.1f} to 1; "
+        f"checksum {made['checksum']}; in {seconds:.1f} s"
+    )
+    return "\n".join(lines)
