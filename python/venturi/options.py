@@ -219,7 +219,7 @@ class TimeSeries(Table):
 class Akumuli(Table):
     """Akumuli's RESP."""
 
-    format: Annotated[Literal["rows", "values", "dictionary"] | None, BeforeValidator(null)] = None
+    messages: Annotated[Literal["rows", "values", "dictionary"] | None, BeforeValidator(null)] = None
 
 
 class Shared(Table):
@@ -289,7 +289,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "without_rowid": True,
     },
     "duckdb": {"setup": True, "statement": "prepared", "method": "upsert"},
-    "akumuli": {"format": "rows", "digits": 17},
+    "akumuli": {"messages": "rows", "digits": 17},
     "opentsdb": {"digits": 17},
     "influx": {"digits": 17},
     "empty": {"dialect": "mysql"},
@@ -300,7 +300,7 @@ PARAMETERS = (
     *("table", "setup", "init", "statement", "method", "storage", "shard_key", "partitions"),
     *("write", "batch", "batch_form", "consistency", "replication", "partition_key", "token_aware"),
     *("journal", "synchronous", "without_rowid", "dialect"),
-    *("format", "digits", "durable", "pool"),
+    *("messages", "digits", "durable", "pool"),
 )
 """Options that are parameters of a cell: all that may change a figure."""
 ONLY_HERE = frozenset({"durable", "pool"})

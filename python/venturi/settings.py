@@ -231,6 +231,8 @@ class Target(Options):
             for name, value in self.given().items()
             if value != usual.get(name) and name not in ONLY_HERE
         }
+        if "messages" in found:
+            found["format"] = found.pop("messages")
         if found.get("digits") == "shortest":
             found["digits"] = None
         return found | ({"handicap": nanoseconds(self.handicap)} if self.handicap else {})

@@ -42,7 +42,7 @@ def latencies(cell: Cell, kind: str) -> dict[str, Quantity]:
 
 def rows_total(cell: Cell) -> Quantity:
     """Rows acknowledged in a trial."""
-    return _quantity((numeric(r, "counts", "rows") for r in cell.records), "rows")
+    return _quantity((numeric(r, "counts", "rows") for r in cell.records), f"{cell.noun}s")
 
 
 def stored_bytes(cell: Cell) -> Quantity:

@@ -55,8 +55,8 @@ def _lighter(seen: Seen, rerun: Rerun) -> list[str]:
     """A form of the messages that costs less to write and to read."""
     p = seen.cell.parameters
     found = []
-    if p.get("format") == "values":
-        found.append(f"whole rows in place of single values: {rerun.but(format='rows')}")
+    if p.get("messages") == "values":
+        found.append(f"whole rows in place of single values: {rerun.but(messages='rows')}")
     if p.get("digits") == 17:
         found.append(f"no more digits than a value needs: {rerun.but(digits='shortest')}")
     return found

@@ -55,7 +55,7 @@ _NAMED: dict[str, Any] = {
     "storage": None,
     "partition_key": None,
     "hosts": None,
-    "format": None,
+    "messages": None,
     "digits": 17,
     "durable": None,
     "pool": None,

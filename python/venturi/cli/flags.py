@@ -84,8 +84,9 @@ Start = Annotated[Text, _option("--start", "Time of the first point: a date, a t
 Time = Annotated[Text, _option("--time", "Column of a file that is the time.", _SERIES)]
 Tags = Annotated[Text, _option("--tags", "Columns of a file that name a series, as a,b.", _SERIES)]
 Metric = Annotated[Text, _option("--metric", "What stands before the columns' names in metrics.", _SERIES)]
-Format = Annotated[
-    Text, _option("--format", "akumuli: rows of all metrics, values one by one, or dictionary ids.", _SERIES)
+Messages = Annotated[
+    Text,
+    _option("--messages", "akumuli: rows of all metrics, values one by one, or dictionary ids.", _SERIES),
 ]
 Digits = Annotated[
     Text, _option("--digits", "Digits of a value: 17, or shortest that reads back the same.", _SERIES)

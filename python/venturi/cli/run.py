@@ -148,7 +148,7 @@ def run(
     synchronous: f.Synchronous = None,
     without_rowid: f.WithoutRowid = None,
     dialect: f.Dialect = None,
-    format: f.Format = None,
+    messages: f.Messages = None,
     digits: f.Digits = None,
     http_port: f.HttpPort = None,
     durable: f.Durable = None,

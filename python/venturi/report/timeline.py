@@ -16,6 +16,7 @@ from venturi.report.profiles import middle_trial, representative
 MB = 1e6
 MOST_POINTS = 240
 """Steps drawn of a trial. A longer one is drawn in longer steps, whose means lose the jitter only."""
+MOST_CORES = 64
 MOST_TIMELINES = 36
 """Cells whose timelines a page holds."""
 COLOURS = {"client": "$c0", "server": "$c1"}
@@ -240,6 +241,9 @@ def _quantities(
             # What is counted in rows; and some tools count rows or requests only, and those are imported.
             rows = client.rate("rows", 1e-3)
             out.append((counted, "thousands/s", [_line(client, counted, rows, "$c2", area=True)]))
+    if counted == "points":
+        for end in list(found.values())[:1] if same else found.values():
+            out.append((f"{'machine' if same else end.name + ' host'}: each core", "%", _each_core(end)))
     add("process", "cores", _process_cores)
     for end in list(found.values())[:1] if same else found.values():
         out.append((f"{'machine' if same else end.name + ' host'}: processors", "%", _host(end)))
@@ -309,6 +313,30 @@ def _host(end: End) -> list[Series]:
         for name, (values, colour) in parts.items()
         if name in ("user", "busy") or any(v is not None and v >= 0.5 for v in values)
     ]
+
+
+def _each_core(end: End) -> list[Series]:
+    """Busy share of every core (%), as `htop` shows them; the first `MOST_CORES`."""
+    columns = [end.columns.get(name) or [] for name in ("core_busy_ns", "core_total_ns")]
+    cores = max((len(values or []) for values in columns[0]), default=0)
+    out = []
+    for core in range(min(cores, MOST_CORES)):
+        shares: list[float | None] = []
+        for a, b in end.steps.rows:
+            busy, total = (_core_grown(values, core, a, b) for values in columns)
+            shares.append(None if busy is None or not total else min(100.0, 100 * busy / total))
+        if any(v is not None for v in shares):
+            out.append(_line(end, f"core {core}", shares, f"$c{core % 8}"))
+    return out
+
+
+def _core_grown(values: Sequence[Any], core: int, a: int, b: int) -> float | None:
+    if max(a, b) >= len(values):
+        return None
+    lists = [values[i] or [] for i in (a, b)]
+    if any(core >= len(one) for one in lists):
+        return None
+    return _difference([lists[0][core], lists[1][core]], 0, 1)
 
 
 class _Busiest:
