@@ -99,7 +99,8 @@ TYPED: list[tuple[str, int, str, str | None]] = [
         "run quick --target http://host",
         3,
         "--target: 'http://host': no target is called 'http'; known: flight, flight+tls, mysql, mysql+tls, "
-        "cassandra, cassandra+tls, postgres, postgres+tls, sqlite, duckdb, empty",
+        "cassandra, cassandra+tls, postgres, postgres+tls, sqlite, duckdb, akumuli, akumuli+udp, opentsdb, "
+        "influx, influx+http, empty",
         None,
     ),
     (

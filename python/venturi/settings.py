@@ -165,7 +165,7 @@ class Workload(Table):
         Literal["records", "usage", "metrics", "archive", "remote"] | FileData, BeforeValidator(_data)
     ] = "records"
     hosts: Annotated[
-        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=100_000_000)] | None,
+        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000_000)] | None,
         BeforeValidator(null),
     ] = None
     tick: Annotated[Duration | None, BeforeValidator(null)] = None

@@ -45,7 +45,7 @@ _ALIASES = {
     **dict.fromkeys(("postgresql", "pg"), "postgres"),
     **dict.fromkeys(("sqlite3", "file"), "sqlite"),
     **dict.fromkeys(("questdb", "telegraf", "victoriametrics", "influxdb"), "influx"),
-    **dict.fromkeys(("http", "influxdb+http", "influxdb2"), "influx+http"),
+    **dict.fromkeys(("influxdb+http", "influxdb2"), "influx+http"),
     **dict.fromkeys(("resp", "aku"), "akumuli"),
     **dict.fromkeys(("tsdb", "telnet"), "opentsdb"),
 }
