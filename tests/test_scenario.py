@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from venturi import matrix, toml_text
 from venturi.conditions import Condition
+from venturi.environment import usable_cores
 from venturi.errors import ExitCode, ScenarioError
 from venturi.scenario import Layer, Scenario, builtin_names, file_layer, load
 
@@ -175,7 +176,7 @@ MISTAKES = [
     ("[workload]\nstreams = '1..8'", "my.toml:2: workload.streams: a range belongs into [matrix]"),
     (
         "[workload]\noperation = 'gte'",
-        "my.toml:2: workload.operation: 'gte' is not one of get, put, upsert; did you mean get?",
+        "my.toml:2: workload.operation: 'gte' is not one of get, put, upsert, ingest; did you mean get?",
     ),
     ("[workload]\ninclude_setup = 'yes'", "my.toml:2: workload.include_setup: 'yes' is not true or false"),
     (
@@ -269,6 +270,9 @@ def test_builtin_scenarios_are_those_of_the_seeds() -> None:
     assert {name: len(found) for name, found in cells.items()} == {
         "flight-local": 2 * 8 * 50,
         "flight-remote": 2 * 8 * 20,
+        "ingest-akumuli": len({1, usable_cores()}),
+        "ingest-protocols": 6,
+        "ingest-quick": 2,
         "quick": 2 * 2 * 3,
         "upsert-batch-size": 9,
         "upsert-cassandra": 1,

@@ -19,7 +19,7 @@ from venturi.options import APPLIES, DEFAULTS, PARAMETERS, Options
 from venturi.scenario import Layer, builtin_names, file_layer, load
 from venturi.settings import USAGE_ROW_BYTES
 from venturi.trial import Cell, build_spec
-from venturi.urls import check_url, in_process, is_database, is_loopback, place_of
+from venturi.urls import check_url, in_process, is_database, is_loopback, is_time_series, place_of
 
 
 def cell(text: str) -> Cell:
@@ -53,9 +53,12 @@ def test_gets_and_puts_are_what_they_were() -> None:
 @pytest.mark.parametrize("scheme", DEFAULTS)
 def test_parameters_are_the_options_in_force_and_null_where_they_mean_nothing(scheme: str) -> None:
     url = "empty://" if scheme == "empty" else f"{scheme}://local"
-    p = cell(target(url, "[workload]\noperation = 'upsert'")).parameters
+    operation = "ingest" if is_time_series(url) else "upsert"
+    p = cell(target(url, f"[workload]\noperation = '{operation}'")).parameters
     for name in PARAMETERS:
         expected = DEFAULTS[scheme].get(name) if scheme in APPLIES[name] else None
+        if name == "durable" and is_time_series(url):
+            expected = "os"  # of a store that is started for the run
         assert p[name] == expected, name
 
 

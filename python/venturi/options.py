@@ -212,7 +212,7 @@ class TimeSeries(Table):
     # Of a store that is started for the run.
     durable: Literal["none", "os", "fsync"] | None = None
     pool: Annotated[
-        Annotated[int, BeforeValidator(_pool), Field(ge=1, le=1024)] | None, BeforeValidator(null)
+        Annotated[int, BeforeValidator(_pool), Field(ge=1, le=256)] | None, BeforeValidator(null)
     ] = None
 
 

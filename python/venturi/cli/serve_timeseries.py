@@ -29,7 +29,7 @@ _SURVIVES = {
     "os": "a killed process loses nothing; a power cut, what the system had not yet written",
     "fsync": "what a flush acknowledged survives a power cut",
 }
-_LEAST_MEMORY = 16 * 2**20
+_LEAST_MEMORY = 16 * 2**20  # a thread
 
 
 def _port(flag: str, what: str) -> Any:
@@ -58,12 +58,16 @@ def timeseries(
     threads: Annotated[
         int | None,
         typer.Option(
-            "--threads", min=1, max=1024, help="Reader threads; without it one a CPU.", show_default=False
+            "--threads", min=1, max=256, help="Reader threads; without it one a CPU.", show_default=False
         ),
     ] = None,
     memory: Annotated[
-        str, typer.Option("--memory", help="Bytes of points that are not in a segment yet, as 1GiB.")
-    ] = "1GiB",
+        str,
+        typer.Option(
+            "--memory",
+            help="Bytes of points that are not in a segment yet, as 1GiB; 16MiB a thread at least.",
+        ),
+    ] = "2GiB",
     segment_points: Annotated[
         str, typer.Option("--segment-points", help="Points of a segment, which is one Parquet file.")
     ] = "4Mi",
@@ -89,8 +93,12 @@ def timeseries(
     if durable not in _SURVIVES:
         raise VenturiError(f"--durable {durable}: is not one of {', '.join(_SURVIVES)}")
     memory_bytes = _count("--memory", memory)
-    if memory_bytes < _LEAST_MEMORY:
-        raise VenturiError(f"--memory {memory}: at least 16MiB")
+    readers = threads or usable_cores()
+    if memory_bytes < readers * _LEAST_MEMORY:
+        raise VenturiError(
+            f"--memory {memory}: {readers} reader threads need at least {readers * 16}MiB",
+            hint="give more, or fewer --threads",
+        )
     ports = {
         name: _number(flag, text)
         for name, flag, text in (
@@ -103,7 +111,7 @@ def timeseries(
     }
     settings = {
         "durable": durable,
-        "threads": threads or usable_cores(),
+        "threads": readers,
         "memory": memory_bytes,
         "segment_points": _count("--segment-points", segment_points),
         "accept_late": accept_late,
@@ -192,19 +200,23 @@ def _described(hello: dict[str, Any], kept: bool) -> str:
         f", segments of {format_count(settings['segment_points'])} points, late points are "
         f"{'kept' if settings['accept_late'] else 'refused'}",
     ]
-    lines += [f"  recovered: {text}"] if (text := _recovered(hello.get("recovered"))) else []
+    lines += [f"  recovered: {text}" for text in _recovered(hello.get("recovered"))]
     first = served[0][0] if served else "akumuli://HOST"
     return "\n".join([*lines, f"try: venturi run ingest-quick --target {first}"])
 
 
-def _recovered(found: Any) -> str:
-    """What a restart found and mended, where it was anything."""
-    if isinstance(found, str):
-        return found
+def _recovered(found: Any) -> list[str]:
+    """What a restart found that a clean stop would not have left, and what it made of it."""
     if not isinstance(found, dict):
-        return ""
-    return ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in found.items()
-                     if isinstance(value, int) and not isinstance(value, bool) and value)  # fmt: skip
+        return []
+    lines = []
+    if found.get("logs"):
+        logs = int(found["logs"])
+        lines.append(f"{int(found.get('points') or 0):,} points of {logs} log{'' if logs == 1 else 's'}")
+    for one in found.get("damaged") or ():
+        lost = f", {int(one['lost_bytes']):,} bytes from {int(one['offset']):,} on not read"
+        lines.append(f"{one['file']}: {one['why']}{lost}")
+    return lines
 
 
 def _wait(server: Any, ending: threading.Event, exit_with_parent: bool) -> None:
@@ -214,7 +226,7 @@ def _wait(server: Any, ending: threading.Event, exit_with_parent: bool) -> None:
     while not ending.is_set() and not server.wait(0.2):
         pass
     if not ending.is_set():
-        why = _statistics(server).get("error")
+        why = _statistics(server).get("failure")
         raise VenturiError(f"the store has ended{': ' + str(why) if why else ''}", ExitCode.UNREACHABLE)
     server.stop()
 

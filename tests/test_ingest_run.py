@@ -1,0 +1,166 @@
+"""Ingests into the reference store, from the command line to the table and the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from run_support import command, environment, venturi
+from store_support import Store, row
+
+pytestmark = pytest.mark.usefixtures("core")
+QUIET = ("--no-ceilings", "--no-report", "--quiet", "--repeats", "1", "--warmup", "0")
+SIZE = ("--hosts", "10", "--points-per-stream", "20k", "--points-per-batch", "1000")
+SMALL = (*SIZE, *QUIET)
+QUIETLY = ("--no-ceilings", "--no-report", "--quiet")
+
+
+def ingest(folder: Path, *words: object, out: str = "r") -> subprocess.CompletedProcess[str]:
+    return venturi("run", *words, "--out", out, cwd=folder)
+
+
+def trials(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("scheme", ["akumuli", "opentsdb", "influx", "influx+http"])
+def test_points_are_stored_and_verified(tmp_path: Path, scheme: str) -> None:
+    done = venturi(
+        "run", "--target", f"{scheme}://local", *SMALL, "--streams", "2", "--out", "r", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    (trial,) = trials(tmp_path / "r")
+    assert trial["outcome"] == "ok" and trial["counts"]["rows"] == 40_000
+    assert trial["counts"]["payload_bytes"] == 40_000 * 16
+    assert trial["verification"]["achieved"] == "checksum"
+    assert trial["verification"]["rows"] == trial["verification"]["expected_rows"] == 40_000
+    assert trial["counts"]["stored_bytes"] > 0 and trial["counts"]["wire_bytes"] > 40_000
+    assert trial["target"]["reference"] is True and trial["cpu"]["server"] is not None
+    assert "points/s" in done.stdout and "verified: checksum, every trial" in done.stdout
+
+
+@pytest.mark.parametrize("messages", ["rows", "values", "dictionary"])
+def test_the_same_points_in_every_form_of_message(tmp_path: Path, messages: str) -> None:
+    sums = set()
+    for digits in ("17", "shortest"):
+        form = ("--messages", messages, "--digits", digits)
+        done = ingest(tmp_path, "--target", "akumuli://local", *form, *SMALL, out=digits)
+        assert done.returncode == 0, done.stderr
+        sums.add(trials(tmp_path / digits)[0]["verification"]["checksum"])
+    assert len(sums) == 1
+
+
+def test_what_a_run_says(tmp_path: Path) -> None:
+    often = ("--streams", 2, "--repeats", 2, "--warmup", 0, "--no-ceilings")
+    done = ingest(tmp_path, "--target", "akumuli://local", *SIZE, *often)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^\[1/2\] ingest repeat 0: [\d,]+ points/s$", done.stderr, re.M), done.stderr
+    assert re.search(r"points/s", done.stdout) and "rows" not in done.stdout.replace("krows", "")
+    shown = venturi("show", "r", "--cell", "best", cwd=tmp_path).stdout
+    for said in ("points in total 40.00 kpoints", "wire bytes a point", "stored bytes a point"):
+        assert said in shown, shown
+    assert "fairness the slowest" in shown and "server CPU a point" in shown
+    page = (tmp_path / "r" / "report.html").read_text()
+    assert "each core" in page and "points" in page
+    sql = venturi(
+        "sql", "r", "select rows, hosts, durable, messages from trials", "--format", "json", cwd=tmp_path
+    )
+    assert json.loads(sql.stdout)[0] == {"rows": 40_000, "hosts": 10, "durable": "os", "messages": "rows"}
+
+
+def test_every_trial_finds_an_empty_store_of_its_own_settings(tmp_path: Path) -> None:
+    often = ("--durable", "none,os,fsync", "--repeats", 2, "--warmup", 0)
+    done = ingest(tmp_path, "--target", "akumuli://local", *SIZE, *QUIETLY, *often)
+    assert done.returncode == 0, done.stderr
+    found = trials(tmp_path / "r")
+    assert len(found) == 6 and {t["verification"]["checksum"] for t in found if t["outcome"] == "ok"}
+    assert len({t["verification"]["checksum"] for t in found}) == 1
+
+
+def test_a_store_of_yours_keeps_growing_and_no_trial_is_late(tmp_path: Path) -> None:
+    with Store(tmp_path / "data") as store:
+        done = venturi(
+            "run", *store.flags, *SMALL[:-4], "--repeats", "3", "--warmup", "1", "--out", "r", cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+        assert store.stats()["points"] == 4 * 20_000
+        assert all(t["verification"]["rows"] == 20_000 for t in trials(tmp_path / "r"))
+
+
+def test_a_late_write_ends_the_trial_with_the_stores_words(tmp_path: Path) -> None:
+    with Store(tmp_path / "data") as store:
+        flags = (*store.flags, *SMALL, "--start", "2020-01-01")
+        assert venturi("run", *flags, "--out", "a", cwd=tmp_path).returncode == 0
+        done = venturi("run", *flags, "--out", "b", cwd=tmp_path)
+        assert done.returncode == 5 and "late write" in done.stderr and "Traceback" not in done.stderr
+        (trial,) = trials(tmp_path / "b")
+        assert trial["error"]["kind"] == "server" and "late write" in trial["error"]["message"]
+
+
+def test_a_store_that_dies_in_mid_trial_is_a_failed_row(tmp_path: Path) -> None:
+    with Store(tmp_path / "data") as store:
+        words = command("run", *store.flags, "--hosts", "10", "--duration", "20s", "--streams", "2", *QUIET,
+                        "--timeout", "5s", "--out", "r")  # fmt: skip
+        run = subprocess.Popen(
+            words, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        deadline = time.monotonic() + 20
+        while store.stats()["points"] < 10_000 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        store.kill()
+        _, said = run.communicate(timeout=30)
+        assert run.returncode == 5, said
+        (trial,) = trials(tmp_path / "r")
+        assert trial["outcome"] == "failed" and trial["error"]["kind"] == "lost", trial["error"]
+        assert trial["counts"]["rows"] > 0 and "points were sent until then" in said
+
+
+def test_nobody_there_is_one_line(tmp_path: Path) -> None:
+    for scheme in ("akumuli", "opentsdb", "influx", "influx+http"):
+        done = venturi("run", "--target", f"{scheme}://127.0.0.1:9", *SMALL, "--out", scheme, cwd=tmp_path)
+        assert done.returncode == 4 and "127.0.0.1:9" in done.stderr and "Traceback" not in done.stderr, (
+            done.stderr
+        )
+
+
+def test_another_ports_peer_is_not_taken_for_a_store(tmp_path: Path) -> None:
+    with Store(tmp_path / "data") as store:
+        # OpenTSDB's port speaks no RESP: its words come back, and nothing is taken for stored.
+        host, port = store.address("opentsdb")
+        there = ("--target", f"akumuli://{host}:{port}", "--http-port", store.address("http")[1])
+        done = ingest(tmp_path, *there, *SMALL)
+        assert done.returncode in (4, 5, 6) and "Traceback" not in done.stderr, done.stderr
+        assert store.stats()["points"] == 0
+
+
+def test_an_interrupted_run_ends_its_store(tmp_path: Path) -> None:
+    words = command("run", "--target", "akumuli://local", "--duration", "30s", *QUIET, "--out", "r")
+    run = subprocess.Popen(words, cwd=tmp_path, env=environment() | {"TMPDIR": str(tmp_path)},
+                           stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # fmt: skip
+    deadline = time.monotonic() + 20
+    while not list(tmp_path.glob("venturi-store-*/data/log/*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    os.kill(run.pid, signal.SIGINT)
+    _, said = run.communicate(timeout=30)
+    assert run.returncode == 130, said
+    assert not list(tmp_path.glob("venturi-store-*"))
+    assert trials(tmp_path / "r")[0]["outcome"] == "interrupted"
+
+
+def test_points_of_others_do_not_pass_for_ours(tmp_path: Path) -> None:
+    with Store(tmp_path / "data") as store:
+        line = store.connect()
+        line.send(row(1, 1.0, 2.0))
+        assert line.flush() == "+OK 2"
+        done = venturi("run", *store.flags, *SMALL, "--out", "r", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert trials(tmp_path / "r")[0]["verification"]["rows"] == 20_000
