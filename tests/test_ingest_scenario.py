@@ -182,6 +182,11 @@ def test_points_of_later_trials_are_later_where_a_store_keeps_them() -> None:
         (target("akumuli://h", "messages = 'row'"), "did you mean rows?"),
         (target("influx://h", "messages = 'rows'"), "influx:// has no option messages"),
         (target("akumuli://local", "http_port = 1"), "is on free ports"),
+        (
+            target("empty://", "dialect = 'mysql'\n[workload]\noperation = 'ingest'"),
+            "an ingest has no dialect",
+        ),
+        (target("empty://", "dialect = 'influx'\n[workload]\noperation = 'upsert'"), "is for ingests"),
         (target("flight://h", "[workload]\nhosts = 5"), "is for ingests, and this is a get"),
         (target("mysql://h", "[workload]\nhosts = 5"), "is for ingests, and this is an upsert"),
         (target("flight://h", "[workload]\nvalues = 'rnd'"), "is not one of random, sequential"),
@@ -208,7 +213,22 @@ def test_what_is_missing_here_is_said_before_anything_starts(tmp_path: Path) -> 
 
 
 def test_the_probes_of_an_ingest_are_those_of_this_host() -> None:
-    assert {p.kind for p in probes(matrix.cells(scenario(target("akumuli://local"))))} == {"memory"}
+    found = probes(matrix.cells(scenario(target("akumuli://local", "messages = 'values'"))))
+    assert {p.kind for p in found} == {"memory", "engine"}
+    (engine,) = (p for p in found if p.kind == "engine")
+    assert (engine.name, engine.data) == ("checksum", "metrics of 100 hosts, akumuli, values, 17 digits")
+    ahead = "[workload]\ngenerate = 'ahead'\npoints_per_stream = 1000"
+    assert {p.kind for p in probes(matrix.cells(scenario(target("influx://h", ahead))))} == {"memory"}
+
+
+def test_points_may_go_nowhere() -> None:
+    text = "[workload]\noperation = 'ingest'\n[matrix]\ndialect = ['akumuli', 'opentsdb', 'influx']"
+    found = matrix.cells(scenario(target("empty://", text)))
+    assert [c.parameters["dialect"] for c in found] == ["akumuli", "opentsdb", "influx"]
+    (one,) = matrix.cells(scenario(target("empty://", "[workload]\noperation = 'ingest'")))
+    assert (one.parameters["dialect"], one.parameters["messages"], one.parameters["durable"]) == (
+        *("akumuli", "rows"), None
+    )  # fmt: skip
 
 
 def test_times() -> None:

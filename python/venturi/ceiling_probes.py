@@ -100,8 +100,8 @@ def probes(found: Iterable[Cell], path: Path | None = None) -> list[Probe]:
                 want(Probe("disk", end="client", name=name, path=str(_storage(url, path or Path()))))
         if size is None:
             continue
-        place, label, upsert = str(p["place"]), data_label(p), p["operation"] in ("upsert", "ingest")
-        if not upsert:
+        place, label, upsert = str(p["place"]), data_label(p), p["operation"] == "upsert"
+        if not upsert and p["operation"] != "ingest":
             # A database has no port that takes plain bytes.
             want(
                 Probe(
@@ -127,7 +127,7 @@ def probes(found: Iterable[Cell], path: Path | None = None) -> list[Probe]:
                 cell=cell,
             )
         )
-        codec = None if upsert else codec_of(p.get("compression"))
+        codec = None if upsert or p["operation"] == "ingest" else codec_of(p.get("compression"))
         mine = "encode" if p["operation"] == "put" else "decode"
         for verb in ("encode", "decode") if codec else ():
             # Another host's cores are not ours to measure.
@@ -151,6 +151,12 @@ def _storage(url: str, usual: Path) -> Path:
 def seconds(wanted: Iterable[Probe]) -> float:
     """How long probing takes, about."""
     return sum(SECONDS[p.kind] + _MAKING_READY.get(p.kind, 0.0) for p in wanted) * REPEATS
+
+
+def _messages(cell: Cell) -> dict[str, Any]:
+    """The empty target's options for the messages of a cell that ingests."""
+    options = {name: cell.options[name] for name in ("format", "digits") if name in cell.options}
+    return {"dialect": scheme_of(str(cell.parameters["target"])), **options}
 
 
 class Prober:
@@ -229,6 +235,8 @@ class Prober:
         spec |= {"rows_per_stream": None, "duration_ns": duration, "rate": None, "pin": None}
         spec |= {"streams": probe.streams, "threads": probe.threads, "verify": probe.name}
         spec |= {"options": {}, "include_setup": False}
+        if p["operation"] == "ingest":
+            spec["options"] = _messages(probe.cell)
         if p["operation"] == "upsert":
             scheme = scheme_of(str(p["target"]))
             spec["options"] = {"dialect": scheme} if scheme in DIALECTS else {}

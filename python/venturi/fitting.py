@@ -142,6 +142,8 @@ def applies(name: str, url: str, operation: str) -> bool:
     scheme = scheme_of(url)
     if scheme == "empty":
         # Where nothing is sent, settings of the way mean nothing, but disturb nobody.
+        if operation == "ingest":
+            return name in ("dialect", "messages", "digits")
         return (name == "dialect") == (operation == "upsert")
     if name in ONLY_HERE and not is_local(url):
         return False
@@ -158,6 +160,8 @@ def fitted(target: Target, url: str, operation: str) -> Target:
 def option_parameters(target: Target, operation: str) -> dict[str, Any]:
     """The parameters of a cell that are options: what is in force, null where it means nothing."""
     usual = DEFAULTS.get(scheme_of(target.url), {})
+    if operation == "ingest" and scheme_of(target.url) == "empty":
+        usual = {**DEFAULTS["akumuli"], "dialect": "akumuli"}
 
     def value(name: str) -> Any:
         if not applies(name, target.url, operation):
@@ -328,6 +332,10 @@ def _check_writes(workload: Workload, target: Target, where: Any) -> None:
         )
     if target.partitions is not None and target.setup is False:
         raise ScenarioError(f"{where('target', 'partitions')}: is for set-up, which is switched off")
+    if target.dialect in TIME_SERIES:
+        raise ScenarioError(
+            f"{where('target', 'dialect')}: {target.dialect} has no statements; it is for ingests"
+        )
     if target.method == "copy" and target.statement is not None:
         raise ScenarioError(f"{where('target', 'statement')}: method = copy moves rows without statements")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from venturi.errors import ScenarioError
 from venturi.settings import UPSERT, FileData, Target, Workload
-from venturi.urls import is_local, is_time_series, scheme_of
+from venturi.urls import TIME_SERIES, is_local, is_time_series, scheme_of
 
 __all__ = ["HOSTS", "TICK_NS", "check", "is_made", "is_points", "parameters"]
 
@@ -33,7 +33,7 @@ def _made(workload: Workload) -> bool:
 def check(workload: Workload, target: Target, where: Any) -> None:
     """Whether such points can go there. Raises ScenarioError; `where` spells a key as its user wrote it."""
     url, data = target.url, workload.data
-    if not is_time_series(url):
+    if not is_time_series(url) and scheme_of(url) != "empty":
         raise ScenarioError(
             f"{where('workload', 'operation')}: {scheme_of(url)}:// takes no ingests",
             hint="name a store of time series: --target akumuli://HOST, or akumuli://local for a first try",
@@ -42,6 +42,15 @@ def check(workload: Workload, target: Target, where: Any) -> None:
         raise ScenarioError(
             f"{where('workload', 'data')}: {data} have no times; an ingest has metrics, archives or a file",
             hint='leave data out for "metrics", or name a file: --data t.parquet --time ts --tags host',
+        )
+    if scheme_of(url) == "empty" and data != "metrics":
+        raise ScenarioError(
+            f"{where('workload', 'data')}: empty:// throws away points of metrics, and no others"
+        )
+    if target.dialect is not None and target.dialect not in TIME_SERIES:
+        raise ScenarioError(
+            f"{where('target', 'dialect')}: an ingest has no dialect {target.dialect}; it has "
+            f"{', '.join(TIME_SERIES)}"
         )
     for key in ("key", "add", "working_set", *(name for name in UPSERT if name != "generate")):
         if getattr(workload, key) is not None:

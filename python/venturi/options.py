@@ -232,7 +232,10 @@ class Shared(Table):
         BeforeValidator(_word),
         BeforeValidator(null),
     ] = None
-    dialect: Annotated[Literal["mysql", "postgres", "sqlite", "duckdb"] | None, BeforeValidator(null)] = None
+    dialect: Annotated[
+        Literal["mysql", "postgres", "sqlite", "duckdb", "akumuli", "opentsdb", "influx"] | None,
+        BeforeValidator(null),
+    ] = None
 
 
 class Options(Shared, Akumuli, TimeSeries, Embedded, Cassandra, MySql, Database, Flight, Login):

@@ -73,12 +73,21 @@ def data_label(parameters: Mapping[str, Any]) -> str | None:
     asks for, so that those of Cassandra, which the empty target does not build, have no limit."""
     data = parameters.get("data")
     if parameters.get("operation") == "ingest":
-        return None
+        return _ingest_label(parameters)
     if parameters.get("operation") == "upsert":
         return _upsert_label(parameters)
     if data == "records":
         return f"records, {parameters.get('columns')} columns, {parameters.get('values')}"
     return None if data in (None, "remote") else str(data)
+
+
+def _ingest_label(parameters: Mapping[str, Any]) -> str | None:
+    """Points that are made and written inside the interval; ready-made ones have no such limit."""
+    if parameters.get("data") != "metrics" or parameters.get("generate") != "inline":
+        return None
+    system = urlsplit(str(parameters.get("target") or "")).scheme.partition("+")[0]
+    form = parameters.get("messages") or "lines"
+    return f"metrics of {parameters.get('hosts')} hosts, {system}, {form}, {parameters.get('digits')} digits"
 
 
 def _upsert_label(parameters: Mapping[str, Any]) -> str | None:

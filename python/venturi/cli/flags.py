@@ -153,7 +153,13 @@ WithoutRowid = Annotated[
     bool | None,
     _database("--without-rowid/--no-without-rowid", "sqlite: a table that is its key's index, or not."),
 ]
-Dialect = Annotated[Text, _database("--dialect", "empty: statements of mysql, postgres, sqlite or duckdb.")]
+Dialect = Annotated[
+    Text,
+    _database(
+        "--dialect",
+        "empty: statements of mysql, postgres, sqlite or duckdb; points of akumuli, opentsdb or influx.",
+    ),
+]
 # [target]
 Target = Annotated[
     Text,
