@@ -1,4 +1,4 @@
-# make demo    build Venturi into .venv and run the built-in scenarios `quick` and `upsert-quick`
+# make demo    build Venturi into .venv and run the built-in scenarios `quick`, `upsert-quick` and `ingest-quick`
 # make test    cargo test and pytest, with all that they need
 # make lint    formatting, clippy, ruff, mypy
 #
@@ -32,6 +32,7 @@ help:
 demo: $(PACKAGE)
 	$(BIN)/venturi run quick
 	$(BIN)/venturi run upsert-quick
+	$(BIN)/venturi run ingest-quick
 
 test: $(EXTRAS) $(PACKAGE)
 	@tools/install-chromium

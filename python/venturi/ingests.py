@@ -45,7 +45,7 @@ def check(workload: Workload, target: Target, where: Any) -> None:
         )
     if scheme_of(url) == "empty" and data != "metrics":
         raise ScenarioError(
-            f"{where('workload', 'data')}: empty:// throws away points of metrics, and no others"
+            f"{where('workload', 'data')}: empty:// takes points of metrics, no others"
         )
     if target.dialect is not None and target.dialect not in TIME_SERIES:
         raise ScenarioError(
