@@ -186,7 +186,7 @@ def _statistics(server: Any) -> dict[str, Any]:
 
 
 def _described(hello: dict[str, Any], kept: bool) -> str:
-    from venturi.suffixes import format_bytes, format_count
+    from venturi.suffixes import format_bytes
 
     addresses, settings = hello["addresses"], hello["settings"]
     served = [(f"{scheme}://{addresses[n]}", what) for n, scheme, what in _ADDRESSES if addresses.get(n)]
@@ -197,7 +197,7 @@ def _described(hello: dict[str, Any], kept: bool) -> str:
         *(f"  {url:<{width}}  {what}" for url, what in served),
         f"  durable = {settings['durable']}: {_SURVIVES[settings['durable']]}",
         f"  {threads} reader thread{'' if threads == 1 else 's'}, {format_bytes(settings['memory'])} memory"
-        f", segments of {format_count(settings['segment_points'])} points, late points are "
+        f", segments of {settings['segment_points']:,} points, late points are "
         f"{'kept' if settings['accept_late'] else 'refused'}",
     ]
     lines += [f"  recovered: {text}" for text in _recovered(hello.get("recovered"))]
