@@ -214,11 +214,11 @@ def test_what_is_missing_here_is_said_before_anything_starts(tmp_path: Path) -> 
 
 def test_the_probes_of_an_ingest_are_those_of_this_host() -> None:
     found = probes(matrix.cells(scenario(target("akumuli://local", "messages = 'values'"))))
-    assert {p.kind for p in found} == {"memory", "engine"}
+    assert {p.kind for p in found} == {"engine"}
     (engine,) = (p for p in found if p.kind == "engine")
     assert (engine.name, engine.data) == ("checksum", "metrics of 100 hosts, akumuli, values, 17 digits")
     ahead = "[workload]\ngenerate = 'ahead'\npoints_per_stream = 1000"
-    assert {p.kind for p in probes(matrix.cells(scenario(target("influx://h", ahead))))} == {"memory"}
+    assert {p.kind for p in probes(matrix.cells(scenario(target("influx://h", ahead))))} == set()
 
 
 def test_points_may_go_nowhere() -> None:

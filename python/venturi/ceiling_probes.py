@@ -93,7 +93,8 @@ def probes(found: Iterable[Cell], path: Path | None = None) -> list[Probe]:
         # What the empty target does is a limit, and has none.
         if url.startswith("empty:"):
             continue
-        for threads in sorted({1, usable_cores()}):
+        # A point is more on every wire than its payload: memory holds none back before the engine does.
+        for threads in sorted({1, usable_cores()}) if p["operation"] != "ingest" else ():
             want(Probe("memory", end="client", name="copy", threads=threads))
         if waits_for_disk(p) and not foreign(url):
             for name in ("fsync", "direct"):

@@ -44,9 +44,7 @@ def check(workload: Workload, target: Target, where: Any) -> None:
             hint='leave data out for "metrics", or name a file: --data t.parquet --time ts --tags host',
         )
     if scheme_of(url) == "empty" and data != "metrics":
-        raise ScenarioError(
-            f"{where('workload', 'data')}: empty:// takes points of metrics, no others"
-        )
+        raise ScenarioError(f"{where('workload', 'data')}: empty:// takes points of metrics, no others")
     if target.dialect is not None and target.dialect not in TIME_SERIES:
         raise ScenarioError(
             f"{where('target', 'dialect')}: an ingest has no dialect {target.dialect}; it has "

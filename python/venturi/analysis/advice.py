@@ -14,6 +14,7 @@ from venturi.analysis.ceilings import share as share_of
 from venturi.analysis.cells import Cell, get, main_rate, numeric, quotient, steady_main
 from venturi.analysis.statistics import range_coverage
 from venturi.analysis.warning import Advice
+from venturi.analysis.wording import counted
 from venturi.units import percent
 
 if TYPE_CHECKING:
@@ -68,7 +69,14 @@ def advise(
         _no_ceiling(cells, probes),
         _few(cells),
     ]
-    return [advice for advice in found if advice is not None]
+    noun = "point" if cells and all(c.noun == "point" for c in cells) else "row"
+    return [_of(advice, noun) for advice in found if advice is not None]
+
+
+def _of(advice: Advice, noun: str) -> Advice:
+    """The advice in words of what these cells count."""
+    found, cause, following = (counted(t, noun) for t in (advice.finding, advice.cause, advice.next))
+    return Advice(advice.kind, found, cause, following)
 
 
 def _label(cell: Cell) -> str:

@@ -35,7 +35,7 @@ def rows_rate(value: float) -> str:
     return f"{value:.3g} rows/s"
 
 
-_ROWS = re.compile(r"\b([Rr])ow(s?)(?=( a |/| per )(batch|stream)\b)")
+_ROWS = re.compile(r"\b([Rr])ow(s?)(?=( a |/| per |-per-)(batch|stream)\b)")
 
 
 def counted(text: str, noun: str) -> str:

@@ -1,0 +1,213 @@
+"""Servers that take the same points, each started on free ports with its data in a directory of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def fetch(url: str, data: bytes | None = None, seconds: float = 60) -> str:
+    with urllib.request.urlopen(url, data, timeout=seconds) as answer:
+        return str(answer.read().decode())
+
+
+class Server(ABC):
+    """`ports` by protocol: resp, opentsdb, influx (TCP), http."""
+
+    name: str
+    program: str
+    protocols: tuple[str, ...]
+    # What it promises when a point is taken.
+    durability: str
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = {name: free_port() for name in (*self.protocols, "http")}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def missing(cls) -> str | None:
+        """What this machine lacks for it."""
+        return None if shutil.which(cls.program) else f"{cls.program} is not installed"
+
+    @abstractmethod
+    def command(self) -> list[str]: ...
+
+    @abstractmethod
+    def stored(self) -> int:
+        """Points that it has, by its own count."""
+
+    @abstractmethod
+    def answers(self) -> bool: ...
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True)
+        with (self.folder.parent / f"{self.folder.name}.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError, ValueError):
+                if self.answers():
+                    return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        raise RuntimeError(f"{self.name} did not start; see {self.folder}.log")
+
+    def cpu_seconds(self) -> float:
+        """User and system time of its process, all threads."""
+        assert self.process is not None
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICK
+
+    def settle(self) -> None:
+        """Has what it holds in memory written to its files, as far as it can be asked to."""
+        return
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def bytes_on_disk(self) -> int:
+        return sum(f.stat().st_blocks * 512 for f in self.folder.rglob("*") if f.is_file())
+
+
+class Venturi(Server):
+    program = sys.executable
+    protocols = ("resp", "opentsdb", "influx")
+
+    def __init__(self, folder: Path, durable: str) -> None:
+        super().__init__(folder)
+        self.durable = durable
+        self.name = f"venturi, {durable}"
+        self.durability = {
+            "none": "nothing before a segment is sealed",
+            "os": "log in the page cache",
+            "fsync": "log on the disk",
+        }[durable]
+
+    def command(self) -> list[str]:
+        flags = [w for n in self.protocols for w in (f"--{'port' if n == 'resp' else n}", str(self.ports[n]))]
+        words = [sys.executable, "-m", "venturi", "serve", "timeseries", "--data", str(self.folder)]
+        return [*words, *flags, "--http", str(self.ports["http"]), "--durable", self.durable]
+
+    def _stats(self) -> dict[str, object]:
+        found: dict[str, object] = json.loads(fetch(f"http://127.0.0.1:{self.ports['http']}/api/stats"))
+        return found
+
+    def answers(self) -> bool:
+        return "software" in self._stats()
+
+    def stored(self) -> int:
+        return int(str(self._stats()["points"]))
+
+    def settle(self) -> None:
+        fetch(f"http://127.0.0.1:{self.ports['http']}/api/seal", b"")
+
+
+class VictoriaMetrics(Server):
+    name = "victoria-metrics"
+    program = "victoria-metrics"
+    protocols = ("opentsdb", "influx")
+    durability = "nothing before a flush to files, at most 5 s later"
+
+    def command(self) -> list[str]:
+        return [
+            self.program,
+            f"-storageDataPath={self.folder}",
+            f"-httpListenAddr=127.0.0.1:{self.ports['http']}",
+            f"-opentsdbListenAddr=127.0.0.1:{self.ports['opentsdb']}",
+            f"-influxListenAddr=127.0.0.1:{self.ports['influx']}",
+            # The points are of 2017.
+            "-retentionPeriod=100y",
+        ]
+
+    def answers(self) -> bool:
+        return fetch(f"http://127.0.0.1:{self.ports['http']}/health") == "OK"
+
+    def stored(self) -> int:
+        found = 0
+        for line in fetch(f"http://127.0.0.1:{self.ports['http']}/metrics").splitlines():
+            # Rows of parts in memory and on the disk, and of those that are not in a part yet.
+            if line.startswith(('vm_rows{type="storage/', 'vm_pending_rows{type="storage"')):
+                found += int(float(line.rsplit(" ", 1)[1]))
+        return found
+
+    def settle(self) -> None:
+        fetch(f"http://127.0.0.1:{self.ports['http']}/internal/force_flush")
+        fetch(f"http://127.0.0.1:{self.ports['http']}/internal/force_merge")
+
+
+class InfluxDb(Server):
+    name = "influxdb 1"
+    program = "influxd"
+    protocols = ("opentsdb",)
+    durability = "log on the disk, batches of 10,000"
+
+    def command(self) -> list[str]:
+        config = self.folder.parent / "influxdb.conf"
+        config.write_text(
+            f"""reporting-disabled = true
+bind-address = "127.0.0.1:{free_port()}"
+[meta]
+  dir = "{self.folder}/meta"
+[data]
+  dir = "{self.folder}/data"
+  wal-dir = "{self.folder}/wal"
+  index-version = "tsi1"
+  cache-snapshot-write-cold-duration = "1s"
+  query-log-enabled = false
+[http]
+  bind-address = "127.0.0.1:{self.ports["http"]}"
+  log-enabled = false
+[[opentsdb]]
+  enabled = true
+  bind-address = "127.0.0.1:{self.ports["opentsdb"]}"
+  database = "bench"
+  batch-size = 10000
+  batch-pending = 50
+[monitor]
+  store-enabled = false
+"""
+        )
+        return [self.program, "-config", str(config)]
+
+    def _query(self, text: str) -> list[dict[str, object]]:
+        query = urllib.parse.urlencode({"db": "bench", "q": text})
+        found = json.loads(fetch(f"http://127.0.0.1:{self.ports['http']}/query?{query}"))
+        series: list[dict[str, object]] = found["results"][0].get("series", [])
+        return series
+
+    def answers(self) -> bool:
+        fetch(f"http://127.0.0.1:{self.ports['http']}/query", b"q=CREATE DATABASE bench")
+        return True
+
+    def stored(self) -> int:
+        counted = self._query("SELECT count(value) FROM /.*/")
+        return sum(int(str(one["values"][0][1])) for one in counted)  # type: ignore[index]

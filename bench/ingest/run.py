@@ -1,0 +1,283 @@
+"""Venturi's store beside others that take the same points, and its loader beside `cat`. See bench/README.md.
+
+A round measures every cell once, in shuffled order. All get the same points: ready-made files of messages,
+a file a connection, sent by `cat FILE > /dev/tcp/...`, so that no loader's cost lies in a store's figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import peers
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+WORK = ROOT / "target" / "bench-ingest"
+SERVERS: dict[str, Callable[[Path], peers.Server]] = {
+    "venturi-none": lambda folder: peers.Venturi(folder, "none"),
+    "venturi-os": lambda folder: peers.Venturi(folder, "os"),
+    "venturi-fsync": lambda folder: peers.Venturi(folder, "fsync"),
+    "victoria-metrics": peers.VictoriaMetrics,
+    "influxdb": peers.InfluxDb,
+}
+SCHEMES = {"resp": "akumuli", "opentsdb": "opentsdb", "influx": "influx"}
+LIMIT_SECONDS = 600.0
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--rounds", type=int, default=3, help="how often every cell is measured (default 3)")
+    add("--hosts", type=int, default=200, help="hosts, 10 series each (default 200)")
+    add("--points", type=int, default=10_000_000, help="points of a trial (default 10,000,000)")
+    add("--streams", type=int, default=2, help="connections (default 2)")
+    add("--seed", type=int, default=1, help="of the shuffle")
+    add(
+        "--only", nargs="+", choices=[*SERVERS, "loader"], metavar="NAME", help=" ".join([*SERVERS, "loader"])
+    )
+    add("--record", action="store_true", help="keep the table as bench/ingest/results/<date>.md")
+    add("--from", dest="source", type=Path, help="measure nothing: the table of an earlier JSONL file")
+    return parser.parse_args()
+
+
+@contextlib.contextmanager
+def sink(folder: Path | None = None) -> Iterator[int]:
+    port = peers.free_port()
+    words = [sys.executable, str(Path(__file__).with_name("sink.py")), str(port)]
+    process = subprocess.Popen(
+        [*words, *([str(folder)] if folder else [])], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def venturi(url: str, chosen: argparse.Namespace, *more: str) -> dict[str, Any]:
+    """The record of one trial of Venturi's loader."""
+    each = chosen.points // chosen.streams
+    words = [sys.executable, "-m", "venturi", "run", "--target", url, "--hosts", str(chosen.hosts)]
+    words += [
+        "--streams",
+        str(chosen.streams),
+        "--points-per-stream",
+        str(each),
+        "--repeats",
+        "1",
+        "--warmup",
+        "0",
+    ]
+    words += ["--no-ceilings", "--no-report", "--json", "--start", "2017-01-01", "--verify", "none", *more]
+    folder = WORK / "run"
+    shutil.rmtree(folder, ignore_errors=True)
+    done = subprocess.run([*words, "--out", str(folder)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"venturi run {url}: {done.stderr.strip()}")
+    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return record
+
+
+def messages(protocol: str, chosen: argparse.Namespace) -> list[Path]:
+    """Files of ready-made messages, one a connection; made once."""
+    folder = WORK / f"{protocol}-{chosen.hosts}-{chosen.points}-{chosen.streams}"
+    if not folder.is_dir():
+        made = folder.with_name(folder.name + ".making")
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir(parents=True)
+        with sink(made) as port:
+            venturi(f"{SCHEMES[protocol]}://127.0.0.1:{port}", chosen)
+            time.sleep(0.5)
+        made.rename(folder)
+    found = sorted(folder.iterdir())
+    if len(found) != chosen.streams:
+        sys.exit(f"{folder}: {len(found)} files for {chosen.streams} connections; remove it")
+    return found
+
+
+def cats(files: list[Path], port: int) -> list[subprocess.Popen[bytes]]:
+    return [subprocess.Popen(["bash", "-c", f'cat "{f}" > /dev/tcp/127.0.0.1/{port}']) for f in files]
+
+
+def load(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str, Any]:
+    """One trial: until the server has counted all points, and what it costs until it is idle."""
+    files = messages(protocol, chosen)
+    for file in files:
+        with file.open("rb") as page:
+            while page.read(1 << 24):
+                pass  # into the page cache
+    folder = WORK / "data"
+    shutil.rmtree(folder, ignore_errors=True)
+    server = SERVERS[name](folder)
+    server.start()
+    try:
+        spent, began = server.cpu_seconds(), time.monotonic()
+        senders = cats(files, server.ports[protocol])
+        codes = [sender.wait(LIMIT_SECONDS) for sender in senders]
+        stored = 0
+        while time.monotonic() - began < LIMIT_SECONDS:
+            stored = server.stored()
+            if stored >= chosen.points:
+                break
+            time.sleep(0.1)
+        seconds = time.monotonic() - began
+        server.settle()
+        _until_idle(server)
+        spent = server.cpu_seconds() - spent
+    finally:
+        server.stop()
+    return {
+        "kind": "store", "name": name, "shown": server.name, "durability": server.durability,
+        "protocol": protocol, "points": stored, "expected": chosen.points, "failed": any(codes),
+        "seconds": seconds, "cpu_seconds": spent, "bytes": server.bytes_on_disk(),
+    }  # fmt: skip
+
+
+def _until_idle(server: peers.Server) -> None:
+    before, deadline = server.cpu_seconds(), time.monotonic() + 60
+    while time.monotonic() < deadline:
+        time.sleep(1.5)
+        now = server.cpu_seconds()
+        if now - before < 0.05:
+            return
+        before = now
+
+
+def loader(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
+    """Messages into a sink that discards them: by cat from files, by Venturi made inline, or made ahead."""
+    with sink() as port:
+        if name == "cat":
+            files = messages("resp", chosen)
+            began, before = time.monotonic(), os.times()
+            for sender in cats(files, port):
+                sender.wait()
+            after = os.times()
+            seconds = time.monotonic() - began
+            spent = (
+                after.children_user + after.children_system - before.children_user - before.children_system
+            )
+        else:
+            record = venturi(f"akumuli://127.0.0.1:{port}", chosen, *name.split()[1:])
+            seconds = record["times"]["interval_ns"] / 1e9
+            spent = sum(record["cpu"]["client"].values()) / 1e9
+    return {"kind": "loader", "name": name, "points": chosen.points, "seconds": seconds, "cpu_seconds": spent}
+
+
+LOADERS = ("cat", "venturi", "venturi --digits shortest", "venturi --generate ahead")
+
+
+def cells(chosen: argparse.Namespace) -> list[tuple[str, str]]:
+    found = []
+    for name, make in SERVERS.items():
+        if chosen.only and name not in chosen.only:
+            continue
+        server = make(WORK / "data")
+        lacking = server.missing()
+        if lacking:
+            print(f"left out: {server.name}: {lacking}", file=sys.stderr)
+            continue
+        found += [(name, protocol) for protocol in server.protocols]
+    if not chosen.only or "loader" in chosen.only:
+        found += [("loader", name) for name in LOADERS]
+    return found
+
+
+def summary(lines: list[dict[str, Any]]) -> str:
+    head = next(line for line in lines if line["kind"] == "head")
+    out = [
+        f"# Ingest, {head['date']}",
+        "",
+        f"{head['host']}; {head['points']:,} points of {head['hosts'] * 10:,} series over {head['streams']} "
+        f"connections; medians of {head['rounds']} rounds (least..most). Load before: {head['load']:.2f}.",
+        "",
+        "## Stores",
+        "Fed by `cat FILE > /dev/tcp/...`, until all points are counted. CPU: of the server, until idle.",
+        "",
+        "| protocol | store | what keeps a point | M points/s | CPU, µs a point | bytes a point |",
+        "| --- | --- | --- | ---: | ---: | ---: |",
+    ]
+    stores = [line for line in lines if line["kind"] == "store"]
+    for protocol in SCHEMES:
+        for name in SERVERS:
+            mine = [s for s in stores if (s["name"], s["protocol"]) == (name, protocol)]
+            if not mine:
+                continue
+            lost = [s for s in mine if s["points"] != s["expected"] or s["failed"]]
+            note = f" ({len(lost)} of {len(mine)} not whole: {lost[0]['points']:,} points)" if lost else ""
+            out.append(
+                f"| {protocol} | {mine[0]['shown']}{note} | {mine[0]['durability']} | "
+                f"{_spread([s['points'] / s['seconds'] / 1e6 for s in mine])} | "
+                f"{_spread([s['cpu_seconds'] / max(s['points'], 1) * 1e6 for s in mine], 3)} | "
+                f"{_spread([s['bytes'] / max(s['points'], 1) for s in mine])} |"
+            )
+    loaders = [line for line in lines if line["kind"] == "loader"]
+    if loaders:
+        out += ["", "## Loaders", "RESP rows into a sink that discards them.", ""]
+        out += ["| loader | M points/s | CPU, µs a point |", "| --- | ---: | ---: |"]
+    for name in LOADERS:
+        mine = [s for s in loaders if s["name"] == name]
+        if mine:
+            shown = "`cat FILE > /dev/tcp`, ready-made" if name == "cat" else f"`{name}`"
+            out.append(
+                f"| {shown} | {_spread([s['points'] / s['seconds'] / 1e6 for s in mine])} | "
+                f"{_spread([s['cpu_seconds'] / s['points'] * 1e6 for s in mine], 3)} |"
+            )
+    return "\n".join(out) + "\n"
+
+
+def _spread(values: list[float], places: int = 2) -> str:
+    least, most = min(values), max(values)
+    middle = f"{median(values):.{places}f}"
+    return middle if len(values) == 1 else f"{middle} ({least:.{places}f}..{most:.{places}f})"
+
+
+def main() -> None:
+    chosen = arguments()
+    if chosen.source:
+        print(summary([json.loads(line) for line in chosen.source.read_text().splitlines()]))
+        return
+    WORK.mkdir(parents=True, exist_ok=True)
+    now = datetime.now(timezone.utc)
+    wanted, chance = cells(chosen), random.Random(chosen.seed)
+    lines: list[dict[str, Any]] = [{
+        "kind": "head", "date": f"{now:%Y-%m-%d %H:%M} UTC", "points": chosen.points, "hosts": chosen.hosts,
+        "streams": chosen.streams, "rounds": chosen.rounds, "load": os.getloadavg()[0],
+        "host": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
+    }]  # fmt: skip
+    path = WORK / f"{now:%Y-%m-%d-%H%M}.jsonl"
+    with path.open("w") as file:
+        file.write(json.dumps(lines[0]) + "\n")
+        for number in range(chosen.rounds):
+            for name, other in chance.sample(wanted, len(wanted)):
+                line = loader(other, chosen) if name == "loader" else load(name, other, chosen)
+                lines.append(line)
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+                rate = line["points"] / line["seconds"] / 1e6
+                cost = line["cpu_seconds"] / max(line["points"], 1) * 1e6
+                print(f"{number + 1}: {name} {other}: {rate:.2f} M points/s, {cost:.3f} us", file=sys.stderr)
+    text = summary(lines)
+    print(text)
+    if chosen.record:
+        results = Path(__file__).with_name("results")
+        results.mkdir(exist_ok=True)
+        (results / f"{now:%Y-%m-%d-%H%M}.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
