@@ -42,7 +42,7 @@ def test_a_store_takes_ingests_and_nobody_has_to_say_so() -> None:
     assert (p["operation"], p["data"], p["target"]) == ("ingest", "metrics", "akumuli://h:8282")
     assert (p["hosts"], p["tick_ns"], p["start_unix_ns"], p["row_bytes"]) == (100, 10**9, None, POINT_BYTES)
     assert (p["rows_per_batch"], p["rows_per_stream"], p["generate"]) == (5000, 10_000_000, "inline")
-    assert (p["messages"], p["digits"], p["durable"], p["in_flight"]) == ("rows", 17, None, None)
+    assert (p["messages"], p["digits"], p["durable"], p["in_flight"]) == ("rows", "17", None, None)
     assert found.options == {} and found.id.startswith("ingest-1x5000-")
 
 

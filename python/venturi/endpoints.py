@@ -215,7 +215,7 @@ def _settings(cell: Cell) -> Settings:
 
 def _columns(cell: Cell) -> Columns:
     p = cell.parameters
-    values = p["values"] if isinstance(p["values"], list) else ()
+    values = str(p["values"]).split(",") if p["values"] else ()
     return Columns(p["time"], tuple(p["tags"] or ()), tuple(values))
 
 

@@ -167,6 +167,9 @@ def option_parameters(target: Target, operation: str) -> dict[str, Any]:
         if not applies(name, target.url, operation):
             return None
         found = getattr(target, name)
+        if name == "digits":
+            # 17, or a word.
+            return str(found or usual[name])
         if name == "durable":
             return found or "os"
         return usual.get(name) if found is None or found == [] else found

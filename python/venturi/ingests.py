@@ -8,7 +8,7 @@ from venturi.errors import ScenarioError
 from venturi.settings import UPSERT, FileData, Target, Workload
 from venturi.urls import TIME_SERIES, is_local, is_time_series, scheme_of
 
-__all__ = ["HOSTS", "TICK_NS", "check", "is_made", "is_points", "parameters"]
+__all__ = ["HOSTS", "TICK_NS", "check", "is_made", "is_points", "parameters", "values"]
 
 HOSTS = 100
 TICK_NS = 1_000_000_000
@@ -100,6 +100,11 @@ def _options(target: Target, where: Any) -> None:
         raise ScenarioError(f"{where('target', 'http_port')}: {target.url} is on free ports")
     if target.http_port is not None and target.url.startswith("influx+http://"):
         raise ScenarioError(f"{where('target', 'http_port')}: the port of {target.url} is the one in the URL")
+
+
+def values(workload: Workload) -> str | None:
+    """The columns of a file that hold values, as one parameter; None where they are not named."""
+    return ",".join(workload.values) if isinstance(workload.values, list) else None
 
 
 def parameters(workload: Workload) -> dict[str, Any]:

@@ -206,7 +206,7 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         "target": url,
         "data": label,
         "columns": workload.columns if records else None,
-        "values": workload.values if records or isinstance(workload.values, list) else None,
+        "values": ingests.values(workload) or (workload.values if records else None),
         "seed": workload.seed if records or usage or ingests.is_made(workload) else None,
         **ingests.parameters(workload),
         "key": workload.key,

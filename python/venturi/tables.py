@@ -55,6 +55,13 @@ _PARAMETERS = {
     "generate": _S,
     "max_errors": _I,
     "retries": _I,
+    # Ingests.
+    "hosts": _I,
+    "tick_ns": _I,
+    "start_unix_ns": _I,
+    "time": _S,
+    "tags": pa.list_(_S),
+    "metric": _S,
     # Options of targets.
     "compression": _S,
     "connections": _S,
@@ -82,6 +89,10 @@ _PARAMETERS = {
     "synchronous": _S,
     "without_rowid": _B,
     "dialect": _S,
+    "messages": _S,
+    "digits": _S,
+    "durable": _S,
+    "pool": _I,
 }
 _KINDS = {_I: int, _F: float, _S: str, _B: bool}
 PARAMETER_KINDS: dict[str, type] = {

@@ -57,7 +57,7 @@ def _lighter(seen: Seen, rerun: Rerun) -> list[str]:
     found = []
     if p.get("messages") == "values":
         found.append(f"whole rows in place of single values: {rerun.but(messages='rows')}")
-    if p.get("digits") == 17:
+    if p.get("digits") == "17":
         found.append(f"no more digits than a value needs: {rerun.but(digits='shortest')}")
     return found
 

@@ -56,7 +56,7 @@ _NAMED: dict[str, Any] = {
     "partition_key": None,
     "hosts": None,
     "messages": None,
-    "digits": 17,
+    "digits": "17",
     "durable": None,
     "pool": None,
 }
