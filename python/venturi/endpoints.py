@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from venturi import preflight
 from venturi.data import DataStore
+from venturi.environment import usable_cores
 from venturi.ingests import METRICS
 from venturi.local_store import Settings
 from venturi.local_targets import LocalTargets, duckdb_library
@@ -45,6 +46,7 @@ class Endpoints:
         self._began_s = int(time.time())
         # How far the times of points have come at a store that keeps them from trial to trial.
         self._ahead_ns: dict[str, int] = {}
+        self._made_archives: dict[str, Path] = {}
         self.cells: list[Cell] = []
 
     def __enter__(self) -> Endpoints:
@@ -79,6 +81,10 @@ class Endpoints:
         """Starts servers for cells that go to `local`. Raises VenturiError where one does not start."""
         if self._needs_server:
             self._local.start(str(cell.parameters["target"]) for cell in self.cells)
+            for cell in self.cells:
+                if cell.parameters["data"] == "archive":
+                    # Now, not when the first trial is about to begin.
+                    self._archives(cell)
             for cell in self.cells[:1]:
                 self._local.empty_store(str(cell.parameters["target"]), _settings(cell))
 
@@ -147,6 +153,29 @@ class Endpoints:
             start = SEED_NS if is_local(target) else self._began_s * 10**9
         return _metrics(cell, start + self._ahead_ns.get(target, 0))
 
+    def _archives(self, cell: Cell) -> Path:
+        """Archives made for this run: one a stream, each as long as a stream is; once for all cells alike."""
+        from venturi.archives import make
+        from venturi.trial import load_core
+
+        p = cell.parameters
+        steps = max(1, -(-int(p["rows_per_stream"]) * p["streams"] // (METRICS * p["hosts"])))
+        spec = {
+            "path": "",
+            "data": self._metrics(cell),
+            "archives": p["streams"],
+            "steps": steps,
+            "threads": usable_cores(),
+        }
+        key = json.dumps(spec, sort_keys=True)
+        if key not in self._made_archives:
+            points = steps * METRICS * p["hosts"]
+            self._note("info", f"making {p['streams']} archives of {points:,} points together for this run")
+            folder = self._store.folder / f"archives-{len(self._made_archives)}"
+            make(load_core(), spec | {"path": str(folder)})
+            self._made_archives[key] = folder
+        return self._made_archives[key]
+
     def ingest(self, cell: Cell) -> dict[str, Any] | None:
         """The spec's `ingest`: which columns of the cell's file are what; None for other data."""
         if cell.parameters["operation"] != "ingest" or not _is_file(cell):
@@ -186,6 +215,8 @@ class Endpoints:
             }
         if p["data"] == "metrics":
             return self._metrics(cell)
+        if p["data"] == "archive":
+            return {"source": "archive", "path": str(self._archives(cell))}
         if str(p["data"]).startswith(_ARCHIVE):
             return {"source": "archive", "path": str(p["data"]).removeprefix(_ARCHIVE)}
         if p["operation"] == "ingest":

@@ -8,7 +8,7 @@ from venturi.errors import ScenarioError
 from venturi.settings import UPSERT, FileData, Target, Workload
 from venturi.urls import TIME_SERIES, is_local, is_time_series, scheme_of
 
-__all__ = ["HOSTS", "TICK_NS", "check", "is_made", "is_points", "parameters", "values"]
+__all__ = ["HOSTS", "TICK_NS", "check", "is_archive", "is_made", "is_points", "parameters", "values"]
 
 HOSTS = 100
 TICK_NS = 1_000_000_000
@@ -18,7 +18,12 @@ METRICS = 10
 
 def is_points(data: object) -> bool:
     """Whether these data are points already: made ones, or archives of them."""
-    return data in ("metrics", "archive") or (isinstance(data, FileData) and data.source == "archive")
+    return data == "metrics" or is_archive(data)
+
+
+def is_archive(data: object) -> bool:
+    """Whether these points come as archives, made before or for the run."""
+    return data == "archive" or (isinstance(data, FileData) and data.source == "archive")
 
 
 def is_made(workload: Workload) -> bool:
@@ -53,6 +58,15 @@ def check(workload: Workload, target: Target, where: Any) -> None:
     for key in ("key", "add", "working_set", *(name for name in UPSERT if name != "generate")):
         if getattr(workload, key) is not None:
             raise ScenarioError(f"{where('workload', key)}: is for upserts, and this is an ingest")
+    if is_archive(data) and scheme_of(url) != "akumuli":
+        raise ScenarioError(
+            f"{where('workload', 'data')}: archives hold messages of akumuli://, and this is {scheme_of(url)}://",
+            hint="leave data out for metrics, which are written in any form",
+        )
+    if is_archive(data):
+        for key in ("messages", "digits"):
+            if getattr(target, key) is not None:
+                raise ScenarioError(f"{where('target', key)}: archives hold their messages as they were made")
     _columns(workload, where)
     _amount(workload, where)
     _options(target, where)
@@ -64,11 +78,6 @@ def _columns(workload: Workload, where: Any) -> None:
     given += ["values"] if isinstance(workload.values, list) else []
     if given and not file:
         raise ScenarioError(f"{where('workload', given[0])}: is for the columns of a file, and this has none")
-    if file and not workload.tags:
-        raise ScenarioError(
-            f"{where('workload', 'data')}: an ingest of a file needs its tags: columns that name a series",
-            hint="name them: --tags host,region, and if need be --time and --values",
-        )
     for key in ("hosts", "tick", "start"):
         if getattr(workload, key) is not None and not _made(workload):
             raise ScenarioError(f"{where('workload', key)}: is for metrics; these data have their own")

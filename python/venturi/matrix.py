@@ -226,6 +226,9 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         "pin": workload.pin,
         **fitting.option_parameters(target, workload.operation),
     }
+    if ingests.is_archive(workload.data):
+        # Messages are as they were made.
+        parameters |= {"messages": None, "digits": None, "generate": None}
     return Cell(parameters, target.options())
 
 

@@ -93,7 +93,7 @@ def build_spec(
     p = cell.parameters
     upserts = {name: p[name] for name in ("in_flight", "generate", "max_errors", "retries") if p.get(name)}
     if p["operation"] == "ingest":
-        upserts["generate"] = p["generate"]
+        upserts["generate"] = p["generate"] or "inline"
         if ingest is not None:
             upserts["ingest"] = dict(ingest)
     if p.get("key"):

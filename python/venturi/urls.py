@@ -170,8 +170,8 @@ def _store(scheme: str, path: str, query: str, user: str) -> None:
         raise ValueError(f"{scheme}:// asks nobody for a name; leave it out")
     if path.strip("/") and scheme != "influx+http":
         raise ValueError(f"a URL of {scheme}:// names no database; write {scheme}://HOST:PORT")
-    if "/" in path.strip("/"):
-        raise ValueError(f"{path!r} is not a database; write {scheme}://HOST:PORT/DATABASE")
+    if path.strip("/").count("/") > 1:
+        raise ValueError(f"{path!r} is no database; write {scheme}://HOST:PORT/DATABASE, or .../ORG/BUCKET")
     if query:
         raise ValueError(f"a URL of {scheme}:// has no parameters; settings are keys of [target]")
 

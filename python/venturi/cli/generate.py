@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from venturi.errors import ExitCode, StoreError, VenturiError
+from venturi.errors import VenturiError
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -47,6 +44,7 @@ def generate(
     ] = "cpus",
 ) -> None:
     """Make gzip archives of points, as the published benchmark of Akumuli loads them."""
+    from venturi.archives import make
     from venturi.environment import usable_cores
     from venturi.suffixes import parse_count, parse_duration
     from venturi.times import parse_time
@@ -92,56 +90,14 @@ def generate(
         "threads": usable_cores() if threads == "cpus" else read("--threads", threads, parse_count),
     }
     began = time.monotonic()
-    made = make(load_core(), spec, _Line() if sys.stderr.isatty() else None)
-    print(_told(archive, made, time.monotonic() - began))
-    print(f"try: venturi run --target akumuli://local --data archive:{archive} --streams {number}")
-
-
-def make(core: Any, spec: dict[str, Any], line: _Line | None = None) -> dict[str, Any]:
-    """Makes the archives of this spec, and answers their manifest. Ctrl-C takes back what was begun."""
-    control = core.Control()
-    answer: list[str] = []
-    trouble: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            answer.append(core.generate(json.dumps(spec), control))
-        except BaseException as error:  # handed to the caller's thread, which raises it
-            trouble.append(error)
-
-    interrupted = threading.Event()
-    before = None
-    if threading.current_thread() is threading.main_thread():
-
-        def stop(*_: object) -> None:
-            interrupted.set()
-            control.cancel()
-
-        before = signal.signal(signal.SIGINT, stop)
+    line = _Line() if sys.stderr.isatty() else None
     try:
-        thread = threading.Thread(target=work, name="venturi-generate", daemon=True)
-        thread.start()
-        whole = spec["data"]["hosts"] * 10 * spec["steps"]
-        while thread.is_alive():
-            thread.join(0.2)
-            if line is not None:
-                line.draw(int(control.progress().get("rows") or 0), whole)
+        made = make(load_core(), spec, line.draw if line is not None else None)
     finally:
-        if before is not None:
-            signal.signal(signal.SIGINT, before)
         if line is not None:
             line.close()
-    if interrupted.is_set() and trouble:
-        raise VenturiError("interrupted; what was begun is removed", ExitCode.INTERRUPTED)
-    if trouble:
-        error = trouble[0]
-        if isinstance(error, OSError):
-            raise StoreError(str(error)) from None
-        if isinstance(error, ValueError | RuntimeError):
-            raise VenturiError(str(error)) from None
-        raise error
-    found = json.loads(answer[0])
-    return found if isinstance(found, dict) else {}
+    print(_told(archive, made, time.monotonic() - began))
+    print(f"try: venturi run --target akumuli://local --data archive:{archive} --streams {number}")
 
 
 class _Line:
