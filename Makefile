@@ -9,7 +9,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo test lint format bench-flight bench-compare bench-tune bench-sampler bench-scale bench-upsert clean help check-tools
+.PHONY: all demo test lint format bench-flight bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -71,6 +71,10 @@ bench-tune: $(PACKAGE)
 # BENCH="--record" or BENCH="--only mariadb-500", see bench/README.md
 bench-upsert: $(EXTRAS) $(PACKAGE)
 	$(BIN)/python bench/upsert/run.py $(BENCH)
+
+# BENCH="--record" or BENCH="--only venturi-os loader", see bench/README.md
+bench-ingest: $(PACKAGE)
+	$(BIN)/python bench/ingest/run.py $(BENCH)
 
 # BENCH="--record" or BENCH=RUN, see bench/README.md
 bench-scale: $(PACKAGE)

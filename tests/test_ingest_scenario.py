@@ -51,7 +51,8 @@ def test_a_store_takes_ingests_and_nobody_has_to_say_so() -> None:
     [("akumuli", 8282), ("akumuli+udp", 8383), ("opentsdb", 4242), ("influx", 9009), ("influx+http", 8086)],
 )
 def test_addresses(url: str, port: int) -> None:
-    assert check_url(f"{url}://h") == f"{url}://h:{port}"
+    path = "/db" if url == "influx+http" else ""
+    assert check_url(f"{url}://h{path}") == f"{url}://h:{port}{path}"
     assert check_url(f"{url}://local") == f"{url}://local"
     assert place_of(f"{url}://h:1") == "h:1" and is_loopback(f"{url}://127.0.0.1:1")
 
@@ -66,7 +67,8 @@ def test_addresses(url: str, port: int) -> None:
         ("influxdb+http://h:8086/db", "write influx+http://"),
         ("akumuli://h/db", "names no database"),
         ("opentsdb://me@h", "asks nobody for a name"),
-        ("influx+http://h/a/b", "is not a database"),
+        ("influx+http://h/a/b/c", "is no database"),
+        ("influx+http://h", "names no database"),
         ("influx+http://me:secret@h/db", "a password in the URL"),
         ("influx+http://h/db?org=x", "has no parameters"),
         ("akumuli://local:8282", "leave the port out"),
@@ -168,7 +170,8 @@ def test_points_of_later_trials_are_later_where_a_store_keeps_them() -> None:
         (target("mysql://h", "[workload]\noperation = 'ingest'"), "mysql:// takes no ingests"),
         (target("flight://h", "[workload]\noperation = 'ingest'"), "flight:// takes no ingests"),
         (target("akumuli://h", "[workload]\ndata = 'records'"), "records have no times"),
-        (target("akumuli://h", "[workload]\ndata = 't.parquet'"), "needs its tags"),
+        (target("influx://h", "[workload]\ndata = 'archive:x'"), "archives hold messages of akumuli"),
+        (target("akumuli://h", "digits = 17\n[workload]\ndata = 'archive:x'"), "as they were made"),
         (target("akumuli://h", "[workload]\ntags = 'a'"), "is for the columns of a file"),
         (target("akumuli://h", "[workload]\nvalues = 'a,b'"), "is for the columns of a file"),
         (target("akumuli://h", "[workload]\nhosts = 5\ndata = 'archive:x'"), "is for metrics"),

@@ -80,7 +80,8 @@ class LocalStore:
         """The real address behind `X://local`."""
         parts = urlsplit(url)
         address = (self.hello.get("addresses") or {}).get(_SERVED[parts.scheme])
-        return parts._replace(netloc=str(address)).geturl() if address else url
+        path = parts.path if parts.path.strip("/") or parts.scheme != "influx+http" else "/venturi"
+        return parts._replace(netloc=str(address), path=path).geturl() if address else url
 
     @property
     def http_port(self) -> int | None:

@@ -122,7 +122,7 @@ def check_url(url: str) -> str:
         raise ValueError(f"{url!r}: local is a server of our own, and stands alone")
     netloc = user + at + ",".join(_host(url, host, form) for host in several)
     if is_time_series(url):
-        _store(parts.scheme, parts.path, parts.query, user)
+        _store(parts.scheme, hosts, parts.path, parts.query, user)
     if is_database(url):
         if parts.hostname == "local" and parts.scheme.endswith("+tls"):
             raise ValueError(
@@ -164,12 +164,14 @@ def _database(scheme: str, path: str, more: bool) -> None:
         raise ValueError(f"{path!r} is not a {what}; write {scheme}://HOST:PORT/{what.upper()}")
 
 
-def _store(scheme: str, path: str, query: str, user: str) -> None:
+def _store(scheme: str, host: str, path: str, query: str, user: str) -> None:
     """Whether what stands beside the host means something to a store of time series."""
     if user and scheme != "influx+http":
         raise ValueError(f"{scheme}:// asks nobody for a name; leave it out")
     if path.strip("/") and scheme != "influx+http":
         raise ValueError(f"a URL of {scheme}:// names no database; write {scheme}://HOST:PORT")
+    if scheme == "influx+http" and not path.strip("/") and host != "local":
+        raise ValueError(f"{scheme}://{host} names no database; write {scheme}://HOST:PORT/DATABASE")
     if path.strip("/").count("/") > 1:
         raise ValueError(f"{path!r} is no database; write {scheme}://HOST:PORT/DATABASE, or .../ORG/BUCKET")
     if query:

@@ -47,14 +47,14 @@ def rows_total(cell: Cell) -> Quantity:
 
 def stored_bytes(cell: Cell) -> Quantity:
     """What the target holds afterwards, where it tells."""
-    return _quantity((numeric(r, "counts", "stored_bytes") for r in cell.records), "B")
+    return _quantity((numeric(r, "counts", "stored_bytes") or None for r in cell.records), "B")
 
 
 def stored_row(cell: Cell) -> Quantity:
     """Stored bytes a row that the target holds: of rows with one key there is one, however often it came."""
     return _quantity(
         (
-            quotient(numeric(r, "counts", "stored_bytes"), numeric(r, "verification", "rows"))
+            quotient(numeric(r, "counts", "stored_bytes") or None, numeric(r, "verification", "rows"))
             for r in cell.records
         ),
         "B",
