@@ -8,7 +8,6 @@ field, or the flag.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,8 +33,6 @@ _HERE = Path(__file__).parent
 # Keys whose value is a list, where others want an axis.
 LIST_VALUES = ("pin", "headers", "key", "add", "tags", "values", *LISTS)
 _DURATIONS = ("duration", "timeout", "sample_interval", "tick")
-_ALIASES = {"points_per_batch": "rows_per_batch", "points_per_stream": "rows_per_stream"}
-"""Of an ingest, whose rows are points."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +223,9 @@ def _table(tree: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def load(layers: Sequence[Layer]) -> Scenario:
     """Merges and validates. Raises ScenarioError for the first thing that is wrong."""
     # Each layer by itself first: a typing error is reported where it was made.
-    layers = [_renamed(layer) for layer in layers]
+    from venturi import aliases
+
+    layers = [aliases.renamed(layer) for layer in layers]
     for layer in layers:
         _check_keys(layer)
     tree = merge(layers)
@@ -255,45 +254,6 @@ def load(layers: Sequence[Layer]) -> Scenario:
     scenario = _resolve_files(scenario)
     matrix.check(scenario)
     return scenario
-
-
-def _renamed(layer: Layer) -> Layer:
-    """The layer with `points_per_batch` and its like under their one name."""
-    if not any(name in _table(layer.tree, table) for table in ("workload", "matrix") for name in _ALIASES):
-        return layer
-    tree = dict(layer.tree)
-    for table in ("workload", "matrix"):
-        found = _table(tree, table)
-        for alias, name in _ALIASES.items():
-            if alias in found and name in found:
-                raise ScenarioError(
-                    f"{layer.place((table, alias))}: is another word for {name}, which is given too; keep one"
-                )
-        if isinstance(tree.get(table), Mapping):
-            tree[table] = {_ALIASES.get(key, key): value for key, value in found.items()}
-    for key in ("zip", "exclude"):
-        if key in _table(tree, "matrix"):
-            tree["matrix"][key] = _one_name(tree["matrix"][key])
-    spelled: dict[Path_, str] = {
-        (path[0], name): text
-        for path, text in layer.flags.items()
-        for name in [_ALIASES.get(path[-1], path[-1])]
-        if len(path) == 2
-    }
-    text = layer.text
-    for alias, name in _ALIASES.items():
-        text = text.replace(alias, name) if text is not None else None
-    return replace(layer, tree=tree, text=text, flags={**layer.flags, **spelled})
-
-
-def _one_name(value: Any) -> Any:
-    """The axes of `zip`, and the conditions of `exclude`, without aliases."""
-    if isinstance(value, list):
-        return [_one_name(item) for item in value]
-    if isinstance(value, str):
-        for alias, name in _ALIASES.items():
-            value = re.sub(rf"\b{alias}\b", name, value)
-    return value
 
 
 def _top(layers: Sequence[Layer], tree: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
