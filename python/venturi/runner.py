@@ -12,6 +12,7 @@ from venturi.endpoints import Endpoints
 from venturi.environment import collect
 from venturi.errors import ExitCode
 from venturi.scenario import Layer, Scenario, load
+from venturi.settings import POINT_BYTES
 from venturi.store import RunDirectory, RunWriter
 from venturi.suffixes import format_bytes, format_duration
 from venturi.sweep import Interrupts, Observer, Result, Sweep, exit_code
@@ -22,6 +23,7 @@ __all__ = ["Estimate", "RunResult", "default_out", "estimate", "execute", "scena
 
 # What the estimate assumes; stated to the user together with it.
 _BYTES_PER_SECOND = 1.5e9
+_POINTS_PER_SECOND = 5e6
 _SECONDS_PER_TRIAL = 0.1
 
 
@@ -47,6 +49,11 @@ class Estimate:
     seconds: float
     unknown: int
 
+    def _rates(self) -> list[str]:
+        of = {cell.parameters["operation"] == "ingest" for cell in self.cells}
+        bytes_ = [f"{format_bytes(_BYTES_PER_SECOND)}/s"] if False in of or not of else []
+        return [*bytes_, *([f"{_POINTS_PER_SECOND / 1e6:g} M points/s"] if True in of else [])]
+
     def lines(self) -> list[str]:
         """For people."""
         size = format_bytes(self.payload_bytes)
@@ -59,7 +66,7 @@ class Estimate:
             f"cells: {len(self.cells)}, trials with warm-up: {self.trials}",
             known,
             f"time: about {format_duration(round(self.seconds, 1) * 1e9)}, assuming "
-            f"{format_bytes(_BYTES_PER_SECOND)}/s and {_SECONDS_PER_TRIAL:g} s set-up a trial, and "
+            f"{' and '.join(self._rates())} and {_SECONDS_PER_TRIAL:g} s set-up a trial, and "
             "the ceilings' probes",
         ]
 
@@ -87,7 +94,12 @@ def estimate(scenario: Scenario, found: list[Cell]) -> Estimate:
     sizes = [cell.payload_bytes for cell in found]
     durations = [cell.parameters["duration_ns"] for cell in found]
     total = sum(size or 0 for size in sizes) * per_cell
-    seconds = total / _BYTES_PER_SECOND + len(found) * per_cell * _SECONDS_PER_TRIAL
+    points = [cell.parameters["operation"] == "ingest" for cell in found]
+    moved = sum(
+        (size or 0) / (_POINTS_PER_SECOND * POINT_BYTES if ingest else _BYTES_PER_SECOND)
+        for size, ingest in zip(sizes, points, strict=True)
+    )
+    seconds = moved * per_cell + len(found) * per_cell * _SECONDS_PER_TRIAL
     seconds += sum(duration or 0 for duration in durations) / 1e9 * per_cell
     if scenario.run.ceilings:
         seconds += ceilings.seconds(ceilings.probes(found))
