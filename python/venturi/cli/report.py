@@ -26,7 +26,7 @@ Examples:
 Figures: throughput-streams, box-size, throughput-size, throughput-batch,
 throughput-hosts, roofline, model-scaling, model-hockney, throughput-time, timeline, stages,
 pipeline, latency.
-References: macbook, cartesius, upsert, or one of their sets as macbook-get.
+References: macbook, cartesius, upsert, akumuli, or one of their sets as macbook-get.
 """
 
 

@@ -86,6 +86,14 @@ SETS = {
             )
             for name, title in (("memsql", "MemSQL"), ("cassandra", "Cassandra"))
         ),
+        ReferenceSet(
+            "akumuli",
+            "Akumuli, c3.8xlarge",
+            "AWS c3.8xlarge: 32 vCPU of Intel Xeon E5-2680 v2, SSD; loaded by four m3.xlarge",
+            "2.76 G points of 32,000 series into Akumuli over 32 connections, one repeat",
+            "ingest",
+            None,
+        ),
     )
 }
 GROUPS = {
@@ -115,7 +123,7 @@ def load(name: str) -> pa.Table:
 
     The published MiB and seconds have six significant digits, so payload is taken from the row counts, which
     are exact: rows x 32 bytes. The rate is the published one, x 2^20; `chspark` has it in B/s as published.
-    Of upserts rows a second are known, and bytes are not.
+    Of upserts rows a second, of ingests points a second are known, and bytes are not.
     """
     import pyarrow as pa
 
@@ -124,6 +132,8 @@ def load(name: str) -> pa.Table:
         raise VenturiError(f"{name!r} is a group of sets", hint=f"load one of: {', '.join(GROUPS[name])}")
     if one.operation == "upsert":
         return pa.Table.from_pylist(_upserts(name))
+    if one.operation == "ingest":
+        return pa.Table.from_pylist(_ingests(name))
     text = importlib.resources.files(__package__).joinpath(f"{name}.csv").read_text(encoding="utf-8")
     rows: list[dict[str, Any]] = []
     for line in csv.DictReader(text.splitlines()):
@@ -145,6 +155,24 @@ def load(name: str) -> pa.Table:
             }
         )
     return pa.Table.from_pylist(rows)
+
+
+def _ingests(name: str) -> list[dict[str, Any]]:
+    """The one load whose connections are known."""
+    from venturi.importers import akumuli
+
+    text = importlib.resources.files(__package__).joinpath("akumuli.txt").read_text(encoding="utf-8")
+    return [
+        {
+            "reference": name,
+            "operation": draft.operation,
+            **{k: draft.parameters[k] for k in ("hosts", "streams")},
+            "rows": draft.counts["rows"],
+            "rows_per_second": draft.rates["rows_per_second"],
+        }
+        for draft in akumuli.parse(text, "akumuli.txt").drafts
+        if "streams" in draft.parameters
+    ]
 
 
 def _upserts(system: str) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.best import Advised, Best, Choice, Level
 from venturi.analysis.gain import Gain
+from venturi.analysis.wording import counted
 from venturi.report import labels
 from venturi.report.markdown import escape, table
 from venturi.units import MISSING, count, p_value, percent, pick_unit
@@ -34,7 +35,8 @@ def title(found: Best) -> str:
         "duration_ns",
         "rate",
     )
-    words = [labels.phrase(n, found.workload[n]) for n in names if n in found.workload]
+    noun = "point" if found.workload.get("operation") == "ingest" else "row"
+    words = [counted(labels.phrase(n, found.workload[n]), noun) for n in names if n in found.workload]
     target = str(found.workload.get("target") or "")
     if target and "://" not in target:
         # Of imported runs: what was asked. A URL is what the place already names.

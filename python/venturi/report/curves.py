@@ -159,14 +159,16 @@ def _over(
             panel.series += _ceiling_lines(cells, position)
         for one in published.sets(reference) if reference else []:
             colour = "$reference" if one.place != "remote" else "$reference/0.6"
-            extra = (
-                overlay.published_upserts(one, operation, axis, [x for s in panel.series for x in s.x], scale)
-                if one.operation == "upsert"
-                else overlay.reference_lines(one, operation, axis, cells, colour)
-            )
+            drawn = [x for s in panel.series for x in s.x]
+            if one.operation == "upsert":
+                extra = overlay.published_upserts(one, operation, axis, drawn, scale)
+            elif one.operation == "ingest":
+                extra = overlay.published_ingests(one, operation, axis, drawn, scale)
+            else:
+                extra = overlay.reference_lines(one, operation, axis, cells, colour)
             overlaid = overlaid or bool(extra)
             panel.series += extra
-            if axis == "streams" and one.operation != "upsert":
+            if axis == "streams" and one.operation not in ("upsert", "ingest"):
                 ticks |= {float(x) for series in extra for x in series.x}
         panels.append(panel)
         findings.append(f"{operation} {_finding(max((chosen for _, chosen in lines), key=_peak), axis)}")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from venturi import reference as published
-from venturi.analysis.cells import Cell
+from venturi.analysis.cells import IN_ROWS, Cell
 from venturi.analysis.statistics import median_interval
 from venturi.report import labels
 from venturi.report.figure import Mark, Series
@@ -15,8 +15,8 @@ from venturi.units import count
 
 
 def rows_only(reference: str | None) -> bool:
-    """Whether these published figures are of upserts, which know no streams and no sizes."""
-    return reference is not None and all(one.operation == "upsert" for one in published.sets(reference))
+    """Whether these published figures are of upserts or ingests, which know no sizes in bytes."""
+    return reference is not None and all(one.operation in IN_ROWS for one in published.sets(reference))
 
 
 def nearest(values: set[int], wanted: float) -> int:
@@ -43,6 +43,21 @@ def published_upserts(
     colour = "$reference" if one.name == "memsql" else "$reference/0.6"
     mark: Mark = "points" if len(x) == 1 else "line"
     return [Series(name, list(x), [scale(v) for v in y], colour, mark, dash="dot", markers=axis == "hosts")]
+
+
+def published_ingests(
+    one: published.ReferenceSet, operation: str, axis: str, xs: Sequence[float], scale: Scale
+) -> list[Series]:
+    """A published ingest, which has one number of connections: a point over streams, else a level line."""
+    if operation != one.operation or scale.measure != "rows" or not xs:
+        return []
+    (row,) = published.load(one.name).to_pylist()
+    name = f"{one.label}, {row['streams']} streams"
+    inside = axis == "streams" and min(xs) <= row["streams"] <= max(xs)
+    x = [float(row["streams"])] if inside else [min(xs), max(xs)]
+    mark: Mark = "points" if inside else "line"
+    y = [scale(row["rows_per_second"])] * len(x)
+    return [Series(name, x, y, "$reference", mark, dash="dot", markers=False)]
 
 
 def reference_lines(
