@@ -40,8 +40,8 @@ def test_everything_is_told_in_points(run: Path) -> None:
         text = said.stdout.split("## Method")[0]
         assert "points/s" in text, text
         # The keys are rows_per_batch and rows_per_stream all the same.
-        assert not re.search(r"\brows?\b", re.sub(r"rows[-_]per", "", text)), text
-    compared = venturi("compare", run, run, "--metric", "cpu-per-byte")
+        assert not re.search(r"\brows?\b", re.sub(r"rows[-\\_]+per", "", text)), text
+    compared = venturi("compare", run, "--by", "durable", "--metric", "cpu-per-byte")
     assert "µs/point" in compared.stdout, compared.stdout
     foretold = venturi("predict", run, "--streams", 16)
     assert re.search(r"ingest with 16 streams: [\d.]+ Mpoints/s", foretold.stdout), foretold.stdout
@@ -63,7 +63,7 @@ def test_figures_draw_cores_beside_the_rate(run: Path) -> None:
     results = load(run)
     panels = {panel.title: panel for panel in figures.one(results, "timeline").panels}
     assert list(panels)[:2] == ["points", "machine: each core"]
-    assert [s.name for s in panels["machine: each core"].series] == ["core 0", "core 1"]
+    assert [s.name for s in panels["machine: each core"].series][:2] == ["core 0", "core 1"]
 
 
 def test_the_published_load_is_laid_over(run: Path) -> None:

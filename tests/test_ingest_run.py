@@ -43,7 +43,8 @@ def test_points_are_stored_and_verified(tmp_path: Path, scheme: str) -> None:
     assert trial["counts"]["payload_bytes"] == 40_000 * 16
     assert trial["verification"]["achieved"] == "checksum"
     assert trial["verification"]["rows"] == trial["verification"]["expected_rows"] == 40_000
-    assert trial["counts"]["wire_bytes"] > 40_000
+    # Of 100 series with 400 points each.
+    assert 2 < trial["counts"]["stored_bytes"] / 40_000 < 6 and trial["counts"]["wire_bytes"] > 40_000
     assert trial["target"]["reference"] is True and trial["cpu"]["server"] is not None
     assert "points/s" in done.stdout and "verified: checksum, every trial" in " ".join(done.stdout.split())
 
@@ -128,7 +129,7 @@ def test_what_a_run_says(tmp_path: Path) -> None:
     assert re.search(r"^\[1/2\] ingest repeat 0: [\d,]+ points/s$", done.stderr, re.M), done.stderr
     assert re.search(r"points/s", done.stdout) and "rows" not in done.stdout
     shown = venturi("show", "r", "--cell", "best", cwd=tmp_path).stdout
-    for said in ("points in total 40.00 kpoints", "wire bytes a point"):
+    for said in ("points in total 40.00 kpoints", "wire bytes a point", "stored bytes a point"):
         assert said in shown, shown
     assert "fairness the slowest" in shown and "server CPU a point" in shown
     page = (tmp_path / "r" / "report.html").read_text()

@@ -101,9 +101,16 @@ class Endpoints:
         """A trial of this cell begins: a store of ours is empty no more."""
         self._local.fills_store(str(cell.parameters["target"]))
 
-    def moved(self, cell: Cell, record: Mapping[str, Any]) -> None:
-        """A trial of this cell has ended: points that follow it must not be older than those that it sent."""
+    def moved(self, cell: Cell, record: dict[str, Any]) -> None:
+        """A trial of this cell has ended: points that follow it must not be older than those that it sent.
+
+        A store of ours tells only of segments: that all is in them costs no trial anything now.
+        """
         p, target = cell.parameters, str(cell.parameters["target"])
+        if self._needs_server and record.get("outcome") == "ok":
+            stored = self._local.sealed_bytes(target)
+            if stored is not None:
+                record["counts"] = {**record["counts"], "stored_bytes": stored}
         if p["operation"] != "ingest" or p["hosts"] is None or is_local(target):
             return
         sent = [int(stream.get("rows") or 0) for stream in record.get("streams") or ()]

@@ -93,6 +93,17 @@ class LocalStore:
         settings = self.hello.get("settings")
         return {**found, "settings": settings} if isinstance(found, dict) else None
 
+    def sealed_bytes(self) -> int | None:
+        """Bytes of its segments when all is in them: it ends for that, and another one takes its place."""
+        if self._server is None or self._folder is None or not self._server.running:
+            return None
+        with contextlib.suppress(VenturiError):
+            self._server.stop()
+        self._server = None
+        data = self._folder / "data"
+        files = [f for name in ("points", "series") for f in (data / name).glob("*.parquet")]
+        return sum(f.stat().st_size for f in files) if not list((data / "log").glob("*.log")) else None
+
     def stop(self) -> None:
         """Ends it, and removes what it stored."""
         if self._server is not None:

@@ -116,6 +116,10 @@ class LocalTargets:
         if is_local(url) and is_time_series(url):
             self._store.begin()
 
+    def sealed_bytes(self, url: str) -> int | None:
+        """What the store of this address has written when all is in segments; None for other systems."""
+        return self._store.sealed_bytes() if is_local(url) and is_time_series(url) else None
+
     @property
     def store_http_port(self) -> int | None:
         """Where the store answers what it has stored."""

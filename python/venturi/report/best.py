@@ -71,7 +71,7 @@ def sentences(found: Best) -> list[str]:
     elif all(c.behind is None or not c.behind.judged for c in (fastest, *found.front)):
         how = "" if _imported(found) else " (--repeats 5)"
         out.append(f"cells have too few repeats to be told apart one by one; five of each would do{how}")
-    return out + [advice(one) for one in found.advised]
+    return [counted(text, fastest.cell.noun) for text in out + [advice(one) for one in found.advised]]
 
 
 def advice(one: Advised) -> str:
