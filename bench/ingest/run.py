@@ -115,7 +115,7 @@ def cats(files: list[Path], port: int) -> list[subprocess.Popen[bytes]]:
 
 
 def load(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """One trial: until the server has counted all points, and what it costs until it is idle."""
+    """One trial: until the server has counted all points, and what it costs until all is written."""
     files = messages(protocol, chosen)
     for file in files:
         with file.open("rb") as page:
@@ -125,6 +125,7 @@ def load(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str, Any]
     shutil.rmtree(folder, ignore_errors=True)
     server = SERVERS[name](folder)
     server.start()
+    spent = 0.0
     try:
         spent, began = server.cpu_seconds(), time.monotonic()
         senders = cats(files, server.ports[protocol])
@@ -138,9 +139,8 @@ def load(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str, Any]
         seconds = time.monotonic() - began
         server.settle()
         _until_idle(server)
-        spent = server.cpu_seconds() - spent
     finally:
-        server.stop()
+        spent = server.stop() - spent
     return {
         "kind": "store", "name": name, "shown": server.name, "durability": server.durability,
         "protocol": protocol, "points": stored, "expected": chosen.points, "failed": any(codes),
@@ -206,7 +206,7 @@ def summary(lines: list[dict[str, Any]]) -> str:
         f"connections; medians of {head['rounds']} rounds (least..most). Load before: {head['load']:.2f}.",
         "",
         "## Stores",
-        "Fed by `cat FILE > /dev/tcp/...`, until all points are counted. CPU: of the server, until idle.",
+        "Fed by `cat FILE > /dev/tcp/...`, until all points are counted. CPU: of the server, until its end.",
         "",
         "| protocol | store | what keeps a point | M points/s | CPU, µs a point | bytes a point |",
         "| --- | --- | --- | ---: | ---: | ---: |",

@@ -53,13 +53,10 @@ def _ready_made(seen: Seen, rerun: Rerun) -> list[str]:
 
 def _lighter(seen: Seen, rerun: Rerun) -> list[str]:
     """A form of the messages that costs less to write and to read."""
-    p = seen.cell.parameters
-    found = []
-    if p.get("messages") == "values":
-        found.append(f"whole rows in place of single values: {rerun.but(messages='rows')}")
-    if p.get("digits") == "17":
-        found.append(f"no more digits than a value needs: {rerun.but(digits='shortest')}")
-    return found
+    # Shorter numbers would be fewer bytes, but finding them takes the loader longer than writing 17 digits.
+    if seen.cell.parameters.get("messages") == "values":
+        return [f"whole rows in place of single values: {rerun.but(messages='rows')}"]
+    return []
 
 
 def _elsewhere(seen: Seen, rerun: Rerun) -> list[str]:
