@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 import database_support
+from conftest import Certificates
 from database_support import Database
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
@@ -363,12 +365,32 @@ def test_not_a_cassandra(cassandra: Database) -> None:
     assert "is it a Cassandra" in message
 
 
+def key_store(certificates: Certificates, place: Path) -> Path:
+    """The server's certificate and key, as Java reads them, with the password `venturi`."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+    (certificate,) = x509.load_pem_x509_certificates(certificates.server.read_bytes())
+    key: Any = serialization.load_pem_private_key(certificates.server_key.read_bytes(), None)
+    secret = serialization.BestAvailableEncryption(b"venturi")
+    path = place / "server.p12"
+    path.write_bytes(pkcs12.serialize_key_and_certificates(b"server", key, certificate, None, secret))
+    path.chmod(0o644)  # the server may run as somebody else
+    return path
+
+
 @pytest.fixture(scope="module")
-def strict() -> Iterator[Database]:
-    """A server with passwords, rights, and the thresholds of Cassandra's own defaults."""
+def strict(certificates: Certificates) -> Iterator[Database]:
+    """A server with passwords, rights, TLS for those who want it, and Cassandra's default thresholds."""
     patch = pytest.MonkeyPatch()
     patch.setenv(PASSWORD_ENV, "correct horse")
+    kept = tempfile.TemporaryDirectory(prefix="venturi-keys-")
+    os.chmod(kept.name, 0o755)
+    keys = key_store(certificates, Path(kept.name))
     settings = {
+        "client_encryption_options": f"{{enabled: true, optional: true, keystore: '{keys}', "
+        "keystore_password: venturi, store_type: PKCS12}",
         "authorizer": "CassandraAuthorizer",
         "batch_size_fail_threshold": "50KiB",
         "batch_size_warn_threshold": "5KiB",
@@ -377,6 +399,7 @@ def strict() -> Iterator[Database]:
     database.run_sql("CREATE ROLE clerk WITH PASSWORD = 'clerk' AND LOGIN = true")
     yield database
     database.stop()
+    kept.cleanup()
     patch.undo()
 
 
@@ -400,6 +423,27 @@ def test_passwords(strict: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kind == "auth"
     assert "does not accept the user or the password" in message
     assert "swordfish" not in json.dumps(record)
+
+
+def test_tls(strict: Database, cassandra: Database, certificates: Certificates) -> None:
+    url = place(strict).replace("cassandra://", "cassandra+tls://")
+    known = {"tls_ca": str(certificates.ca)}
+    ways: tuple[dict[str, Any], ...] = (
+        known,
+        {"tls_insecure": True},
+        {**known, "tls_server_name": "localhost"},
+        {**known, "compression": "lz4"},
+    )
+    for at, way in enumerate(ways):
+        passed(upsert(strict, f"venturi_tls_{at}", target=url, options=login(**way), rows_per_batch=20))
+    kind, message = complaint(upsert(strict, "venturi_tls", target=url, options=login()))
+    assert kind == "tls" and "as tls_ca" in message
+    other = login(**known, tls_server_name="elsewhere.example")
+    kind, message = complaint(upsert(strict, "venturi_tls", target=url, options=other))
+    assert kind == "tls" and "as tls_server_name" in message
+    plain = cassandra.url.replace("cassandra://", "cassandra+tls://")
+    kind, message = complaint(upsert(cassandra, "venturi_tls", target=plain))
+    assert kind == "tls" and "Without TLS the URL begins with cassandra://" in message
 
 
 def test_rights(strict: Database, monkeypatch: pytest.MonkeyPatch) -> None:
