@@ -62,17 +62,25 @@ pub fn answer(request: &Request, shared: &Shared) -> Answer {
         // What Influx's clients ask before they write.
         ("GET" | "HEAD", "/ping") => Answer::empty(),
         ("GET", "/health") => Answer::json(&json!({"name": "venturi", "status": "pass"})),
-        (_, "/api/stats" | "/api/stored" | "/api/query" | "/ping" | "/health") => Answer::error(
+        (_, "/api/seal" | "/api/stats" | "/api/stored" | "/api/query" | "/ping" | "/health") => Answer::error(
             405,
             format!("{} does not take {}", request.path, request.method),
         ),
         _ => Answer::error(
             404,
             format!(
-                "no {}: there are /api/stats, /api/stored, /api/query, /write, /api/v2/write",
+                "no {}: there are /api/stats, /api/seal, /api/stored, /api/query, /write, /api/v2/write",
                 request.path
             ),
         ),
+    }
+}
+
+/// Seals everything, so that stored bytes are those of all points, and tells the statistics.
+pub async fn sealed(shared: &Shared) -> Answer {
+    match shared.seal().await {
+        Ok(()) => Answer::json(&shared.store.statistics(&shared.heads)),
+        Err(failure) => Answer::error(503, failure),
     }
 }
 

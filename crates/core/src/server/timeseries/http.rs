@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::answers::{answer, Answer};
+use super::answers::{answer, sealed, Answer};
 use super::reader::Reader;
 use super::writes;
 use crate::codec::budget::{Budget, Claim};
@@ -84,6 +84,8 @@ pub async fn serve(mut socket: TcpStream, reader: &Reader, mut stopped: watch::R
             Ok(Ok(Some(request))) => {
                 let answer = if request.method == "POST" && writes::is_write(&request.path) {
                     writes::write(&request, reader).await
+                } else if request.method == "POST" && request.path == "/api/seal" {
+                    sealed(&reader.shared).await
                 } else {
                     answer(&request, &reader.shared)
                 };

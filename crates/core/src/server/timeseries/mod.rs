@@ -26,7 +26,7 @@ mod writes;
 mod tests;
 
 use std::net::{SocketAddr, TcpStream as Socket, ToSocketAddrs};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -147,6 +147,8 @@ impl Server {
         let http = listeners.addresses.iter().find(|(name, _)| *name == "http");
         let shared = Arc::new(Shared {
             room: Arc::new(AtomicUsize::new(store.spec.max_series)),
+            asked: watch::channel(0).0,
+            answered: (0..store.spec.threads).map(|_| AtomicU64::new(0)).collect(),
             bodies: Budget::new(store.spec.memory / 4),
             http_port: http.map_or(0, |(_, address)| address.port()),
             heads,

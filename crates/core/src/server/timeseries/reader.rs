@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::net::TcpStream as Socket;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -31,6 +31,8 @@ pub const READ: usize = 256 << 10;
 const AGE: Duration = Duration::from_secs(60);
 /// One head waits for the sealer while another one is being sealed.
 pub const PERMITS: usize = 2;
+/// How often is looked whether a seal that was asked for is done.
+const POLL: Duration = Duration::from_millis(2);
 /// How long a stopping reader lets answers go out.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -50,6 +52,10 @@ pub struct Shared {
     pub heads: Vec<Arc<Mutex<Head>>>,
     /// What dictionaries may hold, over all connections.
     pub room: Room,
+    /// How often somebody has asked for everything to be sealed, and which of these times
+    /// each reader has sent its head off.
+    pub asked: watch::Sender<u64>,
+    pub answered: Vec<AtomicU64>,
     /// Bounds the bodies of requests that are coming in.
     pub bodies: Budget,
     pub http_port: u16,
@@ -111,6 +117,26 @@ impl Reader {
         self.sealer.send(frozen).is_ok()
     }
 
+    async fn seal_when_asked(&self) {
+        let mut asked = self.shared.asked.subscribe();
+        let answered = &self.shared.answered[self.place];
+        loop {
+            let wanted = *asked.borrow_and_update();
+            if wanted > answered.load(Ordering::Relaxed) {
+                // No permit comes when nothing can be written: then the asker is told so.
+                if let Ok(permit) = self.permits.acquire().await {
+                    if self.freeze(|_| true) {
+                        permit.forget();
+                    }
+                }
+                answered.store(wanted, Ordering::Release);
+            }
+            if asked.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
     async fn grow_old(&self) {
         loop {
             tokio::time::sleep(AGE / 60).await;
@@ -122,6 +148,35 @@ impl Reader {
                     permit.forget();
                 }
             }
+        }
+    }
+}
+
+impl Shared {
+    /// Seals all points that were read before, and waits until that is done.
+    pub async fn seal(&self) -> Result<(), String> {
+        let mut wanted = 0;
+        self.asked.send_modify(|asked| {
+            *asked += 1;
+            wanted = *asked;
+        });
+        let mut waiting: Option<Vec<u64>> = None;
+        loop {
+            if let Some(failure) = self.store.failure() {
+                return Err(failure);
+            }
+            let sent = |answered: &AtomicU64| answered.load(Ordering::Acquire) >= wanted;
+            let all = self.answered.iter().all(sent);
+            let sealing = lock(&self.store.catalog).sealing.clone();
+            match &waiting {
+                None if all => waiting = Some(sealing.iter().map(|frozen| frozen.id).collect()),
+                // New heads may be on their way meanwhile; they are not waited for.
+                Some(ids) if !sealing.iter().any(|frozen| ids.contains(&frozen.id)) => {
+                    return Ok(());
+                }
+                _ => {}
+            }
+            tokio::time::sleep(POLL).await;
         }
     }
 }
@@ -157,7 +212,9 @@ pub fn run(
     let stop = stopped.clone();
     runtime.block_on(tasks.run_until(async {
         let aging = reader.clone();
-        let aging = tokio::task::spawn_local(async move { aging.grow_old().await });
+        let aging = tokio::task::spawn_local(async move {
+            tokio::join!(aging.grow_old(), aging.seal_when_asked());
+        });
         if let Some(udp) = udp {
             let (reader, stop) = (reader.clone(), stop.clone());
             tokio::task::spawn_local(async move { super::udp::serve(udp, reader, stop).await });

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{ask, start, statistics, Folder};
+use super::{ask, post, start, statistics, Folder};
 use crate::codec::timeseries::{Digits, Form, Influx, OpenTsdb, Resp, Text, Writer};
 use crate::data::points::{Block, Layout, Metric};
 
@@ -85,6 +85,11 @@ fn every_form() {
             let expected = format!("{:016x}", block.digest(&layout));
             assert_eq!(told["checksum"], expected, "{protocol} {digits:?}");
             assert_eq!(told["series"], 20);
+            let (status, body) = post(&server, "/api/seal", "", b"");
+            let told: serde_json::Value = serde_json::from_str(&body).unwrap();
+            assert_eq!((status, &told["checksum"]), (200, &json!(expected)));
+            assert_eq!(told["log_bytes"], 0);
+            assert!(told["stored_bytes"].as_u64().unwrap() > 10_000);
         }
     }
 }
