@@ -193,7 +193,8 @@ mod tests {
             "message_bytes": 1000, "duration_ns": 1000}"#;
         let record = run(&ProbeSpec::parse(spec).unwrap(), &Control::new());
         assert_eq!(record.outcome, Outcome::Failed);
-        assert_eq!(record.error.unwrap().kind, Kind::Unreachable);
+        let error = record.error.unwrap();
+        assert_eq!(error.kind, Kind::Unreachable, "{}", error.message);
         assert!(ProbeSpec::parse("{}").is_err());
     }
 
