@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
+use super::{Identity, LocalFuture, Session, Tally, Target, Verification};
 use super::{Moved, StageClock};
 use crate::data::{Cursor, Source};
 use crate::error::{Error, Kind, Result};
@@ -97,8 +97,7 @@ impl Target for Empty {
     }
 
     fn planned_rows(&self) -> Option<u64> {
-        let rows = self.spec.rows_per_stream?;
-        rows.checked_mul(self.spec.streams as u64)
+        self.spec.planned_rows()
     }
 
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
@@ -121,10 +120,6 @@ impl Target for Empty {
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
         Box::pin(async move { self.compare(tallies) })
-    }
-
-    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
-        Box::pin(async { Ok(None) })
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {

@@ -45,7 +45,7 @@ use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
 use crate::spec::{Data, Operation, TrialSpec};
 use crate::target::upsert::{compare, Calls, Effect, Found, Host, Place, Share};
-use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
+use crate::target::{Identity, LocalFuture, Session, Tally, Target, Verification};
 
 /// The protocol numbers a batch's statements with 16 bits.
 const MOST_ROWS: usize = 65_535;
@@ -353,10 +353,6 @@ impl Target for Cassandra {
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
         Box::pin(self.check(tallies))
-    }
-
-    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
-        Box::pin(async { Ok(None) })
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {

@@ -14,7 +14,7 @@ use crate::error::{Error, Kind, Result};
 use crate::meter::clock::Stage;
 use crate::spec::TrialSpec;
 use crate::target::upsert::{Builder, Calls, Executing, Executor, Prepared, Share, Work};
-use crate::target::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification};
+use crate::target::{Identity, LocalFuture, Session, Tally, Target, Verification};
 
 pub struct Statements {
     spec: Arc<TrialSpec>,
@@ -68,8 +68,7 @@ impl Target for Statements {
     }
 
     fn planned_rows(&self) -> Option<u64> {
-        let rows = self.spec.rows_per_stream?;
-        rows.checked_mul(self.spec.streams as u64)
+        self.spec.planned_rows()
     }
 
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
@@ -103,10 +102,6 @@ impl Target for Statements {
                 mismatch: None,
             })
         })
-    }
-
-    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
-        Box::pin(async { Ok(None) })
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
