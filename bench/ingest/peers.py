@@ -15,8 +15,15 @@ import urllib.parse
 import urllib.request
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import Any
 
 TICK = os.sysconf("SC_CLK_TCK")
+# Programs of Debian's packages that need no installation (tools/install-servers).
+UNPACKED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi/debian/usr/bin"
+
+
+def program(name: str) -> str | None:
+    return shutil.which(name) or shutil.which(name, path=str(UNPACKED))
 
 
 def free_port() -> int:
@@ -47,7 +54,7 @@ class Server(ABC):
     @classmethod
     def missing(cls) -> str | None:
         """What this machine lacks for it."""
-        return None if shutil.which(cls.program) else f"{cls.program} is not installed"
+        return None if program(cls.program) else f"{cls.program} is not installed"
 
     @abstractmethod
     def command(self) -> list[str]: ...
@@ -143,7 +150,7 @@ class VictoriaMetrics(Server):
 
     def command(self) -> list[str]:
         return [
-            self.program,
+            program(self.program) or self.program,
             f"-storageDataPath={self.folder}",
             f"-httpListenAddr=127.0.0.1:{self.ports['http']}",
             f"-opentsdbListenAddr=127.0.0.1:{self.ports['opentsdb']}",
@@ -200,7 +207,7 @@ bind-address = "127.0.0.1:{free_port()}"
   store-enabled = false
 """
         )
-        return [self.program, "-config", str(config)]
+        return [program(self.program) or self.program, "-config", str(config)]
 
     def _query(self, text: str) -> list[dict[str, object]]:
         query = urllib.parse.urlencode({"db": "bench", "q": text})
@@ -213,5 +220,6 @@ bind-address = "127.0.0.1:{free_port()}"
         return True
 
     def stored(self) -> int:
-        counted = self._query("SELECT count(value) FROM /.*/")
-        return sum(int(str(one["values"][0][1])) for one in counted)  # type: ignore[index]
+        # A number for each field of each measurement, behind the time; null: it has no such field.
+        counted: Any = self._query("SELECT count(*) FROM /.*/")
+        return sum(number or 0 for one in counted for number in one["values"][0][1:])
