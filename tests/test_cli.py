@@ -103,6 +103,9 @@ def test_scenarios() -> None:
     assert [line.split()[0] for line in venturi("scenarios").stdout.splitlines()] == [
         "flight-local",
         "flight-remote",
+        "ingest-akumuli",
+        "ingest-protocols",
+        "ingest-quick",
         "quick",
         "upsert-batch-size",
         "upsert-cassandra",

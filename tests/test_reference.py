@@ -19,6 +19,7 @@ ROWS = {
     "chspark": 45,
     "memsql": 3,
     "cassandra": 3,
+    "akumuli": 1,
 }
 
 
