@@ -14,13 +14,13 @@ from conftest import require
 from run_support import venturi
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench" / "ingest"))
-import peers
+import stores
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 POINTS = 200_000
 
 
-def started(kind: type[peers.Server], place: Path) -> Iterator[peers.Server]:
+def started(kind: type[stores.Server], place: Path) -> Iterator[stores.Server]:
     missing = kind.missing()
     require(missing is None, f"{missing} (make test unpacks it)")
     server = kind(place / "data")
@@ -32,13 +32,13 @@ def started(kind: type[peers.Server], place: Path) -> Iterator[peers.Server]:
 
 
 @pytest.fixture(scope="module")
-def victoria(tmp_path_factory: pytest.TempPathFactory) -> Iterator[peers.Server]:
-    yield from started(peers.VictoriaMetrics, tmp_path_factory.mktemp("victoria"))
+def victoria(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stores.Server]:
+    yield from started(stores.VictoriaMetrics, tmp_path_factory.mktemp("victoria"))
 
 
 @pytest.fixture(scope="module")
-def influxdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[peers.Server]:
-    yield from started(peers.InfluxDb, tmp_path_factory.mktemp("influxdb"))
+def influxdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stores.Server]:
+    yield from started(stores.InfluxDb, tmp_path_factory.mktemp("influxdb"))
 
 
 def ingested(target: str, place: Path, *more: str) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def ingested(target: str, place: Path, *more: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("way", ["influx", "influx+http", "opentsdb"])
-def test_victoria_metrics(victoria: peers.Server, tmp_path: Path, way: str) -> None:
+def test_victoria_metrics(victoria: stores.Server, tmp_path: Path, way: str) -> None:
     before = victoria.stored()
     port = victoria.ports[{"influx": "influx", "influx+http": "http", "opentsdb": "opentsdb"}[way]]
     path = "/db" if way == "influx+http" else ""
@@ -62,13 +62,13 @@ def test_victoria_metrics(victoria: peers.Server, tmp_path: Path, way: str) -> N
     assert victoria.stored() - before == POINTS
 
 
-def test_influxdb(influxdb: peers.Server, tmp_path: Path) -> None:
+def test_influxdb(influxdb: stores.Server, tmp_path: Path) -> None:
     record = ingested(f"influx+http://127.0.0.1:{influxdb.ports['http']}/bench", tmp_path)
     assert record["verification"]["achieved"] == "acknowledged"
     assert influxdb.stored() == POINTS
 
 
-def test_a_database_that_is_not_there_is_said(influxdb: peers.Server, tmp_path: Path) -> None:
+def test_a_database_that_is_not_there_is_said(influxdb: stores.Server, tmp_path: Path) -> None:
     target = f"influx+http://127.0.0.1:{influxdb.ports['http']}/nowhere"
     done = venturi("run", "--target", target, "--points-per-stream", "1000", "--out", str(tmp_path / "run"))
     assert done.returncode != 0

@@ -258,11 +258,17 @@ def test_every_axis_of_the_run_moves_along(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_real_trials_check_a_prediction(core: object, tmp_path: Path) -> None:
-    path = tmp_path / "run"
     arguments = ("--operation", "get", "--streams", "1,2,3,4", "--rows-per-stream", "2M", "--repeats", "3")
-    made = venturi("run", *arguments, "--out", path, "--no-report", "-q")
-    assert made.returncode == 0, made.stderr
-    assert venturi("predict", path, "--streams", "6", "--queue").returncode == 0
+    # Where a busy machine bends the curve, no law fits and nothing is foretold, rightly: again then.
+    for attempt in range(4):
+        path = tmp_path / f"run-{attempt}"
+        made = venturi("run", *arguments, "--out", path, "--no-report", "-q")
+        assert made.returncode == 0, made.stderr
+        queued = venturi("predict", path, "--streams", "6", "--queue")
+        if queued.returncode == 0:
+            break
+        assert "no law comes near" in queued.stderr
+    assert queued.returncode == 0, queued.stderr
     checked = venturi("predict", path, "--check", "-q")
     assert checked.returncode == 0, checked.stderr
     (one,) = results.load(path).predictions

@@ -22,16 +22,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import peers
+import stores
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 WORK = ROOT / "target" / "bench-ingest"
-SERVERS: dict[str, Callable[[Path], peers.Server]] = {
-    "venturi-none": lambda folder: peers.Venturi(folder, "none"),
-    "venturi-os": lambda folder: peers.Venturi(folder, "os"),
-    "venturi-fsync": lambda folder: peers.Venturi(folder, "fsync"),
-    "victoria-metrics": peers.VictoriaMetrics,
-    "influxdb": peers.InfluxDb,
+SERVERS: dict[str, Callable[[Path], stores.Server]] = {
+    "venturi-none": lambda folder: stores.Venturi(folder, "none"),
+    "venturi-os": lambda folder: stores.Venturi(folder, "os"),
+    "venturi-fsync": lambda folder: stores.Venturi(folder, "fsync"),
+    "victoria-metrics": stores.VictoriaMetrics,
+    "influxdb": stores.InfluxDb,
 }
 SCHEMES = {"resp": "akumuli", "opentsdb": "opentsdb", "influx": "influx"}
 LIMIT_SECONDS = 600.0
@@ -55,7 +55,7 @@ def arguments() -> argparse.Namespace:
 
 @contextlib.contextmanager
 def sink(folder: Path | None = None) -> Iterator[int]:
-    port = peers.free_port()
+    port = stores.free_port()
     words = [sys.executable, str(Path(__file__).with_name("sink.py")), str(port)]
     process = subprocess.Popen(
         [*words, *([str(folder)] if folder else [])], stdout=subprocess.PIPE, text=True
@@ -148,7 +148,7 @@ def load(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str, Any]
     }  # fmt: skip
 
 
-def _until_idle(server: peers.Server) -> None:
+def _until_idle(server: stores.Server) -> None:
     before, deadline = server.cpu_seconds(), time.monotonic() + 60
     while time.monotonic() < deadline:
         time.sleep(1.5)
