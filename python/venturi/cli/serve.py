@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from venturi.cli import say, serve_databases, serve_timeseries, serving
-from venturi.errors import ExitCode, VenturiError
+from venturi.errors import VenturiError
 
 app = typer.Typer(
     rich_markup_mode=None, no_args_is_help=True, help="Serve as the other end of a measurement."
@@ -152,7 +152,7 @@ def flight(
             "environment": environment,
             "tables": tables,
         }
-        server = _start(core, spec, f"{host}:{port}")
+        server = serving.started(core, spec, f"{host}:{port}")
         # Who reads that it is ready may stop it at once.
         ending = serving.signalled()
         _announce(server, as_json, tls_certificate is not None, environment)
@@ -185,16 +185,6 @@ def _warn_if_open(host: str, tls: bool, token: bool) -> None:
         "warning", f"{host} is reachable by other hosts, without {missing}: anybody there can use this server"
     )
     say("hint", "give --tls-certificate, --tls-key and --token-env, unless the network is yours alone")
-
-
-def _start(core: Any, spec: dict[str, Any], where: str) -> Any:
-    try:
-        return core.serve(json.dumps(spec))
-    except OSError as error:
-        # Its text names the address and what to do.
-        raise VenturiError(str(error), ExitCode.UNREACHABLE) from None
-    except (ValueError, RuntimeError) as error:
-        raise VenturiError(f"cannot serve on {where}: {error}") from None
 
 
 def _announce(server: Any, as_json: bool, tls: bool, environment: dict[str, Any]) -> None:

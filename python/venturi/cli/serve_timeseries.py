@@ -128,7 +128,7 @@ def timeseries(
     assert folder is not None
     spec = {"server": "timeseries", "data": str(folder.absolute()), "host": host, **ports, **settings}
     try:
-        server = _started(core, spec, host)
+        server = serving.started(core, spec, host)
         # Who reads that it is ready may stop it at once.
         ending = serving.signalled()
         found = _statistics(server)
@@ -168,16 +168,6 @@ def _number(flag: str, text: str) -> int | None:
     if not text.isdigit() or int(text) > 65535:
         raise VenturiError(f"{flag} {text}: must be a port (0 takes a free one), or none")
     return int(text)
-
-
-def _started(core: Any, spec: dict[str, Any], host: str) -> Any:
-    try:
-        return core.serve(json.dumps(spec))
-    except OSError as error:
-        # Its text names the address or the directory, and what to do.
-        raise VenturiError(str(error), ExitCode.UNREACHABLE) from None
-    except (ValueError, RuntimeError) as error:
-        raise VenturiError(f"cannot serve on {host}: {error}") from None
 
 
 def _statistics(server: Any) -> dict[str, Any]:

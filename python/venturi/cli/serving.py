@@ -1,13 +1,28 @@
-"""What ends a server: signals, or the end of whoever started it."""
+"""How a server starts, and what ends it: signals, or the end of whoever started it."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import threading
+from typing import Any
 
-__all__ = ["end_with_input", "signalled"]
+from venturi.errors import ExitCode, VenturiError
+
+__all__ = ["end_with_input", "signalled", "started"]
+
+
+def started(core: Any, spec: dict[str, Any], where: str) -> Any:
+    """A reference server of the core's. Raises VenturiError with its reason."""
+    try:
+        return core.serve(json.dumps(spec))
+    except OSError as error:
+        # Its text names the address or the directory, and what to do.
+        raise VenturiError(str(error), ExitCode.UNREACHABLE) from None
+    except (ValueError, RuntimeError) as error:
+        raise VenturiError(f"cannot serve on {where}: {error}") from None
 
 
 def signalled() -> threading.Event:
