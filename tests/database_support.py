@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import json
 import os
 import signal
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -197,3 +200,20 @@ def start_database() -> Iterator[Callable[..., Database]]:
     yield begin
     for database in running:
         database.stop()
+
+
+def once_it_runs(spec: dict[str, Any], act: Callable[[], None], batches: int = 20) -> dict[str, Any]:
+    """The record of a trial during which `act` happens, once `batches` have been acknowledged."""
+    from venturi import _core
+
+    control = _core.Control()
+    records: list[Any] = []
+    trial = threading.Thread(target=lambda: records.append(_core.run_trial(json.dumps(spec), control)))
+    trial.start()
+    deadline = time.monotonic() + 60
+    while control.progress()["batches"] < batches and trial.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    act()
+    trial.join(timeout=60)
+    record: dict[str, Any] = json.loads(records[0])
+    return record

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +19,7 @@ import pytest
 
 import database_support
 from conftest import Certificates
-from database_support import Database
+from database_support import Database, once_it_runs
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 
@@ -157,21 +156,13 @@ def test_one_statement_has_so_many_values(cassandra: Database) -> None:
 def test_a_statement_that_the_server_forgets(cassandra: Database, form: str, in_flight: int) -> None:
     table = f"venturi_forgot_{form}_{in_flight}"
     options = {"batch_form": form, "write": "insert", "keep": True}
-    records: list[dict[str, Any]] = []
+    asked = trial(cassandra, table, options=options, duration_ns=3_000_000_000, in_flight=in_flight)
 
-    def run() -> None:
-        arguments: dict[str, Any] = {"options": options, "duration_ns": 3_000_000_000, "in_flight": in_flight}
-        records.append(upsert(cassandra, table, **arguments))
+    def forget() -> None:
+        # Whatever was prepared for the table before is gone.
+        cassandra.run_sql(f"ALTER TABLE venturi.{table} ADD more int")
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    deadline = time.monotonic() + 30
-    while not there(cassandra, table) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    # Whatever was prepared for the table before is gone.
-    cassandra.run_sql(f"ALTER TABLE venturi.{table} ADD more int")
-    thread.join()
-    assert passed(records[0])["rows"] > 0
+    assert passed(once_it_runs(asked, forget))["rows"] > 0
 
 
 @pytest.mark.parametrize("write", ["insert", "counter"])
@@ -489,20 +480,8 @@ def test_one_partition_has_no_limit(strict: Database) -> None:
 
 def test_a_server_that_is_killed(strict: Database) -> None:
     """The last test of this server."""
-    records: list[dict[str, Any]] = []
-    arguments: dict[str, Any] = {"target": place(strict), "options": login(), "duration_ns": 60_000_000_000}
-
-    def run() -> None:
-        records.append(upsert(strict, "venturi_killed", **arguments))
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    deadline = time.monotonic() + 60
-    while not written(strict) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    strict.kill()
-    thread.join(60)
-    record = records[0]
+    asked = trial(strict, "venturi_killed", target=place(strict), options=login(), duration_ns=60_000_000_000)
+    record = once_it_runs(asked, strict.kill)
     kind, message = complaint(record)
     assert kind == "lost"
     assert "is the server still running" in message
@@ -512,15 +491,3 @@ def test_a_server_that_is_killed(strict: Database) -> None:
     doubt = record["errors"]["in_doubt"]
     assert doubt == {"batches": 2, "rows": 400}
     assert record["times"]["interval_ns"] < 59e9
-
-
-def written(database: Database) -> bool:
-    return there(database, "venturi_killed")
-
-
-def there(database: Database, table: str) -> bool:
-    """Whether a row of the table is there already."""
-    try:
-        return bool(database.run_sql(f"SELECT hits FROM venturi.{table} LIMIT 1"))
-    except Exception:  # the table is not there yet
-        return False

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from database_support import Database
+from database_support import Database, once_it_runs
 from flight_support import Certificates
 from mysql_support import refusal, run, spec
-from venturi import _core
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 
@@ -25,19 +24,8 @@ Start = Callable[..., Database]
 
 def in_the_middle(database: Database, table: str, act: Callable[[], None], **more: Any) -> dict[str, Any]:
     """A trial of seconds, and what is done to the server once it runs."""
-    control = _core.Control()
-    records: list[Any] = []
     asked = spec(database.url, table, **{"duration_ns": 4_000_000_000, **more})
-    trial = threading.Thread(target=lambda: records.append(_core.run_trial(json.dumps(asked), control)))
-    trial.start()
-    deadline = time.monotonic() + 30
-    while control.progress()["batches"] < 20 and trial.is_alive() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    act()
-    trial.join(timeout=60)
-    record = records[0]
-    made: dict[str, Any] = json.loads(record) if isinstance(record, str) else record
-    return made
+    return once_it_runs(asked, act)
 
 
 def test_killed_in_the_middle(start_database: Start) -> None:

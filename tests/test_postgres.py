@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import pyarrow.ipc
 import pytest
 
 from core_support import run_trial, spec
-from database_support import Database
+from database_support import Database, once_it_runs
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 
@@ -151,22 +149,6 @@ def test_locked_rows_refuse_batches_and_no_more(postgres: Database) -> None:
 
 def test_a_server_that_dies_leaves_its_batch_in_doubt(start_database: Callable[..., Database]) -> None:
     database = start_database("postgres")
-    answers: list[dict[str, Any]] = []
-    document = spec(database.url, duration_s=20, working_set=20_000)
-
-    def trial() -> None:
-        from venturi import _core
-
-        answers.append(json.loads(_core.run_trial(json.dumps(document), _core.Control())))
-
-    thread = threading.Thread(target=trial)
-    thread.start()
-    deadline = time.monotonic() + 30
-    count = "SELECT coalesce((SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'venturi_usage'), 0)"
-    while database.run_sql(count) == [(0,)] and time.monotonic() < deadline:
-        time.sleep(0.05)
-    database.kill()
-    thread.join(timeout=60)
-    (record,) = answers
+    record = once_it_runs(spec(database.url, duration_s=20, working_set=20_000), database.kill)
     assert record["outcome"] == "failed" and record["error"]["kind"] == "lost"
     assert record["errors"]["in_doubt"]["batches"] >= 1 and record["counts"]["rows"] > 0
