@@ -55,6 +55,12 @@ class Store:
         with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=10) as answer:
             return json.load(answer)
 
+    def post(self, path: str) -> Any:
+        """The same, asked with an empty body."""
+        host, port = self.address("http")
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", b"", timeout=30) as answer:
+            return json.load(answer)
+
     def stats(self) -> dict[str, Any]:
         found: dict[str, Any] = self.get("/api/stats")
         return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from venturi.errors import StoreError
 
-__all__ = ["is_store", "views"]
+__all__ = ["VIEWS", "is_store", "views"]
 
 VIEWS = ("points", "series")
 _EMPTY = {

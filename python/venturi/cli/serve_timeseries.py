@@ -14,6 +14,7 @@ import typer
 
 from venturi.cli import say, serving
 from venturi.errors import ExitCode, VenturiError
+from venturi.store_queries import Queries
 
 __all__ = ["timeseries"]
 
@@ -23,6 +24,7 @@ _ADDRESSES = (
     ("opentsdb", "opentsdb", "lines of OpenTSDB"),
     ("influx", "influx", "lines of Influx"),
     ("http", "influx+http", "lines of Influx, /api/stats, /api/stored"),
+    ("flight", "flight", "queries: ?command=SELECT ..."),
 )
 _SURVIVES = {
     "none": "no log: what is not in a sealed segment is lost with the process",
@@ -51,6 +53,7 @@ def timeseries(
     influx: Annotated[str, _port("--influx", "Influx's lines over TCP")] = "9009",
     http: Annotated[str, _port("--http", "HTTP: Influx's lines, and what is stored")] = "8181",
     udp: Annotated[str, _port("--udp", "RESP in datagrams")] = "none",
+    flight: Annotated[str, _port("--flight", "Arrow Flight: SQL over what is sealed")] = "none",
     durable: Annotated[
         str,
         typer.Option("--durable", help="What survives: none, os (a killed process), fsync (a power cut)."),
@@ -127,14 +130,17 @@ def timeseries(
     folder = data if data is not None else temporary
     assert folder is not None
     spec = {"server": "timeseries", "data": str(folder.absolute()), "host": host, **ports, **settings}
+    flight_port = _number("--flight", flight)
+    asked: Queries | None = None
     try:
         server = serving.started(core, spec, host)
+        asked = Queries.start(folder, host, flight_port)
         # Who reads that it is ready may stop it at once.
         ending = serving.signalled()
         found = _statistics(server)
         hello = {
             "address": server.address,
-            "addresses": found.get("addresses") or {},
+            "addresses": {**(found.get("addresses") or {}), "flight": asked and asked.address},
             "pid": os.getpid(),
             "data": str(folder.absolute()),
             "settings": settings,
@@ -146,6 +152,8 @@ def timeseries(
         if not as_json:
             _print_end(_statistics(server), data)
     finally:
+        if asked is not None:
+            asked.close()
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
 
