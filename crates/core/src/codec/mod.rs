@@ -2,11 +2,13 @@
 
 pub mod budget;
 pub mod chunk;
+pub mod clickhouse;
 pub mod decimal;
 pub mod flight;
 pub mod frame;
 pub mod hpack;
 pub mod ipc;
+pub mod ipc_stream;
 pub mod mysql;
 pub mod perf;
 pub mod proto;

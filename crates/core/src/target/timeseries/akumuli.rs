@@ -1,9 +1,9 @@
 //! `akumuli://`: RESP over TCP, or by `akumuli+udp://` in datagrams, and Akumuli's own count of points by HTTP.
 
-use super::http::{self, Web};
 use super::options::Words;
 use super::{System, Transport};
 use crate::error::{Error, Kind, Result};
+use crate::http1::{self, Web};
 
 pub const TCP: System = System {
     scheme: "akumuli",
@@ -34,7 +34,7 @@ pub async fn count(web: &Web, metrics: &[String]) -> Result<u64> {
     let mut points = 0u64;
     for metric in metrics {
         let query = serde_json::json!({"aggregate": {metric: "count"}}).to_string();
-        let answer = http::ask(web, "POST", "/api/query", query.as_bytes(), MOST_ANSWER).await?;
+        let answer = http1::ask(web, "POST", "/api/query", query.as_bytes(), MOST_ANSWER).await?;
         let text = String::from_utf8_lossy(&answer.body);
         let refused = || {
             let said: String = text.trim().chars().take(200).collect();

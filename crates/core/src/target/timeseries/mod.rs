@@ -4,7 +4,6 @@
 //! to flush; the session, the batches and the comparison afterwards are the same for all.
 
 mod akumuli;
-mod http;
 mod influx;
 mod making;
 mod opentsdb;
@@ -26,6 +25,7 @@ use tokio::net::{lookup_host, TcpStream, UdpSocket};
 use crate::codec::timeseries::Writer;
 use crate::data::points::Layout;
 use crate::error::{Error, Kind, Result};
+use crate::http1;
 use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
 use crate::meter::sockets::Sockets;
@@ -159,14 +159,14 @@ impl TimeSeries {
     async fn connect(&self) -> Result<TcpStream> {
         let socket = TcpStream::connect(self.address())
             .await
-            .map_err(|error| http::unreachable(&self.authority, &error))?;
+            .map_err(|error| http1::unreachable(&self.authority, &error))?;
         prepare((&socket).into(), None);
         Ok(socket)
     }
 
     /// A socket that sends there; nobody knows whether anyone listens.
     async fn aim(&self) -> Result<UdpSocket> {
-        let unreachable = |error: std::io::Error| http::unreachable(&self.authority, &error);
+        let unreachable = |error: std::io::Error| http1::unreachable(&self.authority, &error);
         let mut addresses = lookup_host(self.address()).await.map_err(unreachable)?;
         let nobody = || Error::new(Kind::Unreachable, format!("{}: no address", self.authority));
         let peer = addresses.next().ok_or_else(nobody)?;
@@ -198,15 +198,16 @@ impl TimeSeries {
     }
 
     /// Where the server tells what it holds.
-    fn web(&self) -> http::Web {
+    fn web(&self) -> http1::Web {
         let port = match (self.system.http_port, self.options.http_port) {
             (0, None) => self.place.port,
             (usual, asked) => asked.unwrap_or(usual),
         };
-        http::Web {
+        http1::Web {
             host: self.place.host.clone(),
             port,
             authority: self.place.with_port(port),
+            tls: None,
         }
     }
 
@@ -263,12 +264,13 @@ impl TimeSeries {
                 Ok(Box::new(Datagrams::new(socket, place, maker)))
             }
             Transport::Http => {
-                let web = http::Web {
+                let web = http1::Web {
                     host: self.place.host.clone(),
                     port: self.place.port,
                     authority: self.place.authority(),
+                    tls: None,
                 };
-                let client = http::Client::connect(&web).await?;
+                let client = http1::Client::connect(&web).await?;
                 let head = Arc::new(influx::head(&self.place, &self.options)?);
                 let posts = Posts::new(client, &self.sockets, head, maker);
                 Ok(Box::new(posts))

@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 
-use super::http::{Client, Response};
 use super::making::{Batch, Maker};
 use crate::error::{Error, Kind, Result};
+use crate::http1::{Client, Response};
 use crate::meter::clock::{Stage, StageClock};
 use crate::meter::sockets::{Sockets, Watch};
 use crate::target::{Moved, Session, Tally};
@@ -84,7 +84,11 @@ impl Posts {
             let body = batch.text.bytes();
             let answer = client
                 .call("POST", &head.path, &headers, body, MOST_ANSWER)
-                .await;
+                .await
+                .map(|(head, body)| Response {
+                    status: head.status,
+                    body,
+                });
             (client, batch, answer)
         }));
         Poll::Ready(Ok(true))

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::http::{self, Web};
+use crate::http1::{self, Web};
 use crate::spec::Verify;
 use crate::target::{Tally, Verification};
 
@@ -44,7 +44,7 @@ const MOST_ANSWER: usize = 1 << 20;
 impl Stored {
     /// `None`: somebody else listens there, or nobody.
     pub async fn ask(web: &Web) -> Option<Self> {
-        let asking = http::ask(web, "GET", "/api/stats", b"", MOST_ANSWER);
+        let asking = http1::ask(web, "GET", "/api/stats", b"", MOST_ANSWER);
         let answer = tokio::time::timeout(super::PATIENCE, asking).await;
         Self::of(&answer.ok()?.ok()?)
     }
@@ -52,11 +52,11 @@ impl Stored {
     /// The same after all is sealed: bytes that are not in a segment yet would not be counted.
     /// `None`: it cannot do that.
     pub async fn seal(web: &Web) -> Option<Self> {
-        let sealing = http::ask(web, "POST", "/api/seal", b"", MOST_ANSWER);
+        let sealing = http1::ask(web, "POST", "/api/seal", b"", MOST_ANSWER);
         Self::of(&sealing.await.ok()?)
     }
 
-    fn of(answer: &http::Response) -> Option<Self> {
+    fn of(answer: &http1::Response) -> Option<Self> {
         let stored: Option<Self> = serde_json::from_slice(&answer.body).ok();
         stored.filter(|stored| answer.status == 200 && stored.software.starts_with("venturi "))
     }

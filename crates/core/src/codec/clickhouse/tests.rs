@@ -1,0 +1,379 @@
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Date32Type, TimestampMillisecondType, TimestampSecondType};
+use arrow_array::{Array, ArrayRef, Decimal128Array, RecordBatch};
+use arrow_buffer::NullBuffer;
+use arrow_data::ArrayData;
+use arrow_schema::DataType;
+use proptest::prelude::*;
+
+use super::rowbinary::{header, read_header, Decoder, Encoder};
+use super::types::{schema, Names};
+use super::*;
+use crate::data::digest;
+use crate::error::Kind;
+
+pub(super) fn column(name: &str, kind: &str) -> Column {
+    Column {
+        name: name.into(),
+        kind: Type::parse(kind).unwrap(),
+    }
+}
+
+fn encoded(columns: &[Column], batch: &RecordBatch) -> Vec<u8> {
+    let mut out = Vec::new();
+    Encoder::new(columns).encode(batch, &mut out).unwrap();
+    out
+}
+
+const ALL: [&str; 29] = [
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "UInt8",
+    "UInt16",
+    "UInt32",
+    "UInt64",
+    "Float32",
+    "Float64",
+    "Bool",
+    "String",
+    "FixedString(3)",
+    "FixedString(16)",
+    "Date",
+    "Date32",
+    "DateTime",
+    "DateTime('Europe/Berlin')",
+    "DateTime64(2)",
+    "DateTime64(3)",
+    "DateTime64(6, 'UTC')",
+    "DateTime64(9)",
+    "Decimal(7, 2)",
+    "Decimal(15, 4)",
+    "Decimal(38, 10)",
+    "UUID",
+    "Enum8('a' = -128, 'it\\'s' = 127)",
+    "Enum16('big' = 30000, '' = 0)",
+    "LowCardinality(String)",
+];
+
+#[test]
+fn types_come_back_as_they_were_written() {
+    for text in ALL {
+        let kind = Type::parse(text).unwrap();
+        assert_eq!(kind.to_string(), text);
+        assert!(!kind.nullable());
+        if !text.starts_with("Low") {
+            let maybe = format!("Nullable({text})");
+            let kind = Type::parse(&maybe).unwrap();
+            assert_eq!(kind.to_string(), maybe);
+            assert!(kind.nullable());
+        }
+    }
+    assert_eq!(Type::parse("Decimal64(3)").unwrap(), Type::Decimal(18, 3));
+    let nested = Type::parse("LowCardinality(Nullable(String))").unwrap();
+    assert!(nested.nullable());
+    assert_eq!(nested.plain(), &Type::String);
+}
+
+#[test]
+fn types_that_are_none() {
+    for text in [
+        "",
+        "int8",
+        "Int8)",
+        "Array(Int8)",
+        "FixedString",
+        "FixedString(0)",
+        "FixedString(99999999)",
+        "DateTime64(10)",
+        "DateTime64(",
+        "DateTime('UTC",
+        "Decimal(39, 2)",
+        "Decimal(5, 6)",
+        "Decimal(-1, 0)",
+        "Enum8('a' = 128)",
+        "Enum8('a')",
+        "Enum8()",
+        "Nullable(Nullable(Int8))",
+        "LowCardinality(LowCardinality(String))",
+        "Nullable(Int8) x",
+        "Tuple(Int8, Int8)",
+    ] {
+        let said = Type::parse(text).unwrap_err();
+        assert_eq!(said.kind, Kind::Protocol, "{text}");
+        assert!(said.message.starts_with("type "), "{said}");
+    }
+    let deep = "Nullable(".repeat(10_000) + "Int8" + &")".repeat(10_000);
+    assert!(Type::parse(&deep).is_err());
+}
+
+#[test]
+fn known_bytes() {
+    // As clickhouse-server 18.16 writes
+    // SELECT 1, 'ab', toDate(1), toNullable(toInt16(-2)), CAST(NULL, 'Nullable(UInt8)'), toDateTime(86400)
+    let columns = [
+        column("a", "UInt8"),
+        column("b", "String"),
+        column("c", "Date"),
+        column("d", "Nullable(Int16)"),
+        column("e", "Nullable(UInt8)"),
+        column("f", "DateTime"),
+        column("g", "UUID"),
+        column("h", "Decimal(5, 1)"),
+        column("i", "DateTime64(1)"),
+    ];
+    let mut bytes = b"\x01\x02ab\x01\0\0\xfe\xff\x01\x80\x51\x01\0".to_vec();
+    // 61f0c404-5cb3-11e7-907b-a6006ad3dba0
+    bytes.extend(b"\xe7\x11\xb3\x5c\x04\xc4\xf0\x61\xa0\xdb\xd3\x6a\0\xa6\x7b\x90");
+    bytes.extend(b"\x85\xff\xff\xff\x0b\0\0\0\0\0\0\0");
+    let batch = Decoder::new(&columns)
+        .unwrap()
+        .decode(&bytes, Some(1))
+        .unwrap();
+    assert_eq!(batch.column(1).as_string::<i32>().value(0), "ab");
+    assert_eq!(batch.column(2).as_primitive::<Date32Type>().value(0), 1);
+    assert!(batch.column(3).is_valid(0) && batch.column(4).is_null(0));
+    assert_eq!(
+        batch
+            .column(5)
+            .as_primitive::<TimestampSecondType>()
+            .value(0),
+        86_400
+    );
+    let uuid = batch.column(6).as_fixed_size_binary().value(0);
+    assert_eq!(uuid[..6], [0x61, 0xf0, 0xc4, 0x04, 0x5c, 0xb3]);
+    assert_eq!(uuid[14..], [0xdb, 0xa0]);
+    let decimals = batch
+        .column(7)
+        .as_any()
+        .downcast_ref::<Decimal128Array>()
+        .unwrap();
+    assert_eq!(decimals.value_as_string(0), "-12.3");
+    assert_eq!(
+        batch
+            .column(8)
+            .as_primitive::<TimestampMillisecondType>()
+            .value(0),
+        1_100
+    );
+    assert_eq!(encoded(&columns, &batch), bytes);
+}
+
+#[test]
+fn state_rows_are_their_bytes() {
+    let columns = state_rows::columns();
+    assert_eq!(columns.len(), 16);
+    for rows in [0, 1, 511, 512, 513, 3_000] {
+        let batch = state_rows::batch(3, 1, rows).unwrap();
+        let bytes = state_rows::bytes(3, 1, rows).unwrap();
+        let found = Decoder::new(&columns)
+            .unwrap()
+            .decode(&bytes, Some(rows))
+            .unwrap();
+        assert_eq!(found, batch);
+        assert_eq!(digest(&found).unwrap(), digest(&batch).unwrap());
+    }
+    let batch = state_rows::batch(3, 1, 3_000).unwrap();
+    let nulls: Vec<_> = batch
+        .columns()
+        .iter()
+        .map(|column| column.null_count())
+        .collect();
+    assert_eq!(nulls.iter().filter(|count| **count > 0).count(), 1);
+    assert_ne!(batch, state_rows::batch(4, 1, 3_000).unwrap());
+    assert_ne!(batch, state_rows::batch(3, 2, 3_000).unwrap());
+    let bytes = state_rows::bytes(3, 1, 3_000).unwrap().len() / 3_000;
+    assert!((90..=state_rows::ROW_BYTES).contains(&bytes), "{bytes}");
+    assert_eq!(
+        state_rows::batch(1, 0, 1 << 40).unwrap_err().kind,
+        Kind::Memory
+    );
+}
+
+#[test]
+fn headers() {
+    let columns = state_rows::columns();
+    let bytes = header(&columns);
+    assert_eq!(read_header(&bytes).unwrap(), Some((columns, bytes.len())));
+    for end in 0..bytes.len() {
+        assert_eq!(read_header(&bytes[..end]).unwrap(), None);
+    }
+    assert!(read_header(&[0]).is_err());
+    assert!(read_header(&[0xff; 12]).is_err());
+    assert!(read_header(b"\x01\xff\xff\xff\x7f").is_err());
+    let said = read_header(b"\x01\x01a\x04What").unwrap_err();
+    assert!(said.message.starts_with("column a: type What"), "{said}");
+}
+
+#[test]
+fn lies_are_errors() {
+    let decode = |kind: &str, bytes: &[u8], rows| {
+        let mut decoder = Decoder::new(&[column("c", kind)]).unwrap().limited(1 << 20);
+        decoder.decode(bytes, rows).unwrap_err()
+    };
+    // Rows that are not there, bytes behind the end, half a row.
+    decode("Int32", &[1, 0, 0, 0], Some(2));
+    decode("Int32", &[1, 0, 0, 0, 9], None);
+    decode("String", b"\x05abcd", None);
+    // Lengths that lie, and one without end.
+    decode("String", b"\xff\xff\xff\xff\x0f", None);
+    decode("String", &[0xff; 64], None);
+    decode("Nullable(Int8)", &[2, 0], None);
+    let said = decode("String", b"\x02\xff\xfe", None);
+    assert!(
+        said.message.contains("column c") && said.message.contains("UTF-8"),
+        "{said}"
+    );
+    assert!(decode("Enum8('a' = 1)", &[2], None).message.contains("0x2"));
+    assert!(decode("DateTime64(1)", &i64::MAX.to_le_bytes(), None)
+        .message
+        .contains("time"));
+    // A byte a row that would be much more in memory.
+    let long = format!("Enum8('{}' = 0)", "x".repeat(1000));
+    assert_eq!(decode(&long, &[0; 4096], None).kind, Kind::Memory);
+    assert_eq!(
+        decode("Nullable(FixedString(1000))", &[1; 4096], None).kind,
+        Kind::Memory
+    );
+    assert!(Decoder::new(&[]).is_err());
+}
+
+#[test]
+fn what_does_not_fit_is_said() {
+    let batch = state_rows::batch(1, 0, 3).unwrap();
+    let one = |name: &str, kind: &str| {
+        let (at, _) = batch.schema().column_with_name(name).unwrap();
+        let batch = batch.project(&[at]).unwrap();
+        Encoder::new(&[column(name, kind)]).encode(&batch, &mut Vec::new())
+    };
+    one("l_receipttime", "Nullable(DateTime64(9))").unwrap();
+    for (name, kind, said) in [
+        ("l_orderkey", "Int32", "Int64 is not written as Int32"),
+        ("l_receipttime", "Nullable(DateTime)", "whole seconds"),
+        ("l_returnflag", "Enum8('Z' = 1)", "not a name"),
+        ("l_extendedprice", "Decimal(15, 3)", "not written as"),
+    ] {
+        let error = one(name, kind).unwrap_err();
+        assert!(
+            error.message.contains(said) && error.message.contains(name),
+            "{error}"
+        );
+    }
+}
+
+/// A column of `rows` values of a type, nulls among them where it has some.
+fn values(kind: &Type, rows: usize, draw: &mut impl FnMut() -> u64) -> ArrayRef {
+    let nulls = kind
+        .nullable()
+        .then(|| NullBuffer::from_iter((0..rows).map(|_| draw() % 4 != 0)));
+    let names = |names: &Names, draw: &mut dyn FnMut() -> u64| -> ArrayRef {
+        let pick = |_| names.0[draw() as usize % names.0.len()].0.clone();
+        let all: Vec<_> = (0..rows).map(pick).collect();
+        Arc::new(arrow_array::StringArray::from(all))
+    };
+    let array: ArrayRef = match kind.plain() {
+        Type::String => {
+            let text = |_| "ä".repeat(draw() as usize % 90);
+            Arc::new(arrow_array::StringArray::from(
+                (0..rows).map(text).collect::<Vec<_>>(),
+            ))
+        }
+        Type::Enum8(known) | Type::Enum16(known) => names(known, draw),
+        Type::Bool => Arc::new(arrow_array::BooleanArray::from(
+            (0..rows).map(|_| draw() % 2 == 0).collect::<Vec<_>>(),
+        )),
+        plain => {
+            let width = match plain.arrow() {
+                DataType::FixedSizeBinary(width) => width as usize,
+                other => other.primitive_width().unwrap(),
+            };
+            let mut cell = || match (plain, width) {
+                (Type::Date, _) => (draw() % 65_536).to_le_bytes().to_vec(),
+                (Type::DateTime(_), _) => (draw() % (1 << 32)).to_le_bytes().to_vec(),
+                (Type::DateTime64(2, _), _) => (draw() % 1_000_000 * 10).to_le_bytes().to_vec(),
+                (Type::Decimal(digits, _), _) => (i128::from(draw() as i64 >> 24)
+                    % 10i128.pow(u32::from(*digits)))
+                .to_le_bytes()
+                .to_vec(),
+                _ => (0..width.div_ceil(8))
+                    .flat_map(|_| draw().to_le_bytes())
+                    .collect(),
+            };
+            let bytes: Vec<u8> = (0..rows).flat_map(|_| cell()[..width].to_vec()).collect();
+            let data = ArrayData::builder(plain.arrow())
+                .len(rows)
+                .add_buffer(arrow_buffer::Buffer::from_vec(bytes));
+            arrow_array::make_array(data.align_buffers(true).build().unwrap())
+        }
+    };
+    let data = array.to_data().into_builder().nulls(nulls).build().unwrap();
+    arrow_array::make_array(data)
+}
+
+pub(super) fn table(kinds: &[usize], rows: usize, seed: u64) -> (Vec<Column>, RecordBatch) {
+    let mut random = crate::data::records::Random::seeded(seed);
+    let mut draw = move || random.next() as u64;
+    let columns: Vec<_> = kinds
+        .iter()
+        .enumerate()
+        .map(|(at, kind)| {
+            let text = ALL[kind % ALL.len()];
+            match kind >= &ALL.len() && !text.starts_with("Low") {
+                true => column(&format!("c{at}"), &format!("Nullable({text})")),
+                false => column(&format!("c{at}"), text),
+            }
+        })
+        .collect();
+    let made = columns
+        .iter()
+        .map(|column| values(&column.kind, rows, &mut draw))
+        .collect();
+    let batch = RecordBatch::try_new(schema(&columns), made).unwrap();
+    (columns, batch)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn rows_come_back(
+        kinds in prop::collection::vec(0..2 * ALL.len(), 1..12),
+        rows in 0usize..1_300,
+        skip in 0usize..9,
+        cut in 1usize..5_000,
+        seed in any::<u64>(),
+    ) {
+        let (columns, whole) = table(&kinds, rows + skip, seed);
+        let batch = whole.slice(skip, rows);
+        let bytes = encoded(&columns, &batch);
+        let mut decoder = Decoder::new(&columns).unwrap();
+        let found = decoder.decode(&bytes, Some(rows)).unwrap();
+        prop_assert_eq!(digest(&found).unwrap(), digest(&batch).unwrap());
+        prop_assert_eq!(&encoded(&columns, &found), &bytes);
+        // Where the bytes are cut makes no difference.
+        let (mut used, mut seen) = (0, 0);
+        while used < bytes.len() {
+            seen = bytes.len().min(seen + cut);
+            used += decoder.push(&bytes[used..seen], usize::MAX).unwrap();
+        }
+        prop_assert_eq!(decoder.finish().unwrap(), found);
+    }
+
+    #[test]
+    fn no_bytes_panic(
+        kinds in prop::collection::vec(0..2 * ALL.len(), 1..6),
+        bytes in prop::collection::vec(any::<u8>(), 0..2_000),
+        low in any::<bool>(),
+    ) {
+        let bytes: Vec<u8> = bytes.iter().map(|byte| if low { byte % 3 } else { *byte }).collect();
+        let (columns, _) = table(&kinds, 0, 0);
+        let mut decoder = Decoder::new(&columns).unwrap().limited(1 << 22);
+        if let Ok(batch) = decoder.decode(&bytes, None) {
+            digest(&batch).unwrap();
+        }
+        let _ = read_header(&bytes);
+    }
+}

@@ -1,0 +1,70 @@
+//! As much HTTP/1.1 as a client of databases needs: one request at a time on a connection, a body
+//! that is read as it comes, every size bounded.
+
+mod client;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+
+use crate::error::{Error, Kind, Result};
+
+pub use client::{Client, Head};
+
+/// Where a server speaks HTTP.
+#[derive(Debug, Clone)]
+pub struct Web {
+    pub host: String,
+    pub port: u16,
+    pub authority: String,
+    pub tls: Option<Tls>,
+}
+
+/// How it is spoken to in TLS.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    pub config: Arc<ClientConfig>,
+    /// Where it is not the host.
+    pub server_name: Option<String>,
+    /// An authority was given by the user.
+    pub authority: bool,
+    /// What to do about an error, to be put behind its text.
+    pub advice: fn(text: &str, authority: bool) -> String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    pub status: u16,
+    pub body: Vec<u8>,
+}
+
+/// A line that says that nobody was reached, and what to look at.
+pub fn unreachable(place: &str, error: &std::io::Error) -> Error {
+    let advice = match error.kind() {
+        ErrorKind::ConnectionRefused => {
+            ": nothing listens there; is the server running, and is the port right?"
+        }
+        _ => "",
+    };
+    Error::new(Kind::Unreachable, format!("{place}: {error}{advice}"))
+}
+
+/// One request on a connection of its own. An answer of more than `most` bytes is an error.
+pub async fn ask(
+    web: &Web,
+    method: &str,
+    path: &str,
+    body: &[u8],
+    most: usize,
+) -> Result<Response> {
+    let mut client = Client::connect(web).await?;
+    let headers = [("Connection", "close")];
+    let (head, body) = client.call(method, path, &headers, body, most).await?;
+    let status = head.status;
+    Ok(Response { status, body })
+}
