@@ -25,7 +25,7 @@ enum Part {
     End,
 }
 
-/// Give it bytes by `room` and `filled`, and ask for `next` after each.
+/// Give it bytes by `room` and `filled`, and ask for `take_ready` after each.
 pub struct StreamReader {
     decoder: Decoder,
     pool: Pool,
@@ -125,7 +125,7 @@ impl StreamReader {
     }
 
     /// The batch that the last bytes made whole.
-    pub fn next(&mut self) -> Option<RecordBatch> {
+    pub fn take_ready(&mut self) -> Option<RecordBatch> {
         self.ready.take()
     }
 
@@ -173,7 +173,7 @@ mod tests {
             room[..count].copy_from_slice(&bytes[..count]);
             bytes = &bytes[count..];
             reader.filled(count)?;
-            found.extend(reader.next());
+            found.extend(reader.take_ready());
         }
         Ok((found, reader))
     }

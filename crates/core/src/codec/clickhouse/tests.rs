@@ -268,7 +268,7 @@ fn what_does_not_fit_is_said() {
 fn values(kind: &Type, rows: usize, draw: &mut impl FnMut() -> u64) -> ArrayRef {
     let nulls = kind
         .nullable()
-        .then(|| NullBuffer::from_iter((0..rows).map(|_| draw() % 4 != 0)));
+        .then(|| NullBuffer::from_iter((0..rows).map(|_| !draw().is_multiple_of(4))));
     let names = |names: &Names, draw: &mut dyn FnMut() -> u64| -> ArrayRef {
         let pick = |_| names.0[draw() as usize % names.0.len()].0.clone();
         let all: Vec<_> = (0..rows).map(pick).collect();
@@ -283,7 +283,9 @@ fn values(kind: &Type, rows: usize, draw: &mut impl FnMut() -> u64) -> ArrayRef 
         }
         Type::Enum8(known) | Type::Enum16(known) => names(known, draw),
         Type::Bool => Arc::new(arrow_array::BooleanArray::from(
-            (0..rows).map(|_| draw() % 2 == 0).collect::<Vec<_>>(),
+            (0..rows)
+                .map(|_| draw().is_multiple_of(2))
+                .collect::<Vec<_>>(),
         )),
         plain => {
             let width = match plain.arrow() {
