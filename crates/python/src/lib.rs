@@ -12,7 +12,7 @@ use venturi_core::data::archive;
 use venturi_core::engine;
 use venturi_core::error::{Error, Kind};
 use venturi_core::meter::instrument::Instrument;
-use venturi_core::server::{flight, timeseries};
+use venturi_core::server::{charrow, flight, timeseries};
 use venturi_core::spec::TrialSpec;
 use venturi_core::target;
 
@@ -54,6 +54,7 @@ impl Control {
 }
 
 enum Running {
+    Charrow(charrow::Server),
     Flight(flight::Server),
     Timeseries(timeseries::Server),
 }
@@ -68,6 +69,7 @@ impl Server {
     #[getter]
     fn address(&self) -> String {
         match &self.0 {
+            Running::Charrow(server) => server.address(),
             Running::Flight(server) => server.address(),
             Running::Timeseries(server) => server.address(),
         }
@@ -78,6 +80,7 @@ impl Server {
         let limit = Duration::try_from_secs_f64(seconds)
             .map_err(|error| PyValueError::new_err(format!("seconds: {error}")))?;
         Ok(py.detach(|| match &self.0 {
+            Running::Charrow(server) => server.wait(limit),
             Running::Flight(server) => server.wait(limit),
             Running::Timeseries(server) => server.wait(limit),
         }))
@@ -86,6 +89,7 @@ impl Server {
     /// Takes no more connections, lets open streams finish for a moment, and ends.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| match &self.0 {
+            Running::Charrow(server) => server.stop(),
             Running::Flight(server) => server.stop(),
             Running::Timeseries(server) => server.stop(),
         });
@@ -94,6 +98,7 @@ impl Server {
     /// Counts since the start, as JSON; of a time-series store, what it holds.
     fn statistics(&self, py: Python<'_>) -> String {
         py.detach(|| match &self.0 {
+            Running::Charrow(server) => server.statistics(),
             Running::Flight(server) => server.statistics(),
             Running::Timeseries(server) => server.statistics(),
         })
@@ -146,6 +151,7 @@ fn serve(py: Python<'_>, spec: &str) -> PyResult<Server> {
     let wanted: serde_json::Value = serde_json::from_str(spec)
         .map_err(|error| PyValueError::new_err(format!("the server's spec: {error}")))?;
     let started = py.detach(|| match wanted["server"].as_str() {
+        Some("charrow") => charrow::Server::start(spec).map(Running::Charrow),
         Some("timeseries") => timeseries::Server::start(spec).map(Running::Timeseries),
         Some(other) => Err(Error::usage(format!(
             "the server's spec: no server is called {other}"
@@ -153,6 +159,15 @@ fn serve(py: Python<'_>, spec: &str) -> PyResult<Server> {
         None => flight::Server::start(spec).map(Running::Flight),
     });
     started.map(Server).map_err(raised)
+}
+
+/// The same of a charrow server.
+#[pyfunction]
+fn charrow_environment(py: Python<'_>, url: &str, options: &str) -> PyResult<Option<String>> {
+    let options = serde_json::from_str(options)
+        .map_err(|error| PyValueError::new_err(format!("options: {error}")))?;
+    let asking = || engine::block_on(target::charrow::environment(url, &options));
+    py.detach(asking).and_then(|answer| answer).map_err(raised)
 }
 
 /// The environment of a reference server's end, as JSON; None where the server tells none.
@@ -175,6 +190,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(probe, module)?)?;
     module.add_function(wrap_pyfunction!(instrument, module)?)?;
     module.add_function(wrap_pyfunction!(serve, module)?)?;
+    module.add_function(wrap_pyfunction!(charrow_environment, module)?)?;
     module.add_function(wrap_pyfunction!(flight_environment, module)?)?;
     Ok(())
 }

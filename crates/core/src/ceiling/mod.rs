@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{Control, Failure, Outcome};
 use crate::error::{Error, Kind, Result};
 use crate::spec::{Data, Operation};
-use crate::target::flight;
+use crate::target::{charrow, flight};
 
 pub mod codec;
 pub mod disk;
@@ -159,7 +159,12 @@ fn recorded(what: &str, work: impl FnOnce() -> Result<tcp::Probe>) -> ProbeRecor
 /// A ceiling is the most that can be had. Within one machine that depends on where the
 /// ends run, so half of the time goes to each placement, and the better one counts.
 fn probe(spec: &ProbeSpec, control: &Control) -> Result<tcp::Probe> {
-    let peer = crate::engine::block_on(flight::tcp_port(&spec.target, &spec.options))??;
+    let peer = crate::engine::block_on(async {
+        match spec.target.starts_with("charrow") {
+            true => charrow::tcp_port(&spec.target, &spec.options).await,
+            false => flight::tcp_port(&spec.target, &spec.options).await,
+        }
+    })??;
     let placements: &[Placement] = match peer.ip().is_loopback() {
         true => &[Placement::Free, Placement::OneCpu],
         false => &[Placement::Free],

@@ -1,6 +1,7 @@
 //! Batches <-> bytes. No sockets, no clocks; one file a format.
 
 pub mod budget;
+pub mod charrow;
 pub mod chunk;
 pub mod clickhouse;
 pub mod decimal;

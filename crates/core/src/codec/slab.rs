@@ -84,7 +84,7 @@ impl Pool {
 
 /// A body being received.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(crate) struct Body {
     loan: Loan,
     pub length: usize,
     pub filled: usize,

@@ -77,3 +77,8 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
     let message = format!("panicked: {}", stop::panic_message(panic));
     Error::new(Kind::Internal, message)
 }
+
+/// The same of a thread of a pool.
+pub(crate) fn panicked_as(who: &str, panic: &(dyn std::any::Any + Send)) -> Error {
+    panicked(panic).context(who)
+}

@@ -11,6 +11,7 @@ use crate::meter::clock::Workers;
 use crate::meter::cpu::CpuTime;
 use crate::meter::histogram::{Latency, Recorder};
 use crate::meter::resources::Resources;
+use crate::server::account::PoolTime;
 use crate::spec::Verify;
 use crate::target::{Identity, Verification};
 
@@ -40,6 +41,9 @@ pub struct Record {
     pub stages: StagesOfBoth,
     pub resources: Option<Resources>,
     pub workers: WorkersOfBoth,
+    /// Workers beside the streams; their time is in `stages` and `workers` too. `None`: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pools: Option<PoolsOfBoth>,
     pub streams: Vec<StreamRecord>,
     pub latency: Latencies,
     pub schedule: Option<Schedule>,
@@ -110,6 +114,13 @@ pub struct StagesOfBoth {
 pub struct WorkersOfBoth {
     pub client: Workers,
     pub server: Option<Workers>,
+}
+
+/// By the pool's name.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct PoolsOfBoth {
+    pub client: BTreeMap<String, PoolTime>,
+    pub server: BTreeMap<String, PoolTime>,
 }
 
 /// One stream; times in ns since the start instant.
@@ -185,6 +196,7 @@ impl Record {
             stages: StagesOfBoth::default(),
             resources: None,
             workers: WorkersOfBoth::default(),
+            pools: None,
             streams: Vec::new(),
             latency: Latencies {
                 service: Recorder::new().latency(),

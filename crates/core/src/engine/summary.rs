@@ -7,6 +7,7 @@ use super::marks::steady;
 use super::record::{Cost, Record, Schedule, StreamRecord};
 use super::worker::{Report, Shared};
 use crate::meter::clock::StageTotals;
+use crate::server::account::PoolTime;
 use crate::spec::TrialSpec;
 
 /// Fills the record; times count from `start`.
@@ -66,6 +67,14 @@ pub fn summarise(shared: &Shared<'_>, start: Instant, reports: &[Report], record
         .flat_map(|report| &report.lanes)
         .map(|lane| &lane.tally);
     record.errors = shared.errors.total(tallies);
+    for pool in shared.target.pools() {
+        stages.add(&pool.stages);
+        record.workers.client.workers += pool.workers.workers;
+        record.workers.client.time_ns += pool.workers.time_ns;
+        let pools = record.pools.get_or_insert_default();
+        let time = PoolTime::of(&pool.stages, &pool.workers);
+        pools.client.insert(pool.name.to_owned(), time);
+    }
     record.stages.client = stages.to_map();
     record.streams = streams;
     let Cost {

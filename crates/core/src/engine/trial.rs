@@ -376,6 +376,9 @@ fn conclude(call: &Call<'_>, target: &dyn Target, tallies: &[Tally], record: &mu
         Ok(Some(report)) => {
             record.stages.server = Some(report.stages.to_map());
             record.workers.server = report.workers;
+            if !report.pools.is_empty() {
+                record.pools.get_or_insert_default().server = report.pools;
+            }
             record.cpu.server = Some(CpuTime {
                 user_ns: report.user_ns,
                 system_ns: report.system_ns,

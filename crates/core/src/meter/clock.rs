@@ -47,6 +47,11 @@ impl Stage {
         Stage::AwaitThread,
     ];
 
+    /// Nothing is done meanwhile.
+    pub fn waits(self) -> bool {
+        self as usize >= Stage::AwaitInput as usize
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Stage::Generate => "generate",

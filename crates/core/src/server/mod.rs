@@ -1,5 +1,10 @@
 //! Reference servers, one a target: something to measure on a fresh machine, and the
 //! other end of an exact verification.
 
+pub(crate) mod access;
+pub mod account;
+pub mod charrow;
 pub mod flight;
+pub(crate) mod machine;
+mod sampling;
 pub mod timeseries;

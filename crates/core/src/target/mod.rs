@@ -3,6 +3,7 @@
 //! A target knows nothing of threads, pacing or repeats; a session knows one
 //! stream and marks its stages on the clock that it is given.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -17,9 +18,11 @@ use crate::meter::align::Clock;
 use crate::meter::clock::{StageClock, StageTotals, Workers};
 use crate::meter::series::Series;
 use crate::meter::sockets::Sockets;
+use crate::server::account::PoolTime;
 use crate::spec::{Operation, TrialSpec, Verify};
 
 pub mod cassandra;
+pub mod charrow;
 pub mod duckdb;
 pub mod empty;
 pub mod flight;
@@ -180,11 +183,21 @@ pub struct Watched {
     pub clock: Clock,
 }
 
+/// A pool of workers of this end beside the streams.
+#[derive(Debug, Clone, Copy)]
+pub struct Pool {
+    pub name: &'static str,
+    pub stages: StageTotals,
+    pub workers: Workers,
+}
+
 /// What a reference server hands over after the trial.
 #[derive(Debug, Clone, Default)]
 pub struct ServerReport {
     pub stages: StageTotals,
     pub workers: Option<Workers>,
+    /// Its pools, by name; their time is in `stages` and `workers` too.
+    pub pools: BTreeMap<String, PoolTime>,
     pub user_ns: u64,
     pub system_ns: u64,
 }
@@ -232,6 +245,11 @@ pub trait Target: Send + Sync {
         None
     }
 
+    /// Workers of this end beside the streams, as they have worked so far. Empty: there are none.
+    fn pools(&self) -> Vec<Pool> {
+        Vec::new()
+    }
+
     /// Removes what the trial left on the server.
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>>;
 }
@@ -249,6 +267,7 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
         )));
     }
     match scheme {
+        "charrow" | "charrow+tls" => Ok(Box::new(charrow::Charrow::new(spec)?)),
         "cassandra" | "cassandra+tls" => Ok(Box::new(cassandra::Cassandra::new(spec)?)),
         "flight" | "flight+tls" => Ok(Box::new(flight::Flight::new(spec)?)),
         "duckdb" => Ok(Box::new(duckdb::DuckDb::new(spec)?)),
@@ -271,7 +290,7 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
         "postgres" | "postgres+tls" => Ok(Box::new(postgres::Postgres::new(spec)?)),
         "sqlite" => Ok(Box::new(sqlite::Sqlite::new(spec)?)),
         other => Err(Error::usage(format!(
-            "target {:?}: no target is called {other:?}; known: flight://, cassandra://, mysql://, postgres://, sqlite://, duckdb://, akumuli://, opentsdb://, influx://, empty://, akumuli+udp://, influx+http://, flight+tls://, cassandra+tls://, mysql+tls://, postgres+tls://",
+            "target {:?}: no target is called {other:?}; known: flight://, charrow://, cassandra://, mysql://, postgres://, sqlite://, duckdb://, akumuli://, opentsdb://, influx://, empty://, akumuli+udp://, influx+http://, flight+tls://, charrow+tls://, cassandra+tls://, mysql+tls://, postgres+tls://",
             spec.target
         ))),
     }

@@ -186,6 +186,7 @@ impl Target for Peer {
             match self.report {
                 Some(kind) => Err(Error::new(kind, "no report today")),
                 None => Ok(Some(ServerReport {
+                    pools: Default::default(),
                     stages: {
                         let mut stages = StageTotals::default();
                         stages.0[Stage::Encode as usize] = 5;

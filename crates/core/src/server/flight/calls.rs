@@ -18,6 +18,7 @@ use crate::codec::proto::{
 use crate::data::{records, Cursor, Source};
 use crate::error::{Error, Kind, Result};
 use crate::meter::end::monotonic_ns;
+use crate::server::machine;
 use crate::spec::{Data, Values};
 use crate::target::Route;
 
@@ -214,8 +215,8 @@ impl State {
                 "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
                 "handicap": self.handicap.text(),
                 "pid": std::process::id(),
-                "boot": super::boot_id(),
-                "time_namespace": super::time_namespace(),
+                "boot": machine::boot_id(),
+                "time_namespace": machine::time_namespace(),
             })
             .to_string()
             .into_bytes(),
@@ -241,7 +242,7 @@ impl State {
                 self.accounts.stop(&text);
                 vec![]
             }
-            "venturi.tcp" => self.tcp_port()?.to_string().into_bytes(),
+            "venturi.tcp" => self.tcp.port()?.to_string().into_bytes(),
             other => {
                 return Err(Status::new(
                     status::UNIMPLEMENTED,

@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 
 use prost::Message as _;
 
-use super::account::{Counted, Trial};
 use super::calls::{status, Reading, Status};
 use super::State;
 use crate::codec::chunk::SendQueue;
@@ -15,6 +14,7 @@ use crate::data::{digest, payload_bytes};
 use crate::error::Result;
 use crate::meter::clock::{Stage, StageClock};
 use crate::meter::handicap::Handicap;
+use crate::server::account::{Counted, Trial};
 
 pub(super) struct Get {
     encoder: Encoder,

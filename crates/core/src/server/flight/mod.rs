@@ -3,18 +3,16 @@
 //! A thread a connection: bulk flows keep a core busy each, so the kernel's scheduler
 //! serves them best, and a thread's CPU time is a stream's CPU time.
 
-pub mod account;
 mod calls;
 mod config;
 mod get;
 mod ledger;
 mod put;
-mod sampling;
 mod store;
 mod worker;
 
 use std::future::{poll_fn, Future};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -25,16 +23,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
-use crate::ceiling::tcp::Peer;
 use crate::codec::budget::Budget;
 use crate::data::{file, payload_bytes};
 use crate::error::{Error, Kind, Result};
 use crate::http2::{Config, Connection, Role, Wire};
 use crate::meter::handicap::Handicap;
+use crate::server::access::Token;
+use crate::server::account::{Accounts, Counted};
+use crate::server::machine::TcpProbe;
 use crate::socket::prepare;
 use crate::target::flight::secret;
-use account::{Accounts, Counted};
-use config::{tls_acceptor, Token};
+use config::tls_acceptor;
 pub use config::{ServerSpec, TableSpec};
 use store::{Store, Table};
 use worker::Worker;
@@ -76,9 +75,7 @@ pub(crate) struct State {
     totals: Totals,
     token: Option<Token>,
     environment: serde_json::Value,
-    /// The raw TCP probe's other end, once it was asked for.
-    tcp: Mutex<Option<Peer>>,
-    ip: IpAddr,
+    tcp: TcpProbe,
     max_message: usize,
     send_buffer: Option<usize>,
     window: u32,
@@ -95,19 +92,6 @@ impl State {
         self.token
             .as_ref()
             .map(|token| format!("Bearer {}", token.0))
-    }
-
-    fn tcp_port(&self) -> Result<u16> {
-        let broken = |error: &dyn std::fmt::Display| {
-            Error::new(Kind::Internal, format!("the TCP probe: {error}"))
-        };
-        let mut tcp = self.tcp.lock().map_err(|error| broken(&error))?;
-        if tcp.is_none() {
-            *tcp = Some(Peer::start(self.ip).map_err(|error| broken(&error))?);
-        }
-        tcp.as_ref()
-            .map(|peer| peer.addr.port())
-            .ok_or_else(|| broken(&"it did not start"))
     }
 }
 
@@ -159,8 +143,7 @@ impl Server {
             totals: Totals::default(),
             token: token.map(Token),
             environment: spec.environment,
-            tcp: Mutex::new(None),
-            ip: address.ip(),
+            tcp: TcpProbe::new(address.ip()),
             max_message: spec.max_message_size,
             patience: Duration::from_nanos(spec.patience_ns),
             send_buffer: spec.send_buffer,
@@ -384,20 +367,4 @@ async fn serve(
         let _ = tokio::time::timeout(Duration::from_millis(20), last).await;
     }
     worker.close();
-}
-
-/// Tells machines apart, so that a process number is not mistaken for one of another.
-pub(crate) fn boot_id() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(text.trim().to_owned())
-}
-
-/// Containers of one machine may each have a monotonic clock of their own
-/// (time_namespaces(7)); empty where there is no such thing.
-pub(crate) fn time_namespace() -> String {
-    let link = std::fs::read_link("/proc/self/ns/time");
-    link.map_or_else(
-        |_| String::new(),
-        |link| link.to_string_lossy().into_owned(),
-    )
 }

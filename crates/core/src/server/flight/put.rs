@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use prost::Message as _;
 
-use super::account::{Counted, Trial};
 use super::calls::{status, Status};
 use super::store::{Store, Table};
 use super::State;
@@ -14,6 +13,7 @@ use crate::codec::ipc::Decoder;
 use crate::codec::proto::{descriptor_type, FlightDescriptor};
 use crate::data::{digest, payload_bytes};
 use crate::meter::clock::{Stage, StageClock};
+use crate::server::account::{Counted, Trial};
 
 pub(super) struct Put {
     decoder: Decoder,

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use prost::Message as _;
 
-use super::account::{Counted, Spent, ThreadCpu, Trial};
 use super::calls::{status, Caller, Status};
 use super::get::{Ending, Get};
 use super::ledger::Ledger;
@@ -23,6 +22,7 @@ use crate::codec::proto::Bytes;
 use crate::error::Result;
 use crate::http2::{Blocked, Connection, Event};
 use crate::meter::clock::Stage;
+use crate::server::account::{Counted, Spent, ThreadCpu, Trial};
 use crate::target::flight::{COMPRESSION_HEADER, SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
 
 /// A get is encoded ahead of the socket by no more than this.

@@ -16,6 +16,22 @@ use crate::http2::{Config, Connection, Role, Wire};
 use crate::socket::prepare;
 
 pub async fn dial(address: &Address, options: &Options, timeout: Duration) -> Result<Connection> {
+    let config = Config {
+        window: options.window(),
+        max_message: options.max_message_size,
+        ..Config::new(Role::Client)
+    };
+    let wire = wire(address, options, timeout, "flight").await?;
+    Ok(Connection::new(wire, config))
+}
+
+/// TCP, and TLS where the address has it; `scheme` is that of URLs without it.
+pub(crate) async fn wire(
+    address: &Address,
+    options: &Options,
+    timeout: Duration,
+    scheme: &str,
+) -> Result<Wire> {
     let place = address.authority();
     let late = |what: &str| {
         Error::new(
@@ -29,28 +45,26 @@ pub async fn dial(address: &Address, options: &Options, timeout: Duration) -> Re
         .map_err(|_| late("the connection request"))?
         .map_err(|error| unreachable(&place, &error))?;
     prepare((&socket).into(), options.send_buffer);
-    let wire = if address.tls {
+    Ok(if address.tls {
         let name = options.tls_server_name.as_deref().unwrap_or(&address.host);
         let name = ServerName::try_from(name.to_owned()).map_err(|_| {
             Error::usage(format!(
                 "{name:?} is not a name that a TLS certificate can have"
             ))
         })?;
-        let connector = TlsConnector::from(Arc::new(client_config(options)?));
+        let mut config = client_config(options)?;
+        if scheme != "flight" {
+            config.alpn_protocols.clear();
+        }
+        let connector = TlsConnector::from(Arc::new(config));
         let session = tokio::time::timeout(timeout, connector.connect(name, socket))
             .await
             .map_err(|_| late("the TLS handshake"))?
-            .map_err(|error| tls_error(&place, &error, options))?;
+            .map_err(|error| tls_error(&place, &error, options, scheme))?;
         Wire::Tls(Box::new(TlsStream::Client(session)))
     } else {
         Wire::Tcp(socket)
-    };
-    let config = Config {
-        window: options.window(),
-        max_message: options.max_message_size,
-        ..Config::new(Role::Client)
-    };
-    Ok(Connection::new(wire, config))
+    })
 }
 
 fn unreachable(place: &str, error: &std::io::Error) -> Error {
@@ -63,9 +77,9 @@ fn unreachable(place: &str, error: &std::io::Error) -> Error {
     Error::new(Kind::Unreachable, format!("{place}: {error}{advice}"))
 }
 
-fn tls_error(place: &str, error: &std::io::Error, options: &Options) -> Error {
+fn tls_error(place: &str, error: &std::io::Error, options: &Options, scheme: &str) -> Error {
     let text = error.to_string();
-    let advice = tls_advice(&text, "flight", options.tls_ca.is_some());
+    let advice = tls_advice(&text, scheme, options.tls_ca.is_some());
     Error::new(Kind::Tls, format!("{place}: TLS: {text}{advice}"))
 }
 

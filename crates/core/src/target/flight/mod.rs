@@ -28,14 +28,14 @@ use crate::meter::align::Trip;
 use crate::meter::clock::{Stage, StageClock, StageTotals};
 use crate::meter::handicap::Handicap;
 use crate::meter::sockets::Sockets;
-use crate::server::flight::account::Account;
+use crate::server::account::Account;
 use crate::spec::{Data, Operation, TrialSpec, Verify};
 use crate::target::{
     Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification, Watched,
 };
 
 use call::Link;
-pub(crate) use dial::{client_config, provider, read_certificates, read_key, tls_advice};
+pub(crate) use dial::{client_config, provider, read_certificates, read_key, tls_advice, wire};
 pub(crate) use options::unescape;
 pub use options::{secret, Address, Options};
 use options::{Connections, Subject};
@@ -379,6 +379,7 @@ impl Target for Flight {
             Ok(Some(ServerReport {
                 stages,
                 workers: account.workers,
+                pools: account.pools,
                 user_ns: account.user_ns,
                 system_ns: account.system_ns,
             }))

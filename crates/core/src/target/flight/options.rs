@@ -41,8 +41,13 @@ impl Address {
             "flight+tls" | "grpc+tls" => true,
             _ => return None,
         };
-        let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (place, rest) = rest.split_at(end);
+        Self::place(rest, tls, DEFAULT_PORT)
+    }
+
+    /// `host[:port]` at the beginning of a text, and what follows it.
+    pub(crate) fn place(text: &str, tls: bool, default_port: u16) -> Option<(Self, &str)> {
+        let end = text.find(['/', '?']).unwrap_or(text.len());
+        let (place, rest) = text.split_at(end);
         let (host, port) = match place.strip_prefix('[') {
             Some(v6) => {
                 let (host, after) = v6.split_once(']')?;
@@ -56,7 +61,7 @@ impl Address {
         };
         let port = match port {
             Some(port) => port.parse().ok().filter(|port| *port > 0)?,
-            None => DEFAULT_PORT,
+            None => default_port,
         };
         if host.is_empty() {
             return None;

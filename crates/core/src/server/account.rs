@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::sampling::Watch;
-use crate::meter::clock::{StageTotals, Workers};
+use crate::meter::clock::{Stage, StageTotals, Workers};
 
 /// The server's side of one trial.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -26,13 +26,16 @@ pub struct Account {
     /// What the stages add up to; an older server does not say.
     #[serde(default)]
     pub workers: Option<Workers>,
+    /// Pools of workers beside the streams, whose time is in `stages` and `workers` too.
+    #[serde(default)]
+    pub pools: BTreeMap<String, PoolTime>,
     /// CPU of the threads that served the trial's streams.
     pub user_ns: u64,
     pub system_ns: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counted {
+pub(crate) struct Counted {
     pub rows: u64,
     pub batches: u64,
     pub payload: u64,
@@ -50,16 +53,43 @@ impl Counted {
 
 /// The time of a stream that has ended.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Spent {
+pub(crate) struct Spent {
     pub stages: StageTotals,
     pub workers: Workers,
     /// User and system, in ns.
     pub cpu: (u64, u64),
 }
 
+/// What a pool's threads did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolTime {
+    pub threads: u64,
+    /// At work: neither waiting for something to do nor for somebody to take it.
+    pub busy_ns: u64,
+    /// Over all threads.
+    pub time_ns: u64,
+}
+
+impl PoolTime {
+    pub fn of(stages: &StageTotals, workers: &Workers) -> Self {
+        let at_work = Stage::ALL.iter().filter(|stage| !stage.waits());
+        Self {
+            threads: workers.workers,
+            busy_ns: at_work.map(|stage| stages.0[*stage as usize]).sum(),
+            time_ns: workers.time_ns,
+        }
+    }
+
+    pub fn add(&mut self, other: &PoolTime) {
+        self.threads += other.threads;
+        self.busy_ns += other.busy_ns;
+        self.time_ns += other.time_ns;
+    }
+}
+
 /// A stream that belongs to a trial: it is accounted for.
 #[derive(Debug, Clone)]
-pub(super) struct Trial {
+pub(crate) struct Trial {
     pub id: String,
     pub checksum: bool,
     /// Set when the trial's gets shall end early.
@@ -73,16 +103,27 @@ struct Entry {
     open: u64,
     stages: StageTotals,
     workers: Workers,
+    pools: BTreeMap<String, PoolTime>,
     user_ns: u64,
     system_ns: u64,
     stop: Arc<AtomicBool>,
+}
+
+impl Entry {
+    fn spend(&mut self, spent: &Spent) {
+        self.stages.add(&spent.stages);
+        self.workers.workers += spent.workers.workers;
+        self.workers.time_ns += spent.workers.time_ns;
+        self.user_ns += spent.cpu.0;
+        self.system_ns += spent.cpu.1;
+    }
 }
 
 /// Trials kept; a client that never asks must not fill the memory.
 const KEPT: usize = 256;
 
 #[derive(Debug, Default)]
-pub(super) struct Accounts {
+pub(crate) struct Accounts {
     entries: Mutex<Vec<(String, Entry)>>,
     /// What the machine did meanwhile.
     pub watch: Watch,
@@ -123,13 +164,23 @@ impl Accounts {
             entry.counted.batches += counted.batches;
             entry.counted.payload += counted.payload;
             entry.counted.checksum = entry.counted.checksum.wrapping_add(counted.checksum);
-            entry.stages.add(&spent.stages);
-            entry.workers.workers += spent.workers.workers;
-            entry.workers.time_ns += spent.workers.time_ns;
-            entry.user_ns += spent.cpu.0;
-            entry.system_ns += spent.cpu.1;
+            entry.spend(&spent);
         });
         self.watch.end(trial);
+    }
+
+    /// A thread of a pool begins to work for the trial.
+    pub fn begin_pool(&self, trial: &str) {
+        self.with(trial, |entry| entry.open += 1);
+    }
+
+    pub fn end_pool(&self, trial: &str, pool: &str, spent: Spent) {
+        self.with(trial, |entry| {
+            entry.open = entry.open.saturating_sub(1);
+            entry.spend(&spent);
+            let time = PoolTime::of(&spent.stages, &spent.workers);
+            entry.pools.entry(pool.to_owned()).or_default().add(&time);
+        });
     }
 
     pub fn stop(&self, trial: &str) {
@@ -162,6 +213,7 @@ impl Accounts {
                 .map(|(name, ns)| (name.to_owned(), ns))
                 .collect(),
             workers: Some(entry.workers),
+            pools: entry.pools,
             user_ns: entry.user_ns,
             system_ns: entry.system_ns,
         })
@@ -170,7 +222,7 @@ impl Accounts {
 
 /// CPU time of the calling thread so far, in nanoseconds; zero where it is not known.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct ThreadCpu {
+pub(crate) struct ThreadCpu {
     total: u64,
     user: u64,
     system: u64,

@@ -32,7 +32,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Watch(Arc<Inner>);
+pub(crate) struct Watch(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {

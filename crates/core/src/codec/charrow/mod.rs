@@ -1,0 +1,50 @@
+//! The ClickHouse Arrow-over-TCP interface, 1.1 and 1.2: `docs/targets/charrow.md`.
+//!
+//! Every number is a signed 64-bit integer, big endian; a string or binary value is its
+//! size and its bytes. No size is believed before it is held against a bound, and memory
+//! grows with the bytes that have come, not with those that were announced.
+
+pub mod handshake;
+pub mod messages;
+pub mod receive;
+
+#[cfg(test)]
+mod tests;
+
+pub const MAJOR: i64 = 1;
+/// The minor versions: that of the interface, and that with our extensions.
+pub const PLAIN: i64 = 1;
+pub const EXTENDED: i64 = 2;
+
+pub const DEFAULT_PORT: u16 = 9006;
+
+/// What a message is.
+pub mod flag {
+    /// Client to server: the handshake, or a query.
+    pub const HEADER: i64 = 0;
+    /// Client to server, 1.2: a question beside the queries.
+    pub const ASK: i64 = 1;
+
+    pub const ERROR: i64 = 8;
+    pub const SCHEMA: i64 = 10;
+    /// A block; of size 0: the end.
+    pub const BLOCK: i64 = 11;
+    /// 1.2: who the server is.
+    pub const HELLO: i64 = 12;
+    /// 1.2: a block with its checksum before it.
+    pub const CHECKED_BLOCK: i64 = 13;
+    /// 1.2: what was sent, before the end.
+    pub const STATISTICS: i64 = 14;
+    /// 1.2: the answer to a question.
+    pub const ANSWER: i64 = 15;
+}
+
+/// Bytes of each string of the handshake.
+pub const LONGEST_NAME: usize = 64 << 10;
+/// Bytes of a query's text, and of a question's payload.
+pub const LONGEST_QUERY: usize = 1 << 20;
+pub const MOST_ENCODERS: usize = 1024;
+/// Bytes of everything from a server but blocks.
+pub const LONGEST_TEXT: usize = 64 << 20;
+/// Bytes of a block, where a client sets no bound of its own.
+pub const LARGEST_BLOCK: usize = 1 << 30;

@@ -1,0 +1,109 @@
+//! Who may talk to a reference server: its token, and TLS.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::target::flight::{provider, read_certificates, read_key};
+
+#[derive(Debug)]
+pub(crate) struct Token(pub String);
+
+impl Token {
+    /// `Bearer token`, or `Basic` with the token as the password.
+    pub fn admits(&self, authorization: Option<&str>) -> bool {
+        use base64::Engine;
+        let Some(authorization) = authorization else {
+            return false;
+        };
+        if let Some(bearer) = authorization.strip_prefix("Bearer ") {
+            return self.equals(bearer.as_bytes());
+        }
+        let basic = authorization.strip_prefix("Basic ").unwrap_or_default();
+        match base64::engine::general_purpose::STANDARD.decode(basic) {
+            Ok(pair) => match pair.iter().position(|byte| *byte == b':') {
+                Some(colon) => self.equals(&pair[colon + 1..]),
+                None => false,
+            },
+            Err(_) => false,
+        }
+    }
+
+    /// Takes the same time wherever the difference is.
+    pub fn equals(&self, given: &[u8]) -> bool {
+        let expected = self.0.as_bytes();
+        let mut difference = u8::from(given.len() != expected.len());
+        for (k, byte) in given.iter().enumerate() {
+            difference |= byte ^ expected[k % expected.len()];
+        }
+        difference == 0
+    }
+}
+
+/// The files of a server's TLS.
+pub(crate) struct Files<'a> {
+    pub certificate: Option<&'a str>,
+    pub key: Option<&'a str>,
+    /// Clients must show a certificate of this CA.
+    pub client_ca: Option<&'a str>,
+}
+
+/// `None`: without TLS. `protocols`: those of ALPN, in order.
+pub(crate) fn tls_config(
+    files: &Files<'_>,
+    protocols: &[&[u8]],
+) -> Result<Option<rustls::ServerConfig>> {
+    let (certificate, key) = match (files.certificate, files.key) {
+        (Some(certificate), Some(key)) => (certificate, key),
+        (None, None) if files.client_ca.is_none() => return Ok(None),
+        _ => return Err(Error::usage("TLS needs both a certificate and its key")),
+    };
+    let wrong = |error: &dyn std::fmt::Display| Error::usage(format!("TLS: {error}"));
+    let builder = rustls::ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| wrong(&error))?;
+    let builder = match files.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = rustls::RootCertStore::empty();
+            for certificate in read_certificates(path)? {
+                roots.add(certificate).map_err(|error| wrong(&error))?;
+            }
+            let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(
+                Arc::new(roots),
+                provider(),
+            )
+            .build()
+            .map_err(|error| wrong(&error))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(read_certificates(certificate)?, read_key(key)?)
+        .map_err(|error| wrong(&error))?;
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    Ok(Some(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens() {
+        let token = Token("open sesame".into());
+        assert!(token.admits(Some("Bearer open sesame")));
+        // user:open sesame
+        assert!(token.admits(Some("Basic dXNlcjpvcGVuIHNlc2FtZQ==")));
+        for wrong in [
+            None,
+            Some(""),
+            Some("Bearer "),
+            Some("Bearer open"),
+            Some("Bearer open sesamf"),
+            Some("Basic ???"),
+            Some("open sesame"),
+        ] {
+            assert!(!token.admits(wrong), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The encoders of a query: exactly as many threads as its first partition asked for.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, Schema};
+
+use super::engine::{Raw, Ready, Run};
+use super::query::{Block, Query};
+use crate::codec::charrow::messages;
+use crate::codec::ipc::{schema_to_bytes, Compression, Encoder};
+use crate::data::{digest, payload_bytes};
+use crate::engine::panicked_as;
+use crate::error::{Error, Kind, Result};
+use crate::meter::clock::{Stage, StageClock, Workers};
+use crate::meter::handicap::Handicap;
+use crate::server::account::{Accounts, Spent, ThreadCpu};
+
+/// The name of the pool in accounts.
+pub const POOL: &str = "encoders";
+
+/// Larger than what was asked for by so much, a batch is cut.
+const SLACK: u64 = 2;
+
+/// How blocks are made.
+#[derive(Debug, Clone)]
+pub struct Making {
+    pub compression: Compression,
+    /// Each block with its checksum.
+    pub checksum: bool,
+    /// The trial is verified by digests of the values.
+    pub digests: bool,
+    pub block_bytes: u64,
+    pub handicap: Handicap,
+}
+
+struct Work {
+    query: Arc<Query>,
+    run: Mutex<Box<dyn Run>>,
+    making: Making,
+    accounts: Arc<Accounts>,
+}
+
+/// Starts them. What goes wrong is told by the query.
+pub fn start(
+    query: &Arc<Query>,
+    run: Box<dyn Run>,
+    encoders: usize,
+    making: Making,
+    accounts: &Arc<Accounts>,
+) {
+    let work = Arc::new(Work {
+        query: query.clone(),
+        run: Mutex::new(run),
+        making,
+        accounts: accounts.clone(),
+    });
+    query.begin(encoders);
+    for number in 0..encoders {
+        // The trial's account waits for it from here on.
+        if let Some(trial) = &query.trial {
+            accounts.begin_pool(trial);
+        }
+        let mine = work.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!("encoder-{number}"))
+            .stack_size(1 << 20)
+            .spawn(move || mine.encoder());
+        if let Err(error) = thread {
+            let error = Error::new(
+                Kind::Io,
+                format!("encoder {number} of {encoders}: {error}: ask for fewer encoders"),
+            );
+            query.fail(error);
+            if let Some(trial) = &query.trial {
+                accounts.end_pool(trial, POOL, Spent::default());
+            }
+            // Those that were not started have ended.
+            (number..encoders).for_each(|_| query.encoder_ends());
+            return;
+        }
+    }
+}
+
+impl Work {
+    fn encoder(&self) {
+        let mut clock = StageClock::start();
+        let (begun, cpu) = (clock.last(), ThreadCpu::now());
+        let worked =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.encode_all(&mut clock)));
+        match worked {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.query.fail(error),
+            Err(panic) => self.query.fail(panicked_as("an encoder", &*panic)),
+        }
+        self.query.encoder_ends();
+        if let Some(trial) = &self.query.trial {
+            let time = clock.last().saturating_duration_since(begun);
+            let spent = Spent {
+                stages: clock.totals(),
+                workers: Workers {
+                    workers: 1,
+                    time_ns: time.as_nanos() as u64,
+                },
+                cpu: ThreadCpu::now().since(cpu),
+            };
+            self.accounts.end_pool(trial, POOL, spent);
+        }
+    }
+
+    fn encode_all(&self, clock: &mut StageClock) -> Result<()> {
+        let mut encoder = None;
+        while !self.query.is_over() {
+            let (raw, schema) = {
+                let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+                clock.mark(Stage::AwaitInput);
+                if self.query.is_over() {
+                    return Ok(());
+                }
+                let stage = run.stage();
+                let schema = match encoder {
+                    Some(_) => None,
+                    None => Some(run.schema()?),
+                };
+                if let Some(schema) = schema.as_ref().filter(|_| !self.query.has_schema()) {
+                    carries(schema)?;
+                    self.query
+                        .publish(messages::schema(&schema_to_bytes(schema)?));
+                }
+                let raw = run.next()?;
+                self.making.handicap.burn(Stage::Generate);
+                clock.mark(stage);
+                (raw, schema)
+            };
+            let encoder = match (&mut encoder, schema) {
+                (Some(encoder), _) => encoder,
+                (none, Some(schema)) => {
+                    none.insert(Encoder::new(&schema, self.making.compression)?)
+                }
+                (None, None) => return Err(Error::new(Kind::Internal, "no schema to encode by")),
+            };
+            match raw {
+                None => return Ok(()),
+                Some(Raw::Ready(ready)) => {
+                    if !self.emit(ready, encoder, clock)? {
+                        return Ok(());
+                    }
+                }
+                Some(Raw::Batches(batches)) => {
+                    for batch in batches {
+                        let batch = batch?;
+                        clock.mark(Stage::Encode);
+                        if !self.emit_cut(&batch, encoder, clock)? {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A batch of any size, in blocks of about the size that was asked for.
+    fn emit_cut(
+        &self,
+        batch: &RecordBatch,
+        encoder: &mut Encoder,
+        clock: &mut StageClock,
+    ) -> Result<bool> {
+        let payload = payload_bytes(batch);
+        let pieces = match payload > self.making.block_bytes.saturating_mul(SLACK) {
+            true => payload.div_ceil(self.making.block_bytes) as usize,
+            false => 1,
+        };
+        let rows = batch.num_rows().div_ceil(pieces).max(1);
+        for at in (0..batch.num_rows()).step_by(rows) {
+            let batch = batch.slice(at, rows.min(batch.num_rows() - at));
+            let payload = match pieces {
+                1 => payload,
+                _ => payload_bytes(&batch),
+            };
+            let ready = Ready {
+                batch,
+                payload,
+                digest: None,
+            };
+            if !self.emit(ready, encoder, clock)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// False: nobody wants more.
+    fn emit(&self, ready: Ready, encoder: &mut Encoder, clock: &mut StageClock) -> Result<bool> {
+        let making = &self.making;
+        let rows = ready.batch.num_rows() as u64;
+        let mut encoded = Vec::with_capacity(1);
+        encoder.encode(&ready.batch, &mut encoded)?;
+        let (Some(message), true) = (encoded.pop(), encoded.is_empty()) else {
+            return Err(Error::new(
+                Kind::Internal,
+                "a batch was encoded as several messages",
+            ));
+        };
+        let wrapped = messages::block(message, making.checksum);
+        making.handicap.burn(Stage::Encode);
+        clock.mark(Stage::Encode);
+        let digest = match (making.digests, ready.digest) {
+            (false, _) => 0,
+            (true, Some(known)) => known,
+            (true, None) => {
+                let found = digest(&ready.batch)?;
+                making.handicap.burn(Stage::Verify);
+                clock.mark(Stage::Verify);
+                found
+            }
+        };
+        let wanted = self.query.put(Block {
+            wrapped,
+            rows,
+            payload: ready.payload,
+            digest,
+        });
+        clock.mark(Stage::AwaitOutput);
+        Ok(wanted)
+    }
+}
+
+/// Dictionaries have messages of their own, and blocks of one query go to many readers.
+fn carries(schema: &Schema) -> Result<()> {
+    fn has_dictionary(data_type: &DataType) -> bool {
+        match data_type {
+            DataType::Dictionary(..) => true,
+            DataType::RunEndEncoded(_, values) => has_dictionary(values.data_type()),
+            DataType::List(field)
+            | DataType::LargeList(field)
+            | DataType::ListView(field)
+            | DataType::LargeListView(field)
+            | DataType::FixedSizeList(field, _)
+            | DataType::Map(field, _) => has_dictionary(field.data_type()),
+            DataType::Struct(fields) => {
+                fields.iter().any(|field| has_dictionary(field.data_type()))
+            }
+            DataType::Union(fields, _) => fields
+                .iter()
+                .any(|(_, field)| has_dictionary(field.data_type())),
+            _ => false,
+        }
+    }
+    let mut fields = schema.fields().iter();
+    match fields.find(|field| has_dictionary(field.data_type())) {
+        None => Ok(()),
+        Some(field) => Err(Error::usage(format!(
+            "column {:?} is dictionary-encoded, which this interface does not carry: ask for its values",
+            field.name()
+        ))),
+    }
+}

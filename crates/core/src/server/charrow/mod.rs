@@ -1,0 +1,327 @@
+//! `venturi serve charrow`: the reference server. `docs/targets/charrow.md`.
+//!
+//! A thread a connection that only moves bytes, and as many encoder threads a query as its
+//! first partition asked for. Between them stands the query: blocks that are encoded and
+//! not dealt yet, within bounds.
+
+mod builtin;
+mod config;
+mod connection;
+mod encode;
+mod engine;
+mod query;
+mod sessions;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustls::{ServerConnection, StreamOwned};
+use serde_json::json;
+
+use crate::error::{Error, Kind, Result};
+use crate::meter::handicap::Handicap;
+use crate::server::access::{tls_config, Files, Token};
+use crate::server::account::{Accounts, Counted};
+use crate::server::machine::{boot_id, time_namespace, TcpProbe};
+use crate::socket::prepare;
+use crate::target::flight::secret;
+use builtin::Builtin;
+pub use config::{EngineKind, ServerSpec, StreamSpec, TableSpec};
+use connection::Connection;
+use engine::Engine;
+use sessions::Sessions;
+use wire::{Wire, LOOK_UP};
+
+/// How long a stopping server lets its queries finish.
+const GRACE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Default)]
+struct Totals {
+    connections: AtomicU64,
+    queries: AtomicU64,
+    /// Queries that failed because a partition went away.
+    lost: AtomicU64,
+    blocks: AtomicU64,
+    rows: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// What all connections share.
+struct State {
+    started: Instant,
+    engine: Box<dyn Engine>,
+    sessions: Sessions,
+    accounts: Arc<Accounts>,
+    totals: Totals,
+    token: Option<Token>,
+    environment: serde_json::Value,
+    tcp: TcpProbe,
+    query_memory: u64,
+    send_buffer: Option<usize>,
+    handicap: Handicap,
+    patience: Duration,
+    stall: Duration,
+    open: AtomicUsize,
+    /// Nothing new is begun...
+    leaving: AtomicBool,
+    /// ... and what is under way ends too.
+    closing: AtomicBool,
+}
+
+impl State {
+    /// A number for a query that has none.
+    fn unnamed(&self) -> u64 {
+        self.totals.queries.load(Ordering::Relaxed)
+    }
+
+    fn count_sent(&self, counted: &Counted) {
+        let totals = &self.totals;
+        totals.blocks.fetch_add(counted.batches, Ordering::Relaxed);
+        totals.rows.fetch_add(counted.rows, Ordering::Relaxed);
+        totals.bytes.fetch_add(counted.payload, Ordering::Relaxed);
+    }
+
+    /// Who answers: lines of `key=value`.
+    fn hello(&self) -> String {
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+        let lines = [
+            ("version", "1.2".to_owned()),
+            (
+                "software",
+                concat!("venturi ", env!("CARGO_PKG_VERSION")).to_owned(),
+            ),
+            ("engine", self.engine.name()),
+            ("pid", std::process::id().to_string()),
+            ("boot_id", boot_id().unwrap_or_default()),
+            ("time_namespace", time_namespace()),
+            ("cpus", cpus.to_string()),
+            ("handicap", self.handicap.text()),
+        ];
+        let lines = lines.map(|(key, value)| format!("{key}={value}"));
+        lines.join("\n")
+    }
+
+    fn statistics(&self) -> serde_json::Value {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let totals = &self.totals;
+        json!({
+            "uptime_ns": self.started.elapsed().as_nanos() as u64,
+            "connections": count(&totals.connections),
+            "connections_open": self.open.load(Ordering::Relaxed),
+            "queries": count(&totals.queries),
+            "queries_lost": count(&totals.lost),
+            "queries_running": self.sessions.running(),
+            "blocks_sent": count(&totals.blocks),
+            "rows_sent": count(&totals.rows),
+            "payload_bytes_sent": count(&totals.bytes),
+        })
+    }
+}
+
+/// A running server; stops when dropped.
+pub struct Server {
+    address: SocketAddr,
+    state: Arc<State>,
+    accepting: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Server {
+    /// Binds and starts to serve.
+    pub fn start(spec: &str) -> Result<Self> {
+        let spec = ServerSpec::parse(spec)?;
+        let handicap = spec.handicap()?;
+        let files = Files {
+            certificate: spec.tls_certificate.as_deref(),
+            key: spec.tls_key.as_deref(),
+            client_ca: spec.tls_client_ca.as_deref(),
+        };
+        let tls = tls_config(&files, &[])?.map(Arc::new);
+        let token = spec.token_env.as_deref().map(secret).transpose()?;
+        if token.as_deref() == Some("") {
+            return Err(Error::usage("the token is empty"));
+        }
+        let engine: Box<dyn Engine> = match spec.engine {
+            EngineKind::Builtin => Box::new(Builtin::new(
+                &spec.tables,
+                &spec.streams,
+                spec.query_memory_bytes,
+            )?),
+            EngineKind::Outside => return Err(Error::usage("engine: outside is not there yet")),
+        };
+        let place = format!("{}:{}", spec.host, spec.port);
+        let io = |error: std::io::Error| {
+            let advice = match error.kind() {
+                std::io::ErrorKind::AddrInUse => {
+                    "; something else listens there: choose another --port (0: any free one)"
+                }
+                _ => "",
+            };
+            Error::new(
+                Kind::Io,
+                format!("cannot listen on {place}: {error}{advice}"),
+            )
+        };
+        let listener = TcpListener::bind((spec.host.as_str(), spec.port)).map_err(io)?;
+        listener.set_nonblocking(true).map_err(io)?;
+        let address = listener.local_addr().map_err(io)?;
+        let (patience, stall) = (spec.patience(), spec.stall_timeout());
+        let state = Arc::new(State {
+            started: Instant::now(),
+            engine,
+            sessions: Sessions::new(spec.max_queries),
+            accounts: Arc::default(),
+            totals: Totals::default(),
+            token: token.map(Token),
+            environment: spec.environment,
+            tcp: TcpProbe::new(address.ip()),
+            query_memory: spec.query_memory_bytes,
+            send_buffer: spec.send_buffer,
+            handicap,
+            patience,
+            stall,
+            open: AtomicUsize::new(0),
+            leaving: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+        });
+        let shared = state.clone();
+        let accepting = std::thread::Builder::new()
+            .name("accept".into())
+            .spawn(move || accept(&listener, &shared, tls.as_ref(), spec.max_connections))
+            .map_err(io)?;
+        Ok(Self {
+            address,
+            state,
+            accepting: Mutex::new(Some(accepting)),
+        })
+    }
+
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Waits until the server has stopped, but no longer than this. True: it has.
+    pub fn wait(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        loop {
+            let running = self
+                .accepting
+                .lock()
+                .is_ok_and(|handle| handle.as_ref().is_some_and(|handle| !handle.is_finished()));
+            if !running {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            std::thread::sleep(left.min(Duration::from_millis(20)));
+        }
+    }
+
+    /// Takes no more connections, lets queries finish for two seconds, and ends.
+    pub fn stop(&self) {
+        let state = &self.state;
+        state.leaving.store(true, Ordering::Relaxed);
+        state.accounts.watch.close();
+        let handle = self.accepting.lock().ok().and_then(|mut kept| kept.take());
+        if let Some(handle) = handle {
+            let _ = handle.join();
+        }
+        let none_left = |limit: Duration| {
+            let until = Instant::now() + limit;
+            while state.open.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        none_left(GRACE);
+        state.closing.store(true, Ordering::Relaxed);
+        state.sessions.close();
+        none_left(GRACE / 4);
+    }
+
+    /// Counts since the start, as JSON.
+    pub fn statistics(&self) -> String {
+        self.state.statistics().to_string()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn accept(
+    listener: &TcpListener,
+    state: &Arc<State>,
+    tls: Option<&Arc<rustls::ServerConfig>>,
+    most: usize,
+) {
+    while !state.leaving.load(Ordering::Relaxed) {
+        match listener.accept() {
+            Ok((socket, _)) => {
+                if state.open.load(Ordering::Relaxed) < most {
+                    start_connection(socket, state, tls.cloned());
+                } // else dropped: the client is told by the closed connection
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                let mut polled = libc::pollfd {
+                    fd: listener.as_raw_fd(),
+                    events: libc::POLLIN,
+                    revents: 0,
+                };
+                // SAFETY: one descriptor, which lives as long as the listener.
+                unsafe { libc::poll(&mut polled, 1, LOOK_UP.as_millis() as i32) };
+            }
+            // Out of file descriptors, for one: it may pass.
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+fn start_connection(socket: TcpStream, state: &Arc<State>, tls: Option<Arc<rustls::ServerConfig>>) {
+    state.open.fetch_add(1, Ordering::Relaxed);
+    state.totals.connections.fetch_add(1, Ordering::Relaxed);
+    let open = Open(state.clone());
+    // Where there is no thread for it, the closure is dropped, and with it both.
+    let _ = std::thread::Builder::new()
+        .name("connection".into())
+        .stack_size(1 << 20)
+        .spawn(move || {
+            if let Some(wire) = wire(socket, &open.0, tls) {
+                Connection::new(wire, open.0.clone()).serve();
+            }
+        });
+}
+
+fn wire(socket: TcpStream, state: &State, tls: Option<Arc<rustls::ServerConfig>>) -> Option<Wire> {
+    // A listener's flag may be inherited.
+    socket.set_nonblocking(false).ok()?;
+    prepare((&socket).into(), state.send_buffer);
+    socket.set_read_timeout(Some(LOOK_UP)).ok()?;
+    socket.set_write_timeout(Some(LOOK_UP)).ok()?;
+    Some(match tls {
+        None => Wire::Tcp(socket),
+        Some(config) => {
+            let session = ServerConnection::new(config).ok()?;
+            Wire::Tls(Box::new(StreamOwned::new(session, socket)))
+        }
+    })
+}
+
+/// An open connection; counted off however its thread ends.
+struct Open(Arc<State>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,170 @@
+//! Clients that break the rules: an error in band and a closed connection, in good time.
+
+use std::net::Shutdown;
+use std::time::Instant;
+
+use super::*;
+
+/// Sends this, and says nothing more; what the server answers before it hangs up.
+fn answer(server: &Server, bytes: &[u8]) -> String {
+    let mut client = Client::raw(server);
+    client.socket.write_all(bytes).unwrap();
+    let told = loop {
+        match client.event() {
+            Ok(Event::Error(text)) => break text,
+            Ok(_) => {}
+            Err(error) => return error,
+        }
+    };
+    assert_eq!(client.event().unwrap_err(), "closed");
+    assert_eq!(whole(server, "SELECT * FROM records(rows = 3)").rows, 3);
+    told
+}
+
+fn numbers(numbers: &[i64]) -> Vec<u8> {
+    numbers.iter().flat_map(|n| n.to_be_bytes()).collect()
+}
+
+#[test]
+fn handshakes_that_lie() {
+    let server = serve(r#", "patience_ns": 300000000"#);
+    assert!(answer(&server, b"GET / HTTP/1.1\r\n\r\n").contains("flag"));
+    assert!(answer(&server, &numbers(&[0, 1, 1, i64::MAX])).contains("size of"));
+    assert!(answer(&server, &numbers(&[0, 1, 1, -1])).contains("size of -1"));
+    assert!(answer(&server, &numbers(&[0, 3, 1])).contains("version 3.1"));
+    let encoder = {
+        let mut bytes = plain(1).write();
+        let at = bytes.len() - 18;
+        bytes[at] = b'X';
+        bytes
+    };
+    assert!(answer(&server, &encoder).contains("unknown encoder"));
+    let half = &plain(1).write()[..50];
+    let begun = Instant::now();
+    assert!(answer(&server, half).contains("within 0.3 s"));
+    assert!(begun.elapsed().as_millis() < 3000);
+    let query = [plain(1).write(), numbers(&[0, 1 << 40])].concat();
+    assert!(answer(&server, &query).contains("query id has a size"));
+    let query = [plain(1).write(), numbers(&[0, 0, 1 << 40])].concat();
+    assert!(answer(&server, &query).contains("query has a size"));
+    let ask = [plain(1).write(), numbers(&[1, 0, 0])].concat();
+    assert!(answer(&server, &ask).contains("flag 1"));
+    for text in [
+        "DROP TABLE t",
+        "SELECT * FROM t",
+        "SELECT * FROM records(rows = 5, block_rows = 100000000)",
+        "SELECT z FROM records(rows = 5)",
+        "SELECT * FROM records(rows = 5, color = red)",
+    ] {
+        let (id, text) = (String::new(), text.to_owned());
+        let query = [plain(1).write(), Request::Query { id, text }.write()].concat();
+        assert!(!answer(&server, &query).is_empty());
+    }
+}
+
+#[test]
+fn one_byte_now_and_then_is_no_handshake() {
+    let server = serve(r#", "patience_ns": 300000000"#);
+    let mut client = Client::raw(&server);
+    let begun = Instant::now();
+    for byte in plain(1).write() {
+        if client.socket.write_all(&[byte]).is_err() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        if begun.elapsed().as_secs() > 5 {
+            panic!("it may take for ever");
+        }
+    }
+}
+
+#[test]
+fn strangers_cost_little() {
+    let server = serve(r#", "max_connections": 40"#);
+    let before = resident();
+    let clients: Vec<_> = (0..30)
+        .map(|_| {
+            let mut client = Client::raw(&server);
+            // A name that is announced and never comes.
+            client
+                .socket
+                .write_all(&numbers(&[0, 1, 1, 65_536]))
+                .unwrap();
+            client
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(100));
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown}");
+    for client in clients {
+        client.socket.shutdown(Shutdown::Both).unwrap();
+    }
+}
+
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = text
+        .split(' ')
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0);
+    pages * 4096
+}
+
+#[test]
+fn passwords() {
+    std::env::set_var("CHARROW_TEST_TOKEN", "open sesame");
+    let server = serve(r#", "token_env": "CHARROW_TEST_TOKEN""#);
+    let mut client = Client::raw(&server);
+    client.socket.write_all(&plain(1).write()).unwrap();
+    let Ok(Event::Error(text)) = client.event() else {
+        panic!()
+    };
+    assert!(text.starts_with("authentication failed"), "{text}");
+    let mut client = Client::raw(&server);
+    let right = Handshake {
+        password: "open sesame".into(),
+        ..plain(1)
+    };
+    client.socket.write_all(&right.write()).unwrap();
+    client.query("", "SELECT * FROM records(rows = 3)");
+    assert_eq!(client.drain().unwrap().rows, 3);
+}
+
+#[test]
+fn only_so_many_queries_at_a_time() {
+    let server = serve(r#", "max_queries": 1, "query_memory_bytes": 1000000"#);
+    let endless = "SELECT * FROM records(block_rows = 10000)";
+    let mut first = Client::plain(&server, 1);
+    first.query("one", endless);
+    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    let mut second = Client::plain(&server, 1);
+    second.query("two", endless);
+    assert!(second.drain().unwrap_err().contains("--max-queries"));
+    // A partition of the first is no query of its own.
+    let mut third = Client::plain(&server, 1);
+    third.query("one", endless);
+    assert!(matches!(third.event(), Ok(Event::Schema(_))));
+}
+
+#[test]
+fn questions() {
+    let server = serve(r#", "environment": {"a": 1}"#);
+    let mut client = Client::extended(&server, 1, &Parameters::default());
+    let said = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    assert_eq!(said(client.ask("environment", "")), r#"{"a":1}"#);
+    assert!(said(client.ask("clock", "")).parse::<i64>().unwrap() > 0);
+    assert!(said(client.ask("tcp", "")).parse::<u16>().unwrap() > 0);
+    assert!(said(client.ask("statistics", "")).contains("uptime_ns"));
+    client
+        .socket
+        .write_all(
+            &Request::Ask {
+                name: "nonsense".into(),
+                payload: String::new(),
+            }
+            .write(),
+        )
+        .unwrap();
+    assert!(client.drain().unwrap_err().contains("nonsense"));
+}

@@ -1,0 +1,52 @@
+//! What any reference server tells of its machine, and the probe that runs beside it.
+
+use std::net::IpAddr;
+use std::sync::Mutex;
+
+use crate::ceiling::tcp::Peer;
+use crate::error::{Error, Kind, Result};
+
+/// The raw TCP probe's other end; it starts when it is first asked for.
+#[derive(Debug)]
+pub(crate) struct TcpProbe {
+    ip: IpAddr,
+    peer: Mutex<Option<Peer>>,
+}
+
+impl TcpProbe {
+    pub fn new(ip: IpAddr) -> Self {
+        Self {
+            ip,
+            peer: Mutex::new(None),
+        }
+    }
+
+    pub fn port(&self) -> Result<u16> {
+        let broken = |error: &dyn std::fmt::Display| {
+            Error::new(Kind::Internal, format!("the TCP probe: {error}"))
+        };
+        let mut peer = self.peer.lock().map_err(|error| broken(&error))?;
+        if peer.is_none() {
+            *peer = Some(Peer::start(self.ip).map_err(|error| broken(&error))?);
+        }
+        peer.as_ref()
+            .map(|peer| peer.addr.port())
+            .ok_or_else(|| broken(&"it did not start"))
+    }
+}
+
+/// Tells machines apart, so that a process number is not mistaken for one of another.
+pub(crate) fn boot_id() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// Containers of one machine may each have a monotonic clock of their own
+/// (time_namespaces(7)); empty where there is no such thing.
+pub(crate) fn time_namespace() -> String {
+    let link = std::fs::read_link("/proc/self/ns/time");
+    link.map_or_else(
+        |_| String::new(),
+        |link| link.to_string_lossy().into_owned(),
+    )
+}

@@ -1,0 +1,403 @@
+//! `charrow://`: one query's blocks over N connections, as the ClickHouse Arrow interface
+//! carries them. `docs/targets/charrow.md`.
+//!
+//! A stream is a partition: a connection of its own, all of them with one query id. Which
+//! blocks it gets is the server's affair, and depends on who takes them faster.
+
+mod channel;
+mod options;
+mod plan;
+mod pool;
+mod session;
+mod watch;
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::codec::charrow::handshake::{Handshake, Parameters, Request};
+use crate::codec::charrow::{EXTENDED, LONGEST_NAME, LONGEST_QUERY};
+use crate::error::{Error, Kind, Result};
+use crate::meter::align::Trip;
+use crate::meter::clock::{Stage, StageTotals};
+use crate::meter::sockets::Sockets;
+use crate::server::account::Account;
+use crate::spec::{Data, Operation, TrialSpec, Values, Verify};
+use crate::target::{
+    Identity, LocalFuture, Pool as PoolRecord, ServerReport, Session, Tally, Target, Verification,
+    Watched,
+};
+use channel::Channel;
+use options::{parse_url, Options, Place};
+pub use plan::{environment, tcp_port};
+use pool::{Pool, Rules};
+use session::{Decoding, Partition};
+
+const SOFTWARE: &str = concat!("venturi ", env!("CARGO_PKG_VERSION"));
+
+pub struct Charrow {
+    spec: Arc<TrialSpec>,
+    place: Place,
+    options: Options,
+    query: String,
+    query_id: String,
+    rules: Rules,
+    sockets: Arc<Sockets>,
+    identity: Identity,
+    /// The minor version that the server speaks.
+    minor: i64,
+    /// As the handshake asks for them.
+    encoders: usize,
+    pool: Option<Arc<Pool>>,
+    leaving: Arc<AtomicBool>,
+    account: Mutex<Option<Account>>,
+    /// Comparisons of the clocks before the start.
+    trips: Mutex<Vec<Trip>>,
+}
+
+impl Charrow {
+    pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
+        let place = parse_url(&spec.target)?;
+        let options = Options::parse(&spec.options)?;
+        if spec.operation != Operation::Get {
+            return Err(Error::usage(
+                "charrow:// only has gets: the interface carries query results; put into flight://, upsert into a database, ingest into akumuli://, opentsdb:// or influx://",
+            ));
+        }
+        let query = query(&spec, &place, &options)?;
+        let query_id = options
+            .query_id
+            .clone()
+            .unwrap_or_else(|| spec.trial.clone());
+        if query.len() > LONGEST_QUERY || query_id.len() > LONGEST_NAME {
+            return Err(Error::usage(format!(
+                "the query may have {LONGEST_QUERY} bytes, its id {LONGEST_NAME}"
+            )));
+        }
+        let rules = Rules {
+            digests: false,
+            handicap: options.handicap(spec.verify)?,
+            largest: options.largest_block() as u64,
+        };
+        Ok(Self {
+            spec,
+            place,
+            options,
+            query,
+            query_id,
+            rules,
+            sockets: Arc::default(),
+            identity: Identity::default(),
+            minor: 0,
+            encoders: 1,
+            pool: None,
+            leaving: Arc::default(),
+            account: Mutex::new(None),
+            trips: Mutex::default(),
+        })
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.spec.timeout_ns)
+    }
+
+    /// Bounds a call outside of the clock.
+    async fn within<T>(
+        &self,
+        what: &str,
+        call: impl std::future::Future<Output = Result<T>>,
+    ) -> Result<T> {
+        match tokio::time::timeout(self.timeout(), call).await {
+            Ok(result) => result.map_err(|error| error.context(what)),
+            Err(_) => Err(Error::new(
+                Kind::Timeout,
+                format!(
+                    "{}: {what}: no answer within {} s",
+                    self.place.address.authority(),
+                    self.timeout().as_secs_f64()
+                ),
+            )),
+        }
+    }
+
+    fn handshake(&self, minor: i64, parameters: &Parameters) -> Result<Handshake> {
+        let own = |text: &Option<String>| text.clone().unwrap_or_default();
+        let software = self.options.client_name.as_deref().unwrap_or(SOFTWARE);
+        let database = self
+            .options
+            .database
+            .as_ref()
+            .or(self.place.database.as_ref());
+        Ok(Handshake {
+            minor,
+            client: match minor {
+                EXTENDED => parameters.name(software),
+                _ => software.to_owned(),
+            },
+            database: database.cloned().unwrap_or_default(),
+            user: own(&self.options.user),
+            password: self.options.password()?,
+            encoders: self.encoders,
+        })
+    }
+
+    async fn channel(&self, minor: i64, parameters: &Parameters) -> Result<Channel> {
+        let handshake = self.handshake(minor, parameters)?;
+        Channel::open(
+            &self.place.address,
+            &self.options,
+            &handshake,
+            self.timeout(),
+        )
+        .await
+    }
+
+    /// What the server is told of a stream.
+    fn parameters(&self, stream: usize) -> Result<Parameters> {
+        let verify = match self.spec.verify {
+            Verify::Checksum => "checksum",
+            Verify::Count => "count",
+            Verify::None => "none",
+        };
+        // Where the clock runs already, a call of its own would be in the interval.
+        let samples = self.spec.include_setup && self.spec.sample_interval_ns > 0;
+        Ok(Parameters {
+            compression: self.options.compression()?,
+            checksum: self.options.checksum,
+            partition: Some(stream as u64),
+            partitions: Some(self.spec.streams as u64),
+            trial: Some(self.spec.trial.clone()),
+            verify: Some(verify.to_owned()),
+            sample: samples.then_some(self.spec.sample_interval_ns),
+            block_bytes: self.options.block_bytes,
+        })
+    }
+
+    /// Can the two ends' checksums be compared?
+    fn has_checksum(&self) -> bool {
+        self.spec.verify == Verify::Checksum && self.identity.reference
+    }
+
+    async fn open_stream(&self, stream: usize) -> Result<Box<dyn Session>> {
+        let mut channel = self.channel(self.minor, &self.parameters(stream)?).await?;
+        channel.watch(&self.sockets);
+        let query = Request::Query {
+            id: self.query_id.clone(),
+            text: self.query.clone(),
+        };
+        let decoding = match &self.pool {
+            Some(pool) => Decoding::There(pool.clone()),
+            None => Decoding::Here(self.rules.clone(), None),
+        };
+        let stop = self.identity.reference.then(|| self.spec.trial.clone());
+        let leaving = self.leaving.clone();
+        let session = Partition::new(stream, channel, decoding, query, stop, leaving);
+        Ok(Box::new(session))
+    }
+
+    /// A question on a connection of its own.
+    async fn ask(&self, name: &str, payload: &str) -> Result<Vec<u8>> {
+        let mut channel = self.channel(EXTENDED, &Parameters::default()).await?;
+        plan::ask(&mut channel, name, payload).await
+    }
+
+    /// A reference server's account of this trial; asked for once.
+    async fn account(&self) -> Result<Option<Account>> {
+        if !self.identity.reference {
+            return Ok(None);
+        }
+        if let Some(account) = self.account.lock().ok().and_then(|kept| kept.clone()) {
+            return Ok(Some(account));
+        }
+        let asking = self.ask("account", &self.spec.trial);
+        let bytes = self
+            .within("asking the server for its account of the trial", asking)
+            .await?;
+        let account: Account = serde_json::from_slice(&bytes).map_err(|error| {
+            Error::protocol(format!("the server's account of the trial: {error}"))
+        })?;
+        if let Ok(mut kept) = self.account.lock() {
+            *kept = Some(account.clone());
+        }
+        Ok(Some(account))
+    }
+
+    /// METHOD, "Verification": what arrived is what was sent.
+    async fn compare(&self, tallies: &[Tally]) -> Result<Verification> {
+        let rows = tallies.iter().map(|tally| tally.rows).sum();
+        let checksum = tallies
+            .iter()
+            .fold(0u64, |sum, tally| sum.wrapping_add(tally.checksum));
+        let mut found = Verification {
+            requested: self.spec.verify,
+            achieved: "none",
+            expected_rows: None,
+            rows,
+            expected_checksum: None,
+            checksum: None,
+            sums: None,
+            stored_bytes: None,
+            note: None,
+            mismatch: None,
+        };
+        if self.spec.verify == Verify::None {
+            return Ok(found);
+        }
+        if let Some(account) = self.account().await? {
+            found.expected_rows = Some(account.rows);
+            found.achieved = "count";
+            if self.spec.verify == Verify::Checksum {
+                found.achieved = "checksum";
+                found.checksum = Some(format!("{checksum:016x}"));
+                found.expected_checksum = Some(account.checksum);
+            }
+        } else if let Some(planned) = self
+            .planned_rows()
+            .filter(|_| self.spec.duration_ns.is_none())
+        {
+            found.achieved = "count";
+            found.expected_rows = Some(planned);
+            if self.spec.verify == Verify::Checksum {
+                found.note = Some("only a server that speaks 1.2 tells a checksum".into());
+            }
+        } else {
+            found.achieved = "acknowledged";
+            found.note = Some(
+                "the server ended every partition well, but does not say how many rows it sent"
+                    .into(),
+            );
+        }
+        let differs = found.expected_rows.is_some_and(|expected| expected != rows);
+        found.mismatch = match found.expected_rows {
+            Some(expected) if differs => Some(format!(
+                "the client counted {rows} rows, the server {expected}"
+            )),
+            _ if found.expected_checksum != found.checksum => Some(
+                "the client has other values than the server sent: the checksums differ".into(),
+            ),
+            _ => None,
+        };
+        Ok(found)
+    }
+}
+
+/// The text of the trial's query.
+fn query(spec: &TrialSpec, place: &Place, options: &Options) -> Result<String> {
+    let given = match (&place.query, &options.query) {
+        (Some(_), Some(_)) => {
+            return Err(Error::usage(
+                "the query is given twice: in the URL and as option query",
+            ))
+        }
+        (one, other) => one.as_ref().or(other.as_ref()),
+    };
+    match (&spec.data, given) {
+        (Data::Remote, Some(query)) => Ok(query.clone()),
+        (Data::Remote, None) => Err(Error::usage(
+            "data = \"remote\" needs to say what to get: charrow://host:port?query=SELECT…, or option query",
+        )),
+        (
+            Data::Records {
+                columns,
+                values,
+                seed,
+            },
+            None,
+        ) => Ok(plan::records_query(
+            *columns,
+            *values,
+            *seed,
+            spec.rows_per_batch,
+            spec.planned_rows(),
+        )),
+        (Data::Records { .. }, Some(_)) => Err(Error::usage(
+            "a query moves what the server has: data = \"remote\"; without a query the records are the server's to make",
+        )),
+        _ => Err(Error::usage(
+            "charrow:// gets records, or what a query finds (data = \"remote\"): to get a file, give it to the server (venturi serve charrow --table NAME=FILE) and query it",
+        )),
+    }
+}
+
+fn values_name(values: Values) -> &'static str {
+    match values {
+        Values::Random => "random",
+        Values::Sequential => "sequential",
+    }
+}
+
+impl Target for Charrow {
+    fn plan<'a>(&'a mut self) -> LocalFuture<'a, Result<Identity>> {
+        Box::pin(async move {
+            self.first_contact().await?;
+            self.rules.digests = self.has_checksum();
+            if self.options.decoders() > 0 {
+                let pool = Pool::start(self.options.decoders(), self.rules.clone())?;
+                self.pool = Some(Arc::new(pool));
+            }
+            Ok(self.identity.clone())
+        })
+    }
+
+    fn planned_rows(&self) -> Option<u64> {
+        match self.spec.data {
+            Data::Records { .. } => self.spec.planned_rows(),
+            _ => None,
+        }
+    }
+
+    fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
+        Box::pin(async move {
+            let mut sessions = Vec::with_capacity(group.len());
+            for &stream in group {
+                let session = self.open_stream(stream).await;
+                sessions.push(session.map_err(|error| error.context(format!("stream {stream}")))?);
+            }
+            Ok(sessions)
+        })
+    }
+
+    fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
+        Box::pin(self.compare(tallies))
+    }
+
+    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
+        Box::pin(async move {
+            let Some(account) = self.account().await? else {
+                return Ok(None);
+            };
+            let mut stages = StageTotals::default();
+            for stage in Stage::ALL {
+                stages.0[stage as usize] = account.stages.get(stage.name()).copied().unwrap_or(0);
+            }
+            Ok(Some(ServerReport {
+                stages,
+                workers: account.workers,
+                pools: account.pools,
+                user_ns: account.user_ns,
+                system_ns: account.system_ns,
+            }))
+        })
+    }
+
+    fn watch<'a>(&'a self, interval: Duration) -> LocalFuture<'a, Result<()>> {
+        Box::pin(self.begin_watch(interval))
+    }
+
+    fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
+        Box::pin(self.end_watch())
+    }
+
+    fn sockets(&self) -> Option<Arc<Sockets>> {
+        Some(self.sockets.clone())
+    }
+
+    fn pools(&self) -> Vec<PoolRecord> {
+        let record = self.pool.as_ref().and_then(|pool| pool.record());
+        record.into_iter().collect()
+    }
+
+    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}

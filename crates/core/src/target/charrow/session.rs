@@ -1,0 +1,228 @@
+//! One partition of the trial's query: a connection that is read, blocks that are decoded.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::task::{ready, Context, Poll};
+
+use super::channel::{told, Channel};
+use super::pool::{Decoded, Inbox, Pool, Rules, Unpacker};
+use crate::codec::charrow::handshake::Request;
+use crate::codec::charrow::receive::{ipc_header, Block, Event};
+use crate::error::{Error, Result};
+use crate::meter::clock::{Stage, StageClock};
+use crate::target::{Moved, Session, Tally};
+
+/// Blocks of a stream that are read and not decoded yet.
+const UNDECODED: usize = 4;
+
+/// Messages without a block that are taken in one go: a peer that sends nothing else must
+/// not keep the thread.
+const IN_ONE_GO: usize = 256;
+
+/// Who decodes.
+pub enum Decoding {
+    /// The stream itself, once it knows the schema.
+    Here(Rules, Option<Unpacker>),
+    There(Arc<Pool>),
+}
+
+pub struct Partition {
+    stream: usize,
+    channel: Channel,
+    decoding: Decoding,
+    inbox: Arc<Inbox>,
+    /// Blocks that are being decoded elsewhere.
+    under_way: usize,
+    /// Said when the first batch is asked for.
+    query: Option<Request>,
+    schema: Option<Arc<[u8]>>,
+    ended: bool,
+    /// The trial's id, where the server can be asked to end early.
+    stop: Option<String>,
+    draining: bool,
+    /// A stream of the trial has left before the end, so the server may say that the query has
+    /// failed.
+    leaving: Arc<AtomicBool>,
+    tally: Tally,
+}
+
+impl Partition {
+    pub fn new(
+        stream: usize,
+        channel: Channel,
+        decoding: Decoding,
+        query: Request,
+        stop: Option<String>,
+        leaving: Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            stream,
+            channel,
+            decoding,
+            inbox: Arc::default(),
+            under_way: 0,
+            query: Some(query),
+            schema: None,
+            ended: false,
+            stop,
+            draining: false,
+            leaving,
+            tally: Tally::default(),
+        }
+    }
+
+    fn count(&mut self, decoded: Decoded) -> Moved {
+        self.tally.rows += decoded.moved.rows;
+        self.tally.checksum = self.tally.checksum.wrapping_add(decoded.digest);
+        decoded.moved
+    }
+
+    /// The block decoded, where that is done here.
+    fn block(&mut self, block: Block, clock: &mut StageClock) -> Result<Option<Moved>> {
+        let schema = self
+            .schema
+            .as_ref()
+            .ok_or_else(|| Error::protocol("the server sent a block before the schema"))?;
+        let decoded = match &mut self.decoding {
+            Decoding::There(pool) => {
+                pool.submit(block, self.stream, schema, &self.inbox);
+                self.under_way += 1;
+                return Ok(None);
+            }
+            Decoding::Here(rules, unpacker) => {
+                let unpacker = match unpacker {
+                    Some(known) => known,
+                    none => none.insert(Unpacker::new(schema, rules)?),
+                };
+                unpacker.unpack(block, clock)?
+            }
+        };
+        Ok(Some(self.count(decoded)))
+    }
+
+    fn event(&mut self, event: Event, clock: &mut StageClock) -> Result<Option<Moved>> {
+        match event {
+            Event::Block(block) => return self.block(block, clock),
+            Event::Schema(bytes) => {
+                if self.schema.is_some() {
+                    return Err(Error::protocol("the server sent a second schema"));
+                }
+                self.schema = Some(ipc_header(&bytes)?.into());
+            }
+            Event::End => self.end(),
+            Event::Error(_) if self.has_left() => self.end(),
+            Event::Error(text) => return Err(told(&text)),
+            Event::Hello(_) | Event::Statistics(_) | Event::Answer(_) => {}
+        }
+        Ok(None)
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+    }
+
+    fn has_left(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
+    }
+
+    /// What is measured is over for this stream.
+    fn close_window(&mut self) {
+        if let (Decoding::There(pool), false) = (&self.decoding, self.draining) {
+            pool.end();
+        }
+        self.draining = true;
+    }
+}
+
+impl Session for Partition {
+    fn poll_batch(
+        &mut self,
+        cx: &mut Context<'_>,
+        clock: &mut StageClock,
+    ) -> Poll<Result<Option<Moved>>> {
+        if let Some(query) = self.query.take() {
+            self.channel.say(&query);
+            if let Decoding::There(pool) = &self.decoding {
+                pool.begin();
+            }
+        }
+        for _ in 0..IN_ONE_GO {
+            if self.under_way > 0 {
+                if let Some(decoded) = self.inbox.take() {
+                    self.under_way -= 1;
+                    let moved = self.count(decoded?);
+                    clock.mark(Stage::AwaitOutput);
+                    return Poll::Ready(Ok(Some(moved)));
+                }
+            }
+            if self.ended || self.under_way >= UNDECODED {
+                if self.under_way == 0 {
+                    self.close_window();
+                    return Poll::Ready(Ok(None));
+                }
+                if self.inbox.wait(cx) {
+                    clock.wait(Stage::AwaitOutput);
+                    return Poll::Pending;
+                }
+                continue;
+            }
+            let event = self.channel.poll_event(cx);
+            clock.mark(Stage::Receive);
+            match event {
+                Poll::Ready(Ok(event)) => {
+                    if let Some(moved) = self.event(event, clock)? {
+                        return Poll::Ready(Ok(Some(moved)));
+                    }
+                }
+                Poll::Ready(Err(_)) if self.has_left() => self.end(),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    if self.under_way == 0 || self.inbox.wait(cx) {
+                        clock.wait(Stage::AwaitInput);
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        clock.wait(Stage::AwaitThread);
+        Poll::Pending
+    }
+
+    fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
+        let asked = self.query.is_none();
+        if !self.draining {
+            self.close_window();
+            match self.stop.take() {
+                // The server ends the query, and what is under way is taken, so that both ends
+                // have counted the same.
+                Some(trial) if asked && !self.ended => self.channel.say(&Request::Ask {
+                    name: "stop".into(),
+                    payload: trial,
+                }),
+                _ if self.ended || !asked => {}
+                // The connection is closed with the session: what is left is nobody's.
+                _ => {
+                    self.leaving.store(true, Ordering::Relaxed);
+                    self.ended = true;
+                }
+            }
+        }
+        if !asked {
+            return Poll::Ready(Ok(()));
+        }
+        while ready!(self.poll_batch(cx, clock))?.is_some() {}
+        Poll::Ready(Ok(()))
+    }
+
+    fn progress(&self) -> u64 {
+        self.channel.wire_bytes()
+    }
+
+    fn tally(&self) -> Tally {
+        Tally {
+            wire_bytes: self.channel.wire_bytes(),
+            ..self.tally
+        }
+    }
+}
