@@ -22,7 +22,7 @@ const IN_ONE_GO: usize = 256;
 /// Who decodes.
 pub enum Decoding {
     /// The stream itself, once it knows the schema.
-    Here(Rules, Option<Unpacker>),
+    Here(Rules, Option<Box<Unpacker>>),
     There(Arc<Pool>),
 }
 
@@ -92,7 +92,7 @@ impl Partition {
             Decoding::Here(rules, unpacker) => {
                 let unpacker = match unpacker {
                     Some(known) => known,
-                    none => none.insert(Unpacker::new(schema, rules)?),
+                    none => none.insert(Box::new(Unpacker::new(schema, rules)?)),
                 };
                 unpacker.unpack(block, clock)?
             }
