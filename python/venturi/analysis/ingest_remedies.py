@@ -14,23 +14,6 @@ from venturi.analysis.rerun import Rerun
 STREAMS_MOST = 256
 
 
-def remedies(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
-    """What opens the place of this hit, the most promising first."""
-    by_kind: dict[str, Callable[[Seen, Hit, Rerun], list[str]]] = {
-        "load-generator": _load_generator,
-        "cores": _cores,
-        "stage": _stage,
-        "disk": _disk,
-        "server": _server,
-    }
-    return by_kind[hit.kind](seen, hit, rerun) if hit.kind in by_kind else []
-
-
-def handles(kind: str) -> bool:
-    """Whether an ingest has other remedies for this kind of verdict than a transfer."""
-    return kind in ("load-generator", "cores", "stage", "disk", "server")
-
-
 def _more_streams(seen: Seen, rerun: Rerun, why: str) -> list[str]:
     """A series belongs to one stream, so that there are no more of them than hosts."""
     streams, hosts = int(seen.streams), seen.cell.parameters.get("hosts")
@@ -117,3 +100,13 @@ def _disk_free(seen: Seen, rerun: Rerun) -> list[str]:
     if seen.cell.parameters.get("durable") in ("os", "fsync"):
         return [f"what its log costs, by keeping none: {rerun.but(durable='none')}"]
     return []
+
+
+BY_KIND: dict[str, Callable[[Seen, Hit, Rerun], list[str]]] = {
+    "load-generator": _load_generator,
+    "cores": _cores,
+    "stage": _stage,
+    "disk": _disk,
+    "server": _server,
+}
+"""What opens the place of a hit, the most promising first. For other kinds a transfer's remedies hold."""

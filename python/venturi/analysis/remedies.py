@@ -20,11 +20,11 @@ STREAMS_MOST = 64
 
 def remedies(seen: Seen, hit: Hit, rerun: Rerun) -> tuple[str, ...]:
     """What to try, the most promising first, three at most."""
-    by_kind = _BY_KIND[hit.kind]
-    for answered, other in ((True, upsert_remedies), (False, ingest_remedies)):
-        if seen.cell.in_rows and seen.cell.answered is answered and other.handles(hit.kind):
-            by_kind = other.remedies
-    found = by_kind(seen, hit, rerun)
+    by_kind = _BY_KIND
+    if seen.cell.in_rows:
+        own = upsert_remedies.BY_KIND if seen.cell.answered else ingest_remedies.BY_KIND
+        by_kind = {**_BY_KIND, **own}
+    found = by_kind[hit.kind](seen, hit, rerun)
     return tuple(dict.fromkeys(found))[:3]
 
 

@@ -28,24 +28,6 @@ def scheme(seen: Seen) -> str:
     return urlsplit(str(seen.cell.parameters.get("target") or "")).scheme.partition("+")[0]
 
 
-def remedies(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
-    """What opens the place of this hit, the most promising first."""
-    by_kind: dict[str, Callable[[Seen, Hit, Rerun], list[str]]] = {
-        "load-generator": _load_generator,
-        "cores": _cores,
-        "stage": _stage,
-        "disk": _disk,
-        "flow-control": _under_way,
-        "server": _server,
-    }
-    return by_kind[hit.kind](seen, hit, rerun) if hit.kind in by_kind else []
-
-
-def handles(kind: str) -> bool:
-    """Whether an upsert has other remedies for this kind of verdict than a transfer."""
-    return kind in ("load-generator", "cores", "stage", "disk", "flow-control", "server")
-
-
 def larger_batches(seen: Seen, rerun: Rerun) -> list[str]:
     rows = int(seen.cell.parameters.get("rows_per_batch") or 0)
     most = CASSANDRA_MOST if scheme(seen) == "cassandra" else BATCHES[-1]
@@ -182,3 +164,14 @@ def _server(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
     more = more_streams(seen, rerun, "more connections, which the server may serve on more cores")
     found = [*more, *found] if one is not None and one[1] >= 0.9 else [*found, *more]
     return [*found, *more_in_flight(seen, rerun), *_method(seen, rerun), *_statement(seen, rerun)]
+
+
+BY_KIND: dict[str, Callable[[Seen, Hit, Rerun], list[str]]] = {
+    "load-generator": _load_generator,
+    "cores": _cores,
+    "stage": _stage,
+    "disk": _disk,
+    "flow-control": _under_way,
+    "server": _server,
+}
+"""What opens the place of a hit, the most promising first. For other kinds a transfer's remedies hold."""

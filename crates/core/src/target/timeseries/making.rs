@@ -15,7 +15,7 @@ use crate::data::table::Table;
 use crate::error::{Error, Kind, Result};
 use crate::meter::clock::{Stage, StageClock};
 use crate::spec::{Data, Generate, TrialSpec, Verify};
-use crate::target::Moved;
+use crate::target::{Moved, Tally};
 
 /// Bytes of all batches that are made before the clock, at most.
 const MOST_AHEAD: usize = 2 << 30;
@@ -45,6 +45,14 @@ impl Batch {
             rows: self.points,
             bytes: self.points * POINT_BYTES,
         }
+    }
+
+    /// All of it is out: it is counted, and its text makes room for the next one's.
+    pub fn done(&mut self, tally: &mut Tally) -> Moved {
+        tally.rows += self.points;
+        tally.checksum = tally.checksum.wrapping_add(self.digest);
+        self.text.clear();
+        self.moved()
     }
 }
 

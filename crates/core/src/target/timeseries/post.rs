@@ -128,20 +128,15 @@ impl Session for Posts {
         if answer.is_pending() {
             clock.wait(Stage::AwaitReply);
         }
-        let (client, batch, answer) = ready!(answer);
+        let (client, mut batch, answer) = ready!(answer);
         self.tally.wire_bytes = client.carried;
-        let (points, digest, moved) = (batch.points, batch.digest, batch.moved());
-        self.state = State::Idle(client, batch);
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => return Poll::Ready(Err(error.context(self.place()))),
+        let done = match answer {
+            Err(error) => Err(error.context(self.place())),
+            Ok(answer) if !(200..300).contains(&answer.status) => Err(self.refused(&answer)),
+            Ok(_) => Ok(Some(batch.done(&mut self.tally))),
         };
-        if !(200..300).contains(&answer.status) {
-            return Poll::Ready(Err(self.refused(&answer)));
-        }
-        self.tally.rows += points;
-        self.tally.checksum = self.tally.checksum.wrapping_add(digest);
-        Poll::Ready(Ok(Some(moved)))
+        self.state = State::Idle(client, batch);
+        Poll::Ready(done)
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {

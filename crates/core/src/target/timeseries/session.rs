@@ -259,12 +259,8 @@ impl Session for Stream {
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(self.broken(&error))),
             Poll::Ready(Ok(())) => {
-                self.tally.rows += self.batch.points;
-                self.tally.checksum = self.tally.checksum.wrapping_add(self.batch.digest);
-                let moved = self.batch.moved();
-                self.batch.text.clear();
                 self.sent = 0;
-                Poll::Ready(Ok(Some(moved)))
+                Poll::Ready(Ok(Some(self.batch.done(&mut self.tally))))
             }
         }
     }

@@ -96,12 +96,8 @@ impl Session for Datagrams {
             clock.wait(Stage::AwaitOutput);
         }
         ready!(sent)?;
-        self.tally.rows += self.batch.points;
-        self.tally.checksum = self.tally.checksum.wrapping_add(self.batch.digest);
-        let moved = self.batch.moved();
-        self.batch.text.clear();
         self.sent = 0;
-        Poll::Ready(Ok(Some(moved)))
+        Poll::Ready(Ok(Some(self.batch.done(&mut self.tally))))
     }
 
     fn poll_finish(&mut self, _: &mut Context<'_>, _: &mut StageClock) -> Poll<Result<()>> {
