@@ -42,6 +42,11 @@ def influxdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stores.Server
     yield from started(stores.InfluxDb, tmp_path_factory.mktemp("influxdb"))
 
 
+@pytest.fixture(scope="module")
+def questdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stores.Server]:
+    yield from started(stores.QuestDb, tmp_path_factory.mktemp("questdb"))
+
+
 def counted(server: stores.Server, wanted: int) -> int:
     """What it says it has; some say so a moment later."""
     deadline = time.monotonic() + 20
@@ -72,9 +77,30 @@ def test_victoria_metrics(victoria: stores.Server, tmp_path: Path, way: str) -> 
 
 
 def test_influxdb(influxdb: stores.Server, tmp_path: Path) -> None:
-    record = ingested(f"influx+http://127.0.0.1:{influxdb.ports['http']}/bench", tmp_path)
-    assert record["verification"]["achieved"] == "acknowledged"
+    target = f"influx+http://127.0.0.1:{influxdb.ports['http']}/bench"
+    record = ingested(target, tmp_path, "--start", "2017-01-01")
+    assert record["target"]["software"].startswith("InfluxDB 1.")
+    found = record["verification"]
+    assert (found["achieved"], found["rows"], found["expected_rows"]) == ("count", POINTS, POINTS)
     assert counted(influxdb, POINTS) == POINTS
+    # The same points once more take the places of those that are there.
+    (tmp_path / "again").mkdir()
+    found = ingested(target, tmp_path / "again", "--start", "2017-01-01")["verification"]
+    assert found["achieved"] == "acknowledged"
+    assert f"{POINTS} before and {POINTS} afterwards" in found["note"]
+
+
+@pytest.mark.parametrize("way", ["influx", "influx+http"])
+def test_questdb(questdb: stores.Server, tmp_path: Path, way: str) -> None:
+    before = questdb.stored()
+    port = questdb.ports[{"influx": "influx", "influx+http": "http"}[way]]
+    path = "/db" if way == "influx+http" else ""
+    more = ["--http-port", str(questdb.ports["http"])] if way == "influx" else []
+    record = ingested(f"{way}://127.0.0.1:{port}{path}", tmp_path, *more)
+    assert record["target"]["software"].startswith("QuestDB ")
+    found = record["verification"]
+    assert (found["achieved"], found["rows"], found["expected_rows"]) == ("count", POINTS, POINTS)
+    assert questdb.stored() == before + POINTS
 
 
 def test_a_database_that_is_not_there_is_said(influxdb: stores.Server, tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 TICK = os.sysconf("SC_CLK_TCK")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi"
 # Programs of Debian's packages that need no installation (tools/install-servers).
-UNPACKED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi/debian/usr/bin"
+UNPACKED = CACHE / "debian/usr/bin"
 
 
 def program(name: str) -> str | None:
@@ -223,3 +224,68 @@ bind-address = "127.0.0.1:{free_port()}"
         # A number for each field of each measurement, behind the time; null: it has no such field.
         counted: Any = self._query("SELECT count(*) FROM /.*/")
         return sum(number or 0 for one in counted for number in one["values"][0][1:])
+
+
+class QuestDb(Server):
+    name = "questdb"
+    program = "java"
+    protocols = ("influx",)
+    durability = "log in the page cache, columns not compressed"
+    java_version = 17
+
+    @staticmethod
+    def jar() -> Path | None:
+        return next(iter(sorted(CACHE.glob("questdb-*/questdb-*.jar"))), None)
+
+    @classmethod
+    def java(cls) -> str | None:
+        """Java of the right version; the one in PATH may be another."""
+        usual = sorted(Path("/usr/lib/jvm").glob(f"*{cls.java_version}*/bin/java"))
+        return str(usual[0]) if usual else program(cls.program)
+
+    @classmethod
+    def missing(cls) -> str | None:
+        if cls.java() is None:
+            return f"java (version {cls.java_version}) is not installed"
+        return None if cls.jar() else "QuestDB's jar was not fetched (tools/install-servers)"
+
+    def command(self) -> list[str]:
+        (self.folder / "conf").mkdir()
+        settings = {
+            "http.bind.to": f"127.0.0.1:{self.ports['http']}",
+            "line.tcp.net.bind.to": f"127.0.0.1:{self.ports['influx']}",
+            "http.min.enabled": "false",
+            "pg.enabled": "false",
+            "telemetry.enabled": "false",
+        }
+        lines = (f"{name}={value}\n" for name, value in settings.items())
+        (self.folder / "conf/server.conf").write_text("".join(lines))
+        server = ["-p", str(self.jar()), "-m", "io.questdb/io.questdb.ServerMain", "-d", str(self.folder)]
+        return [self.java() or self.program, "-Dout=/log-stdout.conf", *server]
+
+    def _rows(self, query: str) -> list[list[Any]]:
+        asked = urllib.parse.urlencode({"query": query})
+        rows: list[list[Any]] = json.loads(fetch(f"http://127.0.0.1:{self.ports['http']}/exec?{asked}"))[
+            "dataset"
+        ]
+        return rows
+
+    def answers(self) -> bool:
+        return self._rows("select 1") == [[1]]
+
+    def stored(self) -> int:
+        found = 0
+        for (table,) in self._rows("select table_name from tables()"):
+            columns = self._rows(f"select \"column\", type from table_columns('{table}')")
+            counts = [f'count("{name}")' for name, kind in columns if kind in ("DOUBLE", "LONG")]
+            if counts:
+                found += sum(self._rows(f'select {", ".join(counts)} from "{table}"')[0])
+        return found
+
+    def settle(self) -> None:
+        """What its log holds goes into its tables."""
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            if self._rows("select count() from wal_tables() where writerTxn < sequencerTxn") == [[0]]:
+                return
+            time.sleep(0.1)

@@ -3,6 +3,8 @@
 //! A metric is a measurement and a field with a dot between, cut at its last one; what has no
 //! dot is a measurement with the field `value`.
 
+use std::borrow::Cow;
+
 use super::stamp::{nanoseconds, Stamp};
 use super::{Digits, Text, VALUE};
 use crate::data::points::{Block, Layout};
@@ -27,8 +29,43 @@ struct Line {
     fields: Vec<(usize, Vec<u8>)>,
 }
 
+/// Names of fields and tags.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Names {
+    #[default]
+    AsTheyAre,
+    /// As QuestDB takes them for columns: others have `_` in place of each character that it
+    /// refuses.
+    Columns,
+}
+
+impl Names {
+    pub fn written(self, name: &str) -> Cow<'_, str> {
+        let refused = |letter: char| "?.,'\"\\/:)(+-*%~".contains(letter);
+        match self == Self::Columns && name.contains(refused) {
+            true => Cow::Owned(name.replace(refused, "_")),
+            false => Cow::Borrowed(name),
+        }
+    }
+
+    /// The same of the names among `a=b c=d`.
+    fn tags(self, tags: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(tags.len());
+        for tag in tags.split(|byte| *byte == b' ') {
+            let end = tag.iter().position(|byte| *byte == b'=').unwrap_or(0);
+            let (name, value) = tag.split_at(end);
+            if !out.is_empty() {
+                out.push(b',');
+            }
+            out.extend_from_slice(self.written(&String::from_utf8_lossy(name)).as_bytes());
+            out.extend_from_slice(value);
+        }
+        out
+    }
+}
+
 impl Influx {
-    pub fn new(digits: Digits, layout: &Layout) -> Self {
+    pub fn new(digits: Digits, names: Names, layout: &Layout) -> Self {
         let mut lines: Vec<Line> = Vec::new();
         for (column, metric) in layout.metrics().iter().enumerate() {
             let (measurement, field) = metric
@@ -36,7 +73,8 @@ impl Influx {
                 .rsplit_once('.')
                 .unwrap_or((&metric.name, "value"));
             let head = format!("{measurement},").into_bytes();
-            let field = (column, format!("{field}=").into_bytes());
+            let field = format!("{}=", names.written(field)).into_bytes();
+            let field = (column, field);
             match lines.iter_mut().find(|line| line.head == head) {
                 Some(line) => line.fields.push(field),
                 None => lines.push(Line {
@@ -48,8 +86,7 @@ impl Influx {
         let mut tags = Vec::new();
         let mut ends = Vec::with_capacity(layout.keys());
         for key in 0..layout.keys() as u32 {
-            let comma = |byte: &u8| if *byte == b' ' { b',' } else { *byte };
-            tags.extend(layout.tags(key).iter().map(comma));
+            tags.extend(names.tags(layout.tags(key)));
             ends.push(tags.len());
         }
         let around = layout.longest_tags() + 32;

@@ -15,7 +15,7 @@ use super::decimal::{integer, seventeen, shortest, LONGEST, ROOM};
 use crate::data::points::{Block, Layout};
 use crate::error::{Error, Result};
 
-pub use influx::Influx;
+pub use influx::{Influx, Names};
 pub use lines::{end_of_lines, lines};
 pub use opentsdb::OpenTsdb;
 pub use resp::{Form, Resp};

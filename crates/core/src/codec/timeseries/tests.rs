@@ -79,7 +79,7 @@ fn lines() {
     assert_eq!(lines[0], "put cpu.user 1483228801 1.5 arch=x64 host=a");
     assert_eq!(lines[5], "put iops 1483228802500000000 -3 arch=x86 host=b");
     assert_eq!((lines.len(), out.points()), (6, 6));
-    let influx = Influx::new(Digits::Shortest, &layout());
+    let influx = Influx::new(Digits::Shortest, Names::AsTheyAre, &layout());
     let (text, out) = written(Writer::Influx(influx), &block());
     assert_eq!(
         text,
@@ -90,6 +90,36 @@ fn lines() {
     );
     assert_eq!(out.ends().len(), 4);
     assert_eq!(out.points(), 6);
+}
+
+#[test]
+fn names_that_are_columns() {
+    let mut layout = Layout::new(vec![Metric {
+        name: "net.in-use%".into(),
+        integer: true,
+    }]);
+    layout.add(b"instance-type=m3-x.large rack=7");
+    let rows = Block {
+        keys: vec![0],
+        times: vec![TIME],
+        values: vec![4.0],
+        absent: Vec::new(),
+    };
+    for (names, says) in [
+        (
+            Names::AsTheyAre,
+            "net,instance-type=m3-x.large,rack=7 in-use%=4i",
+        ),
+        (
+            Names::Columns,
+            "net,instance_type=m3-x.large,rack=7 in_use_=4i",
+        ),
+    ] {
+        let mut out = Text::default();
+        Influx::new(Digits::Shortest, names, &layout).write(&rows, &layout, &mut out);
+        let text = String::from_utf8_lossy(out.bytes()).into_owned();
+        assert_eq!(text, format!("{says} {TIME}\n"));
+    }
 }
 
 #[test]
@@ -104,7 +134,7 @@ fn what_is_absent_is_not_written() {
         "+cpu.user arch=x64 host=a\r\n+20170101T000001\r\n+1.5\r\n+iops arch=x64 host=a\r\n+20170101T000001\r\n:9\r\n"
     );
     assert_eq!(out.points(), absent.points());
-    let influx = Influx::new(Digits::Shortest, &layout());
+    let influx = Influx::new(Digits::Shortest, Names::AsTheyAre, &layout());
     let (text, _) = written(Writer::Influx(influx), &absent);
     assert_eq!(
         text,

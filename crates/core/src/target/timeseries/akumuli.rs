@@ -1,7 +1,7 @@
 //! `akumuli://`: RESP over TCP, or by `akumuli+udp://` in datagrams, and Akumuli's own count of points by HTTP.
 
 use super::options::Words;
-use super::{System, Transport};
+use super::{Counts, System, Transport};
 use crate::error::{Error, Kind, Result};
 use crate::http1::{self, Web};
 
@@ -10,12 +10,13 @@ pub const TCP: System = System {
     port: 8282,
     databases: false,
     http_port: 8181,
+    counting_port: 0,
     protocol: "resp",
     transport: Transport::Tcp,
     dialect: Words::Resp,
     flush: "+FLUSH\r\n",
     flushed: "+OK ",
-    counts: true,
+    counts: Counts::Akumuli,
 };
 
 pub const UDP: System = System {

@@ -3,7 +3,7 @@
 use super::options::{Options, Words};
 use super::place::Place;
 use super::post::Head;
-use super::{System, Transport};
+use super::{Counts, System, Transport};
 use crate::error::Result;
 
 pub const TCP: System = System {
@@ -11,12 +11,13 @@ pub const TCP: System = System {
     port: 9009,
     databases: false,
     http_port: 8181,
+    counting_port: 9000, // QuestDB's
     protocol: "influx",
     transport: Transport::Tcp,
     dialect: Words::Influx,
     flush: "#flush\n",
     flushed: "ok ",
-    counts: false,
+    counts: Counts::Recognised,
 };
 
 pub const HTTP: System = System {
@@ -24,6 +25,7 @@ pub const HTTP: System = System {
     port: 8086,
     databases: true,
     http_port: 0, // the URL's own
+    counting_port: 0,
     protocol: "influx-http",
     transport: Transport::Http,
     ..TCP
@@ -49,7 +51,7 @@ pub fn head(place: &Place, options: &Options) -> Result<Head> {
     })
 }
 
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let escape = |byte| match plain(byte) {
         true => char::from(byte).to_string(),

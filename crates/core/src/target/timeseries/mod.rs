@@ -4,6 +4,7 @@
 //! to flush; the session, the batches and the comparison afterwards are the same for all.
 
 mod akumuli;
+mod counters;
 mod influx;
 mod making;
 mod opentsdb;
@@ -33,6 +34,7 @@ use crate::socket::prepare;
 use crate::spec::{Data, Operation, TrialSpec, Verify};
 use crate::target::{Identity, LocalFuture, Route, Session, Tally, Target, Verification};
 
+use counters::{Counter, Counting};
 pub use making::{Batch, Maker, Supply};
 pub use options::Dialect;
 use options::Options;
@@ -40,7 +42,7 @@ use place::Place;
 use post::Posts;
 use session::{Goodbye, Stream};
 use udp::Datagrams;
-use verify::{compare, Held, Stored};
+use verify::{compare, Counted, Held, Stored};
 
 /// How bytes get to a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +50,15 @@ pub enum Transport {
     Tcp,
     Udp,
     Http,
+}
+
+/// Who counts a system's points by metric, besides the reference store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counts {
+    Nobody,
+    Akumuli,
+    /// Whoever says of itself that it can (`counters`).
+    Recognised,
 }
 
 /// What differs from one system to the other.
@@ -61,6 +72,8 @@ pub struct System {
     pub databases: bool,
     /// Where the reference store, and who else, tells what it holds; 0: where it listens.
     pub http_port: u16,
+    /// Where somebody else may tell it, if the system is where it is as a rule; 0: nowhere.
+    pub counting_port: u16,
     /// As the record calls it.
     pub protocol: &'static str,
     pub transport: Transport,
@@ -69,8 +82,7 @@ pub struct System {
     /// the number of points.
     pub flush: &'static str,
     pub flushed: &'static str,
-    /// It counts its points by metric, as Akumuli does.
-    pub counts: bool,
+    pub counts: Counts,
 }
 
 /// The system that a URL's scheme names.
@@ -98,6 +110,8 @@ pub struct TimeSeries {
 
 struct Planned {
     supply: Supply,
+    /// Who counts, where it was recognised.
+    counting: Option<Counting>,
     /// What is there before the trial.
     before: Held,
 }
@@ -203,6 +217,10 @@ impl TimeSeries {
             (0, None) => self.place.port,
             (usual, asked) => asked.unwrap_or(usual),
         };
+        self.web_at(port)
+    }
+
+    fn web_at(&self, port: u16) -> http1::Web {
         http1::Web {
             host: self.place.host.clone(),
             port,
@@ -211,27 +229,67 @@ impl TimeSeries {
         }
     }
 
-    async fn held(&self, supply: &Supply) -> Held {
-        let web = self.web();
-        if let Some(stored) = Stored::ask(&web).await {
-            return Held::Reference(stored);
+    /// Who counts, if it says what it is.
+    async fn recognise(&self) -> Result<Option<Counting>> {
+        if self.system.counts != Counts::Recognised {
+            return Ok(None);
         }
-        if self.system.counts && self.spec.verify != Verify::None {
-            return match akumuli::count(&web, &supply.metrics()).await {
-                Ok(points) => Held::Count(points),
-                Err(error) => Held::Unknown(format!("nobody counts the points: {}", error.message)),
-            };
+        let mut webs = vec![self.web()];
+        let usual = self.system.counting_port;
+        // Elsewhere somebody else's server could answer there.
+        if usual > 0 && self.options.http_port.is_none() && self.place.port == self.system.port {
+            webs.push(self.web_at(usual));
         }
-        Held::Unknown(format!(
-            "{} is not Venturi's store, or its HTTP port is not {}: nobody tells how many points it holds",
-            self.authority, web.port
-        ))
+        let database = self.place.database.as_deref();
+        for web in &webs {
+            let found = Counting::find(web, database, self.options.authorization()?).await;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    async fn held(&self, supply: &Supply, counting: Option<&Counting>) -> Held {
+        let (who, counted) = match counting {
+            Some(_) if self.spec.verify == Verify::None => {
+                return Held::Unknown("nobody was asked for a count".into());
+            }
+            Some(counting) => (counting.who, counting.count(&supply.metrics()).await),
+            None => {
+                let web = self.web();
+                if let Some(stored) = Stored::ask(&web).await {
+                    return Held::Reference(stored);
+                }
+                if self.system.counts != Counts::Akumuli || self.spec.verify == Verify::None {
+                    return Held::Unknown(self.nobody_tells(web.port));
+                }
+                let counted = akumuli::count(&web, &supply.metrics()).await;
+                (Counter::Akumuli, counted)
+            }
+        };
+        match counted {
+            Ok(points) => Held::Count(Counted { points, who }),
+            Err(error) => Held::Unknown(format!("nobody counts the points: {}", error.message)),
+        }
+    }
+
+    fn nobody_tells(&self, port: u16) -> String {
+        let others = match self.system.counts {
+            Counts::Recognised => ", InfluxDB or QuestDB",
+            _ => "",
+        };
+        format!(
+            "{} is not Venturi's store{others}, or its HTTP port is not {port}: nobody tells how many points it holds",
+            self.authority
+        )
     }
 
     async fn plan_all(&mut self) -> Result<Identity> {
         let supply = Supply::new(&self.spec)?;
         let route = self.route().await?;
-        let before = self.held(&supply).await;
+        let counting = self.recognise().await?;
+        let before = self.held(&supply, counting.as_ref()).await;
         let here = route.filter(|route| is_own(route.peer.ip()));
         let mut identity = Identity {
             address: self.authority.to_string(),
@@ -249,13 +307,22 @@ impl TimeSeries {
             _ if self.spec.include_setup => {}
             _ => identity.pid = here.and_then(|route| pid_of(route.peer)),
         }
-        self.planned = Some(Planned { supply, before });
+        if let Some(counting) = &counting {
+            identity.software = Some(counting.software.clone());
+        }
+        self.planned = Some(Planned {
+            supply,
+            counting,
+            before,
+        });
         Ok(identity)
     }
 
     async fn open_one(&self, stream: usize) -> Result<Box<dyn Session>> {
         let planned = self.planned()?;
-        let speak = |layout: &Layout| -> Writer { self.dialect.writer(layout) };
+        let names = planned.counting.as_ref().map(|it| it.who.names());
+        let dialect = self.dialect.with_names(names.unwrap_or_default());
+        let speak = |layout: &Layout| -> Writer { dialect.writer(layout) };
         let (preamble, maker) = planned.supply.stream(stream, &speak)?;
         let place = self.authority.clone();
         match self.system.transport {
@@ -264,12 +331,7 @@ impl TimeSeries {
                 Ok(Box::new(Datagrams::new(socket, place, maker)))
             }
             Transport::Http => {
-                let web = http1::Web {
-                    host: self.place.host.clone(),
-                    port: self.place.port,
-                    authority: self.place.authority(),
-                    tls: None,
-                };
+                let web = self.web_at(self.place.port);
                 let client = http1::Client::connect(&web).await?;
                 let head = Arc::new(influx::head(&self.place, &self.options)?);
                 let posts = Posts::new(client, &self.sockets, head, maker);
@@ -290,21 +352,27 @@ impl TimeSeries {
 
     /// What is there now, all of the trial's points arrived.
     async fn held_after(&self, planned: &Planned, sent: u64) -> Held {
-        let before = match &planned.before {
+        let (before, lags) = match &planned.before {
             Held::Unknown(why) => return Held::Unknown(why.clone()),
-            Held::Count(points) => *points,
-            Held::Reference(stored) => stored.points,
+            Held::Count(counted) => (counted.points, counted.who.lags()),
+            Held::Reference(stored) => (stored.points, false),
         };
-        let mut after = self.held(&planned.supply).await;
-        // Datagrams may still wait to be read.
+        let counting = planned.counting.as_ref();
+        let mut after = self.held(&planned.supply, counting).await;
+        // Datagrams may still wait to be read, or points to be counted.
+        let patience = match self.system.transport {
+            _ if lags => QUIET_LAGGING,
+            Transport::Udp => QUIET,
+            _ => 0,
+        };
         let mut quiet = 0;
-        while self.system.transport == Transport::Udp && quiet < QUIET {
+        while quiet < patience {
             let points = after.points();
             if points.is_none_or(|points| points.saturating_sub(before) >= sent) {
                 break;
             }
             tokio::time::sleep(LOOK).await;
-            after = self.held(&planned.supply).await;
+            after = self.held(&planned.supply, counting).await;
             quiet = if after.points() == points {
                 quiet + 1
             } else {
@@ -370,6 +438,9 @@ impl Target for TimeSeries {
 /// How often a store is asked whether more datagrams have come, and how often in vain.
 const LOOK: Duration = Duration::from_millis(100);
 const QUIET: usize = 5;
+/// The same of a server that counts points a moment after it took them: QuestDB commits what
+/// comes over TCP after two seconds at the latest.
+const QUIET_LAGGING: usize = 50;
 
 /// Who answers nothing to HTTP for so long is asked no further.
 const PATIENCE: Duration = Duration::from_secs(2);

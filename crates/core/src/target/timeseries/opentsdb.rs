@@ -1,17 +1,18 @@
 //! `opentsdb://`: `put` lines over TCP.
 
 use super::options::Words;
-use super::{System, Transport};
+use super::{Counts, System, Transport};
 
 pub const TCP: System = System {
     scheme: "opentsdb",
     port: 4242,
     databases: false,
     http_port: 8181,
+    counting_port: 0,
     protocol: "opentsdb",
     transport: Transport::Tcp,
     dialect: Words::OpenTsdb,
     flush: "flush\n",
     flushed: "ok ",
-    counts: false,
+    counts: Counts::Nobody,
 };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::codec::timeseries::{Digits, Form, Influx, OpenTsdb, Resp, Writer};
+use crate::codec::timeseries::{Digits, Form, Influx, Names, OpenTsdb, Resp, Writer};
 use crate::data::points::Layout;
 use crate::error::{Error, Result};
 use crate::target::flight::secret;
@@ -85,6 +85,7 @@ pub struct Dialect {
     words: Words,
     form: Form,
     digits: Digits,
+    names: Names,
 }
 
 impl Dialect {
@@ -98,7 +99,13 @@ impl Dialect {
             words,
             form: options.format.unwrap_or_default(),
             digits: options.digits()?,
+            names: Names::default(),
         })
+    }
+
+    /// The same for a server that takes other names.
+    pub fn with_names(self, names: Names) -> Self {
+        Self { names, ..self }
     }
 
     /// Of the system `name`, for the empty target.
@@ -130,7 +137,7 @@ impl Dialect {
         match self.words {
             Words::Resp => Writer::Resp(Resp::new(self.form, self.digits, layout)),
             Words::OpenTsdb => Writer::OpenTsdb(OpenTsdb::new(self.digits, layout)),
-            Words::Influx => Writer::Influx(Influx::new(self.digits, layout)),
+            Words::Influx => Writer::Influx(Influx::new(self.digits, self.names, layout)),
         }
     }
 }

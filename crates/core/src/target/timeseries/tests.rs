@@ -1,5 +1,6 @@
 //! Against small servers that do what each test tells them.
 
+mod counters;
 mod ends;
 mod stores;
 mod ways;

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::counters::Counter;
 use crate::http1::{self, Web};
 use crate::spec::Verify;
 use crate::target::{Tally, Verification};
@@ -11,8 +12,7 @@ use crate::target::{Tally, Verification};
 pub enum Held {
     /// The reference store knows it to the last bit.
     Reference(Stored),
-    /// Points of the trial's metrics.
-    Count(u64),
+    Count(Counted),
     /// Nobody tells, and why.
     Unknown(String),
 }
@@ -21,10 +21,17 @@ impl Held {
     pub fn points(&self) -> Option<u64> {
         match self {
             Self::Reference(stored) => Some(stored.points),
-            Self::Count(points) => Some(*points),
+            Self::Count(counted) => Some(counted.points),
             Self::Unknown(_) => None,
         }
     }
+}
+
+/// Points of the trial's metrics, and who has counted them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    pub points: u64,
+    pub who: Counter,
 }
 
 /// `/api/stats` of the reference store.
@@ -108,12 +115,22 @@ pub fn compare(
             }
             Some((before.points, after.points))
         }
-        (Held::Count(before), Held::Count(after)) => {
-            found.achieved = "count";
-            if requested == Verify::Checksum {
-                notes.push("only Venturi's own store tells a checksum of its points".to_owned());
+        (Held::Count(before), Held::Count(after)) if before.who == after.who => {
+            let (before, after, who) = (before.points, after.points, after.who);
+            let grown = after.saturating_sub(before);
+            if who.keeps_one() && before > 0 && grown < sent {
+                notes.push(format!(
+                    "of points of one series and time the server keeps one: its count, {before} before and {after} afterwards, does not tell how many of {sent} it was given; an empty database does"
+                ));
+                None
+            } else {
+                found.achieved = "count";
+                if requested == Verify::Checksum {
+                    notes
+                        .push("only Venturi's own store tells a checksum of its points".to_owned());
+                }
+                Some((before, after))
             }
-            Some((*before, *after))
         }
         (Held::Unknown(why), _) | (_, Held::Unknown(why)) => {
             notes.push(why.clone());

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{ask, post, start, statistics, Folder};
-use crate::codec::timeseries::{Digits, Form, Influx, OpenTsdb, Resp, Text, Writer};
+use crate::codec::timeseries::{Digits, Form, Influx, Names, OpenTsdb, Resp, Text, Writer};
 use crate::data::points::{Block, Layout, Metric};
 
 fn layout() -> Layout {
@@ -62,7 +62,10 @@ fn every_form() {
             ("resp", resp(Form::Values)),
             ("resp", resp(Form::Dictionary)),
             ("opentsdb", Writer::OpenTsdb(OpenTsdb::new(digits, &layout))),
-            ("influx", Writer::Influx(Influx::new(digits, &layout))),
+            (
+                "influx",
+                Writer::Influx(Influx::new(digits, Names::AsTheyAre, &layout)),
+            ),
         ];
         for (protocol, mut writer) in forms {
             let folder = Folder::new();
