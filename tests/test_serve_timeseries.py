@@ -254,3 +254,29 @@ def test_a_damaged_segment_is_told_and_the_rest_is_served(tmp_path: Path) -> Non
         (damaged,) = store.hello["recovered"]["damaged"]
         assert damaged["file"].endswith(first.name)
         assert store.stats()["points"] == 2
+
+
+def test_a_flipped_byte_inside_a_page_is_found(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for host in ("a", "b"):
+        with Store(data) as store:
+            line = store.connect()
+            line.send(b"".join(row(at, at / 7, at / 3, host=host) for at in range(3000)))
+            assert line.flush() == "+OK 6000"
+            store.stop()
+    first, second = sorted((data / "points").glob("*.parquet"))
+    whole = first.read_bytes()
+    values = pq.ParquetFile(first).metadata.row_group(0).column(3)
+    place = values.data_page_offset + values.total_compressed_size // 2
+    first.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    with Store(data) as store:
+        (damaged,) = store.hello["recovered"]["damaged"]
+        assert damaged["file"].endswith(first.name) and damaged["lost_bytes"] == len(whole)
+        assert "value of row group 0: the page at byte" in damaged["why"]
+        assert "does not have its checksum; it is left alone" in damaged["why"]
+        assert store.stats()["points"] == 6000
+    # Whoever reads the files himself can find it too, and finds all others in order.
+    with pytest.raises(OSError, match="CRC checksum"):
+        pq.read_table(first, page_checksum_verification=True)
+    for file in (second, *(data / "series").glob("*.parquet")):
+        assert pq.read_table(file, page_checksum_verification=True).num_rows > 0

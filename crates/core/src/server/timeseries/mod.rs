@@ -4,12 +4,14 @@
 //! heads become Parquet segments on a sealing thread each.
 
 mod answers;
+mod checks;
 mod commit;
 mod config;
 mod connection;
 mod head;
 mod http;
 mod log;
+mod page_header;
 mod pages;
 mod reader;
 mod recover;

@@ -6,14 +6,15 @@
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::column::page::{CompressedPage, Page, PageWriter};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::ByteArray;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::statistics::Statistics;
-use parquet::file::writer::{SerializedPageWriter, SerializedRowGroupWriter, TrackedWrite};
+use parquet::file::writer::SerializedRowGroupWriter;
 use parquet::schema::types::ColumnDescPtr;
+
+use super::page_header::{self, Kind};
 
 /// Higher levels take much longer and gain little: most of what is left is noise.
 const LEVEL: i32 = 1;
@@ -30,7 +31,7 @@ pub fn compression() -> Compression {
 
 /// One column of a row group.
 pub struct Column {
-    sink: TrackedWrite<Vec<u8>>,
+    bytes: Vec<u8>,
     encoding: Encoding,
     dictionary: bool,
     /// Where the first page of data begins.
@@ -42,7 +43,7 @@ pub struct Column {
 impl Column {
     pub fn new(encoding: Encoding) -> Self {
         Self {
-            sink: TrackedWrite::new(Vec::new()),
+            bytes: Vec::new(),
             encoding,
             dictionary: false,
             data: None,
@@ -52,38 +53,32 @@ impl Column {
     }
 
     pub fn data(&mut self, plain: &[u8], values: usize, zstd: &mut Compressor) -> Result<()> {
-        let page = Page::DataPage {
-            buf: compress(plain, zstd)?,
-            num_values: values as u32,
-            encoding: self.encoding,
-            def_level_encoding: Encoding::RLE,
-            rep_level_encoding: Encoding::RLE,
-            statistics: None,
-        };
         self.values += values as u64;
-        let offset = self.write(page, plain.len())?;
+        let offset = self.bytes.len() as u64;
         self.data.get_or_insert(offset);
-        Ok(())
+        self.write(Kind::Data(self.encoding), plain, values, zstd)
     }
 
     pub fn dictionary(&mut self, plain: &[u8], values: usize, zstd: &mut Compressor) -> Result<()> {
         self.dictionary = true;
-        let page = Page::DictionaryPage {
-            buf: compress(plain, zstd)?,
-            num_values: values as u32,
-            encoding: Encoding::PLAIN,
-            is_sorted: false,
-        };
-        self.write(page, plain.len())?;
-        Ok(())
+        self.write(Kind::Dictionary, plain, values, zstd)
     }
 
-    /// Returns where the page begins.
-    fn write(&mut self, page: Page, plain: usize) -> Result<u64> {
-        let mut writer = SerializedPageWriter::new(&mut self.sink);
-        let written = writer.write_page(CompressedPage::new(page, plain))?;
-        self.plain_bytes += written.uncompressed_size as u64;
-        Ok(written.offset)
+    fn write(
+        &mut self,
+        kind: Kind,
+        plain: &[u8],
+        values: usize,
+        zstd: &mut Compressor,
+    ) -> Result<()> {
+        let packed = zstd.compress(plain);
+        let packed = packed.map_err(|error| ParquetError::External(Box::new(error)))?;
+        let before = self.bytes.len();
+        page_header::write(kind, values, plain.len(), &packed, &mut self.bytes)?;
+        let header = self.bytes.len() - before;
+        self.plain_bytes += (header + plain.len()) as u64;
+        self.bytes.extend_from_slice(&packed);
+        Ok(())
     }
 
     /// Puts the column into the file.
@@ -93,7 +88,7 @@ impl Column {
         statistics: Option<Statistics>,
         group: &mut SerializedRowGroupWriter<'_, impl std::io::Write + Send>,
     ) -> Result<()> {
-        let bytes = self.sink.into_inner()?;
+        let bytes = self.bytes;
         let first = if self.dictionary { Some(0) } else { None };
         let mut encodings = vec![Encoding::RLE, self.encoding];
         if self.dictionary {
@@ -122,13 +117,6 @@ impl Column {
     }
 }
 
-fn compress(plain: &[u8], zstd: &mut Compressor) -> Result<Bytes> {
-    let packed = zstd.compress(plain);
-    Ok(packed
-        .map_err(|error| ParquetError::External(Box::new(error)))?
-        .into())
-}
-
 /// Bytes of each value apart: the first ones of all, the second ones of all, ...
 pub fn split_bytes(values: &[f64], out: &mut Vec<u8>) {
     let count = values.len();
@@ -146,7 +134,7 @@ pub fn split_bytes(values: &[f64], out: &mut Vec<u8>) {
 const BLOCK: usize = 128;
 const MINI: usize = 32;
 
-fn varint(mut number: u64, out: &mut Vec<u8>) {
+pub fn varint(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -154,7 +142,7 @@ fn varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-fn zigzag(number: i64) -> u64 {
+pub fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::checks;
 use super::config::ServerSpec;
 use super::head::{Frozen, Part};
 use super::log::{replay, Log, Replay};
@@ -148,8 +149,10 @@ fn numbered(folder: &Path, extension: &str) -> io::Result<BTreeMap<u64, PathBuf>
 /// Takes up a segment: its series and their totals.
 fn segment(store: &Store, id: u64, points: &Path) -> std::result::Result<(), String> {
     let series = path(&store.spec.data, "series", id, "parquet");
-    let lines = series_file::read(&series).map_err(|error| format!("its series file: {error}"))?;
-    let promised = series_file::points_of(points).map_err(|error| error.to_string())?;
+    let of_series = |error| format!("its series file: {error}");
+    checks::rows(&series).map_err(of_series)?;
+    let lines = series_file::read(&series).map_err(of_series)?;
+    let promised = checks::rows(points).map_err(|error| error.to_string())?;
     let summed: u64 = lines.iter().map(|(_, totals)| totals.points).sum();
     if promised != summed {
         return Err(format!(

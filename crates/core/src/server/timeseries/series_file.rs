@@ -7,19 +7,22 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
 
-use parquet::basic::{LogicalType, Repetition, Type as Physical};
+use parquet::basic::{Encoding, LogicalType, Repetition, Type as Physical};
 use parquet::column::reader::get_typed_column_reader;
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::data_type::{ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
+use super::pages::{self, Column};
 use super::segment::{finish, metric, number, properties, stamp, text, Line};
 use super::totals::Totals;
 
 /// Series of one row group.
 const GROUP_SERIES: usize = 1 << 18;
+/// Series of one page.
+const PAGE_SERIES: usize = 1 << 13;
 
 fn count(name: &str, signed: bool) -> Result<TypePtr> {
     let integer = LogicalType::integer(64, signed);
@@ -46,48 +49,50 @@ fn schema() -> Result<TypePtr> {
     schema.build().map(Arc::new)
 }
 
+/// What a column of the file has of a series, as plain bytes.
+type Value = fn(&Line, &mut Vec<u8>);
+
+fn tags(name: &[u8]) -> &[u8] {
+    name.get(metric(name).len() + 1..).unwrap_or_default()
+}
+
+/// In the order of the schema.
+const VALUES: [Value; 10] = [
+    |line, out| pages::plain_text(&line.name, out),
+    |line, out| pages::plain_text(metric(&line.name), out),
+    |line, out| pages::plain_text(tags(&line.name), out),
+    |line, out| out.extend_from_slice(&line.totals.points.to_le_bytes()),
+    |line, out| out.extend_from_slice(&line.totals.first.to_le_bytes()),
+    |line, out| out.extend_from_slice(&line.totals.last.to_le_bytes()),
+    |line, out| out.extend_from_slice(&line.totals.min.to_le_bytes()),
+    |line, out| out.extend_from_slice(&line.totals.max.to_le_bytes()),
+    |line, out| out.extend_from_slice(&line.totals.sum.to_le_bytes()),
+    |line, out| out.extend_from_slice(&line.totals.checksum.to_le_bytes()),
+];
+
+/// `lines` are sorted by their names.
 pub fn write(path: &Path, lines: &[Line], sync: bool) -> Result<()> {
     let file = BufWriter::new(File::create(path)?);
     let mut file = SerializedFileWriter::new(file, schema()?, properties())?;
+    let columns = file.schema_descr().columns().to_vec();
+    let mut zstd = pages::compressor()?;
+    let mut plain = Vec::new();
     for lines in lines.chunks(GROUP_SERIES) {
         let mut group = file.next_row_group()?;
-        let texts = |of: &dyn Fn(&[u8]) -> Vec<u8>| -> Vec<ByteArray> {
-            lines.iter().map(|line| of(&line.name).into()).collect()
-        };
-        let integers = |of: &dyn Fn(&Totals) -> i64| -> Vec<i64> {
-            lines.iter().map(|line| of(&line.totals)).collect()
-        };
-        let doubles = |of: &dyn Fn(&Totals) -> f64| -> Vec<f64> {
-            lines.iter().map(|line| of(&line.totals)).collect()
-        };
-        let tags = |name: &[u8]| {
-            name.get(metric(name).len() + 1..)
-                .unwrap_or_default()
-                .to_vec()
-        };
-        column::<ByteArrayType>(&mut group, &texts(&<[u8]>::to_vec))?;
-        column::<ByteArrayType>(&mut group, &texts(&|name| metric(name).to_vec()))?;
-        column::<ByteArrayType>(&mut group, &texts(&tags))?;
-        column::<Int64Type>(&mut group, &integers(&|it| it.points as i64))?;
-        column::<Int64Type>(&mut group, &integers(&|it| it.first))?;
-        column::<Int64Type>(&mut group, &integers(&|it| it.last))?;
-        column::<DoubleType>(&mut group, &doubles(&|it| it.min))?;
-        column::<DoubleType>(&mut group, &doubles(&|it| it.max))?;
-        column::<DoubleType>(&mut group, &doubles(&|it| it.sum))?;
-        column::<Int64Type>(&mut group, &integers(&|it| it.checksum as i64))?;
+        for (place, (value, descriptor)) in VALUES.iter().zip(&columns).enumerate() {
+            let mut column = Column::new(Encoding::PLAIN);
+            for lines in lines.chunks(PAGE_SERIES) {
+                plain.clear();
+                lines.iter().for_each(|line| value(line, &mut plain));
+                column.data(&plain, lines.len(), &mut zstd)?;
+            }
+            let range = lines.first().zip(lines.last()).filter(|_| place == 0);
+            let range = range.map(|(first, last)| pages::text_range(&first.name, &last.name));
+            column.close(descriptor.clone(), range, &mut group)?;
+        }
         group.close()?;
     }
     finish(file, sync)
-}
-
-fn column<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, BufWriter<File>>,
-    values: &[T::T],
-) -> Result<()> {
-    let missing = || ParquetError::General("a column too many".into());
-    let mut column = group.next_column()?.ok_or_else(missing)?;
-    column.typed::<T>().write_batch(values, None, None)?;
-    column.close()
 }
 
 /// Names and totals of a segment's series. A file that makes no sense is an error, never
@@ -146,14 +151,4 @@ fn values<T: DataType>(group: &dyn RowGroupReader, column: usize) -> Result<Vec<
         }
     }
     Ok(values)
-}
-
-/// How many points the footer of a segment's points file promises.
-pub fn points_of(path: &Path) -> Result<u64> {
-    let broken = |_| Err(ParquetError::General("the file makes no sense".into()));
-    let count = || {
-        let reader = SerializedFileReader::new(File::open(path)?)?;
-        Ok(reader.metadata().file_metadata().num_rows() as u64)
-    };
-    catch_unwind(AssertUnwindSafe(count)).unwrap_or_else(broken)
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::super::head::{Frozen, Part};
 use super::super::registry::Registry;
 use super::super::totals::Totals;
-use super::super::{segment, series_file};
+use super::super::{checks, page_header, segment, series_file};
 use super::Folder;
 use crate::data::points::series_hash;
 
@@ -88,8 +88,10 @@ fn check(parts: &[Source<'_>]) {
         let own = own.map(|it| (it.1, f64::from_bits(it.2)));
         assert_eq!(line.totals, Totals::of(series_hash(&line.name), own));
     }
+    assert_eq!(checks::rows(&path).unwrap(), expected.len() as u64);
     let path = folder.0.join("series.parquet");
     series_file::write(&path, &lines, false).unwrap();
+    assert_eq!(checks::rows(&path).unwrap(), lines.len() as u64);
     let read = series_file::read(&path).unwrap();
     let written: Vec<_> = lines
         .iter()
@@ -134,6 +136,57 @@ fn long_and_short_series_late_points_and_several_sources() {
         vec!["a x=y"],
         vec![(i64::MAX, vec![1.0]), (i64::MIN + 1, vec![2.0])],
     )]);
+}
+
+/// Every byte of every page is looked at: the ones of its header lead elsewhere, or nowhere.
+#[test]
+fn a_byte_that_is_not_what_was_written() {
+    let folder = Folder::new();
+    let registry = Registry::new(1000);
+    let rows: Vec<(i64, Vec<f64>)> = (0..50).map(|at| (at, vec![at as f64 * 0.7])).collect();
+    let frozen = frozen(
+        &registry,
+        &[(vec!["a x=y"], rows.clone()), (vec!["b x=y"], rows)],
+    );
+    let path = folder.0.join("points.parquet");
+    let lines = segment::write(&path, &frozen, &registry, false).unwrap();
+    let other = folder.0.join("series.parquet");
+    series_file::write(&other, &lines, false).unwrap();
+    for path in [path, other] {
+        let whole = std::fs::read(&path).unwrap();
+        let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+        let group = reader.metadata().row_group(0).clone();
+        let mut bodies = Vec::new();
+        for column in group.columns() {
+            let (start, length) = column.byte_range();
+            let mut at = start as usize;
+            while at < (start + length) as usize {
+                let mut rest = &whole[at..];
+                let header = page_header::read(&mut rest).unwrap();
+                let body = whole.len() - rest.len();
+                at = body + header.compressed as usize;
+                bodies.extend(body..at);
+            }
+        }
+        assert!(bodies.len() > 200, "{}", bodies.len());
+        for place in bodies {
+            let mut bytes = whole.clone();
+            bytes[place] ^= 0x10;
+            std::fs::write(&path, &bytes).unwrap();
+            let said = checks::rows(&path).unwrap_err().to_string();
+            assert!(
+                said.contains("does not have its checksum"),
+                "{place}: {said}"
+            );
+        }
+        // Anywhere else: a clear answer, or one that changes nothing, and never a panic.
+        for place in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[place] ^= 0x80;
+            std::fs::write(&path, &bytes).unwrap();
+            let _ = checks::rows(&path);
+        }
+    }
 }
 
 proptest! {
