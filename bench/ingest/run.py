@@ -19,10 +19,12 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import stores
+from table import LOADERS, SCHEMES, summary
+
+from venturi import open as open_run
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 WORK = ROOT / "target" / "bench-ingest"
@@ -32,8 +34,16 @@ SERVERS: dict[str, Callable[[Path], stores.Server]] = {
     "venturi-fsync": lambda folder: stores.Venturi(folder, "fsync"),
     "victoria-metrics": stores.VictoriaMetrics,
     "influxdb": stores.InfluxDb,
+    "questdb": stores.QuestDb,
 }
-SCHEMES = {"resp": "akumuli", "opentsdb": "opentsdb", "influx": "influx"}
+# Points of a loader's trial: so many that it takes two seconds or more. Made ahead, they have to fit 2 GiB.
+LOADER_POINTS = {
+    "cat": 200_000_000,
+    "venturi": 200_000_000,
+    "venturi --digits shortest": 50_000_000,
+    "venturi --generate ahead": 70_000_000,
+}
+VERDICT_SECONDS = 5
 LIMIT_SECONDS = 600.0
 
 
@@ -45,9 +55,8 @@ def arguments() -> argparse.Namespace:
     add("--points", type=int, default=10_000_000, help="points of a trial (default 10,000,000)")
     add("--streams", type=int, default=2, help="connections (default 2)")
     add("--seed", type=int, default=1, help="of the shuffle")
-    add(
-        "--only", nargs="+", choices=[*SERVERS, "loader"], metavar="NAME", help=" ".join([*SERVERS, "loader"])
-    )
+    names = [*SERVERS, "loader", "verdict"]
+    add("--only", nargs="+", choices=names, metavar="NAME", help=" ".join(names))
     add("--record", action="store_true", help="keep the table as bench/ingest/results/<date>.md")
     add("--from", dest="source", type=Path, help="measure nothing: the table of an earlier JSONL file")
     return parser.parse_args()
@@ -69,28 +78,18 @@ def sink(folder: Path | None = None) -> Iterator[int]:
         process.wait()
 
 
-def venturi(url: str, chosen: argparse.Namespace, *more: str) -> dict[str, Any]:
-    """The record of one trial of Venturi's loader."""
-    each = chosen.points // chosen.streams
+def venturi(url: str, chosen: argparse.Namespace, *more: str, work: tuple[str, str] | None = None) -> Any:
+    """The record of one trial of Venturi's loader; its run stays in WORK / "run" until the next one."""
+    work = work or ("--points-per-stream", str(chosen.points // chosen.streams))
     words = [sys.executable, "-m", "venturi", "run", "--target", url, "--hosts", str(chosen.hosts)]
-    words += [
-        "--streams",
-        str(chosen.streams),
-        "--points-per-stream",
-        str(each),
-        "--repeats",
-        "1",
-        "--warmup",
-        "0",
-    ]
+    words += ["--streams", str(chosen.streams), *work, "--repeats", "1", "--warmup", "0"]
     words += ["--no-ceilings", "--no-report", "--json", "--start", "2017-01-01", "--verify", "none", *more]
     folder = WORK / "run"
     shutil.rmtree(folder, ignore_errors=True)
     done = subprocess.run([*words, "--out", str(folder)], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"venturi run {url}: {done.stderr.strip()}")
-    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return record
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def messages(protocol: str, chosen: argparse.Namespace) -> list[Path]:
@@ -110,8 +109,10 @@ def messages(protocol: str, chosen: argparse.Namespace) -> list[Path]:
     return found
 
 
-def cats(files: list[Path], port: int) -> list[subprocess.Popen[bytes]]:
-    return [subprocess.Popen(["bash", "-c", f'cat "{f}" > /dev/tcp/127.0.0.1/{port}']) for f in files]
+def cats(files: list[Path], port: int, times: int = 1) -> list[subprocess.Popen[bytes]]:
+    """A `cat` a file, which sends it so many times."""
+    named = [" ".join([f'"{file}"'] * times) for file in files]
+    return [subprocess.Popen(["bash", "-c", f"cat {all} > /dev/tcp/127.0.0.1/{port}"]) for all in named]
 
 
 def load(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str, Any]:
@@ -160,11 +161,13 @@ def _until_idle(server: stores.Server) -> None:
 
 def loader(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
     """Messages into a sink that discards them: by cat from files, by Venturi made inline, or made ahead."""
+    times = max(1, LOADER_POINTS[name] // chosen.points)
+    points = times * chosen.points
     with sink() as port:
         if name == "cat":
             files = messages("resp", chosen)
             began, before = time.monotonic(), os.times()
-            for sender in cats(files, port):
+            for sender in cats(files, port, times):
                 sender.wait()
             after = os.times()
             seconds = time.monotonic() - began
@@ -172,78 +175,58 @@ def loader(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
                 after.children_user + after.children_system - before.children_user - before.children_system
             )
         else:
-            record = venturi(f"akumuli://127.0.0.1:{port}", chosen, *name.split()[1:])
+            work = ("--points-per-stream", str(points // chosen.streams))
+            record = venturi(f"akumuli://127.0.0.1:{port}", chosen, *name.split()[1:], work=work)
             seconds = record["times"]["interval_ns"] / 1e9
             spent = sum(record["cpu"]["client"].values()) / 1e9
-    return {"kind": "loader", "name": name, "points": chosen.points, "seconds": seconds, "cpu_seconds": spent}
+    return {"kind": "loader", "name": name, "points": points, "seconds": seconds, "cpu_seconds": spent}
 
 
-LOADERS = ("cat", "venturi", "venturi --digits shortest", "venturi --generate ahead")
+def bottleneck(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str, Any]:
+    """What Venturi calls the narrowest place where its own loader feeds this server for some seconds."""
+    folder = WORK / "data"
+    shutil.rmtree(folder, ignore_errors=True)
+    server = SERVERS[name](folder)
+    server.start()
+    try:
+        url = f"{SCHEMES[protocol]}://127.0.0.1:{server.ports[protocol]}"
+        record = venturi(url, chosen, work=("--duration", f"{VERDICT_SECONDS}s"))
+    finally:
+        server.stop()
+    (verdict,) = open_run(WORK / "run").results.verdicts.values()
+    return {
+        "kind": "verdict", "name": name, "shown": server.name, "protocol": protocol,
+        "points": record["counts"]["rows"], "seconds": record["times"]["interval_ns"] / 1e9,
+        "cpu_seconds": sum(record["cpu"]["client"].values()) / 1e9, "verdict": verdict.kind,
+        "title": verdict.title, "sentence": verdict.sentence, "confidence": verdict.confidence,
+    }  # fmt: skip
 
 
 def cells(chosen: argparse.Namespace) -> list[tuple[str, str]]:
     found = []
     for name, make in SERVERS.items():
-        if chosen.only and name not in chosen.only:
+        wanted = chosen.only is None or name in chosen.only
+        if not wanted and "verdict" not in chosen.only:
             continue
         server = make(WORK / "data")
         lacking = server.missing()
         if lacking:
             print(f"left out: {server.name}: {lacking}", file=sys.stderr)
             continue
-        found += [(name, protocol) for protocol in server.protocols]
+        found += [(name, protocol) for protocol in server.protocols if wanted]
+        peer = not name.startswith("venturi") and (chosen.only is None or "verdict" in chosen.only)
+        found += [(f"verdict {name}", protocol) for protocol in server.protocols if peer]
     if not chosen.only or "loader" in chosen.only:
         found += [("loader", name) for name in LOADERS]
     return found
 
 
-def summary(lines: list[dict[str, Any]]) -> str:
-    head = next(line for line in lines if line["kind"] == "head")
-    out = [
-        f"# Ingest, {head['date']}",
-        "",
-        f"{head['host']}; {head['points']:,} points of {head['hosts'] * 10:,} series over {head['streams']} "
-        f"connections; medians of {head['rounds']} rounds (least..most). Load before: {head['load']:.2f}.",
-        "",
-        "## Stores",
-        "Fed by `cat FILE > /dev/tcp/...`, until all points are counted. CPU: of the server, until its end.",
-        "",
-        "| protocol | store | what keeps a point | M points/s | CPU, µs a point | bytes a point |",
-        "| --- | --- | --- | ---: | ---: | ---: |",
-    ]
-    stores = [line for line in lines if line["kind"] == "store"]
-    for protocol in SCHEMES:
-        for name in SERVERS:
-            mine = [s for s in stores if (s["name"], s["protocol"]) == (name, protocol)]
-            if not mine:
-                continue
-            lost = [s for s in mine if s["points"] != s["expected"] or s["failed"]]
-            note = f" ({len(lost)} of {len(mine)} not whole: {lost[0]['points']:,} points)" if lost else ""
-            out.append(
-                f"| {protocol} | {mine[0]['shown']}{note} | {mine[0]['durability']} | "
-                f"{_spread([s['points'] / s['seconds'] / 1e6 for s in mine])} | "
-                f"{_spread([s['cpu_seconds'] / max(s['points'], 1) * 1e6 for s in mine], 3)} | "
-                f"{_spread([s['bytes'] / max(s['points'], 1) for s in mine])} |"
-            )
-    loaders = [line for line in lines if line["kind"] == "loader"]
-    if loaders:
-        out += ["", "## Loaders", "RESP rows into a sink that discards them.", ""]
-        out += ["| loader | M points/s | CPU, µs a point |", "| --- | ---: | ---: |"]
-    for name in LOADERS:
-        mine = [s for s in loaders if s["name"] == name]
-        if mine:
-            shown = "`cat FILE > /dev/tcp`, ready-made" if name == "cat" else f"`{name}`"
-            out.append(
-                f"| {shown} | {_spread([s['points'] / s['seconds'] / 1e6 for s in mine])} | "
-                f"{_spread([s['cpu_seconds'] / s['points'] * 1e6 for s in mine], 3)} |"
-            )
-    return "\n".join(out) + "\n"
-
-
-def _spread(values: list[float], places: int = 2) -> str:
-    least, most = min(values), max(values)
-    middle = f"{median(values):.{places}f}"
-    return middle if len(values) == 1 else f"{middle} ({least:.{places}f}..{most:.{places}f})"
+def measured(name: str, other: str, chosen: argparse.Namespace) -> dict[str, Any]:
+    if name == "loader":
+        return loader(other, chosen)
+    if name.startswith("verdict "):
+        return bottleneck(name.partition(" ")[2], other, chosen)
+    return load(name, other, chosen)
 
 
 def main() -> None:
@@ -264,7 +247,7 @@ def main() -> None:
         file.write(json.dumps(lines[0]) + "\n")
         for number in range(chosen.rounds):
             for name, other in chance.sample(wanted, len(wanted)):
-                line = loader(other, chosen) if name == "loader" else load(name, other, chosen)
+                line = measured(name, other, chosen)
                 lines.append(line)
                 file.write(json.dumps(line) + "\n")
                 file.flush()
