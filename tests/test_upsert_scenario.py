@@ -19,7 +19,7 @@ from venturi.options import APPLIES, DEFAULTS, PARAMETERS, Options
 from venturi.scenario import Layer, builtin_names, file_layer, load
 from venturi.settings import USAGE_ROW_BYTES
 from venturi.trial import Cell, build_spec
-from venturi.urls import check_url, in_process, is_database, is_loopback, is_time_series, place_of
+from venturi.urls import check_url, in_process, is_charrow, is_database, is_loopback, is_time_series, place_of
 
 
 def cell(text: str) -> Cell:
@@ -53,12 +53,14 @@ def test_gets_and_puts_are_what_they_were() -> None:
 @pytest.mark.parametrize("scheme", DEFAULTS)
 def test_parameters_are_the_options_in_force_and_null_where_they_mean_nothing(scheme: str) -> None:
     url = "empty://" if scheme == "empty" else f"{scheme}://local"
-    operation = "ingest" if is_time_series(url) else "upsert"
+    operation = "ingest" if is_time_series(url) else "get" if is_charrow(url) else "upsert"
     p = cell(target(url, f"[workload]\noperation = '{operation}'")).parameters
     for name in PARAMETERS:
         expected = DEFAULTS[scheme].get(name) if scheme in APPLIES[name] else None
         if name == "durable" and is_time_series(url):
             expected = "os"  # of a store that is started for the run
+        if name == "block_checksum" and is_charrow(url):
+            expected = False
         assert p[name] == (str(expected) if name == "digits" and expected else expected), name
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from venturi.charrow_tables import unpacked
 from venturi.errors import ScenarioError, StoreError
 from venturi.points_file import Columns, arranged
 
@@ -165,18 +166,28 @@ class DataStore:
         """
         key = (label, rows_per_batch)
         if key not in self._made:
-            if label not in self._tables:
-                self._tables[label] = read_table(label)
-            self._made[key] = self._write(label, self._tables[label], rows_per_batch)
+            self._made[key] = self._write(label, self._table(label), rows_per_batch)
         return self._made[key]
+
+    def prepare_values(self, label: str, rows_per_batch: int | None = None) -> Prepared:
+        """The IPC file of a source row for row, with values in place of dictionaries; its last batch may be
+        short."""
+        key = (label, rows_per_batch, "values")
+        if key not in self._made:
+            table = unpacked(label, self._table(label))
+            self._made[key] = self._write(label, table, rows_per_batch, filled=False)
+        return self._made[key]
+
+    def _table(self, label: str) -> Any:
+        if label not in self._tables:
+            self._tables[label] = read_table(label)
+        return self._tables[label]
 
     def prepare_points(self, label: str, columns: Columns) -> Prepared:
         """The IPC file of a source whose columns are points of time series, sorted by time."""
         key = (label, columns)
         if key not in self._made:
-            if label not in self._tables:
-                self._tables[label] = read_table(label)
-            table, named = arranged(label, self._tables[label], columns)
+            table, named = arranged(label, self._table(label), columns)
             self._made[key] = replace(self._write(label, table, None), points=named)
         return self._made[key]
 
@@ -191,7 +202,7 @@ class DataStore:
         """Frees the memory of what was read; call it when all is prepared."""
         self._tables.clear()
 
-    def _write(self, label: str, table: Any, rows_per_batch: int | None) -> Prepared:
+    def _write(self, label: str, table: Any, rows_per_batch: int | None, filled: bool = True) -> Prepared:
         import pyarrow as pa
 
         size = rows_per_batch or min(table.num_rows, _USUAL_BATCH)
@@ -204,7 +215,7 @@ class DataStore:
         try:
             # One dictionary for all batches: an IPC file may hold only one a column.
             whole = table.unify_dictionaries()
-            if rows_per_batch is not None:
+            if rows_per_batch is not None and filled:
                 missing = -whole.num_rows % size
                 while missing:
                     part = whole.slice(0, min(missing, table.num_rows))

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from venturi import preflight
-from venturi.data import DataStore
+from venturi import preflight, queries
+from venturi.data import DataStore, Prepared
 from venturi.environment import usable_cores
 from venturi.ingests import METRICS
 from venturi.local_store import Settings
@@ -23,7 +23,7 @@ from venturi.scenario import Scenario
 from venturi.settings import SOURCES
 from venturi.times import SEED_NS
 from venturi.trial import Cell
-from venturi.urls import is_database, is_local, is_loopback, is_time_series, scheme_of
+from venturi.urls import is_charrow, is_database, is_local, is_loopback, is_time_series, scheme_of
 
 __all__ = ["Endpoints", "is_loopback", "labels"]
 
@@ -70,7 +70,7 @@ class Endpoints:
                 if cell.parameters["operation"] == "ingest":
                     self._store.prepare_points(label, _columns(cell))
                     continue
-                prepared = self._store.prepare(label, _cut(cell))
+                prepared = self._prepared(cell)
                 preflight.check_columns(self._scenario, cell, prepared)
                 widths.setdefault(label, round(prepared.row_bytes, 3))
         self._store.forget_tables()
@@ -80,7 +80,8 @@ class Endpoints:
     def start(self) -> None:
         """Starts servers for cells that go to `local`. Raises VenturiError where one does not start."""
         if self._needs_server:
-            self._local.start(str(cell.parameters["target"]) for cell in self.cells)
+            tables = {made.name: made.ipc for cell in self.cells if (made := self._served(cell)) is not None}
+            self._local.start((str(cell.parameters["target"]) for cell in self.cells), tables)
             for cell in self.cells:
                 if cell.parameters["data"] == "archive":
                     # Now, not when the first trial is about to begin.
@@ -144,8 +145,7 @@ class Endpoints:
     @property
     def local_address(self) -> str | None:
         """URL of the run's own reference server, where there is one."""
-        address = self._local.reference_address
-        return f"flight://{address}" if address is not None else None
+        return self._local.reference_url
 
     def url(self, cell: Cell) -> str:
         """The address for a trial of this cell."""
@@ -204,14 +204,30 @@ class Endpoints:
         url = str(cell.parameters["target"])
         if self._needs_server and is_time_series(url) and is_local(url) and "+http" not in url:
             more["http_port"] = self._local.store_http_port
+        if is_charrow(url):
+            served = self._served(cell)
+            query = queries.text(cell, served.name if served is not None else None)
+            more |= {"query": query} if query is not None else {}
         return {**cell.options, **more}
+
+    def _prepared(self, cell: Cell) -> Prepared:
+        """The cell's file, made ready for the way that it goes."""
+        label, rows = str(cell.parameters["data"]), int(cell.parameters["rows_per_batch"])
+        if is_charrow(str(cell.parameters["target"])):
+            return self._store.prepare_values(label, rows)
+        # An upsert gets each row once, and is cut where it is read.
+        return self._store.prepare(label, None if cell.parameters["operation"] == "upsert" else rows)
+
+    def _served(self, cell: Cell) -> Prepared | None:
+        """The cell's file where a server of ours gives it as a table."""
+        return self._prepared(cell) if _is_file(cell) and is_charrow(str(cell.parameters["target"])) else None
 
     def data(self, cell: Cell) -> dict[str, Any]:
         """The spec's `data` for this cell."""
         p = cell.parameters
         if p["data"] == "records":
             return {"source": "records", "columns": p["columns"], "values": p["values"], "seed": p["seed"]}
-        if p["data"] == "remote":
+        if p["data"] in ("remote", "states") or self._served(cell) is not None:
             return {"source": "remote"}
         if p["data"] == "usage":
             return {
@@ -229,7 +245,7 @@ class Endpoints:
         if p["operation"] == "ingest":
             item = self._store.prepare_points(p["data"], _columns(cell))
             return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
-        item = self._store.prepare(p["data"], _cut(cell))
+        item = self._prepared(cell)
         return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
 
 
@@ -266,7 +282,8 @@ def _described(url: str, options: Mapping[str, Any], seconds: float) -> object:
             from venturi import _core
 
             address = urlsplit(url)._replace(path="", query="").geturl()
-            answer = _core.flight_environment(address, json.dumps(dict(options)))
+            ask_for = getattr(_core, f"{'charrow' if is_charrow(url) else 'flight'}_environment")
+            answer = ask_for(address, json.dumps(dict(options)))
             answers.append(json.loads(answer) if answer else None)
 
     # The core is patient with a server that says nothing; a run need not be.
@@ -279,11 +296,6 @@ def _described(url: str, options: Mapping[str, Any], seconds: float) -> object:
 def _is_file(cell: Cell) -> bool:
     data = str(cell.parameters["data"])
     return data not in SOURCES and not data.startswith(_ARCHIVE)
-
-
-def _cut(cell: Cell) -> int | None:
-    """Rows a batch of a file made ready. An upsert gets each row once, and is cut where it is read."""
-    return None if cell.parameters["operation"] == "upsert" else int(cell.parameters["rows_per_batch"])
 
 
 def varying(found: Sequence[Cell]) -> list[str]:

@@ -7,12 +7,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from venturi import ingests
+from venturi import ingests, queries
 from venturi.errors import ScenarioError
 from venturi.handicap import CLIENT_STAGES, nanoseconds
 from venturi.options import APPLIES, DEFAULTS, ONLY_HERE, PARAMETERS, VALUES
 from venturi.settings import INGEST, SIZES, UPSERT, FileData, Target, Workload
-from venturi.urls import DATABASES, TIME_SERIES, in_process, is_database, is_local, is_time_series, scheme_of
+from venturi.urls import (
+    DATABASES,
+    TIME_SERIES,
+    in_process,
+    is_charrow,
+    is_database,
+    is_local,
+    is_time_series,
+    scheme_of,
+)
 
 if TYPE_CHECKING:
     from venturi.scenario import Scenario
@@ -195,8 +204,11 @@ def check_options(scenario: Scenario) -> None:
 
 
 def names_something(url: str) -> bool:
-    """Whether the URL names a table, a command or a ticket, and not only a server."""
+    """Whether the URL names a table, a command, a ticket or a query, and not only a server."""
     parts = urlsplit(url)
+    if is_charrow(url):
+        # Its path is the database that the query is asked in.
+        return bool(parts.query)
     return parts.scheme != "empty" and bool(parts.path.strip("/") or parts.query)
 
 
@@ -211,6 +223,9 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target, chosen: d
         _check_upsert(workload, target, where)
     elif workload.operation == "ingest":
         ingests.check(workload, target, where)
+    elif is_charrow(url):
+        _only_ingest(workload, where)
+        queries.check(workload, target, where)
     else:
         _check_flight(workload, url, where)
     _check_values(target, where)
@@ -233,6 +248,11 @@ def _check_flight(workload: Workload, url: str, where: Any) -> None:
     at = where("workload", "data")
     if workload.data == "usage":
         raise ScenarioError(f"{at}: usage is for upserts; a {operation} has records or a file")
+    if workload.data == "states":
+        raise ScenarioError(
+            f"{at}: states are rows of a server of charrow://, which turns them into columns",
+            hint="name one: --target charrow://HOST, or charrow://local for a first try",
+        )
     if ingests.is_points(workload.data):
         raise ScenarioError(f"{at}: points are for ingests; a {operation} has records or a file")
     if operation == "put":
@@ -267,9 +287,10 @@ def _only_ingest(workload: Workload, where: Any) -> None:
 
 def _check_upsert(workload: Workload, target: Target, where: Any) -> None:
     url, data = target.url, workload.data
-    if scheme_of(url) == "flight":
+    if scheme_of(url) in ("flight", "charrow"):
+        takes = "gets and puts" if scheme_of(url) == "flight" else "gets"
         raise ScenarioError(
-            f"{where('workload', 'operation')}: {url} takes gets and puts, no upserts",
+            f"{where('workload', 'operation')}: {url} takes {takes}, no upserts",
             hint="name a database: --target mysql://HOST/DATABASE, or sqlite://local for a first try",
         )
     if is_time_series(url):
@@ -377,7 +398,8 @@ def _check_handicap(workload: Workload, target: Target, where: Any) -> None:
             raise ScenarioError(
                 f"{at}: the client of a {workload.operation} has no stage {stage} here; "
                 f"it has {', '.join(known)}",
-                hint=f"slow the other end down: venturi serve flight --handicap {target.handicap}",
+                hint=f"slow the other end down: venturi serve {scheme_of(target.url)} "
+                f"--handicap {target.handicap}",
             )
 
 

@@ -9,7 +9,7 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -24,6 +24,8 @@ __all__ = ["LocalTargets", "duckdb_library"]
 
 Note = Callable[[str, str], None]
 _DOUBT_SECONDS = 0.5
+_REFERENCE = ("flight", "charrow")
+"""Systems whose reference server is ours, and describes itself."""
 
 
 class _Server(Protocol):
@@ -50,10 +52,13 @@ class LocalTargets:
         self._wanted: list[str] = []
         self._servers: dict[str, _Server] = {}
         self._folder: Path | None = None
+        self._tables: dict[str, Path] = {}
         self._store = LocalStore(note)
 
-    def start(self, urls: Iterable[str]) -> None:
-        """Starts what these addresses need. Raises VenturiError where a server does not start."""
+    def start(self, urls: Iterable[str], tables: Mapping[str, Path] | None = None) -> None:
+        """Starts what these addresses need; `tables` are IPC files that a server of charrow:// gives, by
+        name. Raises VenturiError where a server does not start."""
+        self._tables = dict(tables or {})
         schemes = dict.fromkeys(scheme_of(url) for url in urls if is_local(url) and not is_time_series(url))
         self._wanted = [scheme for scheme in schemes if not in_process(f"{scheme}://")]
         for scheme in self._wanted:
@@ -63,6 +68,9 @@ class LocalTargets:
         if scheme == "flight":
             # Without tables: before its clock starts, a trial gives the server the file that it will get.
             return ReferenceServer().start()
+        if scheme == "charrow":
+            given = [word for name, path in self._tables.items() for word in ("--ready", f"{name}={path}")]
+            return ReferenceServer(*given, kind="charrow").start()
         from venturi import throwaway
 
         server = throwaway.for_scheme(scheme)(note=self._note)
@@ -81,7 +89,8 @@ class LocalTargets:
                 if server.running:
                     continue
                 said = server.complaint()
-                name = "the reference server" if scheme == "flight" else f"the server of {scheme}://local"
+                ours = scheme in _REFERENCE
+                name = "the reference server" if ours else f"the server of {scheme}://local"
                 self._note("warning", f"{name} died{': ' + said if said else ''}; starting another")
                 server.stop()
                 del self._servers[scheme]
@@ -100,7 +109,7 @@ class LocalTargets:
         server = self._servers.get(scheme)
         if server is None:
             return url
-        if scheme == "flight":
+        if scheme in _REFERENCE:
             return urlsplit(url)._replace(netloc=server.address).geturl()
         found = urlsplit(str(server.hello["url"]))
         path = urlsplit(url).path
@@ -133,10 +142,10 @@ class LocalTargets:
         return self._folder
 
     @property
-    def reference_address(self) -> str | None:
-        """HOST:PORT of the reference server, where it runs."""
-        server = self._servers.get("flight")
-        return server.address if server is not None else None
+    def reference_url(self) -> str | None:
+        """The URL of a reference server, where one runs."""
+        found = ((scheme, self._servers[scheme]) for scheme in _REFERENCE if scheme in self._servers)
+        return next((f"{scheme}://{server.address}" for scheme, server in found), None)
 
     def environment(self, url: str) -> dict[str, Any] | None:
         """What a server of ours tells of itself and its host."""
@@ -145,7 +154,7 @@ class LocalTargets:
         server = self._servers.get(scheme_of(url))
         if server is None:
             return None
-        if scheme_of(url) == "flight":
+        if scheme_of(url) in _REFERENCE:
             found = server.hello.get("environment")
             return found if isinstance(found, dict) else None
         software = {"server": server.hello.get("software")}

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from venturi import fitting, ingests
+from venturi import fitting, ingests, queries
 from venturi.conditions import Condition
 from venturi.errors import ScenarioError
 from venturi.settings import (
     POINT_BYTES,
     SIZES,
+    STATES_ROW_BYTES,
     UPSERT,
     USAGE_ROW_BYTES,
     FileData,
@@ -25,7 +26,7 @@ from venturi.settings import (
 )
 from venturi.suffixes import format_count, parse_range, spell_duration
 from venturi.trial import Cell
-from venturi.urls import is_local, place_of, scheme_of
+from venturi.urls import is_charrow, is_local, place_of, scheme_of
 
 if TYPE_CHECKING:
     from venturi.scenario import Layer, Scenario
@@ -37,7 +38,7 @@ _WORKING_SET = 1_000_000
 _COUNTS = {
     *("rows_per_stream", "bytes_per_stream", "streams", "threads", "rows_per_batch"),
     *("columns", "window", "send_buffer", "seed", "rate", "max_message_size"),
-    *("hosts", "pool"),
+    *("hosts", "pool", "encoders", "decoders", "max_block_size"),
     *("working_set", "in_flight", "max_errors", "retries", "partitions", "replication", "partition_key"),
 }
 Axes = dict[str, list[Any]]
@@ -189,17 +190,21 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     target = scenario.target.model_copy(
         update={axis: value for axis, value in chosen.items() if axis in Target.model_fields}
     )
-    if workload.operation == "get" and workload.data == "records" and fitting.names_something(url):
-        # Made records are asked for by the perf protocol; a table's rows are the server's.
+    asked = target.query is not None and is_charrow(url)
+    if workload.operation == "get" and workload.data == "records" and (asked or fitting.names_something(url)):
+        # Made records are asked for by the perf protocol, or by a query of ours; a table's rows are the
+        # server's.
         workload = workload.model_copy(update={"data": "remote"})
     target = fitting.fitted(target, url, workload.operation)
     fitting.check_cell(scenario, workload, target, chosen)
     label = data_label(workload.data)
-    records, usage = workload.data == "records", workload.data == "usage"
+    records, usage, states = (workload.data == name for name in ("records", "usage", "states"))
     ingest = workload.operation == "ingest"
     width = 8.0 * workload.columns if records else USAGE_ROW_BYTES if usage else widths.get(label)
-    width = POINT_BYTES if ingest else width
+    width = POINT_BYTES if ingest else STATES_ROW_BYTES if states else width
     rows, duration = fitting.amount(workload, width)
+    if queries.is_file(workload, url):
+        rows = None
     parameters = {
         "operation": workload.operation,
         "place": place,
@@ -207,7 +212,7 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         "data": label,
         "columns": workload.columns if records else None,
         "values": ingests.values(workload) or (workload.values if records else None),
-        "seed": workload.seed if records or usage or ingests.is_made(workload) else None,
+        "seed": workload.seed if records or states or usage or ingests.is_made(workload) else None,
         **ingests.parameters(workload),
         "key": workload.key,
         "add": workload.add,
@@ -324,7 +329,8 @@ def _all_upserts(scenario: Scenario) -> bool:
 def _has_own_data(scenario: Scenario) -> bool:
     sources = scenario.axes.get("data", [scenario.workload.data])
     return any(
-        isinstance(source, FileData) or source in ("records", "metrics", "archive") for source in sources
+        isinstance(source, FileData) or source in ("records", "states", "metrics", "archive")
+        for source in sources
     )
 
 

@@ -222,6 +222,40 @@ class Akumuli(Table):
     messages: Annotated[Literal["rows", "values", "dictionary"] | None, BeforeValidator(null)] = None
 
 
+def _number_or_auto(value: Any) -> Any:
+    from venturi.environment import usable_cores
+
+    if value == "auto":
+        return value
+    return usable_cores() if value in ("cpus", "cores") else parse_count(value)
+
+
+def _version(value: Any) -> Any:
+    # TOML users leave the quotes out.
+    return str(value) if isinstance(value, float) else value
+
+
+class Charrow(Table):
+    """Arrow blocks over TCP, one query shared by its partitions."""
+
+    encoders: Annotated[
+        Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] | None,
+        BeforeValidator(_number_or_auto),
+        BeforeValidator(null),
+    ] = None
+    decoders: Annotated[
+        Annotated[int, BeforeValidator(_pool), Field(ge=0, le=256)] | None, BeforeValidator(null)
+    ] = None
+    query: Annotated[StrictStr | None, BeforeValidator(null)] = None
+    wire_version: Annotated[
+        Literal["1.1", "1.2"] | None, BeforeValidator(_version), BeforeValidator(null)
+    ] = None
+    block_checksum: StrictBool = False
+    max_block_size: Annotated[
+        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**40)] | None, BeforeValidator(null)
+    ] = None
+
+
 class Shared(Table):
     """What has a meaning in several systems, with values that differ."""
 
@@ -238,14 +272,15 @@ class Shared(Table):
     ] = None
 
 
-class Options(Shared, Akumuli, TimeSeries, Embedded, Cassandra, MySql, Database, Flight, Login):
+class Options(Shared, Akumuli, TimeSeries, Embedded, Cassandra, MySql, Database, Charrow, Flight, Login):
     """All of them, in one table."""
 
 
-_NETWORK = frozenset({"flight", "mysql", "cassandra", "postgres"})
+_NETWORK = frozenset({"flight", "charrow", "mysql", "cassandra", "postgres"})
 _GROUPS: dict[type[Table], frozenset[str]] = {
     Login: _NETWORK,
     Flight: frozenset({"flight"}),
+    Charrow: frozenset({"charrow"}),
     Database: frozenset(DATABASES),
     MySql: frozenset({"mysql"}),
     Cassandra: frozenset({"cassandra"}),
@@ -255,7 +290,8 @@ _GROUPS: dict[type[Table], frozenset[str]] = {
 }
 APPLIES: dict[str, frozenset[str]] = {
     **{name: schemes for group, schemes in _GROUPS.items() for name in group.model_fields},
-    "compression": frozenset({"flight", "cassandra"}),
+    "compression": frozenset({"flight", "charrow", "cassandra"}),
+    "handicap": frozenset({"flight", "charrow"}),
     "method": frozenset({"postgres", "duckdb"}),
     "synchronous": frozenset({"postgres", "sqlite"}),
     "dialect": frozenset({"empty"}),
@@ -266,12 +302,14 @@ APPLIES: dict[str, frozenset[str]] = {
 """The systems that an option has a meaning for."""
 VALUES: dict[tuple[str, str], tuple[str, ...]] = {
     ("compression", "flight"): ("lz4", "zstd"),
+    ("compression", "charrow"): ("lz4", "zstd"),
     ("compression", "cassandra"): ("lz4", "snappy"),
     ("synchronous", "sqlite"): ("off", "normal", "full", "extra"),
     ("synchronous", "postgres"): ("on", "off", "local", "remote_write", "remote_apply"),
 }
 """Values that an option may have in a system, where others have more (the part before a colon)."""
 DEFAULTS: dict[str, dict[str, Any]] = {
+    "charrow": {"encoders": "auto", "decoders": 1, "wire_version": "1.2"},
     "mysql": {"setup": True, "statement": "text"},
     "cassandra": {
         "setup": True,
@@ -304,6 +342,7 @@ PARAMETERS = (
     *("write", "batch", "batch_form", "consistency", "replication", "partition_key", "token_aware"),
     *("journal", "synchronous", "without_rowid", "dialect"),
     *("messages", "digits", "durable", "pool"),
+    *("encoders", "decoders", "query", "wire_version", "block_checksum"),
 )
 """Options that are parameters of a cell: all that may change a figure."""
 ONLY_HERE = frozenset({"durable", "pool"})

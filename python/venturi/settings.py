@@ -26,6 +26,7 @@ __all__ = [
     "LOCAL",
     "POINT_BYTES",
     "SIZES",
+    "STATES_ROW_BYTES",
     "UPSERT",
     "USAGE_ROW_BYTES",
     "FileData",
@@ -39,13 +40,15 @@ __all__ = [
 
 # Three ways to say how much; one of them at a time.
 SIZES = ("rows_per_stream", "bytes_per_stream", "duration")
-SOURCES = ("records", "usage", "metrics", "archive", "remote")
+SOURCES = ("records", "states", "usage", "metrics", "archive", "remote")
 UPSERT = {"in_flight": 1, "generate": "ahead", "max_errors": 0, "retries": 0}
 """Keys that only upserts have, and their defaults there."""
 INGEST = ("hosts", "tick", "start", "time", "tags", "metric")
 """Keys that only ingests have."""
 POINT_BYTES = 16.0
 """Payload of a point: a time of 8 bytes and a value of 8."""
+STATES_ROW_BYTES = 120.0
+"""Mean payload of a row of `states`, sixteen columns of the types of an order's line."""
 USAGE_ROW_BYTES = 69.1
 """Mean payload of a row of `usage`: 36 bytes of numbers, two texts of 12 and 13.1 letters, an offset each."""
 
@@ -62,6 +65,8 @@ class FileData(Table):
 
 
 _ARCHIVE = "archive:"
+_IN_SPEC = {"wire_version": "version", "block_checksum": "checksum", "max_block_size": "max_block_bytes"}
+"""Options that the spec of a trial calls otherwise, where the name alone says enough."""
 
 
 def _data(value: Any) -> Any:
@@ -79,7 +84,7 @@ def _data(value: Any) -> Any:
             raise ValueError('a file is written { source = "file", path = "table.parquet" }')
         return {"source": source or "file", "path": value["path"]}
     raise ValueError(
-        'write "records", "usage", "metrics", "archive", "remote" or '
+        'write "records", "states", "usage", "metrics", "archive", "remote" or '
         '{ source = "file", path = "table.parquet" }'
     )
 
@@ -162,7 +167,8 @@ class Workload(Table):
 
     operation: Literal["get", "put", "upsert", "ingest"] = "get"
     data: Annotated[
-        Literal["records", "usage", "metrics", "archive", "remote"] | FileData, BeforeValidator(_data)
+        Literal["records", "states", "usage", "metrics", "archive", "remote"] | FileData,
+        BeforeValidator(_data),
     ] = "records"
     hosts: Annotated[
         Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000_000)] | None,
@@ -235,6 +241,9 @@ class Target(Options):
             found["format"] = found.pop("messages")
         if found.get("digits") == "shortest":
             found["digits"] = None
+        for name, spelled in _IN_SPEC.items():
+            if name in found:
+                found[spelled] = found.pop(name)
         return found | ({"handicap": nanoseconds(self.handicap)} if self.handicap else {})
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "TIME_SERIES",
     "check_url",
     "in_process",
+    "is_charrow",
     "is_database",
     "is_local",
     "is_loopback",
@@ -23,7 +24,7 @@ __all__ = [
 DEFAULT_PORT = 31337
 LOCAL = "flight://local"
 _PORTS = {
-    **{"flight": DEFAULT_PORT, "mysql": 3306, "cassandra": 9042, "postgres": 5432},
+    **{"flight": DEFAULT_PORT, "charrow": 9006, "mysql": 3306, "cassandra": 9042, "postgres": 5432},
     **{"akumuli": 8282, "akumuli+udp": 8383, "opentsdb": 4242, "influx": 9009, "influx+http": 8086},
 }
 """Systems that are reached over a network, each with its usual port; `+tls` may follow the name."""
@@ -34,7 +35,7 @@ DATABASES = ("mysql", "cassandra", "postgres", *FILES)
 TIME_SERIES = ("akumuli", "opentsdb", "influx")
 """Systems that take points of time series."""
 _KNOWN = (
-    *("flight", "flight+tls", "mysql", "mysql+tls", "cassandra", "cassandra+tls"),
+    *("flight", "flight+tls", "charrow", "charrow+tls", "mysql", "mysql+tls", "cassandra", "cassandra+tls"),
     *("postgres", "postgres+tls", "sqlite", "duckdb"),
     *("akumuli", "akumuli+udp", "opentsdb", "influx", "influx+http", "empty"),
 )
@@ -48,6 +49,7 @@ _ALIASES = {
     **dict.fromkeys(("influxdb+http", "influxdb2"), "influx+http"),
     **dict.fromkeys(("resp", "aku"), "akumuli"),
     **dict.fromkeys(("tsdb", "telnet"), "opentsdb"),
+    **dict.fromkeys(("chspark", "theflash"), "charrow"),
 }
 
 
@@ -59,6 +61,11 @@ def scheme_of(url: str) -> str:
 def is_database(url: str) -> bool:
     """Whether it takes upserts, and nothing else."""
     return scheme_of(url) in DATABASES
+
+
+def is_charrow(url: str) -> bool:
+    """Whether one query is shared by its streams there, which are then called partitions."""
+    return scheme_of(url) == "charrow"
 
 
 def is_time_series(url: str) -> bool:
@@ -123,6 +130,8 @@ def check_url(url: str) -> str:
     netloc = user + at + ",".join(_host(url, host, form) for host in several)
     if is_time_series(url):
         _store(parts.scheme, hosts, parts.path, parts.query, user)
+    if is_charrow(url):
+        _charrow(parts.scheme, parts.path, parts.query, hosts)
     if is_database(url):
         if parts.hostname == "local" and parts.scheme.endswith("+tls"):
             raise ValueError(
@@ -143,7 +152,7 @@ def _host(url: str, host: str, form: str) -> str:
         port = 0
     if port == 0:
         raise ValueError(f"{url!r}: the port must be a number from 1 to 65535")
-    if parts.hostname == "local" and (is_database(url) or is_time_series(url)):
+    if parts.hostname == "local" and (is_database(url) or is_time_series(url) or is_charrow(url)):
         if port is not None:
             raise ValueError(f"{url!r}: local is a server of our own, on a free port; leave the port out")
         return host
@@ -176,6 +185,17 @@ def _store(scheme: str, host: str, path: str, query: str, user: str) -> None:
         raise ValueError(f"{path!r} is no database; write {scheme}://HOST:PORT/DATABASE, or .../ORG/BUCKET")
     if query:
         raise ValueError(f"a URL of {scheme}:// has no parameters; settings are keys of [target]")
+
+
+def _charrow(scheme: str, path: str, query: str, host: str) -> None:
+    """Whether what follows the host is a database, and a query or nothing."""
+    if "/" in path.strip("/"):
+        raise ValueError(f"{path!r} is not a database; write {scheme}://HOST:PORT/DATABASE")
+    names = [part.partition("=")[0] for part in query.split("&") if part]
+    if any(name != "query" for name in names) or len(names) > 1:
+        raise ValueError(f"a URL of {scheme}:// may end with ?query=TEXT, and nothing else")
+    if host == "local" and scheme.endswith("+tls"):
+        raise ValueError("a server of our own has no certificate; write charrow://local")
 
 
 def _file(url: str) -> str:

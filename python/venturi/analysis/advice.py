@@ -14,8 +14,9 @@ from venturi.analysis.ceilings import share as share_of
 from venturi.analysis.cells import Cell, get, main_rate, numeric, quotient, steady_main
 from venturi.analysis.statistics import range_coverage
 from venturi.analysis.warning import Advice
-from venturi.analysis.wording import counted
+from venturi.analysis.wording import named
 from venturi.units import percent
+from venturi.urls import is_charrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,13 +70,15 @@ def advise(
         _no_ceiling(cells, probes),
         _few(cells),
     ]
-    noun = "point" if cells and all(c.noun == "point" for c in cells) else "row"
-    return [_of(advice, noun) for advice in found if advice is not None]
+    alike = len({(c.noun, is_charrow(str(c.parameters.get("target") or ""))) for c in cells}) == 1
+    return [_of(advice, cells[0] if alike else None) for advice in found if advice is not None]
 
 
-def _of(advice: Advice, noun: str) -> Advice:
-    """The advice in words of what these cells count."""
-    found, cause, following = (counted(t, noun) for t in (advice.finding, advice.cause, advice.next))
+def _of(advice: Advice, cell: Cell | None) -> Advice:
+    """The advice in the words of cells that are all like this one."""
+    if cell is None:
+        return advice
+    found, cause, following = (named(t, cell) for t in (advice.finding, advice.cause, advice.next))
     return Advice(advice.kind, found, cause, following)
 
 

@@ -43,7 +43,7 @@ WORKLOAD = frozenset(
             "row_bytes",
         ),
         *("rows_per_stream", "bytes_per_stream", "duration_ns", "rate", "include_setup"),
-        *("verify", "protocol", "ack", "handicap"),
+        *("verify", "protocol", "ack", "handicap", "query"),
         *("working_set", "key", "add", "keep", "setup", "max_errors"),
     )
 )

@@ -29,7 +29,7 @@ and a last short batch or a string column moves a trial's mean message size a li
 RAW_TCP, ENGINE, MEMORY, DISK = "raw TCP", "engine", "memory copy", "disk"
 DIALECTS = ("mysql", "postgres", "sqlite", "duckdb")
 """Statements that `empty://` can build."""
-_KEEP_NOTHING = ("flight", "flight+tls", "empty")
+_KEEP_NOTHING = ("flight", "flight+tls", "charrow", "charrow+tls", "empty")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ def waits_for_disk(parameters: Mapping[str, Any]) -> bool:
 
 def data_label(parameters: Mapping[str, Any]) -> str | None:
     """What a probe of codec or engine must have worked on to count for a trial: how well data compress, and
-    what a checksum costs, depends on them. None for remote data, which nobody has before the trial.
+    what a checksum costs, depends on them. None for remote data and states, which nobody has
+    before the trial.
 
     Of upserts, statements that are built ahead are only handed on; those built inline cost what their system
     asks for, so that those of Cassandra, which the empty target does not build, have no limit."""
@@ -78,7 +79,11 @@ def data_label(parameters: Mapping[str, Any]) -> str | None:
         return _upsert_label(parameters)
     if data == "records":
         return f"records, {parameters.get('columns')} columns, {parameters.get('values')}"
-    return None if data in (None, "remote") else str(data)
+    scheme = urlsplit(str(parameters.get("target") or "")).scheme.partition("+")[0]
+    if scheme == "charrow":
+        # The rows are the server's.
+        return None
+    return None if data in (None, "remote", "states") else str(data)
 
 
 def _ingest_label(parameters: Mapping[str, Any]) -> str | None:

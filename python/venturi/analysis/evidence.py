@@ -23,6 +23,8 @@ WAITS = ("await_", "wait")
 # any Flight client would have to do (receive, send, a codec that the scenario asks for) is not its own.
 OWN = ("generate", "verify")
 CODEC = ("encode", "decode")
+POOLS = {"client": ("decoders",), "server": ("encoders",)}
+"""Pools that an end may have (docs/format.md)."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,16 @@ class Evidence:
 def waits(stage: str) -> bool:
     """Whether a stage waits for something, by its name."""
     return stage.startswith(WAITS)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Threads of one end that do one thing, as many as were asked for."""
+
+    name: str
+    threads: float
+    busy: float
+    """Share of their time that they work."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +89,8 @@ class End:
     send_buffer_limited: float | None = None
     send_buffer: float | None = None
     busiest_thread: tuple[str, float] | None = None
+    pools: Mapping[str, Pool] = field(default_factory=dict)
+    """Its pools by name; their threads are among its workers, their stages among its stages."""
 
     @cached_property
     def work(self) -> dict[str, float]:
@@ -240,6 +254,10 @@ def _stages(record: Record, end: str, put: Any) -> None:
     for name, value in stages.items():
         put(f"{end}.stage.{name}", quotient(value, whole))
     put(f"{end}.workers", numeric(record, "workers", end, "workers"))
+    for name in POOLS[end]:
+        put(f"{end}.pool.{name}.threads", numeric(record, "pools", end, name, "threads"))
+        busy = numeric(record, "pools", end, name, "busy_ns")
+        put(f"{end}.pool.{name}.busy", quotient(busy, numeric(record, "pools", end, name, "time_ns")))
 
 
 def _resources(record: Record, end: str, usable: int | None, put: Any) -> None:
@@ -367,6 +385,14 @@ def _end(end: str, found: Facts, cell: Cell) -> End:
     thread = at("busiest_thread")
     speed = at("network", "speed_bits_per_second")
     stages = {n[len(prefix) :]: v for n, v in found.items() if n.startswith(prefix)}
+    pools = {
+        name: Pool(name, found[f"{end}.pool.{name}.threads"], min(1.0, found[f"{end}.pool.{name}.busy"]))
+        for name in POOLS[end]
+        if found.get(f"{end}.pool.{name}.threads") and f"{end}.pool.{name}.busy" in found
+    }
+    if threads and pools:
+        # Those of the streams, and those of the pools.
+        threads += sum(pool.threads for pool in pools.values())
     return End(
         name=end,
         stages=stages,
@@ -396,6 +422,7 @@ def _end(end: str, found: Facts, cell: Cell) -> End:
         send_buffer_limited=at("sockets", "send_buffer_limited_share"),
         send_buffer=at("sockets", "send_buffer_bytes"),
         # Its name is told of a server that tells nothing else.
+        pools=pools,
         busiest_thread=("" if stages else _thread_name(cell, end), thread) if thread is not None else None,
     )
 

@@ -15,7 +15,7 @@ from venturi.analysis.cells import Cell, by_operation, varying
 from venturi.analysis.rerun import Rerun
 from venturi.analysis.upsert_remedies import CASSANDRA_MOST
 from venturi.analysis.verdict import Evidence, Finding, Verdict
-from venturi.analysis.wording import counted, listed
+from venturi.analysis.wording import listed, named
 from venturi.units import Quantity, count
 
 PARALLEL = ("streams", "in_flight", "encoders", "decoders", "hosts", "clients", "partitions", "threads")
@@ -235,15 +235,15 @@ def _finding(
         if verdict is not None and not opening and (verdict.kind != "unknown" or verdict.evidence):
             following += [f"to try: {text}" for text in verdict.next if not _measured(text, group, names)]
     evidence = [
-        Evidence(counted(spelled(axis, c.parameters[axis]), c.noun), figure(c).text())
+        Evidence(named(spelled(axis, c.parameters[axis]), c), figure(c).text())
         for c in (first, knee, peak, last)
     ]
     evidence += [Evidence(change, str(found)) for change, found in levers[:4]]
     if verdict is not None:
         evidence += verdict.evidence
     return Finding(
-        title=counted(f"{fixed}: {_title(series, rising)}" if fixed else _title(series, rising), first.noun),
-        sentence=counted("; ".join(p for p in parts if p), first.noun),
+        title=named(f"{fixed}: {_title(series, rising)}" if fixed else _title(series, rising), first),
+        sentence=named("; ".join(p for p in parts if p), first),
         evidence=tuple(dict.fromkeys(evidence)),
         next=tuple(dict.fromkeys(following))[:3],
     )

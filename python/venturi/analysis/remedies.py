@@ -11,6 +11,7 @@ from venturi.analysis.proof import Hit
 from venturi.analysis.proof.cores import HELD
 from venturi.analysis.proof.ends import handicapped, own_stages
 from venturi.analysis.rerun import Rerun
+from venturi.urls import is_charrow
 
 BATCH_LARGE = 8192
 """Rows a batch from which what a batch costs (headers, calls, wake-ups) is small against its rows."""
@@ -64,8 +65,54 @@ def _without_codec(seen: Seen, rerun: Rerun) -> list[str]:
     return found
 
 
+def serving(seen: Seen) -> str:
+    """The command that starts a server which accounts for its stages, of this cell's system where there is
+    one."""
+    return f"venturi serve {'charrow' if _charrow(seen) else 'flight'}"
+
+
+def elsewhere(seen: Seen) -> str:
+    """Where that server is on another host."""
+    return "charrow://HOST:9006" if _charrow(seen) else "flight://HOST:31337"
+
+
+def _charrow(seen: Seen) -> bool:
+    return is_charrow(str(seen.cell.parameters.get("target") or ""))
+
+
+def _pool(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+    """What a pool that is full asks for: more threads, up to the CPUs that its end may use."""
+    name = hit.title.rpartition(": ")[2]
+    end = seen.client if hit.end == "client" else seen.server
+    pool = end.pools[name]
+    now, cores = int(pool.threads), int(end.cores or 0)
+    more = min(2 * now, cores) if cores else 2 * now
+    found = [f"{name}: {now} -> {more}: {rerun.but(**{name: more})}"] if more > now else []
+    if hit.stage in handicapped(seen, end.name):
+        slowed = end is seen.server
+        found.append(
+            "start the server without --handicap" if slowed else f"no handicap: {rerun.but(handicap='none')}"
+        )
+    if hit.stage == "verify":
+        found.append(f"count rows instead of checking values: {rerun.but(verify='count')}")
+    if hit.stage in ("encode", "decode"):
+        found += _without_codec(seen, rerun)
+    found += _larger_batches(seen, rerun)
+    if more <= now:
+        found.append(f"more or faster cores at the {end.name}: as many {name} as it has cores are busy")
+    return found
+
+
+def _of_pool(seen: Seen, hit: Hit) -> bool:
+    """Whether the hit's place is a pool, which its title names."""
+    end = seen.client if hit.end == "client" else seen.server
+    return hit.end is not None and hit.title.rpartition(": ")[2] in end.pools
+
+
 def _load_generator(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
     found = []
+    if _of_pool(seen, hit):
+        return _pool(seen, hit, rerun)
     if hit.stage == "await_thread":
         found.append(f"a thread a stream: {rerun.but(threads=int(seen.streams))}")
     slowed = handicapped(seen, "client")
@@ -96,11 +143,11 @@ def _cores(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
     if (
         hit.end is None
         and seen.same_machine is not False
-        and str(seen.cell.parameters.get("target") or "").startswith("flight")
+        and str(seen.cell.parameters.get("target") or "").startswith(("flight", "charrow"))
     ):
         found.append(
-            "the server on another host: venturi serve flight --host 0.0.0.0 there, then "
-            + rerun.but(target="flight://HOST:31337")
+            f"the server on another host: {serving(seen)} --host 0.0.0.0 there, then "
+            + rerun.but(target=elsewhere(seen))
         )
     if hit.end is not None:
         found.append(f"more or faster cores at the {hit.end}")
@@ -109,6 +156,8 @@ def _cores(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
 
 def _stage(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
     end = seen.client if hit.end == "client" else seen.server
+    if _of_pool(seen, hit):
+        return _pool(seen, hit, rerun)
     if "throttled" in hit.title:
         return [f"raise the CPU quota of the {hit.end}'s control group ({end.quota:g} of a core)"]
     found = []
@@ -153,7 +202,7 @@ def _memory(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
     if seen.client.share("verify") > 0.1:
         found.append(f"one pass less over the values: {rerun.but(verify='count')}")
     if seen.same_machine:
-        found.append("each end on a host of its own, with memory of its own: venturi serve flight there")
+        found.append(f"each end on a host of its own, with memory of its own: {serving(seen)} there")
     return found
 
 
@@ -171,7 +220,7 @@ def _flow_control(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
         if seen.sender is seen.client:
             found.append(f"a larger send buffer: {rerun.but(send_buffer=larger)}")
         else:
-            found.append(f"a larger send buffer at the server: venturi serve flight --send-buffer {larger}")
+            found.append(f"a larger send buffer at the server: {serving(seen)} --send-buffer {larger}")
     elif "receive window" in hit.title:
         found.append(f"larger TCP buffers at the {seen.receiver.name} (net.ipv4.tcp_rmem; venturi doctor)")
     elif "acknowledgements" in hit.title:
@@ -185,7 +234,7 @@ def _server(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
     return [
         *_more_streams(seen, rerun),
         "what this client and path can do with a server that gives account of itself: "
-        "venturi serve flight there, then " + rerun.but(target="flight://HOST:31337"),
+        f"{serving(seen)} there, then " + rerun.but(target=elsewhere(seen)),
         *_larger_batches(seen, rerun),
     ]
 

@@ -59,6 +59,10 @@ _NAMED: dict[str, Any] = {
     "digits": "17",
     "durable": None,
     "pool": None,
+    "encoders": "auto",
+    "decoders": 1,
+    "query": None,
+    "wire_version": "1.2",
 }
 
 

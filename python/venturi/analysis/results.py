@@ -17,6 +17,7 @@ from venturi.analysis.cells import Cell, get
 from venturi.analysis.verdict import Finding, Verdict
 from venturi.errors import StoreError
 from venturi.store import RunDirectory
+from venturi.urls import is_charrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -162,7 +163,7 @@ class Results:
         not.
 
         Cartesius for runs between hosts, the laptop for all others: each was measured that way. Of upserts
-        the system of their target's kind, of ingests Akumuli's.
+        the system of their target's kind, of ingests Akumuli's; CHSpark where queries are shared.
         """
         if not any(
             line.split("#")[0].replace(" ", "").strip() == "reference=true"
@@ -174,6 +175,8 @@ class Results:
                 return "akumuli"
             targets = [str(c.parameters.get("target") or "") for c in self.cells]
             return "cassandra" if all(t.startswith("cassandra") for t in targets) else "memsql"
+        if self.cells and all(is_charrow(str(c.parameters.get("target") or "")) for c in self.cells):
+            return "chspark"
         return "cartesius" if len(self.places) > 1 or "remote" in self.name else "macbook"
 
     @property

@@ -15,9 +15,9 @@ from venturi.analysis.evidence import Evidence, Seen
 from venturi.analysis.proof import Hit, first
 from venturi.analysis.proof.cores import HELD, embedded
 from venturi.analysis.proof.ends import own_stages
-from venturi.analysis.remedies import more_streams, remedies
+from venturi.analysis.remedies import elsewhere, more_streams, remedies, serving
 from venturi.analysis.rerun import Rerun
-from venturi.analysis.wording import listed, milliseconds, shares, size, waiting
+from venturi.analysis.wording import listed, milliseconds, named, plural, shares, size, waiting
 from venturi.units import percent
 
 __all__ = ["Confidence", "Evidence", "Finding", "Kind", "Verdict", "judge", "verdicts"]
@@ -109,10 +109,10 @@ def judge(cell: Cell, environment: Mapping[str, Any] | None = None) -> Verdict:
         end=hit.end,
         stage=hit.stage,
         title=hit.title,
-        sentence=sentence,
+        sentence=named(sentence, cell),
         evidence=(*hit.evidence, *_ground(seen, hit, agreeing)),
         confidence=sure,
-        next=remedies(seen, hit, rerun),
+        next=tuple(named(text, cell) for text in remedies(seen, hit, rerun)),
         flagged=hit.flagged,
     )
 
@@ -176,6 +176,12 @@ def _ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]
             found.append(Evidence(name, text))
 
     for end in (seen.client, seen.server):
+        for pool in end.pools.values():
+            add(
+                f"{end.name} {pool.name}",
+                f"the {end.name}'s {plural(pool.threads, pool.name.removesuffix('s'))}: "
+                f"busy {percent(pool.busy)}",
+            )
         if end.stages and end.occupancy is not None:
             add(
                 f"{end.name} workers",
@@ -244,7 +250,7 @@ def _unknown(seen: Seen, rerun: Rerun) -> Verdict:
         settle.append(f"mend what made them fail, then: {rerun.but()}")
     elif not client.stages and client.busy is None:
         missing.append("neither stages nor resources were recorded, as in imported results")
-        if str(cell.parameters.get("target") or "flight://").startswith("flight"):
+        if str(cell.parameters.get("target") or "flight://").startswith(("flight", "charrow")):
             settle.append(f"the same moved by Venturi: {rerun.but()}")
         else:
             settle.append("CPU of both ends and of the path while it runs: the tool that made it keeps none")
@@ -272,8 +278,8 @@ def _unknown(seen: Seen, rerun: Rerun) -> Verdict:
         elif not cell.in_rows and not server.stages:
             missing.append("the server gives no account of its stages")
             settle.append(
-                "a server that does: venturi serve flight on the other host, then "
-                + rerun.but(target="flight://HOST:31337")
+                f"a server that does: {serving(seen)} on the other host, then "
+                + rerun.but(target=elsewhere(seen))
             )
         if not cell.in_rows and seen.of("raw TCP") is None and seen.loopback is not True:
             missing.append("raw TCP over this path was not measured")

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from venturi.units import percent
+from venturi.urls import is_charrow
+
+if TYPE_CHECKING:
+    from venturi.analysis.cells import Cell
 
 STAGES_NAMED = 5
 """More stages than this in one sentence are not read."""
@@ -43,6 +48,18 @@ def counted(text: str, noun: str) -> str:
     if noun == "row":
         return text
     return _ROWS.sub(lambda found: (noun if found[1] == "r" else noun.capitalize()) + found[2], text)
+
+
+_STREAMS = re.compile(r"(?<![\w.\-])(?<!--threads )([Ss])tream(s?)\b(?!=)")
+
+
+def named(text: str, cell: Cell) -> str:
+    """A text about this cell in its system's own words: points of an ingest, partitions of a query. Commands
+    in it stay as they are."""
+    text = counted(text, cell.noun)
+    if not is_charrow(str(cell.parameters.get("target") or "")):
+        return text
+    return _STREAMS.sub(lambda found: ("p" if found[1] == "s" else "P") + f"artition{found[2]}", text)
 
 
 def size(value: float) -> str:

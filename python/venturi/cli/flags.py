@@ -31,8 +31,8 @@ Data = Annotated[
     list[str] | None,
     _option(
         "--data",
-        "records, usage, metrics, archive:DIR, remote, builtin:birdstrikes, or a Parquet, Arrow or CSV "
-        "file. Repeatable.",
+        "records, states, usage, metrics, archive:DIR, remote, builtin:birdstrikes, or a Parquet, Arrow or "
+        "CSV file. Repeatable.",
     ),
 ]
 Columns = Annotated[Text, _option("--columns", "Columns of int64 in a record; 4 is 32 bytes.")]
@@ -99,6 +99,29 @@ Durable = Annotated[
     _option("--durable", f"X://local: none, os or fsync; what the store's log survives. {_SEVERAL}", _SERIES),
 ]
 Pool = Annotated[Text, _option("--pool", f"X://local: the store's reader threads. {_SEVERAL}", _SERIES)]
+# [target] of charrow
+_CHARROW = "Queries (charrow)"
+
+
+def _charrow(flag: str, help_text: str) -> Any:
+    return _option(flag, help_text, _CHARROW)
+
+
+Encoders = Annotated[
+    Text, _charrow("--encoders", f"Threads of the server that encode; auto = one a CPU there. {_SEVERAL}")
+]
+Decoders = Annotated[
+    Text,
+    _charrow("--decoders", f"Threads of the client that decode; 0 = each partition's own. {_SEVERAL}"),
+]
+Query = Annotated[Text, _charrow("--query", "What to get, as SELECT * FROM trips; partitions share it.")]
+WireVersion = Annotated[Text, _charrow("--wire-version", "Of the protocol: 1.2, or 1.1 for old peers.")]
+BlockChecksum = Annotated[
+    bool | None, _charrow("--block-checksum/--no-block-checksum", "A checksum with every block (1.2).")
+]
+MaxBlockSize = Annotated[
+    Text, _charrow("--max-block-size", "Largest block accepted, in bytes. [default: 1GiB]")
+]
 # [target] of databases
 _DATABASES = "Databases"
 
@@ -240,7 +263,7 @@ Set = Annotated[
 ]
 
 # Flags whose value may hold commas that do not separate values: a MySQL URL may name several hosts.
-_WHOLE = ("pin", "url", "key", "add", "shard_key", "tags")
+_WHOLE = ("pin", "url", "key", "add", "shard_key", "tags", "query")
 _REPEATED = ("init",)
 """Flags that make one list of what is given several times."""
 _PAIRS = {"header": "headers", "header_env": "header_env"}

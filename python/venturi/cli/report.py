@@ -24,9 +24,9 @@ Examples:
   venturi report RUN --format perf_stats -o perf_stats.csv
   venturi report RUN --format png --figure timeline --cell operation=get,streams=4
 Figures: throughput-streams, box-size, throughput-size, throughput-batch,
-throughput-hosts, roofline, model-scaling, model-hockney, throughput-time, timeline, stages,
-pipeline, latency.
-References: macbook, cartesius, upsert, akumuli, or one of their sets as macbook-get.
+throughput-hosts, throughput-encoders, roofline, model-scaling, model-hockney, throughput-time,
+timeline, stages, pipeline, latency.
+References: macbook, cartesius, chspark, upsert, akumuli, or one of their sets as macbook-get.
 """
 
 

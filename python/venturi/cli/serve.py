@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from venturi.cli import say, serve_databases, serve_timeseries, serving
+from venturi.cli import say, serve_charrow, serve_databases, serve_timeseries, serving
 from venturi.errors import VenturiError
 
 app = typer.Typer(
@@ -118,16 +117,8 @@ def flight(
         slowed = nanoseconds(handicap) if handicap is not None else {}
     except ValueError as error:
         raise VenturiError(f"--handicap: {error}") from None
-    if (tls_certificate is None) != (tls_key is None):
-        raise VenturiError("--tls-certificate and --tls-key go together")
-    if tls_client_ca is not None and tls_certificate is None:
-        raise VenturiError("--tls-client-ca needs --tls-certificate and --tls-key")
-    if token_env is not None and not os.environ.get(token_env):
-        raise VenturiError(f"--token-env {token_env}: the variable is not set")
-    for path in (tls_certificate, tls_key, tls_client_ca):
-        if path is not None and not path.is_file():
-            raise VenturiError(f"{path}: no such file")
-    _warn_if_open(host, tls_certificate is not None, token_env is not None)
+    serving.check_access(tls_certificate, tls_key, tls_client_ca, token_env)
+    serving.warn_if_open(host, tls_certificate is not None, token_env)
     if handicap is not None:
         say("warning", f"handicapped by {handicap} a batch: figures measured here are slowed down on purpose")
     core = load_core()
@@ -145,9 +136,9 @@ def flight(
             "send_buffer": send_buffer_bytes,
             "window": window_bytes,
             "handicap": slowed,
-            "tls_certificate": _path(tls_certificate),
-            "tls_key": _path(tls_key),
-            "tls_client_ca": _path(tls_client_ca),
+            "tls_certificate": serving.path(tls_certificate),
+            "tls_key": serving.path(tls_key),
+            "tls_client_ca": serving.path(tls_client_ca),
             "token_env": token_env,
             "environment": environment,
             "tables": tables,
@@ -156,18 +147,15 @@ def flight(
         # Who reads that it is ready may stop it at once.
         ending = serving.signalled()
         _announce(server, as_json, tls_certificate is not None, environment)
-        _wait(server, ending, exit_with_parent)
+        serving.wait(server, ending, exit_with_parent)
     if not as_json:
         _print_statistics(server)
 
 
+app.command()(serve_charrow.charrow)
 app.command()(serve_timeseries.timeseries)
 for _database in serve_databases.COMMANDS:
     app.command()(_database)
-
-
-def _path(path: Path | None) -> str | None:
-    return str(path) if path is not None else None
 
 
 def _table(store: Any, text: str) -> dict[str, str]:
@@ -175,16 +163,6 @@ def _table(store: Any, text: str) -> dict[str, str]:
     if not equals or not name or not label:
         raise VenturiError(f"--data {text}: must be written NAME=FILE")
     return {"name": name.strip("/"), "ipc": str(store.prepare(label).ipc)}
-
-
-def _warn_if_open(host: str, tls: bool, token: bool) -> None:
-    if host in ("localhost", "::1") or host.startswith("127.") or (tls and token):
-        return
-    missing = " and ".join(n for n, there in (("TLS", tls), ("a token", token)) if not there)
-    say(
-        "warning", f"{host} is reachable by other hosts, without {missing}: anybody there can use this server"
-    )
-    say("hint", "give --tls-certificate, --tls-key and --token-env, unless the network is yours alone")
 
 
 def _announce(server: Any, as_json: bool, tls: bool, environment: dict[str, Any]) -> None:
@@ -195,15 +173,6 @@ def _announce(server: Any, as_json: bool, tls: bool, environment: dict[str, Any]
         return
     scheme = "flight+tls" if tls else "flight"
     print(f"serving {scheme}://{address}  (Ctrl-C stops)", flush=True)
-
-
-def _wait(server: Any, ending: threading.Event, exit_with_parent: bool) -> None:
-    """Until a signal, the end of standard input, or of the server itself; then stops gracefully."""
-    if exit_with_parent:
-        serving.end_with_input()
-    while not ending.is_set() and not server.wait(0.2):
-        pass
-    server.stop()
 
 
 def _print_statistics(server: Any) -> None:

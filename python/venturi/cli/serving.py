@@ -7,11 +7,22 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
+from venturi.cli import say
 from venturi.errors import ExitCode, VenturiError
 
-__all__ = ["end_with_input", "signalled", "started"]
+__all__ = [
+    "check_access",
+    "count",
+    "end_with_input",
+    "path",
+    "signalled",
+    "started",
+    "wait",
+    "warn_if_open",
+]
 
 
 def started(core: Any, spec: dict[str, Any], where: str) -> Any:
@@ -23,6 +34,59 @@ def started(core: Any, spec: dict[str, Any], where: str) -> Any:
         raise VenturiError(str(error), ExitCode.UNREACHABLE) from None
     except (ValueError, RuntimeError) as error:
         raise VenturiError(f"cannot serve on {where}: {error}") from None
+
+
+def count(flag: str, text: str) -> int:
+    """A count or size from a flag, at least 1. Raises VenturiError naming the flag."""
+    from venturi.suffixes import parse_count
+
+    try:
+        found = int(parse_count(text))
+    except ValueError as error:
+        raise VenturiError(f"{flag}: {error}") from None
+    if found < 1:
+        raise VenturiError(f"{flag} {text}: must be at least 1")
+    return found
+
+
+def path(found: Path | None) -> str | None:
+    """As a server's spec has it."""
+    return str(found) if found is not None else None
+
+
+def check_access(
+    certificate: Path | None, key: Path | None, client_ca: Path | None, token_env: str | None
+) -> None:
+    """Whether certificate, key, CA and token are there and go together. Raises VenturiError."""
+    if (certificate is None) != (key is None):
+        raise VenturiError("--tls-certificate and --tls-key go together")
+    if client_ca is not None and certificate is None:
+        raise VenturiError("--tls-client-ca needs --tls-certificate and --tls-key")
+    if token_env is not None and not os.environ.get(token_env):
+        raise VenturiError(f"--token-env {token_env}: the variable is not set")
+    for one in (certificate, key, client_ca):
+        if one is not None and not one.is_file():
+            raise VenturiError(f"{one}: no such file")
+
+
+def warn_if_open(host: str, tls: bool, token_env: str | None) -> None:
+    """Says so where other hosts can use the server without proving who they are."""
+    if host in ("localhost", "::1") or host.startswith("127.") or (tls and token_env is not None):
+        return
+    missing = " and ".join(n for n, there in (("TLS", tls), ("a token", token_env is not None)) if not there)
+    say(
+        "warning", f"{host} is reachable by other hosts, without {missing}: anybody there can use this server"
+    )
+    say("hint", "give --tls-certificate, --tls-key and --token-env, unless the network is yours alone")
+
+
+def wait(server: Any, ending: threading.Event, exit_with_parent: bool) -> None:
+    """Until a signal, the end of standard input, or of the server itself; then stops gracefully."""
+    if exit_with_parent:
+        end_with_input()
+    while not ending.is_set() and not server.wait(0.2):
+        pass
+    server.stop()
 
 
 def signalled() -> threading.Event:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.best import Advised, Best, Choice, Level
 from venturi.analysis.gain import Gain
-from venturi.analysis.wording import counted
+from venturi.analysis.wording import counted, named
 from venturi.report import labels
 from venturi.report.markdown import escape, table
 from venturi.units import MISSING, count, p_value, percent, pick_unit
@@ -71,7 +71,7 @@ def sentences(found: Best) -> list[str]:
     elif all(c.behind is None or not c.behind.judged for c in (fastest, *found.front)):
         how = "" if _imported(found) else " (--repeats 5)"
         out.append(f"cells have too few repeats to be told apart one by one; five of each would do{how}")
-    return [counted(text, fastest.cell.noun) for text in out + [advice(one) for one in found.advised]]
+    return [named(text, fastest.cell) for text in out + [advice(one) for one in found.advised]]
 
 
 def advice(one: Advised) -> str:

@@ -9,6 +9,7 @@ from venturi import reference as published
 from venturi.analysis.ceilings import share as share_of
 from venturi.analysis.cells import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
+from venturi.analysis.wording import named
 from venturi.report import labels, overlay, palette
 from venturi.report.figure import Figure, Panel, Series
 from venturi.report.scale import BYTES, MB, Scale, label, scale_of
@@ -107,6 +108,19 @@ def over_hosts(results: Results, reference: str | None = None) -> Figure | None:
     )
 
 
+def over_encoders(results: Results, reference: str | None = None) -> Figure | None:
+    """Throughput over a server's encoders; None unless at least two numbers of them were measured."""
+    return _over(
+        results,
+        "encoders",
+        "throughput-encoders",
+        "encoders",
+        lambda c: float(c.parameters["encoders"]),
+        log=True,
+        reference=reference,
+    )
+
+
 def _over(
     results: Results,
     axis: str,
@@ -127,7 +141,7 @@ def _over(
             c
             for c in every
             if isinstance(c.parameters.get(axis), int | float)
-            and (c.parameters.get("streams") or axis == "hosts")
+            and (c.parameters.get("streams") or axis in ("hosts", "encoders"))
         ]
         # Over hosts there are published figures of rows alone; elsewhere what is counted in bytes stays so.
         scale = scale_of(cells) if axis == "hosts" or any(c.in_rows for c in cells) else BYTES
@@ -164,6 +178,8 @@ def _over(
                 extra = overlay.published_upserts(one, operation, axis, drawn, scale)
             elif one.operation == "ingest":
                 extra = overlay.published_ingests(one, operation, axis, drawn, scale)
+            elif one.name == "chspark":
+                extra = overlay.published_pools(one, operation, axis, cells)
             else:
                 extra = overlay.reference_lines(one, operation, axis, cells, colour)
             overlaid = overlaid or bool(extra)
@@ -171,14 +187,15 @@ def _over(
             if axis == "streams" and one.operation not in ("upsert", "ingest"):
                 ticks |= {float(x) for series in extra for x in series.x}
         panels.append(panel)
-        findings.append(f"{operation} {_finding(max((chosen for _, chosen in lines), key=_peak), axis)}")
+        told = _finding(max((chosen for _, chosen in lines), key=_peak), axis)
+        findings.append(f"{operation} {named(told, cells[0])}")
         if axis == "hosts":
             _proportion(panel, lines, scale)
         if axis == "rows_per_batch":
-            told = _knees(results, operation, panel, lines, scale)
-            knees += told
-            if told:
-                findings[-1] += f"; 90 % of the fitted peak at {told[-1].rpartition(': ')[2]}"
+            at = _knees(results, operation, panel, lines, scale)
+            knees += at
+            if at:
+                findings[-1] += f"; 90 % of the fitted peak at {at[-1].rpartition(': ')[2]}"
     if not panels:
         return None
     caption = [INTERVAL_NOTE]
@@ -203,7 +220,7 @@ def _over(
         name,
         _sentence(findings),
         " ".join(caption),
-        x_label,
+        named(x_label, results.cells[0]),
         label(scales),
         panels,
         x_scale="log" if log else "linear",

@@ -16,6 +16,7 @@ BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "throughput-size": curves.over_size,
     "throughput-batch": curves.over_batch,
     "throughput-hosts": curves.over_hosts,
+    "throughput-encoders": curves.over_encoders,
     "roofline": lambda results, _: roofline.roofline(results),
     "model-scaling": lambda results, _: fits.scaling(results),
     "model-hockney": lambda results, _: fits.hockney(results),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from venturi.analysis.cells import Cell
-from venturi.analysis.wording import counted
+from venturi.analysis.wording import named
 from venturi.units import FACTORS, MISSING, Quantity, count, pick_unit
 
 HEADS = {
@@ -71,4 +71,4 @@ def phrase(name: str, found: Any) -> str:
 def label(cell: Cell, names: Sequence[str]) -> str:
     """A cell by these parameters: `2 streams, 4,096 rows/batch`; its operation where nothing varies."""
     text = ", ".join(phrase(n, cell.parameters.get(n)) for n in names)
-    return counted(text, cell.noun) or cell.operation
+    return named(text, cell) or cell.operation

@@ -60,6 +60,34 @@ def published_ingests(
     return [Series(name, x, y, "$reference", mark, dash="dot", markers=False)]
 
 
+def published_pools(
+    one: published.ReferenceSet, operation: str, axis: str, cells: Sequence[Cell]
+) -> list[Series]:
+    """The published partitions x encoders x decoders along one of these axes, the others as most of them
+    were: over encoders with 4 partitions, over partitions for each number of encoders, always 4 decoders.
+    """
+    if operation != one.operation or axis not in ("streams", "encoders"):
+        return []
+    rows = [row for row in published.load(one.name).to_pylist() if row["decoders"] == 4]
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        partitions, encoders = int(row["partitions"]), int(row["encoders"])
+        at, rate = float(encoders if axis == "encoders" else partitions), float(row["bytes_per_second"]) / MB
+        if axis == "encoders" and partitions == 4:
+            lines.setdefault(f"{one.label}, 4 partitions", []).append((at, rate))
+        elif axis == "streams" and any(c.parameters.get("encoders") == encoders for c in cells):
+            lines.setdefault(f"{one.label}, encoders {encoders}", []).append((at, rate))
+    out = []
+    for i, (text, found) in enumerate(lines.items()):
+        xs = sorted({x for x, _ in found})
+        if len(xs) < 2:
+            continue
+        ys: list[float | None] = [median_interval([y for at, y in found if at == x]).median for x in xs]
+        colour = "$reference" if i == 0 else f"$reference/{max(0.4, 1 - 0.2 * i):.1f}"
+        out.append(Series(text, list(xs), ys, colour, dash="dot", markers=False))
+    return out
+
+
 def reference_lines(
     one: published.ReferenceSet, operation: str, axis: str, cells: Sequence[Cell], colour: str
 ) -> list[Series]:

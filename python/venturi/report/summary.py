@@ -12,7 +12,7 @@ from venturi.analysis.ceilings import share
 from venturi.analysis.cells import Cell, basis, best, by_operation, main_unit, numeric, speed, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics import RANGE_BELOW, range_coverage
-from venturi.analysis.wording import counted
+from venturi.analysis.wording import named
 from venturi.report import labels
 from venturi.units import MISSING, Quantity, percent, pick_unit
 
@@ -47,7 +47,7 @@ def columns(
     `verdicts` is the short title of each cell's, "" where there is none."""
     out = [
         Column(
-            counted(labels.head(n), cells[0].noun),
+            named(labels.head(n), cells[0]),
             "",
             [labels.value(n, c.parameters.get(n)) for c in cells],
             0,
@@ -294,7 +294,7 @@ def common(results: Results) -> str:
         found = cells[0].parameters.get(name)
         if len(values) == 1 and found not in (None, usual.get(name)) and name not in differing:
             shared.append(labels.phrase(name, found))
-    return counted(", ".join(shared), cells[0].noun)
+    return named(", ".join(shared), cells[0])
 
 
 def fit(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from venturi.analysis.evidence import Seen
-from venturi.analysis.proof import databases
+from venturi.analysis.proof import databases, pools
 from venturi.analysis.proof.cores import cores, others
 from venturi.analysis.proof.ends import load_generator, nearly, schedule, server, stage
 from venturi.analysis.proof.hit import Hit
@@ -21,6 +21,7 @@ ORDER: tuple[Callable[[Seen], Hit | None], ...] = (
     schedule,
     load_generator,
     cores,
+    pools.pools,
     databases.engine,
     stage,
     link,
@@ -31,6 +32,7 @@ ORDER: tuple[Callable[[Seen], Hit | None], ...] = (
     databases.server,
     server,
     others,
+    pools.nearly,
     nearly,
 )
 

@@ -1,0 +1,163 @@
+"""ClickHouse's engine behind a server: what it hands over of a query, and how it ends."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from conftest import require
+from venturi.charrow_engine import ChdbEngine
+from venturi.errors import VenturiError
+
+
+class Asked:
+    """A query as the core hands it out, with a client behind it that wants so many pieces."""
+
+    def __init__(self, text: str, wanted: int = 1_000_000, pause: float = 0.0) -> None:
+        self.id, self.text = "q", text
+        self.pieces: list[bytes] = []
+        self.error: str | None = None
+        self.done = threading.Event()
+        self._wanted, self._pause = wanted, pause
+
+    def push(self, stream: bytes) -> bool:
+        time.sleep(self._pause)
+        self.pieces.append(stream)
+        return len(self.pieces) < self._wanted
+
+    def finish(self, error: str | None) -> None:
+        self.error = error
+        self.done.set()
+
+    def table(self) -> pa.Table:
+        assert self.done.wait(60)
+        assert self.error is None, self.error
+        return pa.concat_tables([pa.ipc.open_stream(piece).read_all() for piece in self.pieces])
+
+
+class Server:
+    """The core's side of it."""
+
+    def __init__(self) -> None:
+        self.queries: list[Asked] = []
+
+    def next_query(self, seconds: float) -> Asked | None:
+        if not self.queries:
+            time.sleep(min(seconds, 0.01))
+            return None
+        return self.queries.pop(0)
+
+    def ask(self, text: str, **how: Any) -> Asked:
+        asked = Asked(text, **how)
+        self.queries.append(asked)
+        return asked
+
+
+@pytest.fixture(scope="module")
+def chdb() -> None:
+    try:
+        import chdb  # noqa: F401
+    except ImportError:
+        require(False, "chdb (pip install 'venturi[chdb]')")
+
+
+@pytest.fixture
+def server(chdb: None) -> Iterator[Server]:
+    engine, server = ChdbEngine(), Server()
+    engine.start(server)
+    yield server
+    engine.stop()
+
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_result_comes_in_pieces_that_are_whole_streams(server: Server) -> None:
+    text = "SELECT number AS n, toString(number) AS t, if(number % 7 = 0, NULL, number) AS maybe"
+    text += " FROM numbers(300000)"
+    asked = server.ask(text)
+    table = asked.table()
+    assert table.num_rows == 300_000 and len(asked.pieces) > 1
+    assert table["n"].to_pylist() == list(range(300_000))
+    assert table["t"][299_999].as_py() == "299999" and table["maybe"].null_count == 42_858
+
+
+def test_several_queries_run_at_a_time(server: Server) -> None:
+    slow = [server.ask("SELECT number FROM numbers(500000)", pause=0.05) for _ in range(3)]
+    began = time.monotonic()
+    assert [asked.table().num_rows for asked in slow] == [500_000] * 3
+    alone = 0.05 * sum(len(asked.pieces) for asked in slow)
+    assert time.monotonic() - began < 0.8 * alone + 1.0
+
+
+def test_an_error_is_the_querys_answer_in_one_line(server: Server) -> None:
+    early = server.ask("SELECT nothing FROM numbers(3)")
+    late = server.ask("SELECT throwIf(number = 3000000) FROM numbers(5000000)")
+    for asked, said in ((early, "UNKNOWN_IDENTIFIER"), (late, "throwIf")):
+        assert asked.done.wait(60)
+        assert asked.error is not None and said in asked.error and "\n" not in asked.error
+
+
+def test_who_wants_no_more_ends_an_endless_query(server: Server) -> None:
+    asked = server.ask("SELECT number FROM system.numbers", wanted=3)
+    assert asked.done.wait(20) and asked.error is None
+    assert len(asked.pieces) == 3
+
+
+def test_a_result_without_rows_has_a_schema_all_the_same(server: Server) -> None:
+    asked = server.ask("SELECT number, 'x' AS s FROM numbers(10) WHERE number > 100")
+    table = asked.table()
+    assert table.num_rows == 0 and table.column_names == ["number", "s"]
+    assert server.ask("CREATE TABLE nothing (a Int32) ENGINE = Memory").table().num_columns == 0
+
+
+def test_a_directory_keeps_what_was_made(chdb: None, tmp_path: Path) -> None:
+    import subprocess
+
+    code = f"""
+import sys; sys.path[:0] = {sys.path!r}
+from pathlib import Path
+from venturi.charrow_engine import ChdbEngine
+from test_charrow_engine import Server
+engine, server = ChdbEngine(Path({str(tmp_path / "data")!r})), Server()
+engine.start(server)
+for text in sys.argv[1:]:
+    asked = server.ask(text)
+    print(asked.table().to_pylist())
+engine.stop()
+"""
+
+    def run(*texts: str) -> str:
+        # The engine is one a process, and belongs to one directory.
+        done = subprocess.run(
+            [sys.executable, "-c", code, *texts], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("CREATE TABLE t (a Int32) ENGINE = MergeTree ORDER BY a", "INSERT INTO t VALUES (3), (1)")
+    assert run("SELECT a FROM t ORDER BY a") == "[{'a': 1}, {'a': 3}]\n"
+
+
+def test_without_chdb_the_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "chdb":
+            raise ImportError("No module named 'chdb'")
+        return real(name, *rest, **more)
+
+    monkeypatch.delitem(sys.modules, "chdb", raising=False)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(VenturiError) as raised:
+        ChdbEngine()
+    assert "--engine chdb needs the package chdb" in str(raised.value)
+    assert raised.value.hint is not None and "pip install 'venturi[chdb]'" in raised.value.hint
