@@ -47,7 +47,7 @@ INGEST = ("hosts", "tick", "start", "time", "tags", "metric")
 """Keys that only ingests have."""
 POINT_BYTES = 16.0
 """Payload of a point: a time of 8 bytes and a value of 8."""
-STATES_ROW_BYTES = 120.0
+STATES_ROW_BYTES = 136.9
 """Mean payload of a row of `states`, sixteen columns of the types of an order's line."""
 USAGE_ROW_BYTES = 69.1
 """Mean payload of a row of `usage`: 36 bytes of numbers, two texts of 12 and 13.1 letters, an offset each."""

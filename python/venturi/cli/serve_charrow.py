@@ -56,8 +56,8 @@ def charrow(
         int, typer.Option("--max-connections", min=1, help="Most connections at a time; each has a thread.")
     ] = 1024,
     patience: Annotated[
-        str, typer.Option("--patience", help="For a handshake, and a query after it.")
-    ] = "60s",
+        str, typer.Option("--patience", help="For a client to end what it has begun to say.")
+    ] = "10s",
     stall_timeout: Annotated[
         str, typer.Option("--stall-timeout", help="For a partition that does not read what it was dealt.")
     ] = "30s",

@@ -1,0 +1,412 @@
+"""`venturi serve charrow` before a client of version 1.1 that is not ours: whole results, blocks
+shared among partitions, who comes late, goes away or does not read, and errors in band."""
+
+from __future__ import annotations
+
+import collections
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from charrow_support import (
+    BLOCK,
+    ERROR,
+    HEADER,
+    Partition,
+    Refused,
+    handshake,
+    number,
+    query,
+    serving,
+    shared,
+    sized,
+    together,
+)
+from flight_support import Certificates, ServerProcess, assert_same, mixed, write_ipc
+from run_support import venturi
+
+pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+ROWS = 200_000
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """With values for dictionaries, as the server has to send them."""
+    at = table.schema.get_field_index("colour")
+    return table.set_column(at, "colour", table["colour"].cast(pa.string())) if at >= 0 else table
+
+
+def numbers(rows: int = ROWS) -> pa.Table:
+    return pa.table(
+        {"n": pa.array(range(rows), pa.int64()), "t": pa.array([f"row {i}" for i in range(rows)])}
+    )
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("charrow")
+    write_ipc(mixed(3000), folder / "mixed.arrow")
+    pq.write_table(numbers(), folder / "numbers.parquet", row_group_size=20_000)
+    (folder / "small.csv").write_text("a,b\n1,x\n2,y\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(files: Path) -> Iterator[ServerProcess]:
+    arguments = ["--table", f"mixed={files / 'mixed.arrow'}", "--table", f"small={files / 'small.csv'}"]
+    arguments += ["--table", f"numbers={files / 'numbers.parquet'}", "--rows-per-block", "1000"]
+    arguments += [
+        "--stream",
+        f"logs={files / 'numbers.parquet'}",
+        "--patience",
+        "2s",
+        "--stall-timeout",
+        "2s",
+    ]
+    with serving(*arguments) as running:
+        yield running
+
+
+def test_a_whole_result_is_the_table(server: ServerProcess) -> None:
+    with Partition(server.address) as partition:
+        found = partition.table("a", "SELECT * FROM mixed")
+        assert_same(found, plain(mixed(3000)))
+        # And the next query over the same connection.
+        assert partition.table("b", "select b, a from small").to_pylist() == [
+            {"b": "x", "a": 1},
+            {"b": "y", "a": 2},
+        ]
+        assert partition.table("c", 'SELECT n FROM "numbers" LIMIT 7')["n"].to_pylist() == list(range(7))
+        assert partition.table("d", "SELECT n FROM logs").sort_by("n")["n"].to_pylist() == list(range(ROWS))
+
+
+def test_rows_made_are_those_that_were_asked_for(server: ServerProcess) -> None:
+    with Partition(server.address, encoders=2) as partition:
+        found = partition.table("r", "SELECT * FROM records(rows = 100000, columns = 3, seed = 5)")
+        assert (found.num_rows, found.num_columns) == (100_000, 3)
+        again = partition.table("r2", "SELECT * FROM records(rows = 100000, columns = 3, seed = 5)")
+        assert found.combine_chunks().equals(again.combine_chunks())
+        states = partition.table("s", "SELECT * FROM state_rows(rows = 50000, seed = 3)")
+        assert (states.num_rows, states.num_columns) == (50_000, 16)
+        assert sum(column.null_count > 0 for column in states.columns) == 1
+
+
+@pytest.mark.parametrize("partitions", range(1, 9))
+@pytest.mark.parametrize("encoders", [1, 3])
+def test_partitions_share_every_row_once(server: ServerProcess, partitions: int, encoders: int) -> None:
+    for name in ("numbers", "logs"):
+        identity = f"{name}-{partitions}-{encoders}"
+        found = shared(server.address, f"SELECT * FROM {name}", partitions, encoders, identity)
+        assert sorted(together(found)["n"].to_pylist()) == list(range(ROWS))
+
+
+def test_64_partitions_on_one_encoder(server: ServerProcess) -> None:
+    found = shared(server.address, "SELECT * FROM numbers", 64, 1, "sixty-four")
+    assert sorted(together(found)["n"].to_pylist()) == list(range(ROWS))
+
+
+def test_rows_are_turned_into_columns_once_each(server: ServerProcess) -> None:
+    with Partition(server.address) as partition:
+        alone = partition.table(
+            "states-1", "SELECT * FROM state_rows(rows = 60000, seed = 1, block_rows = 1000)"
+        )
+    text = "SELECT * FROM state_rows(rows = 60000, seed = 1, block_rows = 1000)"
+    parts = together(shared(server.address, text, 4, 4, "states-4"))
+    keys = [(name, "ascending") for name in ("l_orderkey", "l_linenumber", "l_partkey", "l_suppkey")]
+    assert parts.sort_by(keys).combine_chunks().equals(alone.sort_by(keys).combine_chunks())
+
+
+def test_a_slow_partition_gets_fewer_blocks(server: ServerProcess) -> None:
+    text = "SELECT * FROM records(rows = 3000000, block_rows = 10000)"
+    counts = [0, 0]
+
+    def work(at: int, pause: float) -> None:
+        with Partition(server.address) as partition:
+            partition.ask("uneven", text)
+            for _ in partition.blocks():
+                counts[at] += 1
+                time.sleep(pause)
+
+    threads = [threading.Thread(target=work, args=(0, 0.0)), threading.Thread(target=work, args=(1, 0.02))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sum(counts) == 300 and counts[0] > 1.5 * counts[1]
+
+
+def test_a_partition_that_comes_late_gets_a_share_or_the_end(server: ServerProcess) -> None:
+    text = "SELECT * FROM numbers"
+    with (
+        Partition(server.address) as first,
+        Partition(server.address) as second,
+        Partition(server.address) as third,
+    ):
+        first.ask("late", text)
+        found = [first.block() for _ in range(5)]
+        second.ask("late", text)
+        rest: list[list[pa.RecordBatch]] = [[], []]
+        threads = [
+            threading.Thread(target=lambda at=at, p=p: rest[at].extend(p.blocks()))  # type: ignore[misc]
+            for at, p in enumerate((first, second))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        rows = together([[b for b in found if b], *rest])["n"].to_pylist()
+        assert sorted(rows) == list(range(ROWS)) and rest[1]
+        # All is dealt: a schema, and the end.
+        third.ask("late", text)
+        assert list(third.blocks()) == [] and third.schema is not None and third.schema.names == ["n", "t"]
+
+
+def test_nobody_waits_for_a_partition_that_never_comes(server: ServerProcess) -> None:
+    began = time.monotonic()
+    hello = "venturi 0.1.0\npartition=0\npartitions=4"
+    with Partition(server.address, client=hello) as partition:
+        assert partition.table("alone", "SELECT * FROM numbers").num_rows == ROWS
+    assert time.monotonic() - began < 5
+
+
+def test_a_partition_that_dies_fails_the_query_for_all(server: ServerProcess) -> None:
+    text = "SELECT * FROM records(rows = 100000000, block_rows = 20000)"
+    with Partition(server.address) as stays, Partition(server.address) as dies:
+        stays.ask("dying", text)
+        dies.ask("dying", text)
+        assert dies.block() is not None and stays.block() is not None
+        dies.reset()
+        with pytest.raises(Refused, match=r"query dying failed: partition .* went away after \d+ blocks"):
+            for _ in stays.blocks():
+                pass
+        assert stays.closed()
+        # Who asks for it now learns the same; another query is not disturbed.
+        with Partition(server.address) as later, pytest.raises(Refused, match="went away"):
+            later.table("dying", text)
+        with Partition(server.address) as other:
+            assert other.table("other", "SELECT * FROM numbers").num_rows == ROWS
+
+
+def test_a_partition_that_got_nothing_may_leave(server: ServerProcess) -> None:
+    with Partition(server.address) as stays:
+        leaves = Partition(server.address)  # a handshake, and no query
+        stays.ask("leaving", "SELECT * FROM numbers")
+        leaves.reset()
+        assert sum(b.num_rows for b in stays.blocks()) == ROWS
+
+
+def test_a_partition_that_does_not_read_fails_the_query_after_a_while(server: ServerProcess) -> None:
+    text = "SELECT * FROM records(block_rows = 20000)"
+    with Partition(server.address) as reads, Partition(server.address) as sleeps:
+        sleeps.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reads.ask("stalled", text)
+        sleeps.ask("stalled", text)
+        began = time.monotonic()
+        with pytest.raises(Refused, match="query stalled failed: partition"):
+            for _ in reads.blocks():
+                assert time.monotonic() - began < 20
+        assert time.monotonic() - began > 1.5
+
+
+def test_a_run_ends_with_its_last_partition(server: ServerProcess) -> None:
+    for at in range(80):  # more than there may be queries at a time
+        with Partition(server.address) as partition:
+            partition.ask(f"endless-{at}", "SELECT * FROM records()")
+            assert partition.block() is not None
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            with Partition(server.address) as partition:
+                assert partition.table(f"after-{time.monotonic()}", "SELECT * FROM small").num_rows == 2
+            return
+        except Refused:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT * FROM nothing", "nothing"),
+        ("SELECT z FROM small", "z"),
+        ("DROP TABLE small", "the query, at character 1"),
+        ("SELECT * FROM small WHERE a = 1", "at character"),
+        ("SELECT * FROM records(rows = many)", "rows"),
+        ("", "query"),
+    ],
+)
+def test_errors_are_in_band_and_close(server: ServerProcess, text: str, said: str) -> None:
+    with Partition(server.address) as partition:
+        with pytest.raises(Refused, match=said):
+            partition.table("wrong", text)
+        assert partition.closed()
+
+
+def test_one_id_is_one_text(server: ServerProcess) -> None:
+    with Partition(server.address) as one, Partition(server.address) as other:
+        one.ask("same", "SELECT * FROM records()")
+        assert one.block() is not None
+        with pytest.raises(Refused, match="same"):
+            other.table("same", "SELECT * FROM small")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        handshake(encoders=0),
+        handshake(encoders=1025),
+        handshake(encoders=-1),
+        handshake(encoder="Parquet"),
+        handshake(encoder_version=2),
+        handshake(major=2),
+        number(77),
+        number(HEADER) + number(1) + number(1) + number(-1),
+        number(HEADER) + number(1) + number(1) + number(2**62),
+        handshake() + number(HEADER) + sized("q") + number(2**40),
+        handshake() + number(HEADER) + number(-5),
+        handshake() + number(99),
+        handshake() + query("q" * 70_000, "SELECT * FROM small"),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + b" " * 64,
+    ],
+)
+def test_lies_get_an_error_and_a_closed_connection(server: ServerProcess, raw: bytes) -> None:
+    host, _, port = server.address.rpartition(":")
+    with socket.create_connection((host, int(port)), 10) as connection:
+        connection.sendall(raw)
+        connection.shutdown(socket.SHUT_WR)
+        said = bytearray()
+        try:
+            while piece := connection.recv(65536):
+                said += piece
+        except ConnectionResetError:
+            pass
+        assert struct.unpack(">q", said[:8])[0] == ERROR, bytes(said[:60])
+        assert len(said) == 16 + struct.unpack(">q", said[8:16])[0]
+    assert server.process.poll() is None
+
+
+def test_half_a_handshake_is_given_up(server: ServerProcess) -> None:
+    host, _, port = server.address.rpartition(":")
+    with socket.create_connection((host, int(port)), 10) as connection:
+        connection.sendall(handshake()[:20])
+        began = time.monotonic()
+        while connection.recv(65536):
+            pass
+        assert 1.0 < time.monotonic() - began < 8.0
+
+
+def resident(server: ServerProcess) -> int:
+    pages = int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1])
+    return pages * 4096
+
+
+def test_a_client_that_stops_reading_holds_no_more_than_the_querys_memory() -> None:
+    with serving("--query-memory", "16MiB", "--stall-timeout", "60s") as server:
+        with Partition(server.address) as partition:
+            partition.table("warm", "SELECT * FROM state_rows(rows = 400000, block_rows = 10000)")
+        before = resident(server)
+        with Partition(server.address, encoders=2) as partition:
+            partition.ask("held", "SELECT * FROM state_rows(rows = 40000000, block_rows = 10000)")
+            assert partition.block() is not None
+            time.sleep(2.0)
+            assert resident(server) - before < 120 * 2**20
+
+
+def test_a_new_client_is_answered_at_once(server: ServerProcess) -> None:
+    """Version 1.2, of which the 1.1 client knows nothing but what stands in its specification."""
+    raw = handshake(minor=2, client="test\nchecksum=xxh3\npartition=0\npartitions=1\nfuture=ignored")
+    with Partition.__new__(Partition) as partition:
+        host, _, port = server.address.rpartition(":")
+        partition.socket = socket.create_connection((host, int(port)), 10)
+        partition.send(raw)
+        assert partition.number() == 12
+        hello = dict(
+            line.split("=", 1) for line in partition.exactly(partition.number()).decode().splitlines()
+        )
+        assert hello["version"] == "1.2" and hello["software"].startswith("venturi ")
+        assert int(hello["pid"]) > 0 and int(hello["cpus"]) > 0
+        partition.send(query("new", "SELECT * FROM small"))
+        flags = collections.Counter[int]()
+        while True:
+            flag = partition.number()
+            if flag == BLOCK:  # of 1.2 with checksums: the end, and nothing else
+                assert partition.number() == 0
+                break
+            if flag == 13:
+                partition.exactly(8)
+            flags[flag] += 1
+            partition.exactly(partition.number())
+        assert flags == {10: 1, 13: 1, 14: 1}
+
+
+def test_an_old_client_gets_nothing_new(server: ServerProcess) -> None:
+    # Its name looks like parameters, but its version does not.
+    with Partition(server.address, client="old\nchecksum=xxh3\ncompression=lz4") as partition:
+        assert partition.table("old", "SELECT * FROM mixed").num_rows == 3000
+
+
+def test_a_password_is_demanded(files: Path) -> None:
+    with serving(
+        "--table", f"small={files / 'small.csv'}", "--token-env", "SECRET", SECRET="s3cret"
+    ) as server:
+        with Partition(server.address, password="s3cret", user="me") as partition:
+            assert partition.table("a", "SELECT * FROM small").num_rows == 2
+        for password in ("", "wrong"):
+            with Partition(server.address, password=password) as partition, pytest.raises(Refused) as refused:
+                partition.table("b", "SELECT * FROM small")
+            assert "s3cret" not in str(refused.value)
+
+
+def test_over_tls(files: Path, certificates: Certificates) -> None:
+    import ssl
+
+    tls = ["--tls-certificate", str(certificates.server), "--tls-key", str(certificates.server_key)]
+    with serving("--table", f"numbers={files / 'numbers.parquet'}", *tls) as server:
+        context = ssl.create_default_context(cafile=str(certificates.ca))
+        partition = Partition.__new__(Partition)
+        host, _, port = server.address.rpartition(":")
+        raw = socket.create_connection((host, int(port)), 10)
+        with context.wrap_socket(raw, server_hostname="localhost") as partition.socket:
+            partition.send(handshake())
+            assert partition.table("tls", "SELECT * FROM numbers").num_rows == ROWS
+
+
+def test_it_stops_gracefully_and_says_what_it_did(files: Path) -> None:
+    with serving("--table", f"small={files / 'small.csv'}") as server:
+        assert server.ready["tables"] == ["small"] and server.ready["environment"]["cores"]["usable"] > 0
+        with Partition(server.address) as partition:
+            partition.ask("endless", "SELECT * FROM records()")
+            assert partition.block() is not None
+            code, stderr = server.stop()
+            assert code == 0 and "Traceback" not in stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--table", "t"), "--table t: must be written NAME=FILE"),
+        (("--table", "t=missing.parquet"), "missing.parquet: no such file"),
+        (("--stream", "t=missing.parquet"), "--stream t=missing.parquet: missing.parquet: no such file"),
+        (("--stream", "t={csv}"), "neither Parquet nor Arrow IPC, and no other file is read from disk"),
+        (("--table", "t={csv}", "--stream", "t={parquet}"), "two tables are called t; names tell them apart"),
+        (("--engine", "spark"), "--engine spark: is not one of builtin, chdb"),
+        (("--data", "x"), "--data is the directory of --engine chdb"),
+        (("--engine", "chdb", "--table", "t={csv}"), "--engine chdb reads files by itself"),
+        (("--query-memory", "1k"), "--query-memory 1k: must be at least 64KiB"),
+        (("--handicap", "nap=1ms"), "--handicap: no stage is called 'nap'"),
+        (("--stall-timeout", "0s"), "--stall-timeout 0s: must be above 0"),
+        (("--token-env", "NOT_SET_ANYWHERE"), "--token-env NOT_SET_ANYWHERE: the variable is not set"),
+        (("--tls-key", "{csv}"), "--tls-certificate and --tls-key go together"),
+    ],
+)
+def test_mistakes_are_said_in_one_line(files: Path, arguments: tuple[str, ...], said: str) -> None:
+    names = {"csv": str(files / "small.csv"), "parquet": str(files / "numbers.parquet")}
+    done = venturi("serve", "charrow", "--port", "0", *(text.format(**names) for text in arguments))
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr.replace("\n", " ") and "Traceback" not in done.stderr
