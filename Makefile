@@ -9,7 +9,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo test lint format bench-flight bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest clean help check-tools
+.PHONY: all demo test lint format bench-flight bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -75,6 +75,10 @@ bench-upsert: $(EXTRAS) $(PACKAGE)
 # BENCH="--record" or BENCH="--only venturi-os loader", see bench/README.md
 bench-ingest: $(PACKAGE)
 	$(BIN)/python bench/ingest/run.py $(BENCH)
+
+# BENCH="--record" or BENCH="--parts memory rows", see bench/README.md
+bench-charrow: $(PACKAGE)
+	$(BIN)/python bench/charrow/run.py $(BENCH)
 
 # BENCH="--record" or BENCH=RUN, see bench/README.md
 bench-scale: $(PACKAGE)

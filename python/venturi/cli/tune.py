@@ -27,6 +27,7 @@ Examples:
   venturi tune my.toml --operation put --compression none,lz4,zstd
   venturi tune --resume last --trials 40
   venturi tune mysql://venturi@host/db --streams 1..16
+  venturi tune charrow://local --data states
   venturi tune recorded:reference:chspark --trials 11
 A tuning is a run: show, best, fit and report take it, and
 `venturi run --resume RUN` measures the rest of its matrix.
@@ -80,6 +81,9 @@ def tune(
     connections: f.Connections = None,
     window: f.Window = None,
     send_buffer: f.SendBuffer = None,
+    encoders: f.Encoders = None,
+    decoders: f.Decoders = None,
+    query: f.Query = None,
     data: f.Data = None,
     columns: f.Columns = None,
     values: f.Values = None,
@@ -271,7 +275,8 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     }
     if workload["data"] is not None and len(workload["data"]) == 1:
         workload["data"] = workload["data"][0]
-    options = {n: given[n] for n in ("compression", "connections", "window", "send_buffer")} | {"url": url}
+    ours = ("compression", "connections", "window", "send_buffer", "encoders", "decoders", "query")
+    options = {n: given[n] for n in ours} | {"url": url}
     tree, spelled = f.layer_tree(
         workload, options, {"ceilings": given["ceilings"]}, [], given["settings"] or []
     )
@@ -284,7 +289,7 @@ def _defaults(tree: dict[str, Any]) -> Any:
     import os
 
     from venturi.scenario import Layer
-    from venturi.urls import is_database
+    from venturi.urls import is_charrow, is_database
 
     upserts = is_database(str(tree.get("target", {}).get("url", "")))
     base: dict[str, Any] = {"name": "tune", "workload": {}, "matrix": {}}
@@ -296,6 +301,8 @@ def _defaults(tree: dict[str, Any]) -> Any:
         most = 1 << max(2, (2 * cores - 1).bit_length())
         if "streams" not in asked:
             base["matrix"]["streams"] = [1 << k for k in range(most.bit_length())]
-        if "rows_per_batch" not in asked:
+        if is_charrow(str(tree.get("target", {}).get("url", ""))):
+            base["matrix"] |= {"encoders": [1 << k for k in range(most.bit_length())], "decoders": [1, 2]}
+        elif "rows_per_batch" not in asked:
             base["matrix"]["rows_per_batch"] = _UPSERTS if upserts else _MESSAGES
     return Layer("the defaults of tune", base)
