@@ -1,6 +1,8 @@
 //! `venturi._core`: the thin line between Python and Rust. Documents cross it as JSON
 //! text (docs/format.md); while Rust works, Python's lock is released.
 
+mod charrow;
+
 use std::time::Duration;
 
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
@@ -12,7 +14,7 @@ use venturi_core::data::archive;
 use venturi_core::engine;
 use venturi_core::error::{Error, Kind};
 use venturi_core::meter::instrument::Instrument;
-use venturi_core::server::{charrow, flight, timeseries};
+use venturi_core::server::{charrow as charrow_server, flight, timeseries};
 use venturi_core::spec::TrialSpec;
 use venturi_core::target;
 
@@ -54,7 +56,7 @@ impl Control {
 }
 
 enum Running {
-    Charrow(charrow::Server),
+    Charrow(charrow_server::Server),
     Flight(flight::Server),
     Timeseries(timeseries::Server),
 }
@@ -93,6 +95,19 @@ impl Server {
             Running::Flight(server) => server.stop(),
             Running::Timeseries(server) => server.stop(),
         });
+    }
+
+    /// The next query for an engine outside, where one comes within so many seconds. Only of a
+    /// charrow server whose spec says "engine": "outside".
+    fn next_query(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<charrow::Query>> {
+        let Running::Charrow(server) = &self.0 else {
+            return Err(PyValueError::new_err("this server hands out no queries"));
+        };
+        let patience = Duration::try_from_secs_f64(seconds)
+            .map_err(|error| PyValueError::new_err(format!("seconds: {error}")))?;
+        Ok(py
+            .detach(|| server.next_query(patience))
+            .map(charrow::Query::new))
     }
 
     /// Counts since the start, as JSON; of a time-series store, what it holds.
@@ -151,7 +166,7 @@ fn serve(py: Python<'_>, spec: &str) -> PyResult<Server> {
     let wanted: serde_json::Value = serde_json::from_str(spec)
         .map_err(|error| PyValueError::new_err(format!("the server's spec: {error}")))?;
     let started = py.detach(|| match wanted["server"].as_str() {
-        Some("charrow") => charrow::Server::start(spec).map(Running::Charrow),
+        Some("charrow") => charrow_server::Server::start(spec).map(Running::Charrow),
         Some("timeseries") => timeseries::Server::start(spec).map(Running::Timeseries),
         Some(other) => Err(Error::usage(format!(
             "the server's spec: no server is called {other}"
@@ -161,7 +176,7 @@ fn serve(py: Python<'_>, spec: &str) -> PyResult<Server> {
     started.map(Server).map_err(raised)
 }
 
-/// The same of a charrow server.
+/// As `flight_environment`, of a charrow server.
 #[pyfunction]
 fn charrow_environment(py: Python<'_>, url: &str, options: &str) -> PyResult<Option<String>> {
     let options = serde_json::from_str(options)
@@ -183,6 +198,9 @@ fn flight_environment(py: Python<'_>, url: &str, options: &str) -> PyResult<Opti
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Control>()?;
     module.add_class::<Server>()?;
+    module.add_class::<charrow::Query>()?;
+    module.add_class::<charrow::Reader>()?;
+    module.add_function(wrap_pyfunction!(charrow::charrow_reader, module)?)?;
     module.add_function(wrap_pyfunction!(version, module)?)?;
     module.add_function(wrap_pyfunction!(run_trial, module)?)?;
     module.add_function(wrap_pyfunction!(generate, module)?)?;

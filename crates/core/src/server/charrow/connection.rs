@@ -348,7 +348,7 @@ impl Connection {
             digests,
             block_bytes: block_bytes.clamp(1, state.query_memory),
         };
-        match state.engine.start(&query.text, &wanted) {
+        match state.engine.start(&query.id, &query.text, &wanted) {
             Err(error) => query.fail(error),
             Ok(run) => {
                 let making = Making {

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema};
 
-use super::engine::{Raw, Ready, Run};
+use super::engine::{Raw, Ready, Rows, Run};
 use super::query::{Block, Query};
 use crate::codec::charrow::messages;
+use crate::codec::clickhouse::rowbinary;
 use crate::codec::ipc::{schema_to_bytes, Compression, Encoder};
 use crate::data::{digest, payload_bytes};
 use crate::engine::panicked_as;
@@ -110,51 +111,60 @@ impl Work {
 
     fn encode_all(&self, clock: &mut StageClock) -> Result<()> {
         let mut encoder = None;
+        let mut columns = None;
         while !self.query.is_over() {
-            let (raw, schema) = {
+            let raw = {
                 let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
                 clock.mark(Stage::AwaitInput);
                 if self.query.is_over() {
                     return Ok(());
                 }
                 let stage = run.stage();
-                let schema = match encoder {
-                    Some(_) => None,
-                    None => Some(run.schema()?),
-                };
-                if let Some(schema) = schema.as_ref().filter(|_| !self.query.has_schema()) {
-                    carries(schema)?;
-                    self.query
-                        .publish(messages::schema(&schema_to_bytes(schema)?));
+                if encoder.is_none() {
+                    let Some(schema) = run.schema()? else {
+                        clock.mark(stage);
+                        continue;
+                    };
+                    if !self.query.has_schema() {
+                        carries(&schema)?;
+                        self.query
+                            .publish(messages::schema(&schema_to_bytes(&schema)?));
+                    }
+                    encoder = Some(Encoder::new(&schema, self.making.compression)?);
                 }
                 let raw = run.next()?;
-                self.making.handicap.burn(Stage::Generate);
+                if !matches!(raw, Raw::NotYet | Raw::End) {
+                    self.making.handicap.burn(Stage::Generate);
+                }
                 clock.mark(stage);
-                (raw, schema)
+                raw
             };
-            let encoder = match (&mut encoder, schema) {
-                (Some(encoder), _) => encoder,
-                (none, Some(schema)) => {
-                    none.insert(Encoder::new(&schema, self.making.compression)?)
-                }
-                (None, None) => return Err(Error::new(Kind::Internal, "no schema to encode by")),
+            let Some(encoder) = &mut encoder else {
+                continue;
             };
-            match raw {
-                None => return Ok(()),
-                Some(Raw::Ready(ready)) => {
-                    if !self.emit(ready, encoder, clock)? {
-                        return Ok(());
-                    }
+            let goes_on = match raw {
+                Raw::End => return Ok(()),
+                Raw::NotYet => true,
+                Raw::Ready(ready) => self.emit(ready, encoder, clock)?,
+                Raw::Rows(rows) => {
+                    let batch = in_columns(&rows, &mut columns)?;
+                    self.emit_cut(&batch, encoder, clock)?
                 }
-                Some(Raw::Batches(batches)) => {
+                Raw::Batches(batches) => {
+                    let mut goes_on = true;
                     for batch in batches {
                         let batch = batch?;
                         clock.mark(Stage::Encode);
-                        if !self.emit_cut(&batch, encoder, clock)? {
-                            return Ok(());
+                        goes_on = self.emit_cut(&batch, encoder, clock)?;
+                        if !goes_on {
+                            break;
                         }
                     }
+                    goes_on
                 }
+            };
+            if !goes_on {
+                return Ok(());
             }
         }
         Ok(())
@@ -224,6 +234,20 @@ impl Work {
         });
         clock.mark(Stage::AwaitOutput);
         Ok(wanted)
+    }
+}
+
+/// An encoder has one decoder for all rows that it turns into columns.
+fn in_columns(rows: &Rows, decoder: &mut Option<rowbinary::Decoder>) -> Result<RecordBatch> {
+    let decoder = match decoder {
+        Some(known) => known,
+        none => none.insert(rowbinary::Decoder::new(&rows.columns)?),
+    };
+    decoder.push(&rows.bytes, rows.rows)?;
+    let batch = decoder.finish()?;
+    match &rows.kept {
+        None => Ok(batch),
+        Some(kept) => Ok(batch.project(kept)?),
     }
 }
 

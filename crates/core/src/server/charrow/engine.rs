@@ -1,15 +1,18 @@
 //! What runs a query: the seam between whoever has the rows and the encoders.
 
+use std::sync::Arc;
+
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
+use crate::codec::clickhouse::types::Column;
 use crate::error::Result;
 use crate::meter::clock::Stage;
 
 /// What a query is run by. Shared by all connections.
 pub trait Engine: Send + Sync {
     /// Begins a query; an error is the client's to read.
-    fn start(&self, query: &str, wanted: &Wanted) -> Result<Box<dyn Run>>;
+    fn start(&self, id: &str, query: &str, wanted: &Wanted) -> Result<Box<dyn Run>>;
 
     /// Who it is, for logs and hellos.
     fn name(&self) -> String;
@@ -26,11 +29,11 @@ pub struct Wanted {
 
 /// A query under way. One encoder at a time asks it for more.
 pub trait Run: Send {
-    /// Asked for once, before anything else.
-    fn schema(&mut self) -> Result<SchemaRef>;
+    /// Asked for before anything else. `None`: it is not known yet.
+    fn schema(&mut self) -> Result<Option<SchemaRef>>;
 
-    /// The next piece of work for an encoder; `None`: there is no more.
-    fn next(&mut self) -> Result<Option<Raw>>;
+    /// The next piece of work for an encoder.
+    fn next(&mut self) -> Result<Raw>;
 
     /// What an encoder does while it is in `next`.
     fn stage(&self) -> Stage {
@@ -42,8 +45,24 @@ pub trait Run: Send {
 pub enum Raw {
     /// One block, ready-made.
     Ready(Ready),
+    /// Rows as a database keeps them, to be turned into columns.
+    Rows(Rows),
     /// Whatever comes of it; to be cut into blocks.
     Batches(Box<dyn Iterator<Item = Result<RecordBatch>> + Send>),
+    /// Nothing for now: look whether anybody still wants it, and ask again.
+    NotYet,
+    /// There is no more.
+    End,
+}
+
+/// RowBinary bytes; all of a run have the same columns.
+pub struct Rows {
+    pub bytes: Arc<Vec<u8>>,
+    /// How many of its rows, from the first one.
+    pub rows: usize,
+    pub columns: Arc<Vec<Column>>,
+    /// Those that are wanted; `None`: all.
+    pub kept: Option<Vec<usize>>,
 }
 
 #[derive(Debug, Clone)]

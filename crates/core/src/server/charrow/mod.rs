@@ -9,6 +9,7 @@ mod config;
 mod connection;
 mod encode;
 mod engine;
+mod outside;
 mod query;
 mod sessions;
 mod wire;
@@ -37,6 +38,8 @@ use builtin::Builtin;
 pub use config::{EngineKind, ServerSpec, StreamSpec, TableSpec};
 use connection::Connection;
 use engine::Engine;
+pub use outside::Query;
+use outside::{Desk, Outside};
 use sessions::Sessions;
 use wire::{Wire, LOOK_UP};
 
@@ -130,6 +133,8 @@ impl State {
 pub struct Server {
     address: SocketAddr,
     state: Arc<State>,
+    /// Queries for an engine outside.
+    desk: Arc<Desk>,
     accepting: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -148,13 +153,22 @@ impl Server {
         if token.as_deref() == Some("") {
             return Err(Error::usage("the token is empty"));
         }
+        let desk = Arc::new(Desk::default());
         let engine: Box<dyn Engine> = match spec.engine {
             EngineKind::Builtin => Box::new(Builtin::new(
                 &spec.tables,
                 &spec.streams,
                 spec.query_memory_bytes,
             )?),
-            EngineKind::Outside => return Err(Error::usage("engine: outside is not there yet")),
+            EngineKind::Outside if !(spec.tables.is_empty() && spec.streams.is_empty()) => {
+                return Err(Error::usage(
+                    "tables and streams are for the built-in engine; another one has its own",
+                ))
+            }
+            EngineKind::Outside => Box::new(Outside {
+                desk: desk.clone(),
+                memory: spec.query_memory_bytes,
+            }),
         };
         let place = format!("{}:{}", spec.host, spec.port);
         let io = |error: std::io::Error| {
@@ -199,6 +213,7 @@ impl Server {
         Ok(Self {
             address,
             state,
+            desk,
             accepting: Mutex::new(Some(accepting)),
         })
     }
@@ -245,6 +260,11 @@ impl Server {
         state.closing.store(true, Ordering::Relaxed);
         state.sessions.close();
         none_left(GRACE / 4);
+    }
+
+    /// The next query for whoever is the engine, where one comes in time.
+    pub fn next_query(&self, patience: Duration) -> Option<Query> {
+        self.desk.take(patience)
     }
 
     /// Counts since the start, as JSON.

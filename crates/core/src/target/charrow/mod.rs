@@ -8,6 +8,7 @@ mod channel;
 mod options;
 mod plan;
 mod pool;
+mod reader;
 mod session;
 mod watch;
 
@@ -31,6 +32,7 @@ use channel::Channel;
 use options::{parse_url, Options, Place};
 pub use plan::{environment, tcp_port};
 use pool::{Pool, Rules};
+pub use reader::Reader;
 use session::{Decoding, Partition};
 
 const SOFTWARE: &str = concat!("venturi ", env!("CARGO_PKG_VERSION"));

@@ -2,6 +2,7 @@
 
 mod files;
 mod parse;
+mod states;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +31,7 @@ pub struct Builtin {
     tables: BTreeMap<String, Table>,
     streams: BTreeMap<String, String>,
     sources: Mutex<Vec<(String, Source)>>,
+    states: states::States,
     /// No made block is larger.
     largest_block: u64,
 }
@@ -40,6 +42,7 @@ impl Builtin {
             tables: BTreeMap::new(),
             streams: BTreeMap::new(),
             sources: Mutex::default(),
+            states: states::States::default(),
             largest_block,
         };
         for TableSpec { name, ipc } in tables {
@@ -173,14 +176,16 @@ impl Builtin {
 }
 
 impl Engine for Builtin {
-    fn start(&self, query: &str, wanted: &Wanted) -> Result<Box<dyn Run>> {
+    fn start(&self, _: &str, query: &str, wanted: &Wanted) -> Result<Box<dyn Run>> {
         let statement = parse(query)?;
         match &statement.from {
             From::Table(name) => self.table(name, &statement, wanted),
             From::Function { name, arguments } => match name.as_str() {
                 "records" => self.records(arguments, &statement, wanted),
+                "state_rows" => self.states.start(arguments, &statement),
                 other => Err(Error::usage(format!(
-                    "the built-in engine has no function {other}; it has records(rows = n, columns = 4, values = random, seed = 0, block_rows = {BLOCK_ROWS})"
+                    "the built-in engine has no function {other}; it has records(rows = n, columns = 4, values = random, seed = 0, block_rows = {BLOCK_ROWS}) and state_rows(rows = n, seed = 0, block_rows = {})",
+                    states::BLOCK_ROWS
                 ))),
             },
         }
@@ -256,19 +261,19 @@ struct Made {
 }
 
 impl Run for Made {
-    fn schema(&mut self) -> Result<SchemaRef> {
-        Ok(self.schema.clone())
+    fn schema(&mut self) -> Result<Option<SchemaRef>> {
+        Ok(Some(self.schema.clone()))
     }
 
-    fn next(&mut self) -> Result<Option<Raw>> {
+    fn next(&mut self) -> Result<Raw> {
         let Some(item) = self.cursor.next() else {
-            return Ok(None);
+            return Ok(Raw::End);
         };
-        Ok(Some(Raw::Ready(Ready {
+        Ok(Raw::Ready(Ready {
             batch: item.batch().clone(),
             payload: item.payload,
             digest: self.digests.then(|| item.digest()).transpose()?,
-        })))
+        }))
     }
 }
 
@@ -287,11 +292,11 @@ struct Slices {
 }
 
 impl Run for Slices {
-    fn schema(&mut self) -> Result<SchemaRef> {
-        Ok(self.schema.clone())
+    fn schema(&mut self) -> Result<Option<SchemaRef>> {
+        Ok(Some(self.schema.clone()))
     }
 
-    fn next(&mut self) -> Result<Option<Raw>> {
+    fn next(&mut self) -> Result<Raw> {
         while let Some(batch) = self.batches.get(self.at).filter(|_| self.left > 0) {
             if self.row >= batch.num_rows() {
                 (self.at, self.row, self.rows_a_block) = (self.at + 1, 0, 0);
@@ -315,12 +320,12 @@ impl Run for Slices {
             let batch = batch.slice(self.row, rows);
             self.row += rows;
             self.left -= rows as u64;
-            return Ok(Some(Raw::Ready(Ready {
+            return Ok(Raw::Ready(Ready {
                 payload: payload_bytes(&batch),
                 digest: None,
                 batch,
-            })));
+            }));
         }
-        Ok(None)
+        Ok(Raw::End)
     }
 }

@@ -1,3 +1,4 @@
+mod engines;
 mod hostile;
 mod sharing;
 mod trials;
