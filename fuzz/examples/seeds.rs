@@ -6,6 +6,8 @@
 use std::path::Path;
 
 use prost::Message;
+use venturi_core::codec::charrow::handshake::{Handshake, Parameters, Request};
+use venturi_core::codec::charrow::messages;
 use venturi_core::codec::chunk::SendQueue;
 use venturi_core::codec::flight::{queue_flight_data, Parts};
 use venturi_core::codec::frame::{flag, kind, write, write_headers, write_settings};
@@ -27,7 +29,61 @@ fn flat(encoded: &Encoded) -> Vec<u8> {
     encoded.body.iter().flat_map(|chunk| chunk.as_slice().to_vec()).collect()
 }
 
+/// Both sides of a conversation in charrow 1.2.
+fn charrow() -> Result<(), Box<dyn std::error::Error>> {
+    let batch = records::batch(2, 40, Values::Random, 1)?;
+    for (name, compression, checksum) in [
+        ("plain", Compression::None, false),
+        ("lz4", Compression::Lz4, true),
+    ] {
+        let mut encoder = Encoder::new(&batch.schema(), compression)?;
+        let mut encoded = Vec::new();
+        encoder.encode(&batch, &mut encoded)?;
+        let mut said = messages::hello("version=1.2\npid=1");
+        said.extend(messages::schema(&schema_to_bytes(&batch.schema())?));
+        for message in encoded {
+            let wrapped = messages::block(message, checksum);
+            said.extend(wrapped.pieces.iter().flat_map(|piece| piece.as_slice().to_vec()));
+        }
+        said.extend(messages::statistics("{}"));
+        said.extend(messages::end());
+        said.extend(messages::error("no"));
+        save("charrow_client", name, &said)?;
+        let parameters = Parameters {
+            compression,
+            checksum,
+            trial: Some("t".into()),
+            ..Parameters::default()
+        };
+        let mut told = Handshake {
+            minor: if checksum { 2 } else { 1 },
+            client: parameters.name("x"),
+            database: String::new(),
+            user: "default".into(),
+            password: String::new(),
+            encoders: 2,
+        }
+        .write();
+        for text in [
+            "SELECT a, b FROM records(rows = 10, block_rows = 4) LIMIT 7",
+            "SELECT * FROM state_rows(rows = 3, block_rows = 2)",
+        ] {
+            let (id, text) = (name.to_owned() + text, text.to_owned());
+            told.extend(Request::Query { id, text }.write());
+        }
+        if checksum {
+            for name in ["clock", "account", "watch", "stop"] {
+                let (name, payload) = (name.to_owned(), "t".to_owned());
+                told.extend(Request::Ask { name, payload }.write());
+            }
+        }
+        save("charrow_server", name, &told)?;
+    }
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    charrow()?;
     let mut block = vec![0x82, 0x86, 0x41, 0x03, b'a', b':', b'1', 0x3f, 0x21];
     encode("grpc-status", b"0", &mut block);
     save("hpack", "plain", &block)?;
