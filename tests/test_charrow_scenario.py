@@ -71,7 +71,7 @@ def test_what_a_cell_says_and_what_the_core_is_told() -> None:
     assert (p["connections"], p["window"], p["ack"]) == (None, None, None)
     assert found.options == {"encoders": 4, "decoders": 2}
     usual = cell(target("encoders = 'auto'\ndecoders = 1\nwire_version = '1.2'"))
-    assert usual.options == {} and usual.parameters["encoders"] == "auto"
+    assert usual.options == {} and usual.parameters["encoders"] is None
     old = cell(target("wire_version = 1.1\nmax_block_size = '1MiB'"))
     assert old.options == {"version": "1.1", "max_block_bytes": 2**20}
     summed = cell(target("block_checksum = true\ncompression = 'lz4'"))
@@ -83,7 +83,7 @@ def test_partitions_decoders_and_encoders_are_a_matrix() -> None:
     found = matrix.cells(scenario(target(text)))
     assert len(found) == 3 * 2 * 3
     assert {(c.parameters["decoders"], c.parameters["encoders"]) for c in found} == {
-        (d, e) for d in (0, 1) for e in ("auto", 1, 2)
+        (d, e) for d in (0, 1) for e in (None, 1, 2)
     }
 
 

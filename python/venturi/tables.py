@@ -93,6 +93,11 @@ _PARAMETERS = {
     "digits": _S,
     "durable": _S,
     "pool": _I,
+    "encoders": _I,
+    "decoders": _I,
+    "query": _S,
+    "wire_version": _S,
+    "block_checksum": _B,
 }
 _KINDS = {_I: int, _F: float, _S: str, _B: bool}
 PARAMETER_KINDS: dict[str, type] = {
@@ -130,6 +135,8 @@ _RESULT = {
     "server_user_ns": _I,
     "server_system_ns": _I,
     **{f"{kind}_{figure}_ns": _F for kind in _LATENCIES for figure in _FIGURES},
+    "encoders_busy_share": _F,
+    "decoders_busy_share": _F,
     "instrument_share": _F,
     "server_software": _S,
     "imported_from": _S,
@@ -219,6 +226,11 @@ def _figures(record: Record) -> dict[str, float | None]:
     return out
 
 
+def _busy(pool: Any) -> float | None:
+    """The share of its threads' time that a pool worked."""
+    return pool["busy_ns"] / pool["time_ns"] if pool and pool.get("time_ns") else None
+
+
 def trials(records: Sequence[Record]) -> pa.Table:
     """One row a trial, warm-up and failed ones included."""
     others = _others(records)
@@ -249,6 +261,8 @@ def trials(records: Sequence[Record]) -> pa.Table:
             "errors_refused": _inner(record, "errors", "refused", "batches") or known,
             "errors_in_doubt": _inner(record, "errors", "in_doubt", "batches") or known,
             "batches_retried": _inner(record, "errors", "retries") or known,
+            "encoders_busy_share": _busy(_inner(record, "pools", "server", "encoders")),
+            "decoders_busy_share": _busy(_inner(record, "pools", "client", "decoders")),
             "instrument_share": _inner(record, "instrument", "share"),
             "server_software": _inner(record, "target", "software"),
             "imported_from": _inner(record, "imported", "from"),

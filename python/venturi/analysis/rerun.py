@@ -59,7 +59,7 @@ _NAMED: dict[str, Any] = {
     "digits": "17",
     "durable": None,
     "pool": None,
-    "encoders": "auto",
+    "encoders": None,
     "decoders": 1,
     "query": None,
     "wire_version": "1.2",
