@@ -31,7 +31,7 @@ from venturi.trial import (
     trial_id,
     trial_line,
 )
-from venturi.urls import is_database, scheme_of
+from venturi.urls import is_charrow, is_database, scheme_of
 
 __all__ = ["Interrupts", "Observer", "Result", "Slot", "Sweep", "exit_code"]
 
@@ -364,7 +364,9 @@ def _start_a_server(target: str) -> str:
     """What to do about an address where nobody listens."""
     anywhere = "" if is_loopback(target) else " --host 0.0.0.0"
     if not is_database(target):
-        return f"start a server there: venturi serve flight{anywhere}"
+        return (
+            f"start a server there: venturi serve {'charrow' if is_charrow(target) else 'flight'}{anywhere}"
+        )
     scheme = scheme_of(target)
     name = "mariadb" if scheme == "mysql" else scheme
     return f"is the database running? One for a try: venturi serve {name}, or --target {scheme}://local"

@@ -163,7 +163,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     """The cells that these limits are for, read and checked as a scenario's."""
     from venturi.scenario import TABLES, Layer, load
     from venturi.suffixes import parse_count
-    from venturi.urls import is_database
+    from venturi.urls import is_charrow, is_database
 
     rows = given["rows_per_batch"]
     if given["message_bytes"] is not None:
@@ -182,7 +182,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
         # Whole rows; a message smaller than a row is a row.
         rows = str(max(1, round(size / max(width, 1))))
     workload = {
-        "operation": "get,put",
+        "operation": "get" if is_charrow(given["url"] or "") else "get,put",
         "data": given["data"],
         "columns": given["columns"],
         "values": given["values"],
