@@ -1,5 +1,6 @@
 //! The encoders of a query: exactly as many threads as its first partition asked for.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
@@ -42,6 +43,19 @@ struct Work {
     accounts: Arc<Accounts>,
 }
 
+/// Encoders of all queries together.
+const MOST: usize = 4096;
+static WORKING: AtomicUsize = AtomicUsize::new(0);
+
+/// An encoder at work.
+struct Working;
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        WORKING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Starts them. What goes wrong is told by the query.
 pub fn start(
     query: &Arc<Query>,
@@ -57,7 +71,18 @@ pub fn start(
         accounts: accounts.clone(),
     });
     query.begin(encoders);
+    if WORKING.fetch_add(encoders, Ordering::Relaxed) + encoders > MOST {
+        WORKING.fetch_sub(encoders, Ordering::Relaxed);
+        query.fail(Error::new(
+            Kind::Memory,
+            format!("{encoders} more encoders would be over {MOST} in this process: ask for fewer, or wait for other queries"),
+        ));
+        (0..encoders).for_each(|_| query.encoder_ends());
+        return;
+    }
+    let mut places: Vec<_> = (0..encoders).map(|_| Working).collect();
     for number in 0..encoders {
+        let place = places.pop();
         // The trial's account waits for it from here on.
         if let Some(trial) = &query.trial {
             accounts.begin_pool(trial);
@@ -66,7 +91,10 @@ pub fn start(
         let thread = std::thread::Builder::new()
             .name(format!("encoder-{number}"))
             .stack_size(1 << 20)
-            .spawn(move || mine.encoder());
+            .spawn(move || {
+                let _place = place;
+                mine.encoder();
+            });
         if let Err(error) = thread {
             let error = Error::new(
                 Kind::Io,
@@ -145,17 +173,21 @@ impl Work {
             let goes_on = match raw {
                 Raw::End => return Ok(()),
                 Raw::NotYet => true,
-                Raw::Ready(ready) => self.emit(ready, encoder, clock)?,
+                Raw::Ready(ready) => self.emit(ready, 0, encoder, clock)?,
                 Raw::Rows(rows) => {
-                    let batch = in_columns(&rows, &mut columns)?;
-                    self.emit_cut(&batch, encoder, clock)?
+                    // In columns they take about as much.
+                    let claim = rows.bytes.len() as u64;
+                    self.claim(claim, clock) && {
+                        let batch = in_columns(&rows, &mut columns)?;
+                        self.emit_cut(&batch, claim, encoder, clock)?
+                    }
                 }
                 Raw::Batches(batches) => {
                     let mut goes_on = true;
                     for batch in batches {
                         let batch = batch?;
                         clock.mark(Stage::Encode);
-                        goes_on = self.emit_cut(&batch, encoder, clock)?;
+                        goes_on = self.emit_cut(&batch, 0, encoder, clock)?;
                         if !goes_on {
                             break;
                         }
@@ -170,10 +202,18 @@ impl Work {
         Ok(())
     }
 
-    /// A batch of any size, in blocks of about the size that was asked for.
+    fn claim(&self, bytes: u64, clock: &mut StageClock) -> bool {
+        let wanted = self.query.claim(bytes);
+        clock.mark(Stage::AwaitOutput);
+        wanted
+    }
+
+    /// A batch of any size, in blocks of about the size that was asked for. Memory for the first
+    /// one may have been claimed.
     fn emit_cut(
         &self,
         batch: &RecordBatch,
+        mut claimed: u64,
         encoder: &mut Encoder,
         clock: &mut StageClock,
     ) -> Result<bool> {
@@ -194,16 +234,28 @@ impl Work {
                 payload,
                 digest: None,
             };
-            if !self.emit(ready, encoder, clock)? {
+            if !self.emit(ready, std::mem::take(&mut claimed), encoder, clock)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// False: nobody wants more.
-    fn emit(&self, ready: Ready, encoder: &mut Encoder, clock: &mut StageClock) -> Result<bool> {
+    /// False: nobody wants more. `claimed`: bytes of memory; 0: none yet.
+    fn emit(
+        &self,
+        ready: Ready,
+        mut claimed: u64,
+        encoder: &mut Encoder,
+        clock: &mut StageClock,
+    ) -> Result<bool> {
         let making = &self.making;
+        if claimed == 0 {
+            claimed = ready.payload;
+            if !self.claim(claimed, clock) {
+                return Ok(false);
+            }
+        }
         let rows = ready.batch.num_rows() as u64;
         let mut encoded = Vec::with_capacity(1);
         encoder.encode(&ready.batch, &mut encoded)?;
@@ -226,14 +278,13 @@ impl Work {
                 found
             }
         };
-        let wanted = self.query.put(Block {
+        let block = Block {
             wrapped,
             rows,
             payload: ready.payload,
             digest,
-        });
-        clock.mark(Stage::AwaitOutput);
-        Ok(wanted)
+        };
+        Ok(self.query.put(block, claimed))
     }
 }
 

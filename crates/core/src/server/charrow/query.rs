@@ -83,6 +83,8 @@ struct Shared {
     schema: Option<Arc<[u8]>>,
     waiting: VecDeque<Block>,
     waiting_bytes: u64,
+    /// Of blocks that are being made.
+    claimed: u64,
     /// Partitions that wait for a block, encoders that wait for room.
     hungry: usize,
     blocked: usize,
@@ -172,17 +174,17 @@ impl Query {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// An encoder has made a block; it waits while there are enough of them. False: nobody
-    /// wants more.
-    pub fn put(&self, block: Block) -> bool {
-        let length = block.wrapped.length as u64;
+    /// An encoder is about to make a block of about so many bytes; it waits while there are
+    /// enough of them. False: nobody wants more. What is claimed here `put` takes.
+    pub fn claim(&self, bytes: u64) -> bool {
         let mut shared = self.shared();
         let mut limit = self.memory;
         loop {
             if self.is_over() || shared.error.is_some() {
                 return false;
             }
-            if shared.waiting.is_empty() || shared.waiting_bytes + length <= limit {
+            let taken = shared.waiting_bytes + shared.claimed;
+            if taken == 0 || taken + bytes <= limit {
                 break;
             }
             // Who had to wait goes on when half of it is gone: a wake-up for many blocks.
@@ -191,7 +193,18 @@ impl Query {
             shared = wait(&self.room, shared, Duration::from_secs(1));
             shared.blocked -= 1;
         }
-        shared.waiting_bytes += length;
+        shared.claimed += bytes;
+        true
+    }
+
+    /// The block for which so much was claimed. False: nobody wants more.
+    pub fn put(&self, block: Block, claimed: u64) -> bool {
+        let mut shared = self.shared();
+        shared.claimed = shared.claimed.saturating_sub(claimed);
+        if self.is_over() || shared.error.is_some() {
+            return false;
+        }
+        shared.waiting_bytes += block.wrapped.length as u64;
         shared.waiting.push_back(block);
         if shared.hungry > 0 {
             drop(shared);
@@ -245,7 +258,8 @@ impl Query {
                 shared.waiting_bytes -= block.wrapped.length as u64;
                 seat.dealt.add(&block);
                 shared.dealt.add(&block);
-                if shared.blocked > 0 && shared.waiting_bytes <= self.memory / 2 {
+                let taken = shared.waiting_bytes + shared.claimed;
+                if shared.blocked > 0 && taken <= self.memory / 2 {
                     drop(shared);
                     self.room.notify_all();
                 }
@@ -324,10 +338,11 @@ impl Query {
         .to_string()
     }
 
-    /// Bytes of encoded blocks that wait.
+    /// Bytes of blocks that wait or are being made.
     #[cfg(test)]
     pub fn waiting_bytes(&self) -> u64 {
-        self.shared().waiting_bytes
+        let shared = self.shared();
+        shared.waiting_bytes + shared.claimed
     }
 }
 

@@ -61,6 +61,9 @@ impl Charrow {
             (channel, greeting) = self.greet(PLAIN).await?;
         }
         let hello = match greeting {
+            Greeting::Refused(error) if error.message.starts_with(&authority) => {
+                return Err(error);
+            }
             Greeting::Refused(error) => return Err(error.context(&authority)),
             Greeting::Silence => None,
             Greeting::Hello(hello) => Some(hello),

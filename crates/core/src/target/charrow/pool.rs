@@ -186,6 +186,10 @@ impl Pool {
         Ok(pool)
     }
 
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
     pub fn submit(&self, block: Block, stream: usize, schema: &Arc<[u8]>, inbox: &Arc<Inbox>) {
         let mut jobs = self.shared.jobs();
         jobs.waiting.push_back(Job {

@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 use crate::meter::clock::{Stage, StageClock};
 use crate::target::{Moved, Session, Tally};
 
-/// Blocks of a stream that are read and not decoded yet.
+/// Blocks of a stream that are read and not decoded yet, at least: a pool of more threads than
+/// that needs as many.
 const UNDECODED: usize = 4;
 
 /// Messages without a block that are taken in one go: a peer that sends nothing else must
@@ -33,6 +34,7 @@ pub struct Partition {
     inbox: Arc<Inbox>,
     /// Blocks that are being decoded elsewhere.
     under_way: usize,
+    most_under_way: usize,
     /// Said when the first batch is asked for.
     query: Option<Request>,
     schema: Option<Arc<[u8]>>,
@@ -55,12 +57,17 @@ impl Partition {
         stop: Option<String>,
         leaving: Arc<AtomicBool>,
     ) -> Self {
+        let most_under_way = match &decoding {
+            Decoding::Here(..) => 0,
+            Decoding::There(pool) => UNDECODED.max(pool.threads() + 1),
+        };
         Self {
             stream,
             channel,
             decoding,
             inbox: Arc::default(),
             under_way: 0,
+            most_under_way,
             query: Some(query),
             schema: None,
             ended: false,
@@ -155,7 +162,7 @@ impl Session for Partition {
                     return Poll::Ready(Ok(Some(moved)));
                 }
             }
-            if self.ended || self.under_way >= UNDECODED {
+            if self.ended || self.under_way > 0 && self.under_way >= self.most_under_way {
                 if self.under_way == 0 {
                     self.close_window();
                     return Poll::Ready(Ok(None));
