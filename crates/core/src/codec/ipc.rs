@@ -442,7 +442,7 @@ thread_local! {
 }
 
 /// `catch_unwind` without the panic's lines on standard error: the caller reports it.
-fn quietly<T>(act: impl FnOnce() -> T + UnwindSafe) -> std::thread::Result<T> {
+pub(crate) fn quietly<T>(act: impl FnOnce() -> T + UnwindSafe) -> std::thread::Result<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = take_hook();

@@ -22,7 +22,7 @@ use crate::server::account::PoolTime;
 use crate::spec::{Operation, TrialSpec, Verify};
 
 pub mod cassandra;
-pub mod charrow;
+            "target {:?}: no target is called {other:?}; known: flight://, charrow://, clickhouse://, cassandra://, mysql://, postgres://, sqlite://, duckdb://, akumuli://, opentsdb://, influx://, empty://, akumuli+udp://, influx+http://, flight+tls://, charrow+tls://, clickhouse+tls://, cassandra+tls://, mysql+tls://, postgres+tls://",
 pub mod duckdb;
 pub mod empty;
 pub mod flight;
@@ -269,6 +269,7 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
     match scheme {
         "charrow" | "charrow+tls" => Ok(Box::new(charrow::Charrow::new(spec)?)),
         "cassandra" | "cassandra+tls" => Ok(Box::new(cassandra::Cassandra::new(spec)?)),
+        "clickhouse" | "clickhouse+tls" => Ok(Box::new(clickhouse::ClickHouse::new(spec)?)),
         "flight" | "flight+tls" => Ok(Box::new(flight::Flight::new(spec)?)),
         "duckdb" => Ok(Box::new(duckdb::DuckDb::new(spec)?)),
         "empty"
@@ -290,7 +291,7 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
         "postgres" | "postgres+tls" => Ok(Box::new(postgres::Postgres::new(spec)?)),
         "sqlite" => Ok(Box::new(sqlite::Sqlite::new(spec)?)),
         other => Err(Error::usage(format!(
-            "target {:?}: no target is called {other:?}; known: flight://, charrow://, cassandra://, mysql://, postgres://, sqlite://, duckdb://, akumuli://, opentsdb://, influx://, empty://, akumuli+udp://, influx+http://, flight+tls://, charrow+tls://, cassandra+tls://, mysql+tls://, postgres+tls://",
+            "target {:?}: no target is called {other:?}; known: flight://, charrow://, clickhouse://, cassandra://, mysql://, postgres://, sqlite://, duckdb://, akumuli://, opentsdb://, influx://, empty://, akumuli+udp://, influx+http://, flight+tls://, charrow+tls://, clickhouse+tls://, cassandra+tls://, mysql+tls://, postgres+tls://",
             spec.target
         ))),
     }

@@ -5,6 +5,7 @@
 //! RowBinary is the cells row by row, Native column by column.
 
 pub mod build;
+pub mod native;
 pub mod rowbinary;
 pub mod state_rows;
 pub mod take;

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use super::rowbinary::{header, read_header, Decoder, Encoder};
 use super::types::{schema, Names};
 use super::*;
+use super::{native, types::columns_for};
 use crate::data::digest;
 use crate::error::Kind;
 
@@ -264,6 +265,58 @@ fn what_does_not_fit_is_said() {
     }
 }
 
+#[test]
+fn a_low_cardinality_block() {
+    // SELECT toLowCardinality(['a', NULL, 'bc', 'a'][number + 1]) AS c, number AS n FROM numbers(4)
+    let mut bytes = vec![2, 4, 1, b'c'];
+    let kind = "LowCardinality(Nullable(String))";
+    bytes.push(kind.len() as u8);
+    bytes.extend(kind.bytes());
+    for word in [1u64, 0x600, 3] {
+        bytes.extend(word.to_le_bytes());
+    }
+    bytes.extend(b"\0\x01a\x02bc");
+    bytes.extend(4u64.to_le_bytes());
+    bytes.extend([1, 0, 2, 1]);
+    bytes.extend(b"\x01n\x05UInt8\0\x01\x02\x03");
+    for end in 0..bytes.len() {
+        let mut decoder = native::Decoder::default();
+        assert!(decoder.push(&bytes[..end]).unwrap().is_none(), "{end}");
+        let (batch, used) = decoder.push(&bytes).unwrap().unwrap();
+        assert_eq!(used, bytes.len());
+        let found: Vec<_> = batch.column(0).as_string::<i32>().iter().collect();
+        assert_eq!(found, [Some("a"), None, Some("bc"), Some("a")]);
+    }
+    // A key that is not there; a long key that many rows mean.
+    let at = bytes.len() - 13;
+    assert_eq!(bytes[at - 1], 2);
+    let mut wrong = bytes.clone();
+    wrong[at - 1] = 9;
+    assert!(native::Decoder::default().push(&wrong).is_err());
+}
+
+#[test]
+fn blocks_that_lie() {
+    let push = |bytes: &[u8]| native::Decoder::limited(1 << 20).push(bytes);
+    assert!(push(&[0, 5]).is_err());
+    assert!(push(&[0xff; 30]).is_err());
+    assert!(push(b"\x01\xff\xff\xff\xff\x0f").is_err());
+    assert!(push(b"\x01\x02\x01c\x05Int").unwrap().is_none());
+    assert!(push(b"\x01\x02\x01c\x04What").is_err());
+    assert!(
+        push(b"Code: 60. DB::Exception: there is no such table. It may be elsewhere")
+            .map(|found| found.is_none())
+            .unwrap_or(true)
+    );
+    let (batch, used) = push(&[0, 0]).unwrap().unwrap();
+    assert_eq!((batch.num_rows(), used), (0, 2));
+    let old = columns_for(&state_rows::batch(0, 0, 1).unwrap().schema(), true).unwrap_err();
+    assert!(
+        old.message.contains("l_receipttime") && old.message.contains("whole seconds"),
+        "{old}"
+    );
+}
+
 /// A column of `rows` values of a type, nulls among them where it has some.
 fn values(kind: &Type, rows: usize, draw: &mut impl FnMut() -> u64) -> ArrayRef {
     let nulls = kind
@@ -362,6 +415,58 @@ proptest! {
             used += decoder.push(&bytes[used..seen], usize::MAX).unwrap();
         }
         prop_assert_eq!(decoder.finish().unwrap(), found);
+    }
+
+    #[test]
+    fn blocks_come_back(
+        kinds in prop::collection::vec(0..2 * ALL.len(), 1..12),
+        rows in 0usize..700,
+        skip in 0usize..9,
+        cut in 1usize..5_000,
+        seed in any::<u64>(),
+    ) {
+        let (columns, whole) = table(&kinds, rows + skip, seed);
+        let batch = whole.slice(skip, rows);
+        let mut bytes = Vec::new();
+        native::encode(&columns, &batch, &mut bytes).unwrap();
+        let length = bytes.len();
+        native::encode(&columns, &batch, &mut bytes).unwrap();
+        let mut decoder = native::Decoder::default();
+        let (mut from, mut to, mut found) = (0, 0, 0);
+        while from < bytes.len() {
+            to = bytes.len().min(to + cut);
+            while let Some((got, used)) = decoder.push(&bytes[from..to]).unwrap() {
+                prop_assert_eq!(digest(&got).unwrap(), digest(&batch).unwrap());
+                prop_assert_eq!(used, length);
+                from += used;
+                found += 1;
+                if from == to {
+                    break;
+                }
+            }
+        }
+        prop_assert_eq!((found, decoder.is_within()), (2, false));
+    }
+
+    #[test]
+    fn no_bytes_panic_as_a_block(
+        kinds in prop::collection::vec(0..2 * ALL.len(), 1..4),
+        rows in 1usize..40,
+        at in prop::collection::vec(any::<(usize, u8)>(), 1..6),
+        seed in any::<u64>(),
+    ) {
+        let (columns, batch) = table(&kinds, rows, seed);
+        let mut bytes = Vec::new();
+        native::encode(&columns, &batch, &mut bytes).unwrap();
+        for (at, byte) in at {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        let mut decoder = native::Decoder::limited(1 << 20);
+        if let Ok(Some((batch, used))) = decoder.push(&bytes) {
+            prop_assert!(used <= bytes.len());
+            digest(&batch).unwrap();
+        }
     }
 
     #[test]

@@ -220,6 +220,19 @@ pub fn schema(columns: &[Column]) -> SchemaRef {
     Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }
 
+/// The plain columns of an Arrow schema, by which a batch of it may be written.
+pub fn columns_for(schema: &SchemaRef, old: bool) -> Result<Vec<Column>> {
+    let column = |field: &Arc<Field>| {
+        let kind = Type::for_arrow(field.data_type(), field.is_nullable(), old);
+        let kind = kind.map_err(|error| error.context(format!("column {}", field.name())))?;
+        Ok(Column {
+            name: field.name().clone(),
+            kind,
+        })
+    };
+    schema.fields().iter().map(column).collect()
+}
+
 /// A string in quotes, as ClickHouse reads and writes it.
 pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);

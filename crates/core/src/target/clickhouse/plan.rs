@@ -1,0 +1,532 @@
+//! Before the clock: who the server is, what the query gives, how the streams share it; a table to
+//! write into, or to be read.
+
+use super::options::{Format, Options, Split};
+use super::server::{quoted, shortened, Version};
+use super::split::{check_key, ends_question, statements, Part, Shares, Subject};
+use super::sums::Summed;
+use super::{distinct, ClickHouse, Plan};
+use crate::codec::clickhouse::types::{columns_for, quoted as text};
+use crate::codec::clickhouse::{native, Column, Type};
+use crate::codec::ipc::Compression;
+use crate::data::Source;
+use crate::error::{Error, Kind, Result};
+use crate::http1::Client;
+use crate::spec::{Data, Operation, TrialSpec, Verify};
+use crate::target::upsert::is_own;
+use crate::target::{Identity, Route, Sums};
+
+/// Bytes of one INSERT that fills a table to be read: few parts, bounded memory.
+const FILL: usize = 16 << 20;
+
+pub fn check(spec: &TrialSpec, options: &Options) -> Result<()> {
+    let wrong = |what: &str| Err(Error::usage(format!("clickhouse://: {what}")));
+    match spec.operation {
+        Operation::Get | Operation::Put => {}
+        Operation::Upsert => return wrong("ClickHouse has no upsert; operations are get and put"),
+        Operation::Ingest => return wrong("operations are get and put"),
+    }
+    let remote = spec.data == Data::Remote;
+    match spec.operation {
+        Operation::Put if options.query.is_some() => {
+            return wrong("a put writes into a table: give table, not query")
+        }
+        Operation::Put if options.split.is_some() || options.split_by.is_some() => {
+            return wrong("split is for gets")
+        }
+        Operation::Get if remote && options.table.is_none() && options.query.is_none() => {
+            return wrong("what shall be read? give table or query, or data of Venturi's own (records)")
+        }
+        Operation::Get if !remote && options.query.is_some() => {
+            return wrong("a query is about the server's own data: source = \"remote\"")
+        }
+        Operation::Get if !remote && spec.rows_per_stream.is_none() => {
+            return wrong("a get of our own data writes it into a table first, so it needs rows_per_stream, not duration")
+        }
+        _ => {}
+    }
+    if remote && spec.rows_per_stream.is_some() {
+        return wrong("rows_per_stream: how many rows there are is the query's affair (LIMIT)");
+    }
+    match options.split {
+        Some(Split::Key | Split::Hash) if remote && options.split_by.is_none() => {
+            return wrong("split key and hash need split_by: the column")
+        }
+        Some(Split::Parts) if options.query.is_some() => {
+            return wrong("split parts is for a table: a query has none; use hash or key")
+        }
+        Some(Split::None | Split::Parts) if options.split_by.is_some() => {
+            return wrong("split_by is for split key and hash")
+        }
+        None if spec.streams > 1 && remote && options.split_by.is_none() => {
+            return wrong("several streams: how shall they share the rows? Give split (hash or key, with split_by; parts; none: each reads all)")
+        }
+        _ => {}
+    }
+    if let Some(storage) = &options.storage {
+        let plain = storage.bytes().all(|b| b.is_ascii_alphanumeric());
+        if storage.is_empty() || !plain {
+            return wrong("storage is the name of a table engine, as MergeTree or Memory");
+        }
+    }
+    Ok(())
+}
+
+impl ClickHouse {
+    pub(super) async fn make_plan(&mut self) -> Result<Identity> {
+        if self.spec.data != Data::Remote {
+            let source = Source::make(&self.spec.data, self.spec.rows_per_batch)?;
+            self.source = Some(source);
+        }
+        let mut client = self.server.connect().await?;
+        let route = route(&client);
+        let (version, software) = self.version(&mut client).await?;
+        let format = self.format(version)?;
+        self.check_compression(format, version)?;
+        let columns = match &self.source {
+            Some(source) => columns_for(&source.schema(), version.is_old()),
+            None => Ok(Vec::new()),
+        };
+        let columns = columns.map_err(|error| error.context("data"))?;
+        distinct(&columns)?;
+        if self.makes_table() {
+            self.make_table(&mut client, &columns).await?;
+        }
+        let plan = match self.spec.operation {
+            Operation::Put => self.plan_put(&mut client, format, columns).await?,
+            _ => {
+                self.plan_get(&mut client, format, version, &columns)
+                    .await?
+            }
+        };
+        self.plan = Some(plan);
+        let host = &self.server.access.place.hosts[0];
+        let pid = match self.spec.include_setup {
+            true => self.listening,
+            false => host.listening(),
+        };
+        Ok(Identity {
+            address: self.server.authority().to_owned(),
+            software: Some(software),
+            protocol: format!("http-{}", format.name()),
+            pid,
+            route,
+            ..Identity::default()
+        })
+    }
+
+    async fn version(&self, client: &mut Client) -> Result<(Version, String)> {
+        let said = self.server.ask(client, "SELECT version()").await?;
+        let line: String = said.trim().chars().take(40).collect();
+        match Version::parse(&said) {
+            Some(version) => Ok((version, format!("ClickHouse {line}"))),
+            None => Err(Error::protocol(format!(
+                "{}: {line:?} where a version of ClickHouse was asked for; is it ClickHouse's HTTP port?",
+                self.server.authority()
+            ))),
+        }
+    }
+
+    fn format(&self, version: Version) -> Result<Format> {
+        let arrow = version.has_arrow();
+        match self.options.format {
+            Some(Format::Arrow | Format::Parquet) if !arrow => Err(Error::usage(format!(
+                "format arrow and parquet: this server ({}.{}) has neither: use native or rowbinary",
+                version.0, version.1
+            ))),
+            Some(format) => Ok(format),
+            None if arrow => Ok(Format::Arrow),
+            None => Ok(Format::Native),
+        }
+    }
+
+    fn check_compression(&self, format: Format, version: Version) -> Result<()> {
+        let by_http = matches!(format, Format::Native | Format::RowBinary);
+        if self.compression == Compression::Lz4 && by_http {
+            return Err(Error::usage(
+                "compression lz4 is for the formats arrow and parquet; native and rowbinary are compressed by HTTP: zstd",
+            ));
+        }
+        if self.compression != Compression::None && by_http && !version.has_zstd() {
+            return Err(Error::usage(format!(
+                "compression: this server ({}.{}) compresses with neither lz4 nor zstd over HTTP: none",
+                version.0, version.1
+            )));
+        }
+        Ok(())
+    }
+
+    /// A table of our own for these columns; one of that name which is not ours stays.
+    async fn make_table(&mut self, client: &mut Client, columns: &[Column]) -> Result<()> {
+        let table = self.table();
+        let name = self.table_name();
+        let exists = self
+            .server
+            .ask(client, &format!("EXISTS TABLE {name}"))
+            .await?;
+        if exists.trim() == "1" && !is_own(&table) {
+            return Err(Error::usage(format!(
+                "table {table} exists already and is not Venturi's (its name does not begin with venturi_): drop it, name another by --table, or write into it as it is by --no-setup"
+            )));
+        }
+        self.server
+            .ask(client, &format!("DROP TABLE IF EXISTS {name}"))
+            .await?;
+        let column = |column: &Column| format!("{} {}", quoted(&column.name), column.kind);
+        let list: Vec<String> = columns.iter().map(column).collect();
+        let engine = self.options.storage.as_deref().unwrap_or("MergeTree");
+        let order = if engine.ends_with("MergeTree") {
+            " ORDER BY tuple()"
+        } else {
+            ""
+        };
+        let create = format!(
+            "CREATE TABLE {name} ({}) ENGINE = {engine}{order}",
+            list.join(", ")
+        );
+        self.server.ask(client, &create).await?;
+        self.made = true;
+        Ok(())
+    }
+
+    async fn plan_put(
+        &self,
+        client: &mut Client,
+        format: Format,
+        ours: Vec<Column>,
+    ) -> Result<Plan> {
+        let name = self.table_name();
+        let columns = match self.options.setup {
+            true => ours,
+            false => {
+                let theirs = self
+                    .describe(client, &format!("SELECT * FROM {name}"))
+                    .await?;
+                matched(&ours, &theirs)?
+            }
+        };
+        let list: Vec<String> = columns.iter().map(|column| quoted(&column.name)).collect();
+        let words = match format {
+            Format::Arrow => "ArrowStream",
+            Format::Native => "Native",
+            Format::RowBinary => "RowBinary",
+            Format::Parquet => "Parquet",
+        };
+        let insert = format!("INSERT INTO {name} ({}) FORMAT {words}", list.join(", "));
+        let summed = Summed::new(&columns);
+        let mut notes = Vec::new();
+        let keeps = self.options.storage.as_deref() != Some("Null");
+        if !keeps {
+            notes.push("storage Null keeps no rows, so none are counted".to_owned());
+        }
+        let there = match self.spec.verify {
+            Verify::None => None,
+            _ if !keeps => None,
+            _ => Some(self.count(&name, &summed).await?),
+        };
+        Ok(Plan {
+            format,
+            columns,
+            header: false,
+            statements: Vec::new(),
+            path: self.server.path(&[("query", &insert)]).into(),
+            summed: summed.into(),
+            there,
+            notes,
+        })
+    }
+
+    async fn plan_get(
+        &self,
+        client: &mut Client,
+        format: Format,
+        version: Version,
+        ours: &[Column],
+    ) -> Result<Plan> {
+        if self.source.is_some() {
+            self.fill(client, ours).await?;
+        }
+        let subject = match &self.options.query {
+            Some(query) => Subject::Query(query.clone()),
+            None => Subject::Table {
+                database: self.server.access.database.clone(),
+                table: self.table(),
+            },
+        };
+        let all = format!("SELECT * FROM {}", subject.from());
+        let text_columns = self.names_and_types(client, &all).await?;
+        let needs_types = matches!(format, Format::Native | Format::RowBinary);
+        let columns = parsed(&text_columns, needs_types)?;
+        distinct(&columns)?;
+        let summed = match needs_types || columns.len() == text_columns.len() {
+            true => Summed::new(&columns),
+            // Places in the batch are those of all columns; without them there are no sums.
+            false => Summed::default(),
+        };
+        let there = match self.spec.verify {
+            Verify::None => None,
+            Verify::Count => Some(self.count(&subject.from(), &Summed::default()).await?),
+            Verify::Checksum => Some(self.count(&subject.from(), &summed).await?),
+        };
+        let header = version.has_row_header();
+        let words = match format {
+            Format::Arrow => "ArrowStream",
+            Format::Native => "Native",
+            Format::RowBinary if header => "RowBinaryWithNamesAndTypes",
+            Format::RowBinary => "RowBinary",
+            Format::Parquet => "Parquet",
+        };
+        let shares = self.shares(client, &subject, &columns).await?;
+        let statements = statements(&subject, &shares, self.spec.streams);
+        let with_format = |statement: String| format!("{statement} FORMAT {words}");
+        let block = self.spec.rows_per_batch.to_string();
+        let mut parameters = vec![("max_block_size", block.as_str())];
+        parameters.extend(self.format_settings(format, version)?);
+        Ok(Plan {
+            format,
+            columns,
+            header,
+            statements: statements
+                .into_iter()
+                .map(|statement| statement.map(with_format))
+                .collect(),
+            path: self.server.path(&parameters).into(),
+            summed: summed.into(),
+            there,
+            notes: Vec::new(),
+        })
+    }
+
+    /// How the answers are compressed.
+    fn format_settings(
+        &self,
+        format: Format,
+        version: Version,
+    ) -> Result<Vec<(&'static str, &'static str)>> {
+        let zstd = self.compression != Compression::None;
+        let asked = match (format, self.compression) {
+            (Format::Native | Format::RowBinary, _) if zstd => {
+                return Ok(vec![("enable_http_compression", "1")])
+            }
+            (Format::Native | Format::RowBinary, _) => return Ok(Vec::new()),
+            (Format::Arrow, Compression::None) => {
+                ("output_format_arrow_compression_method", "none")
+            }
+            (Format::Arrow, Compression::Lz4) => {
+                ("output_format_arrow_compression_method", "lz4_frame")
+            }
+            (Format::Arrow, Compression::Zstd(_)) => {
+                ("output_format_arrow_compression_method", "zstd")
+            }
+            (Format::Parquet, Compression::None) => {
+                ("output_format_parquet_compression_method", "none")
+            }
+            (Format::Parquet, Compression::Lz4) => {
+                ("output_format_parquet_compression_method", "lz4")
+            }
+            (Format::Parquet, Compression::Zstd(_)) => {
+                ("output_format_parquet_compression_method", "zstd")
+            }
+        };
+        // Before, Arrow was not compressed and Parquet as the server liked.
+        match version >= Version(23, 3) {
+            true => Ok(vec![asked]),
+            false if self.compression == Compression::None => Ok(Vec::new()),
+            false => Err(Error::usage(format!(
+                "compression {}: this server ({}.{}) cannot be asked for it: none",
+                self.compression.name(),
+                version.0,
+                version.1
+            ))),
+        }
+    }
+
+    /// Our rows into the table that is to be read.
+    async fn fill(&self, client: &mut Client, columns: &[Column]) -> Result<()> {
+        let Some(source) = &self.source else {
+            return Ok(());
+        };
+        let rows = self.spec.planned_rows();
+        let rows =
+            rows.ok_or_else(|| Error::usage("too many rows: more than 64 bits can count"))?;
+        let mut cursor = source.cursor(Some(rows));
+        let insert = format!("INSERT INTO {} FORMAT Native", self.table_name());
+        let path = self.server.path(&[("query", &insert)]);
+        let mut body = Vec::new();
+        loop {
+            let more = match cursor.next() {
+                Some(item) => {
+                    native::encode(columns, item.batch(), &mut body)?;
+                    true
+                }
+                None => false,
+            };
+            if body.len() >= FILL || (!more && !body.is_empty()) {
+                super::put::insert(&self.server, client, &path, None, &body).await?;
+                body.clear();
+            }
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn shares(
+        &self,
+        client: &mut Client,
+        subject: &Subject,
+        columns: &[Column],
+    ) -> Result<Shares> {
+        if self.spec.streams == 1 {
+            return Ok(Shares::All);
+        }
+        let split = self.options.split.unwrap_or(Split::Hash);
+        let own = columns.first().map(|column| column.name.clone());
+        let by = self.options.split_by.clone().or(own).unwrap_or_default();
+        match split {
+            Split::None => Ok(Shares::All),
+            Split::Hash => Ok(Shares::Hash(by)),
+            Split::Key => {
+                let known = columns.iter().find(|column| column.name == by);
+                let column = known.cloned().ok_or_else(|| {
+                    Error::usage(format!("split_by {by}: the query has no such column"))
+                })?;
+                check_key(&column)?;
+                let question = ends_question(&column, &subject.from());
+                let answer = self.server.ask(client, &question).await?;
+                let ends: Vec<Option<i128>> = answer
+                    .trim_end()
+                    .split('\t')
+                    .map(|field| field.parse().ok())
+                    .collect();
+                Ok(match ends[..] {
+                    [Some(least), Some(greatest)] => Shares::Ranges {
+                        column,
+                        least,
+                        greatest,
+                    },
+                    // No rows, or nulls only.
+                    _ => Shares::Hash(by),
+                })
+            }
+            Split::Parts => {
+                let question = format!(
+                    "SELECT name, rows FROM system.parts WHERE active AND database = {} AND table = {} FORMAT TabSeparated",
+                    text(&self.server.access.database),
+                    text(&self.table())
+                );
+                let answer = self.server.ask(client, &question).await?;
+                let part = |line: &str| {
+                    let (name, rows) = line.split_once('\t')?;
+                    Some(Part {
+                        name: name.into(),
+                        rows: rows.parse().ok()?,
+                    })
+                };
+                let parts: Option<Vec<Part>> = answer.lines().map(part).collect();
+                parts.map(Shares::Parts).ok_or_else(|| {
+                    Error::protocol("system.parts: an answer that is no list of parts")
+                })
+            }
+        }
+    }
+
+    /// Names and types of what a statement gives, as text.
+    async fn names_and_types(
+        &self,
+        client: &mut Client,
+        statement: &str,
+    ) -> Result<Vec<(String, String)>> {
+        let question =
+            format!("SELECT * FROM ({statement}) LIMIT 0 FORMAT TabSeparatedWithNamesAndTypes");
+        let answer = self.server.ask(client, &question).await?;
+        let mut lines = answer.lines();
+        let mut fields = || -> Vec<String> {
+            let line = lines.next().unwrap_or_default();
+            line.split('\t').map(unescaped).collect()
+        };
+        let (names, types) = (fields(), fields());
+        if names.len() != types.len() || names.iter().all(String::is_empty) {
+            return Err(Error::protocol(format!(
+                "{}: no columns in the answer to {}",
+                self.server.authority(),
+                shortened(statement)
+            )));
+        }
+        Ok(names.into_iter().zip(types).collect())
+    }
+
+    async fn describe(&self, client: &mut Client, statement: &str) -> Result<Vec<Column>> {
+        parsed(&self.names_and_types(client, statement).await?, true)
+    }
+
+    /// Rows, and sums modulo 2^64.
+    pub(super) async fn count(&self, from: &str, summed: &Summed) -> Result<(u64, Sums)> {
+        let mut client = self.server.connect().await?;
+        let answer = self.server.ask(&mut client, &summed.question(from)).await?;
+        summed.answer(&answer).ok_or_else(|| {
+            let said = shortened(&answer);
+            let line = format!(
+                "{}: no count and sums, but {said:?}",
+                self.server.authority()
+            );
+            Error::new(Kind::Protocol, line)
+        })
+    }
+}
+
+/// Where a type is not known here, the column is left out (`strict`: it is an error).
+fn parsed(columns: &[(String, String)], strict: bool) -> Result<Vec<Column>> {
+    let mut found = Vec::new();
+    for (name, kind) in columns {
+        match Type::parse(kind) {
+            Ok(kind) => found.push(Column {
+                name: name.clone(),
+                kind,
+            }),
+            Err(error) if strict => return Err(error.context(format!("column {name}"))),
+            Err(_) => {}
+        }
+    }
+    Ok(found)
+}
+
+/// Our columns with the types that the table has for them.
+fn matched(ours: &[Column], theirs: &[Column]) -> Result<Vec<Column>> {
+    let find = |column: &Column| {
+        let known = theirs.iter().find(|their| their.name == column.name);
+        known.cloned().ok_or_else(|| {
+            Error::usage(format!(
+                "column {}: the table has none of that name",
+                column.name
+            ))
+        })
+    };
+    ours.iter().map(find).collect()
+}
+
+/// A field of TabSeparated.
+fn unescaped(field: &str) -> String {
+    let mut out = String::with_capacity(field.len());
+    let mut letters = field.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => match letters.next() {
+                Some('t') => out.push('\t'),
+                Some('n') => out.push('\n'),
+                Some(other) => out.push(other),
+                None => {}
+            },
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+fn route(client: &Client) -> Option<Route> {
+    let socket = client.socket();
+    Some(Route {
+        local: socket.local_addr().ok()?,
+        peer: socket.peer_addr().ok()?,
+    })
+}
