@@ -22,7 +22,8 @@ use crate::server::account::PoolTime;
 use crate::spec::{Operation, TrialSpec, Verify};
 
 pub mod cassandra;
-            "target {:?}: no target is called {other:?}; known: flight://, charrow://, clickhouse://, cassandra://, mysql://, postgres://, sqlite://, duckdb://, akumuli://, opentsdb://, influx://, empty://, akumuli+udp://, influx+http://, flight+tls://, charrow+tls://, clickhouse+tls://, cassandra+tls://, mysql+tls://, postgres+tls://",
+pub mod charrow;
+pub mod clickhouse;
 pub mod duckdb;
 pub mod empty;
 pub mod flight;

@@ -19,10 +19,10 @@ const READ: usize = 256 << 10;
 /// Give it bytes by `room` and `filled`, ask for `next` until it has none, and say `end` once.
 pub enum Feed {
     Rows(Box<Rows>),
-    Blocks(Tank, native::Decoder),
+    Blocks(Tank, Box<native::Decoder>),
     Arrow(Box<StreamReader>),
     /// A whole file first: what is in it stands at its end.
-    File(Tank, Option<ParquetRecordBatchReader>, usize),
+    File(Tank, Option<Box<ParquetRecordBatchReader>>, usize),
 }
 
 pub struct Rows {
@@ -46,7 +46,7 @@ impl Feed {
         let tank = Tank::new(limit);
         Ok(match format {
             Format::Arrow => Self::Arrow(Box::new(StreamReader::new(limit))),
-            Format::Native => Self::Blocks(tank, native::Decoder::limited(limit)),
+            Format::Native => Self::Blocks(tank, Box::new(native::Decoder::limited(limit))),
             Format::Parquet => Self::File(tank, None, rows_per_batch),
             Format::RowBinary => Self::Rows(Box::new(Rows {
                 tank,
@@ -136,7 +136,7 @@ impl Feed {
                 };
                 let made = quietly(AssertUnwindSafe(open)).map_err(|_| broken_file())?;
                 let wrong = |error| Error::protocol(format!("Parquet: {error}"));
-                *reader = Some(made.map_err(wrong)?);
+                *reader = Some(Box::new(made.map_err(wrong)?));
                 Ok(())
             }
         }

@@ -196,8 +196,7 @@ pub fn said_at_end(tail: &[u8]) -> Option<Error> {
     let trimmed = text.trim_end();
     let framed = trimmed.ends_with("__exception__");
     // A text in a table may look like one, but does not end the answer so.
-    let ends =
-        framed || trimmed.ends_with(')') || trimmed.ends_with('.') || trimmed.ends_with("e.what()");
+    let ends = framed || trimmed.ends_with([')', '.']) || trimmed.ends_with("DB::Exception");
     said(trimmed).filter(|_| ends && text.ends_with('\n') || framed)
 }
 
@@ -278,7 +277,7 @@ mod tests {
         let rows = b"\x01\x02\xff binary \x03";
         for text in [
             "Code: 241. DB::Exception: Memory limit exceeded (version 23.8.1)\n",
-            "Code: 241, e.displayText() = DB::Exception: Memory limit, e.what() = DB::Exception: x.\n",
+            "Code: 241, e.displayText() = DB::Exception: Memory limit, e.what() = DB::Exception\n",
             "__exception__\r\nabc\r\nCode: 241. DB::Exception: Memory limit (version 25.11)\r\n93 abc\r\n__exception__\r\n",
         ] {
             let tail = [&rows[..], text.as_bytes()].concat();
