@@ -17,6 +17,7 @@ from venturi.urls import (
     TIME_SERIES,
     in_process,
     is_charrow,
+    is_clickhouse,
     is_database,
     is_local,
     is_time_series,
@@ -212,6 +213,8 @@ def names_something(url: str) -> bool:
     if is_charrow(url):
         # Its path is the database that the query is asked in.
         return bool(parts.query)
+    if is_clickhouse(url):
+        return False
     return parts.scheme != "empty" and bool(parts.path.strip("/") or parts.query)
 
 
@@ -229,6 +232,9 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target, chosen: d
     elif is_charrow(url):
         _only_ingest(workload, where)
         queries.check(workload, target, where)
+    elif is_clickhouse(url):
+        _only_ingest(workload, where)
+        queries.check_clickhouse(workload, target, where)
     else:
         _check_flight(workload, url, where)
     _check_values(target, where)
@@ -290,8 +296,8 @@ def _only_ingest(workload: Workload, where: Any) -> None:
 
 def _check_upsert(workload: Workload, target: Target, where: Any) -> None:
     url, data = target.url, workload.data
-    if scheme_of(url) in ("flight", "charrow"):
-        takes = "gets and puts" if scheme_of(url) == "flight" else "gets"
+    if scheme_of(url) in ("flight", "charrow", "clickhouse"):
+        takes = "gets" if scheme_of(url) == "charrow" else "gets and puts"
         raise ScenarioError(
             f"{where('workload', 'operation')}: {url} takes {takes}, no upserts",
             hint="name a database: --target mysql://HOST/DATABASE, or sqlite://local for a first try",

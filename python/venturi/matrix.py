@@ -26,7 +26,7 @@ from venturi.settings import (
 )
 from venturi.suffixes import format_count, parse_range, spell_duration
 from venturi.trial import Cell
-from venturi.urls import is_charrow, is_local, place_of, scheme_of
+from venturi.urls import is_local, place_of, scheme_of
 
 if TYPE_CHECKING:
     from venturi.scenario import Layer, Scenario
@@ -190,7 +190,7 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
     target = scenario.target.model_copy(
         update={axis: value for axis, value in chosen.items() if axis in Target.model_fields}
     )
-    asked = target.query is not None and is_charrow(url)
+    asked = queries.asked(target, url)
     if workload.operation == "get" and workload.data == "records" and (asked or fitting.names_something(url)):
         # Made records are asked for by the perf protocol, or by a query of ours; a table's rows are the
         # server's.

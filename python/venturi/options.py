@@ -256,6 +256,37 @@ class Charrow(Table):
     ] = None
 
 
+_SETTING = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=([^,]*)")
+
+
+def _settings(value: Any) -> Any:
+    """ClickHouse's own, as "max_threads=4,max_block_size=8192", or a table; in the order of their names."""
+    if isinstance(value, dict):
+        words = [f"{name}={int(v) if isinstance(v, bool) else v}" for name, v in value.items()]
+    elif isinstance(value, str):
+        words = [word.strip() for word in value.split(",") if word.strip()]
+    else:
+        raise ValueError('must be written "max_threads=4,max_block_size=8192"')
+    for word in words:
+        if not _SETTING.fullmatch(word):
+            raise ValueError(f'{word!r} is no setting; write "max_threads=4,max_block_size=8192"')
+    return ",".join(sorted(words)) or None
+
+
+class ClickHouse(Table):
+    """ClickHouse over HTTP."""
+
+    wire_format: Annotated[
+        Literal["arrow", "native", "rowbinary", "parquet"] | None, BeforeValidator(null)
+    ] = None
+    # Here "none" is a way to share: every stream reads all.
+    split: Literal["hash", "key", "parts", "none"] | None = None
+    split_by: Annotated[StrictStr | None, BeforeValidator(null)] = None
+    server_settings: Annotated[
+        Annotated[StrictStr, BeforeValidator(_settings)] | None, BeforeValidator(null)
+    ] = None
+
+
 class Shared(Table):
     """What has a meaning in several systems, with values that differ."""
 
@@ -272,15 +303,20 @@ class Shared(Table):
     ] = None
 
 
-class Options(Shared, Akumuli, TimeSeries, Embedded, Cassandra, MySql, Database, Charrow, Flight, Login):
+class Stored(Akumuli, TimeSeries, Embedded, Cassandra, MySql, Database):
+    """Those of systems that keep rows or points."""
+
+
+class Options(Shared, Stored, ClickHouse, Charrow, Flight, Login):
     """All of them, in one table."""
 
 
-_NETWORK = frozenset({"flight", "charrow", "mysql", "cassandra", "postgres"})
+_NETWORK = frozenset({"flight", "charrow", "clickhouse", "mysql", "cassandra", "postgres"})
 _GROUPS: dict[type[Table], frozenset[str]] = {
     Login: _NETWORK,
     Flight: frozenset({"flight"}),
     Charrow: frozenset({"charrow"}),
+    ClickHouse: frozenset({"clickhouse"}),
     Database: frozenset(DATABASES),
     MySql: frozenset({"mysql"}),
     Cassandra: frozenset({"cassandra"}),
@@ -290,7 +326,10 @@ _GROUPS: dict[type[Table], frozenset[str]] = {
 }
 APPLIES: dict[str, frozenset[str]] = {
     **{name: schemes for group, schemes in _GROUPS.items() for name in group.model_fields},
-    "compression": frozenset({"flight", "charrow", "cassandra"}),
+    "compression": frozenset({"flight", "charrow", "clickhouse", "cassandra"}),
+    **{name: frozenset({"charrow", "clickhouse"}) for name in ("query", "max_block_size")},
+    **{name: frozenset({*DATABASES, "clickhouse"}) for name in ("table", "setup", "keep")},
+    "storage": frozenset({"mysql", "clickhouse"}),
     "handicap": frozenset({"flight", "charrow"}),
     "method": frozenset({"postgres", "duckdb"}),
     "synchronous": frozenset({"postgres", "sqlite"}),
@@ -303,6 +342,7 @@ APPLIES: dict[str, frozenset[str]] = {
 VALUES: dict[tuple[str, str], tuple[str, ...]] = {
     ("compression", "flight"): ("lz4", "zstd"),
     ("compression", "charrow"): ("lz4", "zstd"),
+    ("compression", "clickhouse"): ("lz4", "zstd"),
     ("compression", "cassandra"): ("lz4", "snappy"),
     ("synchronous", "sqlite"): ("off", "normal", "full", "extra"),
     ("synchronous", "postgres"): ("on", "off", "local", "remote_write", "remote_apply"),
@@ -310,6 +350,7 @@ VALUES: dict[tuple[str, str], tuple[str, ...]] = {
 """Values that an option may have in a system, where others have more (the part before a colon)."""
 DEFAULTS: dict[str, dict[str, Any]] = {
     "charrow": {"encoders": "auto", "decoders": 1, "wire_version": "1.2"},
+    "clickhouse": {"setup": True},
     "mysql": {"setup": True, "statement": "text"},
     "cassandra": {
         "setup": True,
@@ -343,6 +384,7 @@ PARAMETERS = (
     *("journal", "synchronous", "without_rowid", "dialect"),
     *("messages", "digits", "durable", "pool"),
     *("encoders", "decoders", "query", "wire_version", "block_checksum"),
+    *("wire_format", "split", "split_by", "server_settings"),
 )
 """Options that are parameters of a cell: all that may change a figure."""
 ONLY_HERE = frozenset({"durable", "pool"})

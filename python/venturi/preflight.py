@@ -16,7 +16,7 @@ from venturi.environment import memory
 from venturi.errors import ScenarioError
 from venturi.local_targets import duckdb_library
 from venturi.suffixes import format_bytes
-from venturi.urls import in_process, is_charrow, is_local, scheme_of
+from venturi.urls import in_process, is_charrow, is_clickhouse, is_local, scheme_of
 
 if TYPE_CHECKING:
     from venturi.data import Prepared
@@ -139,13 +139,14 @@ def _messages(scenario: Scenario, cell: Cell) -> None:
     if size > _MOST_BATCH_BYTES:
         raise ScenarioError(f"{head} {format_bytes(size)}; the most is {format_bytes(_MOST_BATCH_BYTES)}")
     limit = dict(cell.options).get("max_message_size", scenario.target.max_message_size)
-    if is_charrow(str(p["target"])):
+    blocks = is_charrow(str(p["target"])) or is_clickhouse(str(p["target"]))
+    if blocks:
         limit = dict(cell.options).get("max_block_bytes", 2**30)
     if p["operation"] == "get" and size > limit:
         raise ScenarioError(
             f"{head} {format_bytes(size)}, over the limit of {format_bytes(limit)}",
             hint="take fewer rows a batch, or raise "
-            + ("--max-block-size" if is_charrow(str(p["target"])) else "--max-message-size"),
+            + ("--max-block-size" if blocks else "--max-message-size"),
         )
     total = memory()["total"]
     if total is not None and size * p["streams"] > total:

@@ -65,7 +65,10 @@ class FileData(Table):
 
 
 _ARCHIVE = "archive:"
-_IN_SPEC = {"wire_version": "version", "block_checksum": "checksum", "max_block_size": "max_block_bytes"}
+_IN_SPEC = {
+    **{"wire_version": "version", "block_checksum": "checksum", "max_block_size": "max_block_bytes"},
+    "wire_format": "format",
+}
 """Options that the spec of a trial calls otherwise, where the name alone says enough."""
 
 
@@ -241,6 +244,8 @@ class Target(Options):
             found["format"] = found.pop("messages")
         if found.get("digits") == "shortest":
             found["digits"] = None
+        if "server_settings" in found:
+            found["settings"] = dict(word.split("=", 1) for word in found.pop("server_settings").split(","))
         for name, spelled in _IN_SPEC.items():
             if name in found:
                 found[spelled] = found.pop(name)

@@ -13,6 +13,7 @@ __all__ = [
     "check_url",
     "in_process",
     "is_charrow",
+    "is_clickhouse",
     "is_database",
     "is_local",
     "is_loopback",
@@ -25,6 +26,7 @@ DEFAULT_PORT = 31337
 LOCAL = "flight://local"
 _PORTS = {
     **{"flight": DEFAULT_PORT, "charrow": 9006, "mysql": 3306, "cassandra": 9042, "postgres": 5432},
+    **{"clickhouse": 8123, "clickhouse+tls": 8443},
     **{"akumuli": 8282, "akumuli+udp": 8383, "opentsdb": 4242, "influx": 9009, "influx+http": 8086},
 }
 """Systems that are reached over a network, each with its usual port; `+tls` may follow the name."""
@@ -36,7 +38,7 @@ TIME_SERIES = ("akumuli", "opentsdb", "influx")
 """Systems that take points of time series."""
 _KNOWN = (
     *("flight", "flight+tls", "charrow", "charrow+tls", "mysql", "mysql+tls", "cassandra", "cassandra+tls"),
-    *("postgres", "postgres+tls", "sqlite", "duckdb"),
+    *("clickhouse", "clickhouse+tls", "postgres", "postgres+tls", "sqlite", "duckdb"),
     *("akumuli", "akumuli+udp", "opentsdb", "influx", "influx+http", "empty"),
 )
 # How other programs call what we call otherwise.
@@ -50,6 +52,8 @@ _ALIASES = {
     **dict.fromkeys(("resp", "aku"), "akumuli"),
     **dict.fromkeys(("tsdb", "telnet"), "opentsdb"),
     **dict.fromkeys(("chspark", "theflash"), "charrow"),
+    **dict.fromkeys(("ch", "chdb", "clickhouse+http"), "clickhouse"),
+    **dict.fromkeys(("clickhouses", "clickhouse+https"), "clickhouse+tls"),
 }
 
 
@@ -66,6 +70,11 @@ def is_database(url: str) -> bool:
 def is_charrow(url: str) -> bool:
     """Whether one query is shared by its streams there, which are then called partitions."""
     return scheme_of(url) == "charrow"
+
+
+def is_clickhouse(url: str) -> bool:
+    """Whether it is a ClickHouse server, asked over HTTP."""
+    return scheme_of(url) == "clickhouse"
 
 
 def is_time_series(url: str) -> bool:
@@ -120,7 +129,7 @@ def check_url(url: str) -> str:
     if in_process(url):
         return _file(url)
     user, at, hosts = parts.netloc.rpartition("@")
-    named = is_database(url) or parts.scheme == "influx+http"
+    named = is_database(url) or is_clickhouse(url) or parts.scheme == "influx+http"
     form = f"{parts.scheme}://HOST:PORT" + ("/DATABASE" if named else "")
     if not hosts:
         raise ValueError(f"{url!r} names no host; write {form}")
@@ -132,6 +141,13 @@ def check_url(url: str) -> str:
         _store(parts.scheme, hosts, parts.path, parts.query, user)
     if is_charrow(url):
         _charrow(parts.scheme, parts.path, parts.query, hosts)
+    if is_clickhouse(url):
+        if parts.hostname == "local":
+            raise ValueError(
+                f"{url!r}: Venturi brings no ClickHouse server: write clickhouse://HOST:PORT of one that is "
+                "there; its engine is in venturi serve charrow --engine chdb"
+            )
+        _database(parts.scheme, parts.path, bool(parts.query or parts.fragment))
     if is_database(url):
         if parts.hostname == "local" and parts.scheme.endswith("+tls"):
             raise ValueError(

@@ -99,8 +99,8 @@ Durable = Annotated[
     _option("--durable", f"X://local: none, os or fsync; what the store's log survives. {_SEVERAL}", _SERIES),
 ]
 Pool = Annotated[Text, _option("--pool", f"X://local: the store's reader threads. {_SEVERAL}", _SERIES)]
-# [target] of charrow
-_CHARROW = "Queries (charrow)"
+# [target] of charrow and ClickHouse
+_CHARROW = "Queries (charrow, clickhouse)"
 
 
 def _charrow(flag: str, help_text: str) -> Any:
@@ -114,13 +114,25 @@ Decoders = Annotated[
     Text,
     _charrow("--decoders", f"Threads of the client that decode; 0 = each partition's own. {_SEVERAL}"),
 ]
-Query = Annotated[Text, _charrow("--query", "What to get, as SELECT * FROM trips; partitions share it.")]
+Query = Annotated[Text, _charrow("--query", "What to get, as SELECT * FROM trips; streams share it.")]
 WireVersion = Annotated[Text, _charrow("--wire-version", "Of the protocol: 1.2, or 1.1 for old peers.")]
 BlockChecksum = Annotated[
     bool | None, _charrow("--block-checksum/--no-block-checksum", "A checksum with every block (1.2).")
 ]
 MaxBlockSize = Annotated[
     Text, _charrow("--max-block-size", "Largest block accepted, in bytes. [default: 1GiB]")
+]
+WireFormat = Annotated[
+    Text, _charrow("--wire-format", f"clickhouse: arrow, native, rowbinary or parquet. {_SEVERAL}")
+]
+Split = Annotated[
+    Text,
+    _charrow("--split", "clickhouse: how streams share rows: hash, key, parts, or none: each reads all."),
+]
+SplitBy = Annotated[Text, _charrow("--split-by", "clickhouse: the column of split hash and key.")]
+ServerSettings = Annotated[
+    Text,
+    _charrow("--server-settings", "clickhouse: settings of its own, as max_threads=4,max_memory_usage=0."),
 ]
 # [target] of databases
 _DATABASES = "Databases"
@@ -130,7 +142,10 @@ def _database(flag: str, help_text: str) -> Any:
     return _option(flag, help_text, _DATABASES)
 
 
-Table = Annotated[Text, _database("--table", "The table. [default: venturi_usage, or venturi_FILE]")]
+Table = Annotated[
+    Text,
+    _database("--table", "The table. [default: venturi_usage, or venturi_FILE; clickhouse: venturi_put]"),
+]
 Setup = Annotated[
     bool | None,
     _database("--setup/--no-setup", "Make database and table first; or upsert into the table as it is."),
@@ -147,7 +162,10 @@ Method = Annotated[
     Text, _database("--method", "postgres, duckdb: upsert, or copy into a staging table and merge.")
 ]
 Storage = Annotated[
-    Text, _database("--storage", "mysql: rowstore or columnstore of SingleStore, or an ENGINE.")
+    Text,
+    _database(
+        "--storage", "mysql: rowstore or columnstore of SingleStore, or an ENGINE; clickhouse: an ENGINE."
+    ),
 ]
 ShardKey = Annotated[Text, _database("--shard-key", "SingleStore: columns that choose the partition.")]
 Partitions = Annotated[Text, _database("--partitions", "SingleStore: partitions of a new database.")]
@@ -263,7 +281,7 @@ Set = Annotated[
 ]
 
 # Flags whose value may hold commas that do not separate values: a MySQL URL may name several hosts.
-_WHOLE = ("pin", "url", "key", "add", "shard_key", "tags", "query")
+_WHOLE = ("pin", "url", "key", "add", "shard_key", "tags", "query", "server_settings")
 _REPEATED = ("init",)
 """Flags that make one list of what is given several times."""
 _PAIRS = {"header": "headers", "header_env": "header_env"}

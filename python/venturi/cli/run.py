@@ -29,6 +29,7 @@ Examples:
   venturi run --target flight://host:31337 --operation get --streams 1..8
   venturi run upsert-quick --target mysql://venturi@host/db --password-env PASSWORD
   venturi run --target sqlite://local --streams 1 --rows-per-batch 1,10,100,1000
+  venturi run --target clickhouse://host/db --table trips --wire-format arrow,native,rowbinary
   venturi run --target charrow://local --streams 1,2 --encoders 1,2 --decoders 1,2
   venturi run --target akumuli://local --hosts 1000 --streams 2 --points-per-stream 10M
   venturi run my.toml --scale 0.01 --dry-run
@@ -135,6 +136,10 @@ def run(
     wire_version: f.WireVersion = None,
     block_checksum: f.BlockChecksum = None,
     max_block_size: f.MaxBlockSize = None,
+    wire_format: f.WireFormat = None,
+    split: f.Split = None,
+    split_by: f.SplitBy = None,
+    server_settings: f.ServerSettings = None,
     table: f.Table = None,
     setup: f.Setup = None,
     keep: f.Keep = None,

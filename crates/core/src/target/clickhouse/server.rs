@@ -71,9 +71,13 @@ impl Server {
             Err(_) => Err(Error::new(
                 Kind::Unreachable,
                 format!(
-                    "{}: no connection within {} s: is a firewall in the way, or the address wrong?",
+                    "{}: no connection within {} s: {}",
                     self.authority(),
-                    self.timeout.as_secs_f64()
+                    self.timeout.as_secs_f64(),
+                    match self.access.web.tls {
+                        Some(_) => "does the server speak TLS on this port? Without TLS the URL begins with clickhouse://",
+                        None => "is a firewall in the way, or the address wrong?",
+                    }
                 ),
             )),
         }
