@@ -24,8 +24,18 @@ MIXED = (
 )
 
 
-def trial(url: str, operation: str, data: dict[str, Any], *, streams: int = 2, rows: int | None = None,
-          batch: int = 8192, verify: str = "checksum", patience_s: int = 20, **options: Any) -> dict[str, Any]:  # fmt: skip
+def trial(
+    url: str,
+    operation: str,
+    data: dict[str, Any],
+    *,
+    streams: int = 2,
+    rows: int | None = None,
+    batch: int = 8192,
+    verify: str = "checksum",
+    patience_s: int = 20,
+    **options: Any,
+) -> dict[str, Any]:
     from venturi import _core
 
     document = {
