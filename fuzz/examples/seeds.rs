@@ -9,6 +9,7 @@ use prost::Message;
 use venturi_core::codec::charrow::handshake::{Handshake, Parameters, Request};
 use venturi_core::codec::charrow::messages;
 use venturi_core::codec::chunk::SendQueue;
+use venturi_core::codec::clickhouse::{native, rowbinary, state_rows};
 use venturi_core::codec::flight::{queue_flight_data, Parts};
 use venturi_core::codec::frame::{flag, kind, write, write_headers, write_settings};
 use venturi_core::codec::hpack::encode;
@@ -90,6 +91,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // RFC 7541, C.4.1: Huffman.
     let huffman = b"\x82\x86\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff";
     save("hpack", "huffman", huffman)?;
+
+    let mut rows = rowbinary::header(&state_rows::columns());
+    save("clickhouse", "header", &rows)?;
+    rows = state_rows::bytes(1, 0, 3)?;
+    save("clickhouse", "rows", &rows)?;
+    native::encode(&state_rows::columns(), &state_rows::batch(1, 0, 5)?, &mut rows)?;
+    save("clickhouse", "block", &rows[state_rows::bytes(1, 0, 3)?.len()..])?;
 
     let mut packets = Vec::new();
     let greeting = b"\x0a10.11.19-MariaDB\0\x07\0\0\0abcdefgh\0\xfe\xf7\x2d\x02\0\xff\x81\x15\
