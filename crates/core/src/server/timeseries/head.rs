@@ -52,13 +52,12 @@ impl Part {
         self.stamps.iter().copied().zip(values.copied())
     }
 
-    /// Adds what is in here to each series' totals, by number.
-    pub fn count(&self, store: &Store, totals: &mut [Totals]) {
+    /// Tells what is in here of each series, by number.
+    pub fn count(&self, store: &Store, tell: &mut impl FnMut(u32, &Totals)) {
+        let names = store.registry.names();
         for (column, &series) in self.series.iter().enumerate() {
-            let hash = series_hash(store.registry.names().get(series));
-            if let Some(known) = totals.get_mut(series as usize) {
-                known.add(&Totals::of(hash, self.column(column)));
-            }
+            let hash = series_hash(names.get(series));
+            tell(series, &Totals::of(hash, self.column(column)));
         }
     }
 }
@@ -113,16 +112,16 @@ impl Head {
         self.points > 0 && self.born.elapsed() >= age
     }
 
-    pub fn count(&self, totals: &mut [Totals]) {
+    /// Tells what is in here of each series, by number; of some more than once.
+    pub fn count(&self, tell: &mut impl FnMut(u32, &Totals)) {
+        let names = self.store.registry.names();
         for &group in &self.active {
             let group = &self.groups[group as usize];
             for (column, &series) in group.series.iter().enumerate() {
-                let hash = series_hash(self.store.registry.names().get(series));
+                let hash = series_hash(names.get(series));
                 let values = group.values.iter().skip(column).step_by(group.series.len());
                 let points = group.stamps.iter().copied().zip(values.copied());
-                if let Some(known) = totals.get_mut(series as usize) {
-                    known.add(&Totals::of(hash, points));
-                }
+                tell(series, &Totals::of(hash, points));
             }
         }
     }

@@ -57,23 +57,49 @@ const CHUNK: usize = 4096;
 /// No point yet.
 pub const NEVER: i64 = i64::MIN;
 
+/// Bytes of names that are kept together: an allocation each would cost as much again.
+const TEXT: usize = 1 << 20;
+
 #[derive(Debug, Default)]
 pub struct Names {
-    names: Vec<Box<[u8]>>,
+    /// Names one after the other; a text is left when the next name does not fit.
+    texts: Vec<Vec<u8>>,
+    /// By number: which text, and where in it.
+    places: Vec<(u32, u32, u32)>,
     index: Index,
 }
 
 impl Names {
     pub fn get(&self, series: u32) -> &[u8] {
-        self.names.get(series as usize).map_or(b"", |name| name)
+        let find = |&(text, from, to): &(u32, u32, u32)| {
+            self.texts
+                .get(text as usize)?
+                .get(from as usize..to as usize)
+        };
+        let place = self.places.get(series as usize);
+        place.and_then(find).unwrap_or_default()
     }
 
     pub fn len(&self) -> usize {
-        self.names.len()
+        self.places.len()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.names.iter().map(|name| &name[..])
+        (0..self.len() as u32).map(|series| self.get(series))
+    }
+
+    fn add(&mut self, name: &[u8], hash: u64) -> u32 {
+        let fits = |text: &Vec<u8>| text.len() + name.len() <= text.capacity();
+        if !self.texts.last().is_some_and(fits) {
+            self.texts.push(Vec::with_capacity(TEXT.max(name.len())));
+        }
+        let (series, last) = (self.len() as u32, self.texts.len() - 1);
+        let text = &mut self.texts[last];
+        let from = text.len() as u32;
+        text.extend_from_slice(name);
+        self.places.push((last as u32, from, text.len() as u32));
+        self.index.insert(hash, series);
+        series
     }
 
     fn find(&self, name: &[u8], hash: u64) -> Option<u32> {
@@ -118,10 +144,7 @@ impl Registry {
         if names.len() >= self.limit {
             return None;
         }
-        let series = names.len() as u32;
-        names.names.push(name.into());
-        names.index.insert(hash, series);
-        Some(series)
+        Some(names.add(name, hash))
     }
 
     /// The time of a registered series' last point.
@@ -153,6 +176,22 @@ mod tests {
         assert_eq!(registry.last(4999).load(Ordering::Relaxed), NEVER);
         registry.last(4999).store(7, Ordering::Relaxed);
         assert_eq!(registry.last(4999).load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn names_longer_than_a_text_and_between() {
+        let registry = Registry::new(100);
+        let lengths = [1, TEXT - 1, 2, 0, TEXT + 7, TEXT, 3];
+        let name = |at: usize| vec![b'a' + at as u8; lengths[at]];
+        for at in 0..lengths.len() {
+            assert_eq!(registry.register(&name(at)), Some(at as u32));
+        }
+        let names = registry.names();
+        assert!(names
+            .iter()
+            .enumerate()
+            .all(|(at, found)| found == name(at)));
+        assert_eq!(names.len(), lengths.len());
     }
 
     #[test]
