@@ -21,7 +21,7 @@ def venturi(request: Answer) -> Answer:
     from venturi import _core
 
     flight = request["url"].startswith("flight")
-    options: Answer = {"protocol": "perf"} if flight else {"encoders": request["encoders"]}
+    options: Answer = {"protocol": "perf"} if flight else {n: request[n] for n in ("encoders", "decoders")}
     data: Answer = {"source": "records", "columns": 4, "values": "random", "seed": 1}
     if request.get("query"):
         options["query"], data = request["query"], {"source": "remote"}

@@ -184,7 +184,7 @@ def _over(
                 extra = overlay.reference_lines(one, operation, axis, cells, colour)
             overlaid = overlaid or bool(extra)
             panel.series += extra
-            if axis == "streams" and one.operation not in ("upsert", "ingest"):
+            if axis in ("streams", "encoders") and one.operation not in ("upsert", "ingest"):
                 ticks |= {float(x) for series in extra for x in series.x}
         panels.append(panel)
         told = _finding(max((chosen for _, chosen in lines), key=_peak), axis)
