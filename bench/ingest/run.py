@@ -41,7 +41,7 @@ LOADER_POINTS = {
     "cat": 200_000_000,
     "venturi": 200_000_000,
     "venturi --digits shortest": 50_000_000,
-    "venturi --generate ahead": 70_000_000,
+    "venturi --generate ahead": 50_000_000,
 }
 VERDICT_SECONDS = 5
 LIMIT_SECONDS = 600.0
