@@ -1,0 +1,156 @@
+"""What `spark.read.format("venturi")` is told, checked before anything is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from venturi.errors import VenturiError
+
+__all__ = ["Options"]
+
+_SCHEMES = ("charrow", "charrow+tls", "flight", "flight+tls", "clickhouse", "clickhouse+tls")
+_ONLY = {
+    "encoders": ("charrow",),
+    "decoders": ("charrow",),
+    "compression": ("charrow", "clickhouse"),
+    "checksum": ("charrow",),
+    "split_by": ("clickhouse",),
+    "token_env": ("flight",),
+    "user": ("charrow", "clickhouse", "flight"),
+}
+_COMPRESSIONS = ("none", "lz4", "zstd")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Checked options; secrets are names of environment variables of the executors."""
+
+    url: str
+    query: str | None = None
+    table: str | None = None
+    columns: tuple[str, ...] = ()
+    limit: int | None = None
+    partitions: int | None = None
+    user: str | None = None
+    password_env: str | None = None
+    token_env: str | None = None
+    tls_ca: str | None = None
+    encoders: str = "auto"
+    decoders: int = 1
+    compression: str = "none"
+    checksum: bool = False
+    split_by: str | None = None
+
+    @property
+    def scheme(self) -> str:
+        """charrow, flight or clickhouse, without `+tls`."""
+        return self.url.partition("://")[0].partition("+")[0]
+
+    @property
+    def tls(self) -> bool:
+        return self.url.partition("://")[0].endswith("+tls")
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Options:
+        """Raises VenturiError for what is missing, unknown, or means nothing for this URL."""
+        known = {field.name for field in fields(cls)}
+        values: dict[str, Any] = {}
+        for key, text in given.items():
+            name = key.lower()
+            if name not in known:
+                raise VenturiError(
+                    f"option {key!r} is not known", hint=f"known are {', '.join(sorted(known))}"
+                )
+            values[name] = _READ.get(name, _text)(name, text)
+        url = values.get("url")
+        if not url:
+            raise VenturiError(
+                "option 'url' is missing", hint="charrow://HOST:PORT, flight:// or clickhouse://"
+            )
+        if url.partition("://")[0] not in _SCHEMES:
+            raise VenturiError(f"option 'url': {url!r} is none of {', '.join(f'{s}://' for s in _SCHEMES)}")
+        options = cls(**values)
+        for name, schemes in _ONLY.items():
+            if name in values and options.scheme not in schemes:
+                raise VenturiError(f"option {name!r} means nothing for {options.scheme}://")
+        if options.query and options.table:
+            raise VenturiError("options 'query' and 'table' exclude each other")
+        if not options.query and not options.table:
+            raise VenturiError("option 'query' or 'table' is missing: what shall be read?")
+        return options
+
+    def secret(self, name: str) -> str | None:
+        """The text of the variable that option `name` names. Raises VenturiError where it is not set here."""
+        variable = getattr(self, name)
+        if variable is None:
+            return None
+        found = os.environ.get(variable)
+        if found is None:
+            raise VenturiError(
+                f"option {name!r}: the variable {variable} is not set in this process",
+                hint="executors need it too: spark.executorEnv." + variable,
+            )
+        return found
+
+    def sql(self, columns: tuple[str, ...] = ()) -> str:
+        """The query text, with the wanted columns and the limit in it."""
+        wanted = columns or self.columns
+        if self.query and not wanted and self.limit is None:
+            return self.query
+        listed = ", ".join('"' + name.replace('"', '""') + '"' for name in wanted) or "*"
+        source = self.table or f"({(self.query or '').rstrip().rstrip(';')})"
+        return f"SELECT {listed} FROM {source}" + ("" if self.limit is None else f" LIMIT {self.limit}")
+
+
+def _text(name: str, text: str) -> str:
+    return text
+
+
+def _number(name: str, text: str) -> int:
+    if not text.strip().isdecimal():
+        raise VenturiError(f"option {name!r}: {text!r} is not a whole number")
+    return int(text)
+
+
+def _positive(name: str, text: str) -> int:
+    number = _number(name, text)
+    if number < 1:
+        raise VenturiError(f"option {name!r}: {text!r} is less than 1")
+    return number
+
+
+def _encoders(name: str, text: str) -> str:
+    return text if text == "auto" else str(_positive(name, text))
+
+
+def _names(name: str, text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise VenturiError(f"option {name!r}: {text!r} is no list of different columns, as a,b")
+    return names
+
+
+def _switch(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise VenturiError(f"option {name!r}: {text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _compression(name: str, text: str) -> str:
+    if text not in _COMPRESSIONS:
+        raise VenturiError(f"option {name!r}: {text!r} is none of {', '.join(_COMPRESSIONS)}")
+    return text
+
+
+_READ = {
+    "columns": _names,
+    "limit": _number,
+    "partitions": _positive,
+    "encoders": _encoders,
+    "decoders": _number,
+    "compression": _compression,
+    "checksum": _switch,
+}

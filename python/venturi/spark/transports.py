@@ -1,0 +1,239 @@
+"""The three ways to a table: a Venturi or CHSpark server, any Flight server, ClickHouse over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+from collections.abc import Iterator
+from typing import Any, Protocol
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+
+import pyarrow as pa
+
+from venturi.errors import VenturiError
+from venturi.spark.options import Options
+
+__all__ = ["Transport", "transport"]
+
+_TIMEOUT = 60.0  # seconds without a byte
+_PORTS = {"clickhouse": 8123, "clickhouse+tls": 8443}
+
+
+class Transport(Protocol):
+    """How the shares of one table are read. Batches have the columns of `schema`, in the server's types."""
+
+    def schema(self) -> Any:
+        """The Arrow schema of the whole answer."""
+
+    def shares(self, columns: tuple[str, ...], partitions: int) -> list[Any]:
+        """What each partition reads, picklable; all shares together are every row once."""
+
+    def read(self, share: Any, run: str) -> Iterator[Any]:
+        """The batches of a share. `run` is one for all shares of an execution, and never the same again."""
+
+
+def transport(options: Options) -> Transport:
+    """The one that the URL names."""
+    ways: dict[str, type[Charrow | Flight | ClickHouse]]
+    ways = {"charrow": Charrow, "flight": Flight, "clickhouse": ClickHouse}
+    return ways[options.scheme](options)
+
+
+class Charrow:
+    """One query of a charrow server, its blocks dealt among all partitions."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def schema(self) -> Any:
+        import uuid
+
+        # A run of its own, left before it gives a block.
+        return self._reader(self._options.sql(), f"schema-{uuid.uuid4()}", {}).schema
+
+    def shares(self, columns: tuple[str, ...], partitions: int) -> list[Any]:
+        query = self._options.sql(columns)
+        return [{"query": query, "partition": i, "partitions": partitions} for i in range(partitions)]
+
+    def read(self, share: Any, run: str) -> Iterator[Any]:
+        place = {name: share[name] for name in ("partition", "partitions")}
+        yield from self._reader(share["query"], run, place)
+
+    def _reader(self, query: str, run: str, place: dict[str, int]) -> Any:
+        from venturi import _core
+
+        given = self._options
+        settings: dict[str, Any] = {
+            "query_id": run,
+            "encoders": given.encoders if given.encoders == "auto" else int(given.encoders),
+            "decoders": given.decoders,
+            "compression": given.compression,
+            "checksum": given.checksum,
+            "user": given.user,
+            "password_env": given.password_env,
+            "tls_ca": given.tls_ca,
+            **place,
+        }
+        chosen = {name: value for name, value in settings.items() if value is not None}
+        return pa.RecordBatchReader.from_stream(_core.charrow_reader(given.url, query, json.dumps(chosen)))
+
+
+class Flight:
+    """Any Flight server: `query` is a command, `table` a path; an endpoint is a share."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        if options.query and options.columns:
+            raise VenturiError("option 'columns' is for 'table' with flight://: name them in the query")
+
+    def schema(self) -> Any:
+        schema = self._info().schema
+        return schema if not self._options.columns else _only(schema, self._options.columns)
+
+    def shares(self, columns: tuple[str, ...], partitions: int) -> list[Any]:
+        # The server decides how many there are.
+        shares = [
+            {"ticket": end.ticket.ticket, "places": [place.uri.decode() for place in end.locations]}
+            for end in self._info().endpoints
+        ]
+        wanted = columns or self._options.columns
+        if self._options.limit is not None:
+            # So many rows of all endpoints together: only one who reads them all can count.
+            return [{"endpoints": shares, "columns": wanted}]
+        return [{"endpoints": [share], "columns": wanted} for share in shares]
+
+    def read(self, share: Any, run: str) -> Iterator[Any]:
+        left = self._options.limit
+        for end in share["endpoints"]:
+            place = next((uri for uri in end["places"] if uri.startswith("grpc")), None)
+            with self._connect(place) as client:
+                import pyarrow.flight as flight
+
+                stream = client.do_get(flight.Ticket(end["ticket"]), self._call())
+                for chunk in stream:
+                    batch = chunk.data
+                    if share["columns"]:
+                        batch = batch.select(list(share["columns"]))
+                    if left is not None:
+                        batch = batch.slice(0, left)
+                        left -= batch.num_rows
+                    yield batch
+                    if left == 0:
+                        stream.cancel()
+                        return
+
+    def _info(self) -> Any:
+        import pyarrow.flight as flight
+
+        given = self._options
+        if given.query:
+            descriptor = flight.FlightDescriptor.for_command(given.query)
+        else:
+            path = (unquote(part) for part in (given.table or "").strip("/").split("/"))
+            descriptor = flight.FlightDescriptor.for_path(*path)
+        with self._connect(None) as client:
+            return client.get_flight_info(descriptor, self._call())
+
+    def _connect(self, place: str | None) -> Any:
+        import pyarrow.flight as flight
+
+        parts = urlsplit(self._options.url)
+        kind = "grpc+tls" if self._options.tls else "grpc+tcp"
+        roots = _bytes(self._options.tls_ca)
+        return flight.connect(place or f"{kind}://{parts.netloc}", tls_root_certs=roots)
+
+    def _call(self) -> Any:
+        import pyarrow.flight as flight
+
+        headers = []
+        if token := self._options.secret("token_env"):
+            headers.append((b"authorization", f"Bearer {token}".encode()))
+        elif self._options.user is not None:
+            pair = f"{self._options.user}:{self._options.secret('password_env') or ''}"
+            headers.append((b"authorization", b"Basic " + base64.b64encode(pair.encode())))
+        return flight.FlightCallOptions(headers=headers)
+
+
+class ClickHouse:
+    """ClickHouse over HTTP, as a stream of Arrow batches; each partition asks for the rows of its hash."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def schema(self) -> Any:
+        with self._ask(f"SELECT * FROM ({self._options.sql()}) LIMIT 0") as stream:
+            return stream.schema
+
+    def shares(self, columns: tuple[str, ...], partitions: int) -> list[Any]:
+        query = self._options.sql(columns)
+        # Which rows a limit takes is another question each time it is asked.
+        if partitions == 1 or self._options.limit is not None:
+            return [query]
+        by = self._options.split_by
+        key = "*" if by is None else '"' + by.replace('"', '""') + '"'
+        whole = self._options.sql()
+        inner = query if by is None else whole
+        listed = ", ".join('"' + name.replace('"', '""') + '"' for name in columns) or "*"
+        return [
+            f"SELECT {listed} FROM ({inner}) WHERE cityHash64({key}) % {partitions} = {share}"
+            for share in range(partitions)
+        ]
+
+    def read(self, share: Any, run: str) -> Iterator[Any]:
+        with self._ask(share) as stream:
+            yield from stream
+
+    def _ask(self, query: str) -> Any:
+        import http.client
+
+        parts = urlsplit(self._options.url)
+        host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+        if self._options.tls:
+            trusted = ssl.create_default_context(cafile=self._options.tls_ca)
+            connection: Any = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=trusted)
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
+        settings = {"default_format": "ArrowStream", "output_format_arrow_string_as_string": "1"}
+        if database := parts.path.strip("/"):
+            settings["database"] = unquote(database)
+        headers = {}
+        if self._options.compression != "none":
+            settings["enable_http_compression"] = "1"
+            headers["Accept-Encoding"] = self._options.compression
+        if self._options.user is not None:
+            headers["X-ClickHouse-User"] = self._options.user
+            headers["X-ClickHouse-Key"] = self._options.secret("password_env") or ""
+        settings |= {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        try:
+            connection.request("POST", f"/?{urlencode(settings, quote_via=quote)}", query.encode(), headers)
+            answer = connection.getresponse()
+            if answer.status != 200:
+                text = " ".join(answer.read(4096).decode(errors="replace").split())
+                raise VenturiError(f"{host}:{port} answers {answer.status}: {text}")
+        except OSError as error:
+            connection.close()
+            raise VenturiError(f"{host}:{port} cannot be asked: {error}") from None
+        except BaseException:
+            connection.close()
+            raise
+        return pa.ipc.open_stream(_unpacked(answer, self._options.compression))
+
+
+def _unpacked(answer: Any, compression: str) -> Any:
+    stream = pa.PythonFile(answer, mode="r")
+    packed = answer.getheader("Content-Encoding")
+    return pa.CompressedInputStream(stream, compression) if packed else stream
+
+
+def _only(schema: Any, columns: tuple[str, ...]) -> Any:
+    from venturi.spark.types import pruned
+
+    return pruned(schema, list(columns))
+
+
+def _bytes(path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    with open(path, "rb") as file:
+        return file.read()

@@ -1,0 +1,111 @@
+"""Spark reads tables through Venturi's data source, and has what the server has."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from conftest import Start
+
+pytest.importorskip("pyspark")
+from pyspark.sql import SparkSession
+
+from venturi.spark import register
+
+pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+ROWS = 100_000
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("venturi-tests")
+    session = builder.config(map=settings).getOrCreate()
+    register(session)
+    yield session
+    session.stop()
+
+
+def table(rows: int) -> Any:
+    """Strings, nulls, decimals, dates, timestamps and what Spark has no type of its own for."""
+    numbers = range(rows)
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "small": pa.array((n % 256 for n in numbers), pa.uint8()),
+            "count": pa.array((n * 3 for n in numbers), pa.uint64()),
+            "ratio": pa.array((None if n % 7 == 0 else n / 3 for n in numbers), pa.float64()),
+            "name": pa.array((None if n % 11 == 0 else f"näme {n % 1000}" for n in numbers), pa.string()),
+            "price": pa.array((Decimal(n) / 100 for n in numbers), pa.decimal128(18, 2)),
+            "day": pa.array((n % 20_000 for n in numbers), pa.int32()).cast(pa.date32()),
+            "at": pa.array((n * 1_000_001 for n in numbers), pa.timestamp("ns", "Europe/Berlin")),
+            "local": pa.array((n * 1_001 for n in numbers), pa.timestamp("us")),
+            "ok": pa.array((n % 2 == 0 for n in numbers), pa.bool_()),
+            "raw": pa.array((b"\x00\xff" * (n % 3) for n in numbers), pa.binary()),
+            "list": pa.array(([n, n + 1] for n in numbers), pa.list_(pa.int32())),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("spark") / "table.parquet"
+    pq.write_table(table(ROWS), path, row_group_size=16_384)
+    return path
+
+
+@pytest.fixture(scope="module")
+def flight_url(start_reference_server: Start, file: Path) -> str:
+    return f"flight://{start_reference_server('--data', f'sales={file}').address}"
+
+
+def read(spark: Any, url: str, **options: Any) -> Any:
+    reader = spark.read.format("venturi").option("url", url)
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    return reader.load()
+
+
+def check_all(frame: Any, rows: int = ROWS) -> None:
+    """A count, sums, and every value."""
+    assert frame.count() == rows
+    sums = frame.selectExpr("sum(id)", "sum(count)", "sum(price)", "count(ratio)", "count(name)").collect()[0]
+    nones = [len(range(0, rows, step)) for step in (7, 11)]
+    total = rows * (rows - 1) // 2
+    assert list(sums) == [total, 3 * total, Decimal(total) / 100, rows - nones[0], rows - nones[1]]
+    expected = table(rows).to_pylist()
+    collected = sorted(frame.collect())
+    assert len(collected) == rows
+    for got, want in zip(collected, expected, strict=True):
+        want["at"] = datetime.datetime.fromtimestamp(0) + datetime.timedelta(
+            microseconds=want["id"] * 1_000_001 // 1000
+        )
+        want["raw"] = bytearray(want["raw"])
+        assert got.asDict() == want
+
+
+def test_flight(spark: Any, flight_url: str) -> None:
+    frame = read(spark, flight_url, table="sales")
+    assert dict(frame.dtypes) == {
+        **{"id": "bigint", "small": "smallint", "count": "decimal(20,0)", "ratio": "double"},
+        **{"name": "string", "price": "decimal(18,2)", "day": "date", "at": "timestamp"},
+        **{"local": "timestamp_ntz", "ok": "boolean", "raw": "binary", "list": "array<int>"},
+    }
+    check_all(frame)
