@@ -75,7 +75,7 @@ class Reader(DataSourceReader):
 
     def _read(self, partition: Share) -> Iterator[Any]:
         wanted = _as_spark_reads(self._schema)
-        for batch in transport(self._options).read(partition.share, f"{partition.run}-{_execution()}"):
+        for batch in transport(self._options).read(partition.share, partition.run):
             if batch.schema.names != wanted.names:
                 raise VenturiError(
                     f"the server's columns are {', '.join(batch.schema.names)}; planned were "
@@ -116,14 +116,6 @@ def _cast(batch: Any, schema: Any) -> Any:
                 f"column {field.name}: {column.type} does not become {field.type}: {reason}"
             ) from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _execution() -> str:
-    """Names this execution of the plan: the tasks of an action share a query, the next one runs it again."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return (context and context.getLocalProperty("spark.sql.execution.id")) or "0"
 
 
 def _cores() -> int:

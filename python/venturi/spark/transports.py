@@ -30,7 +30,7 @@ class Transport(Protocol):
         """What each partition reads, picklable; all shares together are every row once."""
 
     def read(self, share: Any, run: str) -> Iterator[Any]:
-        """The batches of a share. `run` is one for all shares of an execution, and never the same again."""
+        """The batches of a share. `run` is one for all shares of a plan, and no other plan's."""
 
 
 def transport(options: Options) -> Transport:

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::encode::{self, Making};
 use super::engine::Wanted;
-use super::query::{Deal, Query, Seat, Shape};
+use super::query::{Deal, Leaving, Query, Seat, Shape};
 use super::sessions::Joined;
 use super::wire::{is_late, Patient, Wire, LOOK_UP};
 use super::State;
@@ -34,6 +34,9 @@ const LISTEN_AFTER: usize = 1 << 20;
 
 /// What a client that was refused may still say, in reads, before it is hung up on.
 const LAST_READS: usize = 64;
+
+/// What a client asks that wants no more blocks. There is no answer.
+pub const LEAVE: &str = "leave";
 
 /// Why a connection ends.
 enum End {
@@ -60,6 +63,8 @@ pub struct Connection {
     encoders: usize,
     /// A query that came while another one was answered.
     next: Option<Request>,
+    /// The client wants no more blocks of this one.
+    content: bool,
     clock: StageClock,
 }
 
@@ -74,6 +79,7 @@ impl Connection {
             extended: false,
             encoders: 1,
             next: None,
+            content: false,
             clock: StageClock::start(),
         }
     }
@@ -305,11 +311,11 @@ impl Connection {
             &id,
             text,
             shape,
-            |query| query.join(parameters.partition, parameters.partitions, &self.peer),
+            |query| query.join(parameters.partition, &self.peer),
             || {
                 Query::new(
                     id.clone(),
-                    text.to_owned(),
+                    text,
                     shape,
                     parameters.trial.clone(),
                     state.query_memory,
@@ -319,26 +325,28 @@ impl Connection {
         let query = match joined {
             Joined::Found(query) => query,
             Joined::Begun(query) => {
-                self.begin(&query);
+                self.begin(&query, text);
                 query
             }
         };
         if ends_at_once {
             query.stop();
         }
+        self.content = false;
         let outcome = self.stream(&query, &mut seat, counted);
-        if state
-            .sessions
-            .leave(&query, &seat, outcome.is_ok())
-            .is_some()
-        {
+        let leaving = match (&outcome, self.content) {
+            (Ok(()), _) => Leaving::Served,
+            (Err(_), true) => Leaving::Content,
+            (Err(_), false) => Leaving::Lost,
+        };
+        if state.sessions.leave(&query, &seat, leaving).is_some() {
             state.totals.lost.fetch_add(1, Ordering::Relaxed);
         }
         outcome
     }
 
     /// Runs the query: its first partition has come.
-    fn begin(&self, query: &Arc<Query>) {
+    fn begin(&self, query: &Arc<Query>, text: &str) {
         let state = &self.state;
         state.totals.queries.fetch_add(1, Ordering::Relaxed);
         let parameters = &self.parameters;
@@ -348,7 +356,7 @@ impl Connection {
             digests,
             block_bytes: block_bytes.clamp(1, state.query_memory),
         };
-        match state.engine.start(&query.id, &query.text, &wanted) {
+        match state.engine.start(&query.id, text, &wanted) {
             Err(error) => query.fail(error),
             Ok(run) => {
                 let making = Making {
@@ -415,6 +423,10 @@ impl Connection {
                 let until = Instant::now() + self.state.patience;
                 match self.listen(Some(until))? {
                     None => Err(End::Gone),
+                    Some(Request::Ask { name, .. }) if name == LEAVE => {
+                        self.content = true;
+                        Err(End::Gone)
+                    }
                     Some(Request::Ask { name, payload }) => {
                         self.answer(Request::Ask { name, payload })
                     }

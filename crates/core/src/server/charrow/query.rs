@@ -1,15 +1,19 @@
 //! One query and its partitions: each block goes to whichever of them takes it first.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::codec::charrow::messages::Wrapped;
 use crate::codec::ipc::Compression;
 use crate::error::{Error, Kind, Result};
+
+/// How long a query without a partition waits for one, when the last has left it the rest.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A block that is encoded and not dealt yet.
 pub struct Block {
@@ -50,7 +54,20 @@ pub struct Seat {
     /// For messages: the client's own number, or the order in which they came.
     pub name: String,
     pub index: u64,
+    /// The client said which one it is.
+    numbered: bool,
     pub dealt: Dealt,
+}
+
+/// How a partition ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaving {
+    /// It has had its end.
+    Served,
+    /// It wants no more, and has said so: what it has not read it drops on purpose.
+    Content,
+    /// It is gone.
+    Lost,
 }
 
 /// What two partitions must agree on to share blocks.
@@ -62,7 +79,8 @@ pub struct Shape {
 
 pub struct Query {
     pub id: String,
-    pub text: String,
+    /// A digest of its text, which is not kept as long as the query is remembered.
+    text: u128,
     /// How its blocks are made: all partitions get the same ones.
     pub shape: Shape,
     /// The trial that it belongs to.
@@ -94,20 +112,22 @@ struct Shared {
     /// Partitions that came, and those that are here.
     came: u64,
     here: u64,
-    /// Of 1.2: how many will come.
-    expected: Option<u64>,
     /// Partitions that have had their end.
     served: u64,
+    /// Numbers of partitions that have had blocks, and cannot have the same ones again.
+    had: BTreeSet<u64>,
+    /// Since when nobody is here, though there is more to deal.
+    alone: Option<Instant>,
     dealt: Dealt,
     /// When there was nothing left to do.
     over: Option<Instant>,
 }
 
 impl Query {
-    pub fn new(id: String, text: String, shape: Shape, trial: Option<String>, memory: u64) -> Self {
+    pub fn new(id: String, text: &str, shape: Shape, trial: Option<String>, memory: u64) -> Self {
         Self {
             id,
-            text,
+            text: xxh3_128(text.as_bytes()),
             shape,
             trial,
             memory,
@@ -122,18 +142,32 @@ impl Query {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A partition comes.
-    pub fn join(&self, index: Option<u64>, partitions: Option<u64>, address: &str) -> Seat {
+    pub fn asks(&self, text: &str) -> bool {
+        self.text == xxh3_128(text.as_bytes())
+    }
+
+    /// A partition comes. An error: the one of this number has been here before, so its blocks are
+    /// dealt; who asks in its place, as a scheduler that runs a task again, must not take the
+    /// rest for the whole.
+    pub fn join(&self, index: Option<u64>, address: &str) -> Result<Seat> {
         let mut shared = self.shared();
+        if let Some(index) = index.filter(|index| shared.had.contains(index)) {
+            return Err(Error::usage(format!(
+                "partition {index} of query {:?} has had its share already: a query id names one run; run the query again under another one",
+                self.id
+            )));
+        }
+        let numbered = index.is_some();
         let index = index.unwrap_or(shared.came);
         shared.came += 1;
         shared.here += 1;
-        shared.expected = shared.expected.max(partitions);
-        Seat {
+        shared.alone = None;
+        Ok(Seat {
             name: format!("partition {index} ({address})"),
             index,
+            numbered,
             dealt: Dealt::default(),
-        }
+        })
     }
 
     /// Encoders are about to be started.
@@ -180,6 +214,7 @@ impl Query {
         let mut shared = self.shared();
         let mut limit = self.memory;
         loop {
+            self.expire(&mut shared);
             if self.is_over() || shared.error.is_some() {
                 return false;
             }
@@ -256,6 +291,9 @@ impl Query {
             }
             if let Some(block) = shared.waiting.pop_front() {
                 shared.waiting_bytes -= block.wrapped.length as u64;
+                if seat.numbered && seat.dealt.blocks == 0 {
+                    shared.had.insert(seat.index);
+                }
                 seat.dealt.add(&block);
                 shared.dealt.add(&block);
                 let taken = shared.waiting_bytes + shared.claimed;
@@ -281,11 +319,12 @@ impl Query {
 
     /// A partition has had its end, or leaves before it. An error: its blocks may be lost, so
     /// the query has failed for all.
-    pub fn leave(&self, seat: &Seat, served: bool) -> Option<Error> {
+    pub fn leave(&self, seat: &Seat, leaving: Leaving) -> Option<Error> {
+        let served = leaving == Leaving::Served;
         let mut shared = self.shared();
         shared.here = shared.here.saturating_sub(1);
         shared.served += u64::from(served);
-        let lost = !served && seat.dealt.blocks > 0 && shared.error.is_none();
+        let lost = leaving == Leaving::Lost && seat.dealt.blocks > 0 && shared.error.is_none();
         if lost {
             let error = Error::new(
                 Kind::Lost,
@@ -304,26 +343,45 @@ impl Query {
             shared.over.get_or_insert_with(Instant::now);
         }
         if shared.here == 0 && !all_dealt {
-            // Nobody is left who could take the rest.
-            shared.over.get_or_insert_with(Instant::now);
-            self.drop_rest(&mut shared);
+            if leaving == Leaving::Content {
+                // It has had enough, and left the rest to partitions that come after it.
+                shared.alone = Some(Instant::now());
+            } else {
+                shared.over.get_or_insert_with(Instant::now);
+                self.drop_rest(&mut shared);
+            }
         }
         None
     }
 
     /// Since when there is nothing left to do.
     pub fn over_since(&self) -> Option<Instant> {
-        self.shared().over
+        let mut shared = self.shared();
+        self.expire(&mut shared);
+        shared.over
     }
 
-    /// Nobody will ask for it again: all partitions that were announced have had their end, or
-    /// all have left without a block.
+    /// Nobody has come for what one has left to the others.
+    fn expire(&self, shared: &mut Shared) {
+        if shared
+            .alone
+            .is_some_and(|since| since.elapsed() >= PATIENCE)
+        {
+            shared.over.get_or_insert_with(Instant::now);
+            self.drop_rest(shared);
+        }
+    }
+
+    /// All have left without a block, so it may begin anew.
     pub fn may_be_forgotten(&self) -> bool {
         let shared = self.shared();
         let nothing = shared.dealt.blocks == 0 && shared.served == 0 && shared.error.is_none();
-        shared.here == 0
-            && (shared.expected.is_some_and(|all| shared.served >= all)
-                || (shared.over.is_some() && nothing))
+        shared.here == 0 && shared.over.is_some() && nothing
+    }
+
+    /// Its partitions have numbers: whoever comes as one of them once more has to be told.
+    pub fn is_numbered(&self) -> bool {
+        !self.shared().had.is_empty()
     }
 
     /// What the partition and the query have had so far, as 1.2 tells it.

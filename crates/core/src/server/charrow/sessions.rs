@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::query::{Query, Seat, Shape};
+use super::query::{Leaving, Query, Seat, Shape};
 use crate::error::{Error, Kind, Result};
 
-/// How long a query is remembered for partitions that come late.
+/// How long a query is remembered for partitions that come late ...
 const REMEMBERED: Duration = Duration::from_secs(60);
+/// ... and, where they have numbers, for those that come twice.
+const REMEMBERED_NUMBERED: Duration = Duration::from_secs(3600);
 /// Queries that are over and still remembered.
 const MOST_REMEMBERED: usize = 1024;
 
@@ -42,13 +44,13 @@ impl Sessions {
         id: &str,
         text: &str,
         shape: Shape,
-        sit: impl FnOnce(&Query) -> Seat,
+        sit: impl Fn(&Query) -> Result<Seat>,
         begin: impl FnOnce() -> Query,
     ) -> Result<(Joined, Seat)> {
         self.with(|queries| {
             forget_old(queries);
             if let Some(query) = queries.get(id) {
-                if query.text != text {
+                if !query.asks(text) {
                     return Err(Error::new(
                         Kind::Usage,
                         format!("query id {id:?} is that of another query, with another text: give each query its own id"),
@@ -60,7 +62,7 @@ impl Sessions {
                         format!("query {id:?} runs with another compression or checksum: all its partitions have to ask for the same"),
                     ));
                 }
-                let seat = sit(query);
+                let seat = sit(query)?;
                 return Ok((Joined::Found(query.clone()), seat));
             }
             let running = queries
@@ -76,7 +78,7 @@ impl Sessions {
                 ));
             }
             let query = Arc::new(begin());
-            let seat = sit(&query);
+            let seat = sit(&query)?;
             queries.insert(id.to_owned(), query.clone());
             Ok((Joined::Begun(query), seat))
         })
@@ -84,9 +86,9 @@ impl Sessions {
 
     /// A partition has had its end, or leaves before it; nobody joins meanwhile. An error: the
     /// query has failed for all by that.
-    pub fn leave(&self, query: &Arc<Query>, seat: &Seat, served: bool) -> Option<Error> {
+    pub fn leave(&self, query: &Arc<Query>, seat: &Seat, leaving: Leaving) -> Option<Error> {
         self.with(|queries| {
-            let lost = query.leave(seat, served);
+            let lost = query.leave(seat, leaving);
             let is_known = queries
                 .get(&query.id)
                 .is_some_and(|known| Arc::ptr_eq(known, query));
@@ -134,7 +136,11 @@ fn forget_old(queries: &mut HashMap<String, Arc<Query>>) {
     let now = Instant::now();
     let over = |query: &Query| query.over_since();
     queries.retain(|_, query| {
-        over(query).is_none_or(|since| now.saturating_duration_since(since) < REMEMBERED)
+        let long = match query.is_numbered() {
+            true => REMEMBERED_NUMBERED,
+            false => REMEMBERED,
+        };
+        over(query).is_none_or(|since| now.saturating_duration_since(since) < long)
     });
     while queries.len() > MOST_REMEMBERED {
         let oldest = queries

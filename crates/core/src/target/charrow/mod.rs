@@ -14,7 +14,7 @@ mod watch;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::codec::charrow::handshake::{Handshake, Parameters, Request};
 use crate::codec::charrow::{EXTENDED, LONGEST_NAME, LONGEST_QUERY};
@@ -70,7 +70,7 @@ impl Charrow {
         let query_id = options
             .query_id
             .clone()
-            .unwrap_or_else(|| spec.trial.clone());
+            .unwrap_or_else(|| run_of(&spec.trial));
         if query.len() > LONGEST_QUERY || query_id.len() > LONGEST_NAME {
             return Err(Error::usage(format!(
                 "the query may have {LONGEST_QUERY} bytes, its id {LONGEST_NAME}"
@@ -326,6 +326,15 @@ fn values_name(values: Values) -> &'static str {
         Values::Random => "random",
         Values::Sequential => "sequential",
     }
+}
+
+/// An id for this run of the trial's query: a server remembers those that it has answered, and a
+/// trial's name may come again in another run directory.
+fn run_of(trial: &str) -> String {
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    format!("{trial}/{:x}-{:x}", now.as_nanos(), std::process::id())
 }
 
 impl Target for Charrow {

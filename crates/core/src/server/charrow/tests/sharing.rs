@@ -158,9 +158,9 @@ fn statistics_and_checksums_of_1_2() {
             ..Parameters::default()
         };
         let mut client = Client::extended(&server, 2, &parameters);
-        // Twice with one id: all of its partitions were served, so it is forgotten.
-        for _ in 0..2 {
-            client.query("same", RECORDS);
+        // One query after the other on one connection.
+        for run in 0..2 {
+            client.query(&format!("{compression} {run}"), RECORDS);
             let given = client.drain().unwrap();
             assert_eq!(given.rows, 100_000);
             let told: serde_json::Value = serde_json::from_str(&given.statistics.unwrap()).unwrap();
@@ -175,4 +175,67 @@ fn statistics_and_checksums_of_1_2() {
         assert!(other.drain().unwrap_err().contains("another compression"));
         assert!(matches!(client.event(), Ok(Event::Block(_))));
     }
+}
+
+fn numbered(server: &Server, partition: u64) -> Client {
+    let parameters = Parameters {
+        partition: Some(partition),
+        partitions: Some(2),
+        ..Parameters::default()
+    };
+    Client::extended(server, 1, &parameters)
+}
+
+/// A scheduler that runs a task again would take the rest, or nothing, for the task's share.
+#[test]
+fn a_partition_that_comes_again_is_told() {
+    let server = serve(r#", "query_memory_bytes": 100000"#);
+    let mut first = numbered(&server, 0);
+    first.query("again", RECORDS);
+    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    assert!(matches!(first.event(), Ok(Event::Block(_))));
+    let mut twice = numbered(&server, 0);
+    twice.query("again", RECORDS);
+    let error = twice.drain().unwrap_err();
+    assert!(
+        error.contains("partition 0 of query \"again\" has had its share already"),
+        "{error}"
+    );
+    // That harms nobody else, and the end of the query does not make it forget.
+    let mut second = numbered(&server, 1);
+    second.query("again", RECORDS);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| second.drain().unwrap().rows);
+        while let Event::Block(_) = first.event().unwrap() {}
+        assert!(other.join().unwrap() > 0);
+    });
+    for partition in [0, 1] {
+        let mut late = numbered(&server, partition);
+        late.query("again", RECORDS);
+        assert!(late.drain().unwrap_err().contains("has had its share"));
+    }
+}
+
+#[test]
+fn who_says_that_it_wants_no_more_may_leave() {
+    let server = serve(r#", "query_memory_bytes": 100000"#);
+    let text = "SELECT * FROM records(rows = 3_000_000, block_rows = 2000)";
+    let mut first = numbered(&server, 0);
+    first.query("content", text);
+    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    assert!(matches!(first.event(), Ok(Event::Block(_))));
+    let leave = Request::Ask {
+        name: "leave".into(),
+        payload: String::new(),
+    };
+    first.socket.write_all(&leave.write()).unwrap();
+    // What was under way comes, and then the server hangs up.
+    let mut blocks = 1;
+    while let Ok(Event::Block(_)) = first.event() {
+        blocks += 1;
+    }
+    // All else is there for whoever comes, though nobody was left.
+    let mut second = numbered(&server, 1);
+    second.query("content", text);
+    assert_eq!(second.drain().unwrap().rows, 3_000_000 - 2000 * blocks);
 }
