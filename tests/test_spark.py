@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import charrow_support
 from conftest import Start
 
 pytest.importorskip("pyspark")
@@ -109,3 +110,73 @@ def test_flight(spark: Any, flight_url: str) -> None:
         **{"local": "timestamp_ntz", "ok": "boolean", "raw": "binary", "list": "array<int>"},
     }
     check_all(frame)
+
+
+@pytest.fixture(scope="module")
+def charrow_url(core: object, file: Path) -> Iterator[str]:
+    with charrow_support.serving("--table", f"sales={file}") as server:
+        yield f"charrow://{server.address}"
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 5])
+def test_charrow(spark: Any, charrow_url: str, partitions: int) -> None:
+    frame = read(spark, charrow_url, table="sales", partitions=partitions, checksum=True)
+    assert frame.rdd.getNumPartitions() == partitions
+    check_all(frame)
+
+
+def test_what_the_server_does(spark: Any, charrow_url: str) -> None:
+    """Columns and a limit; a schema of one's own is a list of columns too."""
+    few = read(spark, charrow_url, table="sales", columns="name,id", limit=1000, partitions=2)
+    assert few.columns == ["name", "id"] and few.count() == 1000
+    reader = spark.read.format("venturi").schema("price decimal(18,2), id bigint")
+    told = reader.option("url", charrow_url).option("table", "sales").load()
+    assert told.columns == ["price", "id"]
+    assert told.selectExpr("sum(id)").collect()[0][0] == ROWS * (ROWS - 1) // 2
+
+
+def test_a_limit_of_spark_harms_nobody(spark: Any, charrow_url: str) -> None:
+    """Tasks that have enough leave, and the others go on."""
+    endless = {"table": "records(columns = 2, block_rows = 1000)", "partitions": 4}
+    frame = read(spark, charrow_url, **endless)
+    assert len(frame.take(5000)) == 5000
+    assert frame.limit(3000).groupBy().count().collect()[0][0] == 3000
+    whole = read(spark, charrow_url, table="records(rows = 50, block_rows = 10)", partitions=4)
+    assert len(whole.take(100)) == 50
+
+
+def test_a_share_is_dealt_once(spark: Any, charrow_url: str) -> None:
+    """Each action asks anew; a task that is run again within one must not get other rows for its share."""
+    frame = read(spark, charrow_url, table="sales", partitions=2).select("id")
+    for _ in range(2):
+        assert len(frame.collect()) == ROWS
+    rows = frame.rdd  # outside of Spark SQL, where actions have no names
+    assert rows.count() == ROWS
+    with pytest.raises(Exception, match="has had its share already"):
+        rows.count()
+
+
+def test_the_dead_fail_the_job(spark: Any, charrow_url: str) -> None:
+    frame = read(spark, charrow_url, table="records(block_rows = 1000)", partitions=2)
+
+    def dies(rows: Iterator[Any]) -> Iterator[Any]:
+        next(rows)
+        os._exit(1)
+        yield from rows
+
+    with pytest.raises(Exception, match=r"went away after|has had its share already|exited unexpectedly"):
+        frame.rdd.mapPartitions(dies).count()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"table": "nothing"}, "nothing"),
+        ({"table": "sales", "columns": "id,nothing"}, "nothing"),
+        ({"table": "sales", "encoder": "2"}, "option 'encoder' is not known"),
+        ({}, "'query' or 'table' is missing"),
+    ],
+)
+def test_mistakes_are_named(spark: Any, charrow_url: str, options: dict[str, str], said: str) -> None:
+    with pytest.raises(Exception, match=said):
+        read(spark, charrow_url, **options).count()

@@ -19,8 +19,8 @@ def parse(**given: str) -> Options:
 
 
 def test_what_it_is_told() -> None:
-    options = parse(Encoders="4", decoders="0", columns="a, b", limit="10", checksum="TRUE")
-    assert (options.encoders, options.decoders, options.checksum) == ("4", 0, True)
+    options = parse(Encoders="4", columns="a, b", limit="10", checksum="TRUE")
+    assert (options.encoders, options.checksum) == ("4", True)
     assert options.sql() == 'SELECT "a", "b" FROM t LIMIT 10'
     assert options.sql(("b",)) == 'SELECT "b" FROM t LIMIT 10'
     asked = Options.parse({"url": CHARROW["url"], "query": "select 1;"})

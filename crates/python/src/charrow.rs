@@ -56,10 +56,29 @@ pub struct Reader {
     /// `None`: handed over as a stream.
     reader: Mutex<Option<target::Reader>>,
     schema: arrow_schema::SchemaRef,
+    hello: std::collections::BTreeMap<String, String>,
 }
 
 #[pymethods]
 impl Reader {
+    /// What a server of version 1.2 says of itself, as `cpus`; empty for an older one.
+    #[getter]
+    fn server(&self) -> std::collections::BTreeMap<String, String> {
+        self.hello.clone()
+    }
+
+    /// Takes no more; who reads other partitions of the query goes on.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            let reader = self
+                .reader
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            drop(reader);
+        });
+    }
+
     /// As a pyarrow.Schema.
     #[getter]
     fn schema<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -151,6 +170,7 @@ pub fn charrow_reader(py: Python<'_>, url: &str, query: &str, options: &str) -> 
         .map_err(raised)?;
     Ok(Reader {
         schema: reader.schema(),
+        hello: reader.hello().clone(),
         reader: Mutex::new(Some(reader)),
     })
 }

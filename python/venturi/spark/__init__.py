@@ -75,7 +75,7 @@ class Reader(DataSourceReader):
 
     def _read(self, partition: Share) -> Iterator[Any]:
         wanted = _as_spark_reads(self._schema)
-        for batch in transport(self._options).read(partition.share, partition.run):
+        for batch in transport(self._options).read(partition.share, f"{partition.run}-{_action()}"):
             if batch.schema.names != wanted.names:
                 raise VenturiError(
                     f"the server's columns are {', '.join(batch.schema.names)}; planned were "
@@ -116,6 +116,14 @@ def _cast(batch: Any, schema: Any) -> Any:
                 f"column {field.name}: {column.type} does not become {field.type}: {reason}"
             ) from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _action() -> str:
+    """Names the action that runs. Spark plans a DataFrame once; the tasks of each action share a query."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return (context and context.getLocalProperty("spark.sql.execution.id")) or "none"
 
 
 def _cores() -> int:

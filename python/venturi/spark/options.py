@@ -14,7 +14,6 @@ __all__ = ["Options"]
 _SCHEMES = ("charrow", "charrow+tls", "flight", "flight+tls", "clickhouse", "clickhouse+tls")
 _ONLY = {
     "encoders": ("charrow",),
-    "decoders": ("charrow",),
     "compression": ("charrow", "clickhouse"),
     "checksum": ("charrow",),
     "split_by": ("clickhouse",),
@@ -39,7 +38,6 @@ class Options:
     token_env: str | None = None
     tls_ca: str | None = None
     encoders: str = "auto"
-    decoders: int = 1
     compression: str = "none"
     checksum: bool = False
     split_by: str | None = None
@@ -150,7 +148,6 @@ _READ = {
     "limit": _number,
     "partitions": _positive,
     "encoders": _encoders,
-    "decoders": _number,
     "compression": _compression,
     "checksum": _switch,
 }

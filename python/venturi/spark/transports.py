@@ -30,7 +30,7 @@ class Transport(Protocol):
         """What each partition reads, picklable; all shares together are every row once."""
 
     def read(self, share: Any, run: str) -> Iterator[Any]:
-        """The batches of a share. `run` is one for all shares of a plan, and no other plan's."""
+        """The batches of a share. `run` is one for all shares of an action, and no other action's."""
 
 
 def transport(options: Options) -> Transport:
@@ -50,7 +50,10 @@ class Charrow:
         import uuid
 
         # A run of its own, left before it gives a block.
-        return self._reader(self._options.sql(), f"schema-{uuid.uuid4()}", {}).schema
+        reader = self._reader(self._options.sql(), f"schema-{uuid.uuid4()}", {})
+        schema = reader.schema
+        reader.close()
+        return schema
 
     def shares(self, columns: tuple[str, ...], partitions: int) -> list[Any]:
         query = self._options.sql(columns)
@@ -58,7 +61,12 @@ class Charrow:
 
     def read(self, share: Any, run: str) -> Iterator[Any]:
         place = {name: share[name] for name in ("partition", "partitions")}
-        yield from self._reader(share["query"], run, place)
+        reader = self._reader(share["query"], run, place)
+        try:
+            yield from reader
+        finally:
+            # Spark may have had enough; the other tasks go on.
+            reader.close()
 
     def _reader(self, query: str, run: str, place: dict[str, int]) -> Any:
         from venturi import _core
@@ -67,7 +75,6 @@ class Charrow:
         settings: dict[str, Any] = {
             "query_id": run,
             "encoders": given.encoders if given.encoders == "auto" else int(given.encoders),
-            "decoders": given.decoders,
             "compression": given.compression,
             "checksum": given.checksum,
             "user": given.user,
@@ -76,7 +83,10 @@ class Charrow:
             **place,
         }
         chosen = {name: value for name, value in settings.items() if value is not None}
-        return pa.RecordBatchReader.from_stream(_core.charrow_reader(given.url, query, json.dumps(chosen)))
+        try:
+            return _core.charrow_reader(given.url, query, json.dumps(chosen))
+        except (ValueError, RuntimeError) as error:
+            raise VenturiError(str(error)) from None
 
 
 class Flight:

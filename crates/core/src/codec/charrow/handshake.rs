@@ -204,6 +204,9 @@ impl Handshake {
     }
 }
 
+/// What a 1.2 client asks that wants no more blocks. There is no answer.
+pub const LEAVE: &str = "leave";
+
 /// What a client may say after the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {

@@ -15,7 +15,7 @@ use super::query::{Deal, Leaving, Query, Seat, Shape};
 use super::sessions::Joined;
 use super::wire::{is_late, Patient, Wire, LOOK_UP};
 use super::State;
-use crate::codec::charrow::handshake::{Fault, Handshake, Parameters, Request};
+use crate::codec::charrow::handshake::{Fault, Handshake, Parameters, Request, LEAVE};
 use crate::codec::charrow::messages;
 use crate::codec::chunk::Chunk;
 use crate::engine::block_on;
@@ -34,9 +34,6 @@ const LISTEN_AFTER: usize = 1 << 20;
 
 /// What a client that was refused may still say, in reads, before it is hung up on.
 const LAST_READS: usize = 64;
-
-/// What a client asks that wants no more blocks. There is no answer.
-pub const LEAVE: &str = "leave";
 
 /// Why a connection ends.
 enum End {
@@ -311,7 +308,7 @@ impl Connection {
             &id,
             text,
             shape,
-            |query| query.join(parameters.partition, &self.peer),
+            |query| query.join(parameters.partition, parameters.partitions, &self.peer),
             || {
                 Query::new(
                     id.clone(),

@@ -114,6 +114,8 @@ struct Shared {
     here: u64,
     /// Partitions that have had their end.
     served: u64,
+    /// Of 1.2: how many will come.
+    expected: u64,
     /// Numbers of partitions that have had blocks, and cannot have the same ones again.
     had: BTreeSet<u64>,
     /// Since when nobody is here, though there is more to deal.
@@ -149,7 +151,7 @@ impl Query {
     /// A partition comes. An error: the one of this number has been here before, so its blocks are
     /// dealt; who asks in its place, as a scheduler that runs a task again, must not take the
     /// rest for the whole.
-    pub fn join(&self, index: Option<u64>, address: &str) -> Result<Seat> {
+    pub fn join(&self, index: Option<u64>, partitions: Option<u64>, address: &str) -> Result<Seat> {
         let mut shared = self.shared();
         if let Some(index) = index.filter(|index| shared.had.contains(index)) {
             return Err(Error::usage(format!(
@@ -162,6 +164,7 @@ impl Query {
         shared.came += 1;
         shared.here += 1;
         shared.alone = None;
+        shared.expected = shared.expected.max(partitions.unwrap_or(0));
         Ok(Seat {
             name: format!("partition {index} ({address})"),
             index,
@@ -343,8 +346,8 @@ impl Query {
             shared.over.get_or_insert_with(Instant::now);
         }
         if shared.here == 0 && !all_dealt {
-            if leaving == Leaving::Content {
-                // It has had enough, and left the rest to partitions that come after it.
+            if leaving == Leaving::Content && shared.came < shared.expected {
+                // It has had enough, and leaves the rest to those that are still to come.
                 shared.alone = Some(Instant::now());
             } else {
                 shared.over.get_or_insert_with(Instant::now);

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 
 use super::channel::{told, Channel};
 use super::options::{parse_url, Options, Place};
-use crate::codec::charrow::handshake::{Handshake, Parameters, Request};
+use crate::codec::charrow::handshake::{pairs_by_key, Handshake, Parameters, Request, LEAVE};
 use crate::codec::charrow::receive::{ipc_header, Event};
 use crate::codec::charrow::{EXTENDED, PLAIN};
 use crate::codec::ipc::Decoder;
@@ -25,8 +25,14 @@ pub struct Reader {
     decoder: Decoder,
     schema: SchemaRef,
     authority: String,
+    /// What a 1.2 server says of itself.
+    hello: BTreeMap<String, String>,
     ended: bool,
 }
+
+/// How long a reader that leaves early takes what is under way, so that the server, which may be
+/// in the middle of a block, comes to hear of it.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// What a reader's options have beside those of the target.
 struct Share {
@@ -65,7 +71,7 @@ impl Reader {
             .map_err(|error| Error::new(Kind::Io, format!("no event loop: {error}")))?;
         let authority = place.address.authority();
         let opening = begin(&place, &options, query, share);
-        let (channel, decoder) = runtime
+        let (channel, decoder, hello) = runtime
             .block_on(async { tokio::time::timeout(PATIENCE, opening).await })
             .map_err(|_| late(&authority))?
             .map_err(|error| error.context(&authority))?;
@@ -79,8 +85,14 @@ impl Reader {
             decoder,
             schema,
             authority,
+            hello,
             ended: false,
         })
+    }
+
+    /// What a 1.2 server says of itself, as `cpus`; an older one says nothing.
+    pub fn hello(&self) -> &BTreeMap<String, String> {
+        &self.hello
     }
 
     pub fn schema(&self) -> SchemaRef {
@@ -124,6 +136,30 @@ impl Reader {
     }
 }
 
+impl Drop for Reader {
+    /// Who has read enough says so, or the query would fail for its other partitions.
+    fn drop(&mut self) {
+        if self.ended || self.hello.is_empty() {
+            return;
+        }
+        let channel = &mut self.channel;
+        channel.say(&Request::Ask {
+            name: LEAVE.into(),
+            payload: String::new(),
+        });
+        let goodbye = async {
+            while channel
+                .event()
+                .await
+                .is_ok_and(|event| !matches!(event, Event::End))
+            {}
+        };
+        let _ = self
+            .runtime
+            .block_on(async { tokio::time::timeout(GOODBYE, goodbye).await });
+    }
+}
+
 impl Iterator for Reader {
     type Item = std::result::Result<RecordBatch, ArrowError>;
 
@@ -148,12 +184,7 @@ fn late(authority: &str) -> Error {
 }
 
 /// Up to the schema. A server that refuses 1.2 is asked once more in 1.1.
-async fn begin(
-    place: &Place,
-    options: &Options,
-    query: String,
-    share: Share,
-) -> Result<(Channel, Decoder)> {
+async fn begin(place: &Place, options: &Options, query: String, share: Share) -> Result<Opened> {
     let wanted = options.minor()?;
     match attempt(place, options, &query, &share, wanted).await {
         Err(Refused::Handshake(_)) if wanted == EXTENDED && !options.checksum => {
@@ -164,6 +195,8 @@ async fn begin(
         other => other.map_err(Refused::why),
     }
 }
+
+type Opened = (Channel, Decoder, BTreeMap<String, String>);
 
 enum Refused {
     /// Before a word that tells a 1.2 server.
@@ -185,7 +218,7 @@ async fn attempt(
     query: &str,
     share: &Share,
     minor: i64,
-) -> std::result::Result<(Channel, Decoder), Refused> {
+) -> std::result::Result<Opened, Refused> {
     let opening = async {
         let parameters = Parameters {
             compression: options.compression()?,
@@ -219,18 +252,22 @@ async fn attempt(
         text: query.to_owned(),
     });
     let mut greeted = minor == PLAIN;
+    let mut hello = BTreeMap::new();
     loop {
         let event = channel.event().await.map_err(|error| match greeted {
             true => Refused::Query(error),
             false => Refused::Handshake(error),
         })?;
         match event {
-            Event::Hello(_) => greeted = true,
+            Event::Hello(text) => {
+                greeted = true;
+                hello = pairs_by_key(&text);
+            }
             Event::Schema(bytes) => {
                 let mut decoder = Decoder::limited(options.largest_block() as u64);
                 let header = ipc_header(&bytes).map_err(Refused::Query)?;
                 decoder.message(header, None).map_err(Refused::Query)?;
-                return Ok((channel, decoder));
+                return Ok((channel, decoder, hello));
             }
             Event::Error(text) => {
                 let error = told(&text);
