@@ -11,7 +11,7 @@ from venturi.analysis.proof import Hit
 from venturi.analysis.proof.cores import HELD
 from venturi.analysis.proof.ends import handicapped, own_stages
 from venturi.analysis.rerun import Rerun
-from venturi.urls import is_charrow
+from venturi.urls import is_charrow, is_clickhouse
 
 BATCH_LARGE = 8192
 """Rows a batch from which what a batch costs (headers, calls, wake-ups) is small against its rows."""
@@ -234,9 +234,17 @@ def _server(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
     return [
         *_more_streams(seen, rerun),
         "what this client and path can do with a server that gives account of itself: "
-        f"{serving(seen)} there, then " + rerun.but(target=elsewhere(seen)),
+        f"{serving(seen)} there, then " + rerun.but(target=elsewhere(seen), **_left_behind(seen)),
         *_larger_batches(seen, rerun),
     ]
+
+
+def _left_behind(seen: Seen) -> dict[str, None]:
+    """Options of the system measured that mean nothing to a server of ours."""
+    if not is_clickhouse(str(seen.cell.parameters.get("target") or "")):
+        return {}
+    own = ("query", "table", "wire_format", "split", "split_by", "server_settings", "storage")
+    return dict.fromkeys((*own, "max_block_size", "user", "password_env"))
 
 
 def _schedule(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:

@@ -63,6 +63,10 @@ _NAMED: dict[str, Any] = {
     "decoders": 1,
     "query": None,
     "wire_version": "1.2",
+    "wire_format": None,
+    "split": None,
+    "split_by": None,
+    "server_settings": None,
 }
 
 
