@@ -126,6 +126,42 @@ proptest! {
     }
 
     #[test]
+    fn a_conversation_that_was_changed_is_an_error_or_a_message(
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),
+        cut in any::<proptest::sample::Index>(),
+        how in 0usize..3,
+        checksum: bool,
+    ) {
+        let compression = [Compression::None, Compression::Lz4, Compression::Zstd(3)][how];
+        let mut said = conversation(&[300, 300, 17], compression, checksum);
+        for (at, byte) in changes {
+            let at = at.index(said.len());
+            said[at] = byte;
+        }
+        // A piece is left out.
+        let at = cut.index(said.len());
+        said.drain(at..(at + 9).min(said.len()));
+        let (events, _) = hear(&said, &[4000, 3], 1 << 20);
+        let mut decoder = Decoder::limited(1 << 24);
+        for event in events {
+            match event {
+                Event::Schema(bytes) => {
+                    if let Ok(header) = super::receive::ipc_header(&bytes) {
+                        let _ = decoder.message(header, None);
+                    }
+                }
+                Event::Block(block) => {
+                    let _ = block.check();
+                    if let Ok(Some(batch)) = decoder.message(&block.header, block.body) {
+                        let _ = crate::data::digest(&batch);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
     fn any_bytes_are_an_error_or_a_message(noise in proptest::collection::vec(any::<u8>(), 0..200), flag in 0i64..17) {
         let mut all = flag.to_be_bytes().to_vec();
         all.extend(noise);

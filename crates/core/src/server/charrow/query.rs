@@ -155,8 +155,8 @@ impl Query {
         let mut shared = self.shared();
         if let Some(index) = index.filter(|index| shared.had.contains(index)) {
             return Err(Error::usage(format!(
-                "partition {index} of query {:?} has had its share already: a query id names one run; run the query again under another one",
-                self.id
+                "partition {index} of query {} has had its share already: a query id names one run; run the query again under another one",
+                named(&self.id)
             )));
         }
         let numbered = index.is_some();
@@ -332,8 +332,8 @@ impl Query {
             let error = Error::new(
                 Kind::Lost,
                 format!(
-                    "query {:?} failed: {} went away after {} blocks; they may be lost, so the query has to be run again",
-                    self.id, seat.name, seat.dealt.blocks
+                    "query {} failed: {} went away after {} blocks; they may be lost, so the query has to be run again",
+                    named(&self.id), seat.name, seat.dealt.blocks
                 ),
             );
             shared.error = Some(error.clone());
@@ -405,6 +405,11 @@ impl Query {
         let shared = self.shared();
         shared.waiting_bytes + shared.claimed
     }
+}
+
+/// An id in a message: it may be long.
+pub fn named(id: &str) -> String {
+    format!("{:?}", id.chars().take(80).collect::<String>())
 }
 
 fn wait<'a>(

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::query::{Leaving, Query, Seat, Shape};
+use super::query::{named, Leaving, Query, Seat, Shape};
 use crate::error::{Error, Kind, Result};
 
 /// How long a query is remembered for partitions that come late ...
@@ -12,7 +12,7 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 /// ... and, where they have numbers, for those that come twice.
 const REMEMBERED_NUMBERED: Duration = Duration::from_secs(3600);
 /// Queries that are over and still remembered.
-const MOST_REMEMBERED: usize = 1024;
+const MOST_REMEMBERED: usize = 512;
 
 pub struct Sessions {
     queries: Mutex<HashMap<String, Arc<Query>>>,
@@ -53,13 +53,13 @@ impl Sessions {
                 if !query.asks(text) {
                     return Err(Error::new(
                         Kind::Usage,
-                        format!("query id {id:?} is that of another query, with another text: give each query its own id"),
+                        format!("query id {} is that of another query, with another text: give each query its own id", named(id)),
                     ));
                 }
                 if query.shape != shape {
                     return Err(Error::new(
                         Kind::Usage,
-                        format!("query {id:?} runs with another compression or checksum: all its partitions have to ask for the same"),
+                        format!("query {} runs with another compression or checksum: all its partitions have to ask for the same", named(id)),
                     ));
                 }
                 let seat = sit(query)?;

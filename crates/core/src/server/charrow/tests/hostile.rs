@@ -4,6 +4,7 @@ use std::net::Shutdown;
 use std::time::Instant;
 
 use super::*;
+use proptest::prelude::*;
 
 /// Sends this, and says nothing more; what the server answers before it hangs up.
 fn answer(server: &Server, bytes: &[u8]) -> String {
@@ -59,6 +60,33 @@ fn handshakes_that_lie() {
         let (id, text) = (String::new(), text.to_owned());
         let query = [plain(1).write(), Request::Query { id, text }.write()].concat();
         assert!(!answer(&server, &query).is_empty());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+    #[test]
+    fn what_was_changed_on_the_way_harms_nobody(
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..4),
+        end in any::<proptest::sample::Index>(),
+        text in "SELECT (\\*|a, b) FROM (records|state_rows)\\((rows = [0-9]{1,4}|[a-z ,=0-9]{0,9})\\)( LIMIT [0-9]{1,3})?",
+    ) {
+        static SERVER: std::sync::OnceLock<Server> = std::sync::OnceLock::new();
+        let server = SERVER.get_or_init(|| serve(r#", "query_memory_bytes": 1000000"#));
+        let query = Request::Query { id: String::new(), text };
+        let mut said = [plain(2).write(), query.write(), query.write()].concat();
+        for (at, byte) in changes {
+            let at = at.index(said.len());
+            said[at] = byte;
+        }
+        said.truncate(end.index(said.len()) + said.len() / 2);
+        let mut client = Client::raw(server);
+        client.socket.write_all(&said).unwrap();
+        let _ = client.socket.shutdown(Shutdown::Write);
+        let mut events = 0;
+        while client.event().is_ok_and(|_| events < 1000) {
+            events += 1;
+        }
     }
 }
 
