@@ -98,9 +98,9 @@ TYPED: list[tuple[str, int, str, str | None]] = [
     (
         "run quick --target http://host",
         3,
-        "--target: 'http://host': no target is called 'http'; known: flight, flight+tls, charrow, charrow+tls, "
-        "mysql, mysql+tls, cassandra, cassandra+tls, clickhouse, clickhouse+tls, postgres, postgres+tls, sqlite, "
-        "duckdb, akumuli, akumuli+udp, opentsdb, influx, influx+http, empty",
+        "--target: 'http://host': no target is called 'http'; known: flight, flight+tls, charrow, "
+        "charrow+tls, mysql, mysql+tls, cassandra, cassandra+tls, clickhouse, clickhouse+tls, postgres, "
+        "postgres+tls, sqlite, duckdb, akumuli, akumuli+udp, opentsdb, influx, influx+http, empty",
         None,
     ),
     (
