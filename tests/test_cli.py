@@ -101,6 +101,8 @@ def test_a_slip_of_the_pen_is_mended() -> None:
 
 def test_scenarios() -> None:
     assert [line.split()[0] for line in venturi("scenarios").stdout.splitlines()] == [
+        "arrow-transports",
+        "chspark",
         "flight-local",
         "flight-remote",
         "ingest-akumuli",

@@ -35,7 +35,9 @@ def charrow(
             show_default=False,
         ),
     ] = None,
-    ready: Annotated[list[str] | None, typer.Option("--ready", hidden=True)] = None,
+    ready: Annotated[
+        list[str] | None, typer.Option("--ready", help="NAME=FILE, an Arrow file made by a run.", hidden=True)
+    ] = None,
     engine: Annotated[
         str, typer.Option("--engine", help="builtin, or chdb: ClickHouse's engine, for any query of its SQL.")
     ] = "builtin",
