@@ -109,6 +109,20 @@ def messages(protocol: str, chosen: argparse.Namespace) -> list[Path]:
     return found
 
 
+def renamed(files: list[Path], names: tuple[str, str]) -> list[Path]:
+    """The same messages with other names, beside the files; made once."""
+    folder = files[0].parent.with_name(f"{files[0].parent.name}-{names[1]}")
+    if not folder.is_dir():
+        made = folder.with_name(folder.name + ".making")
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+        for file in files:
+            with (made / file.name).open("wb") as out:
+                subprocess.run(["sed", f"s/{names[0]}/{names[1]}/", str(file)], stdout=out, check=True)
+        made.rename(folder)
+    return sorted(folder.iterdir())
+
+
 def cats(files: list[Path], port: int, times: int = 1) -> list[subprocess.Popen[bytes]]:
     """A `cat` a file, which sends it so many times."""
     named = [" ".join([f'"{file}"'] * times) for file in files]
@@ -117,14 +131,16 @@ def cats(files: list[Path], port: int, times: int = 1) -> list[subprocess.Popen[
 
 def load(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str, Any]:
     """One trial: until the server has counted all points, and what it costs until all is written."""
+    folder = WORK / "data"
+    shutil.rmtree(folder, ignore_errors=True)
+    server = SERVERS[name](folder)
     files = messages(protocol, chosen)
+    if server.renamed:
+        files = renamed(files, server.renamed)
     for file in files:
         with file.open("rb") as page:
             while page.read(1 << 24):
                 pass  # into the page cache
-    folder = WORK / "data"
-    shutil.rmtree(folder, ignore_errors=True)
-    server = SERVERS[name](folder)
     server.start()
     spent = 0.0
     try:
@@ -134,7 +150,7 @@ def load(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str, Any]
         stored = 0
         while time.monotonic() - began < LIMIT_SECONDS:
             stored = server.stored()
-            if stored >= chosen.points:
+            if stored >= chosen.points or any(codes):
                 break
             time.sleep(0.1)
         seconds = time.monotonic() - began
@@ -190,7 +206,8 @@ def bottleneck(name: str, protocol: str, chosen: argparse.Namespace) -> dict[str
     server.start()
     try:
         url = f"{SCHEMES[protocol]}://127.0.0.1:{server.ports[protocol]}"
-        record = venturi(url, chosen, work=("--duration", f"{VERDICT_SECONDS}s"))
+        web = ("--http-port", str(server.ports["http"])) if protocol == "influx" else ()
+        record = venturi(url, chosen, *web, work=("--duration", f"{VERDICT_SECONDS}s"))
     finally:
         server.stop()
     (verdict,) = open_run(WORK / "run").results.verdicts.values()

@@ -46,6 +46,8 @@ class Server(ABC):
     protocols: tuple[str, ...]
     # What it promises when a point is taken.
     durability: str
+    # Names that it does not take in ready-made messages, and what to write instead.
+    renamed: tuple[str, str] | None = None
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -231,6 +233,7 @@ class QuestDb(Server):
     program = "java"
     protocols = ("influx",)
     durability = "log in the page cache, columns not compressed"
+    renamed = ("instance-type", "instance_type")
     java_version = 17
 
     @staticmethod

@@ -71,7 +71,7 @@ def summary(lines: list[dict[str, Any]]) -> str:
             out.append(
                 f"| {protocol} | {same[0]['shown']} | {_spread(rates)} | "
                 f"{_spread([s['cpu_seconds'] / s['seconds'] for s in same])} | "
-                f"{title} ({same[0]['confidence']}) | {len(same)} of {len(mine)} |"
+                f"{same[0]['sentence']} | {len(same)} of {len(mine)} |"
             )
     return "\n".join(out) + "\n"
 
