@@ -82,8 +82,9 @@ def test_shares_of_clickhouse_are_every_row_once() -> None:
 
 
 def test_shares_of_charrow_are_one_query() -> None:
-    shares = transport(parse()).shares(("a",), 3)
+    shares = transport(parse(encoders="4")).shares(("a",), 3)
     assert {share["query"] for share in shares} == {'SELECT "a" FROM t'}
+    assert {share["encoders"] for share in shares} == {4}
     assert [(share["partition"], share["partitions"]) for share in shares] == [(0, 3), (1, 3), (2, 3)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+import uuid
 from collections.abc import Iterator
 from typing import Any, Protocol
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
@@ -47,8 +48,6 @@ class Charrow:
         self._options = options
 
     def schema(self) -> Any:
-        import uuid
-
         # A run of its own, left before it gives a block.
         reader = self._reader(self._options.sql(), f"schema-{uuid.uuid4()}", {})
         schema = reader.schema
@@ -57,10 +56,19 @@ class Charrow:
 
     def shares(self, columns: tuple[str, ...], partitions: int) -> list[Any]:
         query = self._options.sql(columns)
-        return [{"query": query, "partition": i, "partitions": partitions} for i in range(partitions)]
+        common = {"query": query, "encoders": self._encoders(query), "partitions": partitions}
+        return [{**common, "partition": i} for i in range(partitions)]
+
+    def _encoders(self, query: str) -> int:
+        if self._options.encoders != "auto":
+            return int(self._options.encoders)
+        reader = self._reader(query, f"cpus-{uuid.uuid4()}", {})
+        reader.close()
+        # A server of version 1.1 does not say.
+        return int(reader.server.get("cpus", 1))
 
     def read(self, share: Any, run: str) -> Iterator[Any]:
-        place = {name: share[name] for name in ("partition", "partitions")}
+        place = {name: share[name] for name in ("partition", "partitions", "encoders")}
         reader = self._reader(share["query"], run, place)
         try:
             yield from reader
