@@ -19,7 +19,20 @@ if TYPE_CHECKING:
     from venturi.analysis.advice import Advice
     from venturi.analysis.results import Results
 
-TABLES = ("trials", "cells", "samples", "ceilings", "streams", "stages", "latency", "errors", "resources")
+TABLES = (
+    *(
+        "trials",
+        "cells",
+        "samples",
+        "ceilings",
+        "streams",
+        "stages",
+        "latency",
+        "errors",
+        "resources",
+        "hosts",
+    ),
+)
 
 
 class Run:

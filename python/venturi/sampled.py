@@ -117,7 +117,9 @@ def samples_of(found: Mapping[str, Any]) -> pa.Table:
 
     Columns of which nothing is known are left out. The names of the threads are in the metadata.
     """
-    ends = {end: columns for end in ENDS if isinstance(columns := found.get(end), Mapping)}
+    # A trial of several hosts has each of its clients besides, as client:loader-1.
+    names = [*ENDS, *(name for name in found if name.startswith("client:"))]
+    ends = {end: columns for end in names if isinstance(columns := found.get(end), Mapping)}
     parts = []
     for end, columns in ends.items():
         rows = len(columns.get("t_ns") or ())
@@ -130,9 +132,9 @@ def samples_of(found: Mapping[str, Any]) -> pa.Table:
     if not parts:
         return pa.table({name: pa.array([], kind) for name, kind in SAMPLE.items()})
     table = pa.concat_tables(parts, promote_options="default")
-    names = {end: columns.get("thread_names") or [] for end, columns in ends.items()}
+    threads = {end: columns.get("thread_names") or [] for end, columns in ends.items()}
     return table.select([name for name in SAMPLE if name in table.column_names]).replace_schema_metadata(
-        {"thread_names": json.dumps(names)}
+        {"thread_names": json.dumps(threads)}
     )
 
 

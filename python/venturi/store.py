@@ -136,6 +136,12 @@ class RunDirectory:
 
         return tables.resources(self.records())
 
+    def hosts(self) -> pa.Table:
+        """One row a loader of a trial that ran on several hosts."""
+        from venturi import tables
+
+        return tables.hosts(self.records())
+
     def samples(
         self, trial: str | Iterable[str] | None = None, columns: Iterable[str] | None = None
     ) -> pa.Table:

@@ -15,6 +15,7 @@ from venturi.sampled import RESOURCE, resource_rows, samples, samples_of
 __all__ = [
     "ceilings",
     "errors",
+    "hosts",
     "latency",
     "resources",
     "samples",
@@ -98,6 +99,9 @@ _PARAMETERS = {
     "query": _S,
     "wire_version": _S,
     "block_checksum": _B,
+    # Several hosts.
+    "loaders": _I,
+    "on": _S,
 }
 _KINDS = {_I: int, _F: float, _S: str, _B: bool}
 PARAMETER_KINDS: dict[str, type] = {
@@ -161,6 +165,28 @@ _STREAM = {
 _LATENCY = {"kind": _S, "percentile": _F, "ns": _F, "count": _I, "mean_ns": _F}
 _ERROR = {"kind": _S, "code": _S, "count": _I, "message": _S, "stream": _I, "first_ns": _I}
 _STAGE = {"end": _S, "stage": _S, "ns": _I, "share": _F}
+_LOADER = {
+    "host": _S,
+    "address": _S,
+    "node": _S,
+    "role": _S,
+    "lead": _B,
+    "first_stream": _I,
+    "streams": _I,
+    "rows": _I,
+    "batches": _I,
+    "payload_bytes": _I,
+    "interval_ns": _I,
+    "bytes_per_second": _F,
+    "rows_per_second": _F,
+    "start_skew_ns": _I,
+    "clock_offset_ns": _I,
+    "clock_uncertainty_ns": _I,
+    "user_ns": _I,
+    "system_ns": _I,
+    "outcome": _S,
+    "error": _S,
+}
 _CEILING = {
     "kind": _S,
     "place": _S,
@@ -346,6 +372,27 @@ def errors(records: Sequence[Record]) -> pa.Table:
         for found in _inner(record, "errors", "kinds") or []
     )
     return _table(rows, {**_IDENTITY, **_ERROR})
+
+
+def hosts(records: Sequence[Record]) -> pa.Table:
+    """One row a loader of a trial; trials of one process have none."""
+
+    def row(record: Record, found: Mapping[str, Any]) -> dict[str, Any]:
+        first, count = found.get("streams") or (None, None)
+        interval = found.get("interval_ns")
+        return {
+            **_identity(record),
+            **{name: found.get(name) for name in _LOADER},
+            "first_stream": first,
+            "streams": count,
+            "bytes_per_second": _per_second(found.get("payload_bytes"), interval),
+            "rows_per_second": _per_second(found.get("rows"), interval),
+            **{f"clock_{name}": _inner(found, "clock", name) for name in ("offset_ns", "uncertainty_ns")},
+            **{name: _inner(found, "cpu", name) for name in ("user_ns", "system_ns")},
+        }
+
+    rows = (row(record, found) for record in records for found in record.get("hosts") or [])
+    return _table(rows, {**_IDENTITY, **_LOADER})
 
 
 def resources(records: Sequence[Record]) -> pa.Table:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 
-VIEWS = ("trials", "streams", "latency", "stages", "errors", "resources", "samples", "ceilings")
+VIEWS = ("trials", "streams", "latency", "stages", "errors", "resources", "hosts", "samples", "ceilings")
 
 EPILOG = """\b
-Tables: trials, streams, latency, stages, errors, resources, samples, ceilings; their columns are
-in docs/format.md, or: venturi sql RUN "describe trials"
+Tables: trials, streams, latency, stages, errors, resources, hosts, samples, ceilings; their columns
+are in docs/format.md, or: venturi sql RUN "describe trials"
 Of a store of time series (venturi serve timeseries --data DIR): points, series.
 Examples:
   venturi sql RUN "select operation, streams, median(bytes_per_second) / 1e6 as mb_s

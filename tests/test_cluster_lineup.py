@@ -1,0 +1,204 @@
+"""Loaders lined up, started together and collected: without an engine, and with it in this process."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from cluster_support import FakeCore
+from venturi.cluster.clock import Clock
+from venturi.cluster.handle import ClusterControl, LocalHandle
+from venturi.cluster.lineup import Patience, head_start_ns, join_tallies, run
+from venturi.cluster.loader import Loader
+from venturi.errors import ScenarioError
+
+SPEC: dict[str, Any] = {
+    "trial": "t",
+    "target": "empty://",
+    "streams": 5,
+    "threads": 5,
+    "timeout_ns": 2 * 10**9,
+}
+QUICK = Patience(answer=0.5, set_up=2.0, collect=1.0)
+
+
+@pytest.fixture
+def handles() -> Iterator[Any]:
+    made: list[LocalHandle] = []
+
+    def of(*cores: Any) -> list[LocalHandle]:
+        made.extend(
+            LocalHandle(f"loader-{n + 1}", Loader(core), f"10.0.0.{n + 1}") for n, core in enumerate(cores)
+        )
+        return made
+
+    yield of
+    for handle in made:
+        handle.close()
+
+
+def clocks(found: list[Any]) -> list[Clock]:
+    return [Clock() for _ in found]
+
+
+def test_one_trial_of_three(handles: Any) -> None:
+    log: list[Any] = []
+    found = handles(*(FakeCore(log=log) for _ in range(3)))
+    control = ClusterControl()
+    record = run(SPEC, found, clocks(found), control, QUICK)
+    assert record["outcome"] == "ok"
+    assert record["counts"]["rows"] == 500
+    # The lead has verified what all have counted.
+    assert record["verification"]["rows"] == 500 and record["verification"]["achieved"] == "count"
+    assert [h["streams"] for h in record["hosts"]] == [[0, 2], [2, 2], [4, 1]]
+    assert [s["stream"] for s in record["streams"]] == list(range(5))
+    # Nobody else begins before the lead has planned, and nobody runs before all are ready.
+    assert log[0] == ("0+2", "planned")
+    running = [at for at, (_, phase) in enumerate(log) if phase == "running"]
+    ready = [at for at, (_, phase) in enumerate(log) if phase == "ready"]
+    assert max(ready) < min(running)
+    assert record["times"]["start_skew_ns"] < 50_000_000
+    assert control.progress()["rows"] in range(501)
+
+
+def test_another_trial_follows(handles: Any) -> None:
+    found = handles(FakeCore(), FakeCore())
+    for _ in range(3):
+        assert run(SPEC, found, clocks(found), ClusterControl(), QUICK)["outcome"] == "ok"
+
+
+def test_the_start_is_told_by_each_hosts_own_clock(handles: Any) -> None:
+    class Recording(LocalHandle):
+        def call(self, method: str, *arguments: Any) -> Future[Any]:
+            if method == "start_at":
+                given.append(arguments[0])
+                arguments = (time.time_ns(),)
+            return super().call(method, *arguments)
+
+    given: list[int] = []
+    found = [Recording(f"loader-{n}", Loader(FakeCore())) for n in range(2)]
+    run(SPEC, found, [Clock(), Clock(10**12, 1000, 1)], ClusterControl(), QUICK)
+    assert given[1] - given[0] == 10**12
+    for handle in found:
+        handle.close()
+
+
+def test_the_head_start_is_more_than_clocks_are_wrong() -> None:
+    assert head_start_ns([Clock()]) == 51_000_000
+    assert head_start_ns([Clock()] * 100) == 150_000_000
+    assert head_start_ns([Clock(0, 100_000_000, 1)]) == 400_000_000
+
+
+def test_tallies_of_several_are_one_list() -> None:
+    assert json.loads(join_tallies(['[{"stream": 1}]', None, '[{"stream": 2}]'])) == [
+        {"stream": 1},
+        {"stream": 2},
+    ]
+
+
+@pytest.mark.parametrize("phase", ["planned", "ready", "running", "counted"])
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_loader_that_fails_ends_the_others(handles: Any, phase: str, who: int) -> None:
+    found = handles(*(FakeCore(fails=phase if n == who else None) for n in range(3)))
+    began = time.monotonic()
+    record = run(SPEC, found, clocks(found), ClusterControl(), QUICK)
+    assert record["outcome"] == "failed"
+    assert record["error"]["message"] == f"loader-{who + 1} (10.0.0.{who + 1}): no {phase}"
+    assert {h["outcome"] for h in record["hosts"]} <= {
+        "failed",
+        "interrupted",
+        *(["ok"] if phase == "counted" else []),
+    }
+    assert time.monotonic() - began < 2
+    # Nothing is left of it: the next trial is clean.
+    for handle in found:
+        handle._loader._core.fails = None
+    assert run(SPEC, found, clocks(found), ClusterControl(), QUICK)["outcome"] == "ok"
+
+
+def test_a_loader_that_never_gets_ready(handles: Any) -> None:
+    found = handles(FakeCore(), FakeCore(hangs="ready"))
+    patience = Patience(answer=0.5, set_up=0.3, collect=1.0)
+    record = run(SPEC, found, clocks(found), ClusterControl(), patience)
+    assert record["outcome"] == "failed" and record["error"]["kind"] == "timeout"
+    assert record["error"]["message"] == "loader-2 (10.0.0.2): not ready within 0.3 s"
+
+
+class Mute(LocalHandle):
+    """A loader whose host is frozen, or gone, from a call on."""
+
+    def __init__(self, *arguments: Any, at: str, dies: bool) -> None:
+        super().__init__(*arguments)
+        self.at, self.dies, self.gone = at, dies, False
+
+    def call(self, method: str, *arguments: Any) -> Future[Any]:
+        self.gone = self.gone or method == self.at
+        if not self.gone:
+            return super().call(method, *arguments)
+        silent: Future[Any] = Future()
+        if self.dies:
+            silent.set_exception(ConnectionError("the actor died"))
+        return silent
+
+
+@pytest.mark.parametrize("dies", [True, False])
+@pytest.mark.parametrize("at", ["begin", "start_at", "tallies", "progress"])
+def test_a_loader_that_is_lost(at: str, dies: bool) -> None:
+    core = FakeCore(hangs="counted") if at == "progress" else FakeCore()
+    found = [
+        LocalHandle("loader-1", Loader(core), "a"),
+        Mute("loader-2", Loader(core), "b", at=at, dies=dies),
+    ]
+    record = run(SPEC, found, clocks(found), ClusterControl(), QUICK)
+    assert record["outcome"] == "failed" and record["error"]["kind"] == "lost"
+    what = "failed: the actor died" if dies else "has not answered for 0.5 s"
+    assert record["error"]["message"].startswith(f"loader-2 (b): {what} (")
+    assert "rows counted" in record["error"]["message"]
+    assert record["hosts"][0]["outcome"] in ("ok", "interrupted")
+    for handle in found:
+        handle.close()
+
+
+def test_cancelling_ends_all(handles: Any) -> None:
+    found = handles(*(FakeCore(hangs="counted") for _ in range(3)))
+    control = ClusterControl()
+    threading.Timer(0.3, control.cancel).start()
+    began = time.monotonic()
+    record = run(SPEC, found, clocks(found), control, QUICK)
+    assert record["outcome"] == "interrupted" and record["error"]["kind"] == "cancelled"
+    assert {h["outcome"] for h in record["hosts"]} == {"interrupted"}
+    assert time.monotonic() - began < 2
+
+
+def test_more_loaders_than_streams(handles: Any) -> None:
+    found = handles(*(FakeCore() for _ in range(3)))
+    with pytest.raises(ScenarioError, match="2 streams cannot be shared by 3 loaders"):
+        run({**SPEC, "streams": 2}, found, clocks(found), ClusterControl(), QUICK)
+
+
+def test_a_loader_tells_who_it_is() -> None:
+    from venturi.environment import version
+    from venturi.trial import FORMAT_VERSION
+
+    found = Loader(FakeCore()).identify()
+    assert found["venturi"] == version("venturi") and found["format"] == FORMAT_VERSION
+    assert found["pid"] and found["hostname"] and found["environment"]["cores"]
+    json.dumps(found)
+
+
+def test_a_trial_of_a_hundred_loaders_costs_the_driver_little() -> None:
+    """Fakes that end at once: what is left is the driver's own time."""
+    spec = {**SPEC, "streams": 100, "threads": 100}
+    found = [LocalHandle(f"loader-{n}", Loader(FakeCore())) for n in range(100)]
+    began = time.monotonic()
+    record = run(spec, found, clocks(found), ClusterControl(), Patience(5.0, 10.0, 5.0))
+    assert record["outcome"] == "ok" and len(record["hosts"]) == 100
+    assert time.monotonic() - began < 5
+    for handle in found:
+        handle.close()
