@@ -7,6 +7,7 @@ VENTURI_REQUIRE=1, as the gate sets it: there nothing may be skipped silently.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,6 +16,11 @@ import pytest
 
 from database_support import cassandra, mariadb, open_directory, postgres, start_database  # noqa: F401 - fixtures
 from flight_support import Certificates, ServerProcess, peer_command, serve_command
+
+
+# A shell starts what runs in the background with SIGINT ignored, and children inherit that: the commands
+# that tests start and interrupt would never hear it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

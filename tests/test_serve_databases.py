@@ -206,7 +206,11 @@ def test_an_end_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
         while not list(tmp_path.glob("venturi-cassandra-*/cassandra.yaml")) and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        try:
+            process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            raise
     assert process.returncode == ExitCode.INTERRUPTED
     assert list(tmp_path.iterdir()) == []
 
