@@ -17,7 +17,6 @@ import pytest
 from database_support import cassandra, mariadb, open_directory, postgres, start_database  # noqa: F401 - fixtures
 from flight_support import Certificates, ServerProcess, peer_command, serve_command
 
-
 # A shell starts what runs in the background with SIGINT ignored, and children inherit that: the commands
 # that tests start and interrupt would never hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
