@@ -1,8 +1,8 @@
-"""A TCP relay that delays and does nothing else: `delay_relay.py PORT MILLISECONDS`.
+"""A TCP relay that delays and does nothing else: `delay_relay.py [HOST:]PORT MILLISECONDS [LISTEN]`.
 
 Every byte leaves that long after it came, each way, in order; as many may be under way as come, so the rate
-is not limited by the relay. Listens on a free port of 127.0.0.1, says so in one line of JSON, and ends on
-SIGTERM.
+is not limited by the relay. Listens on a free port of LISTEN (127.0.0.1), says so in one line of JSON, and
+ends on SIGTERM.
 """
 
 from __future__ import annotations
@@ -49,17 +49,19 @@ async def one_way(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, de
         writer.close()
 
 
-async def main(port: int, delay: float) -> None:
+async def main(target: str, delay: float, listen: str) -> None:
+    host, _, port = target.rpartition(":")
+
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", port, limit=LARGEST)
+        there, back = await asyncio.open_connection(host or "127.0.0.1", int(port), limit=LARGEST)
         await asyncio.gather(one_way(reader, back, delay), one_way(there, writer, delay))
         for side in (writer, back):
             side.close()
 
     ending = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
-    server = await asyncio.start_server(relay, "127.0.0.1", 0, limit=LARGEST)
-    print(json.dumps({"address": f"127.0.0.1:{server.sockets[0].getsockname()[1]}"}), flush=True)
+    server = await asyncio.start_server(relay, listen, 0, limit=LARGEST)
+    print(json.dumps({"address": f"{listen}:{server.sockets[0].getsockname()[1]}"}), flush=True)
     await ending.wait()
     server.close()
 
@@ -67,4 +69,5 @@ async def main(port: int, delay: float) -> None:
 with contextlib.suppress(OSError):
     # Woken on time even where others keep all cores busy: lateness would be a delay that nobody asked for.
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-asyncio.run(main(int(sys.argv[1]), float(sys.argv[2]) / 1000))
+listen = sys.argv[3] if len(sys.argv) > 3 else "127.0.0.1"
+asyncio.run(main(sys.argv[1], float(sys.argv[2]) / 1000, listen))

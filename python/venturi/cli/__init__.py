@@ -38,6 +38,7 @@ COMMANDS = (
     "generate",
     "scenarios",
     "serve",
+    "cluster",
     "ceilings",
     "doctor",
 )

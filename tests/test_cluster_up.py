@@ -1,0 +1,118 @@
+"""`venturi cluster up`, `status` and `down` with real Ray nodes on namespaces as hosts."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import require
+from hosts import NETWORK, Host, Hosts, RayCluster, hosts
+from venturi.cluster.up import own_versions
+
+pytestmark = pytest.mark.slow
+JOIN = "import ray, sys; ray.init(address=sys.argv[1], logging_level='ERROR'); print(len(ray.nodes()))"
+GATEWAY = "10.77.0.254"
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Hosts]:
+    require(own_versions()["ray"], "ray (venturi[cluster])")
+    with hosts(3) as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(three: Hosts) -> Iterator[RayCluster]:
+    made = RayCluster(three)
+    yield made
+    made.remove()
+
+
+def left(on: Hosts) -> list[str]:
+    found = []
+    for host in on:
+        for pid in host.processes():
+            line = Path(f"/proc/{pid}/cmdline")
+            found.append(line.read_bytes().replace(b"\0", b" ").decode() if line.exists() else "")
+    return [line for line in found if line]
+
+
+def asks_nobody_outside(host: Host) -> bool:
+    """Whether the host has tried to reach its way out, which is an address that nobody has."""
+    return not host.run("ip", "neigh", "show", GATEWAY).stdout
+
+
+def test_up_status_down(three: Hosts, cluster: RayCluster) -> None:
+    head, second, third = three
+    # All ways lead somewhere now, so that asking anybody outside would be seen.
+    for host in three:
+        host.run("ip", "route", "add", "default", "via", GATEWAY)
+    done = cluster.up("--cpus", 2, "--resource", f"{third.name}=server:2")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("3 hosts on Ray ") and lines[0].endswith(f"{head.name} (10.77.0.1:6379)")
+    assert lines[1].split()[:2] == [head.name, "10.77.0.1"] and lines[1].endswith("head")
+    assert "next:  venturi run SCENARIO --on auto" in lines
+
+    done = cluster.venturi("cluster", "status")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.split()[2] for line in done.stdout.splitlines()] == ["joined"] * 3
+
+    # A second one on the same hosts is refused, with the way out; the first one lives on.
+    again = RayCluster(three)
+    again.folder = cluster.folder
+    again.variables = {"XDG_STATE_HOME": str(cluster.folder / "other")}
+    done = again.up()
+    assert done.returncode == 2 and "runs there already" in done.stderr, done.stderr
+    assert f"venturi cluster down --hosts {three.names}" in done.stderr
+
+    # Whoever has not the token has nothing; it takes a while to believe it.
+    stranger = second.start(sys.executable, "-c", JOIN, "10.77.0.1:6379")
+    for host in three:
+        assert asks_nobody_outside(host)
+        host.run(
+            sys.executable, "-c", "import socket; socket.create_connection(('169.254.169.254', 80), 0.2)"
+        )
+        assert not asks_nobody_outside(host), "the test sees nothing"
+
+    # A node that is killed is told of, and what it leaves behind is ended too.
+    (killed,) = second.signal(signal.SIGKILL, "ray.scripts.scripts start")
+    until = time.monotonic() + 20
+    while True:
+        done = cluster.venturi("cluster", "status")
+        states = [line.split()[2:4] for line in done.stdout.splitlines()]
+        if states[1] == ["no", "node"]:
+            break
+        assert time.monotonic() < until, done.stdout
+    assert done.returncode == 4 and states[0][0] == "joined" and killed
+    _, refused = stranger.communicate(timeout=60)
+    assert stranger.returncode == 1 and "Failed to connect to Ray cluster" in refused, refused[-2000:]
+    done = cluster.down()
+    assert (done.returncode, done.stdout) == (0, "3 nodes ended on 3 hosts\n"), done.stderr
+    assert left(three) == []
+    assert not (cluster.folder / "n").exists() or not list((cluster.folder / "n").iterdir())
+    done = cluster.down()
+    assert (done.returncode, done.stdout) == (0, "no cluster was started from here\n")
+    where = ("--hosts", three.names, "--ssh", "ip netns exec", "--directory", cluster.folder / "n")
+    done = cluster.venturi("cluster", "down", *where)
+    assert (done.returncode, done.stdout) == (0, "0 nodes ended on 3 hosts\n")
+
+
+def test_nothing_is_started_where_a_host_is_missing(three: Hosts, cluster: RayCluster) -> None:
+    where = ("--ssh", "ip netns exec", "--interface", NETWORK, "--directory", cluster.folder / "n")
+    done = cluster.venturi("cluster", "up", "--hosts", f"{three[0].name},nowhere", *where)
+    assert done.returncode == 4 and done.stderr.startswith("error: nowhere: ip: "), done.stderr
+    assert left(three) == []
+
+
+def test_a_head_that_cannot_start_says_why(three: Hosts, cluster: RayCluster) -> None:
+    done = cluster.up("--resource", f"{three[0].name}=CPU:1")  # what Ray wants to be told otherwise
+    assert done.returncode == 4, done.stderr
+    (error,) = (line for line in done.stderr.splitlines() if line.startswith("error: "))
+    assert error.startswith(f"error: {three[0].name}: Ray has ended: ") and "num_cpus" in error, error
+    assert left(three) == []
