@@ -97,7 +97,7 @@ def test_counts_are_sums_and_streams_are_all_there() -> None:
     assert found["cpu"] == {"client": {"user_ns": 200, "system_ns": 40}, "server": None}
     assert found["stages"]["client"] == {"receive": (200 + 220 + 397 + 390) * MS}
     assert found["workers"]["client"] == {"workers": 4, "time_ns": (2 * 220 + 2 * 400) * MS}
-    assert found["schedule"] == {"rate": 100.0, "intended": 1100, "late": 2, "max_lag_ns": 4 * MS}
+    assert found["schedule"] == {"rate": 200.0, "intended": 1100, "late": 2, "max_lag_ns": 4 * MS}
     assert found["instrument"]["clock_reads"] == 20
     hosts = found["hosts"]
     assert [h["host"] for h in hosts] == ["loader-1", "loader-2"]

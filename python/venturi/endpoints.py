@@ -16,7 +16,7 @@ from venturi.data import DataStore, Prepared
 from venturi.environment import usable_cores
 from venturi.ingests import METRICS
 from venturi.local_store import Settings
-from venturi.local_targets import LocalTargets, duckdb_library
+from venturi.local_targets import LocalTargets, Starter, duckdb_library
 from venturi.matrix import cells
 from venturi.points_file import Columns
 from venturi.scenario import Scenario
@@ -34,15 +34,17 @@ _ARCHIVE = "archive:"
 class Endpoints:
     """Data and servers of one run; use as a context manager, which stops and removes them.
 
-    `note(level, text)` takes lines for the user.
+    `note(level, text)` takes lines for the user; `starter` starts servers elsewhere than here.
     """
 
-    def __init__(self, scenario: Scenario, needs_server: bool, note: Note) -> None:
+    def __init__(
+        self, scenario: Scenario, needs_server: bool, note: Note, starter: Starter | None = None
+    ) -> None:
         self._scenario = scenario
         self._needs_server = needs_server
         self._note = note
         self._store = DataStore()
-        self._local = LocalTargets(note)
+        self._local = LocalTargets(note, starter)
         self._began_s = int(time.time())
         # How far the times of points have come at a store that keeps them from trial to trial.
         self._ahead_ns: dict[str, int] = {}

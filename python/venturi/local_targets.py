@@ -9,7 +9,7 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -20,7 +20,7 @@ from venturi.local_store import LocalStore, Settings
 from venturi.servers import ReferenceServer
 from venturi.urls import in_process, is_local, is_time_series, scheme_of
 
-__all__ = ["LocalTargets", "duckdb_library"]
+__all__ = ["LocalTargets", "Starter", "duckdb_library"]
 
 Note = Callable[[str, str], None]
 _DOUBT_SECONDS = 0.5
@@ -44,11 +44,20 @@ class _Server(Protocol):
     def stop(self) -> None: ...
 
 
+Starter = Callable[[str, Sequence[str]], _Server]
+"""Starts a reference server by its kind and arguments, where a run's servers shall be."""
+
+
+def _here(kind: str, arguments: Sequence[str]) -> _Server:
+    return ReferenceServer(*arguments, kind=kind).start()
+
+
 class LocalTargets:
     """Started when asked for, started again when they died, gone after `stop`."""
 
-    def __init__(self, note: Note) -> None:
+    def __init__(self, note: Note, starter: Starter | None = None) -> None:
         self._note = note
+        self._starter = starter or _here
         self._wanted: list[str] = []
         self._servers: dict[str, _Server] = {}
         self._folder: Path | None = None
@@ -67,10 +76,10 @@ class LocalTargets:
     def _started(self, scheme: str) -> _Server:
         if scheme == "flight":
             # Without tables: before its clock starts, a trial gives the server the file that it will get.
-            return ReferenceServer().start()
+            return self._starter("flight", [])
         if scheme == "charrow":
             given = [word for name, path in self._tables.items() for word in ("--ready", f"{name}={path}")]
-            return ReferenceServer(*given, kind="charrow").start()
+            return self._starter("charrow", given)
         from venturi import throwaway
 
         server = throwaway.for_scheme(scheme)(note=self._note)

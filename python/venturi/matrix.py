@@ -18,6 +18,7 @@ from venturi.settings import (
     UPSERT,
     USAGE_ROW_BYTES,
     FileData,
+    Hosts,
     Run,
     Target,
     Workload,
@@ -38,7 +39,7 @@ _WORKING_SET = 1_000_000
 _COUNTS = {
     *("rows_per_stream", "bytes_per_stream", "streams", "threads", "rows_per_batch"),
     *("columns", "window", "send_buffer", "seed", "rate", "max_message_size"),
-    *("hosts", "pool", "encoders", "decoders", "max_block_size"),
+    *("hosts", "pool", "encoders", "decoders", "max_block_size", "loaders"),
     *("working_set", "in_flight", "max_errors", "retries", "partitions", "replication", "partition_key"),
 }
 Axes = dict[str, list[Any]]
@@ -55,7 +56,7 @@ def read(
 
     zips, exclude = table.pop("zip", []), table.pop("exclude", [])
     axes: Axes = {}
-    known = [*Workload.model_fields, *Target.model_fields, *scenario.ADDRESS_AXES]
+    known = [*Workload.model_fields, *Target.model_fields, *scenario.ADDRESS_AXES, "loaders"]
     for axis, values in table.items():
         name = "target" if axis == "url" else axis
         if axis in Run.model_fields and axis not in known:
@@ -119,7 +120,8 @@ def _valid(axis: str, value: Any, places: Mapping[str, str]) -> Any:
         return value
     if axis == "target":
         return check_url(value) if isinstance(value, str) else check_url(str(value))
-    model: type[Workload] | type[Target] = Workload if axis in Workload.model_fields else Target
+    models: tuple[type[Workload], type[Hosts], type[Target]] = (Workload, Hosts, Target)
+    model = next(model for model in models if axis in model.model_fields)
     return scenario.validate_value(model, axis, value)
 
 
@@ -162,6 +164,7 @@ def cells(scenario: Scenario, row_bytes: Mapping[str, float] | None = None) -> l
         chosen = {axis: value for part in combination for axis, value in part.items()}
         cell = _cell(scenario, chosen, row_bytes or {})
         if not any(_holds(scenario, condition, cell) for condition in conditions):
+            _check_placement(scenario, cell)
             found.setdefault(cell.id, cell)
     return list(found.values())
 
@@ -230,11 +233,39 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         "include_setup": workload.include_setup,
         "pin": workload.pin,
         **fitting.option_parameters(target, workload.operation),
+        **_placement(scenario, workload, chosen),
     }
     if ingests.is_archive(workload.data):
         # Messages are as they were made.
         parameters |= {"messages": None, "digits": None, "generate": None}
     return Cell(parameters, target.options())
+
+
+def _placement(scenario: Scenario, workload: Workload, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """How many processes share the streams, and by what they are placed; null where one runs all."""
+    if scenario.on is None:
+        return {"loaders": None, "on": None}
+    loaders = chosen.get("loaders", scenario.hosts.loaders)
+    if loaders is None and scenario.on == "spark":
+        # As Spark itself would: a partition a task.
+        loaders = workload.streams
+    return {"loaders": loaders, "on": scenario.on}
+
+
+def _check_placement(scenario: Scenario, cell: Cell) -> None:
+    """Whether so many processes can share this cell's streams. Raises ScenarioError."""
+    loaders, streams = cell.parameters["loaders"], cell.parameters["streams"]
+    if loaders is not None and loaders > streams:
+        raise ScenarioError(
+            f"{scenario.where('matrix' if 'loaders' in scenario.axes else 'hosts', 'loaders')}: {loaders} "
+            f"loaders for {streams} stream{'s' if streams > 1 else ''}: each of them needs one",
+            hint=f"--streams {loaders} or more; or leave such cells out: exclude = ['loaders > streams']",
+        )
+    if scenario.on is not None and cell.parameters["include_setup"]:
+        where = scenario.where("matrix" if "include_setup" in scenario.axes else "workload", "include_setup")
+        raise ScenarioError(
+            f"{where}: times the set-up of one process, and --on has several", hint="leave one of them out"
+        )
 
 
 def _of_upserts(workload: Workload, name: str) -> Any:

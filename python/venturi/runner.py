@@ -127,7 +127,9 @@ def execute(
     """
     with (
         Interrupts() as interrupts,
-        Endpoints(scenario, executor.needs_server, observer.note) as endpoints,
+        Endpoints(
+            scenario, executor.needs_server, observer.note, getattr(executor, "starter", None)
+        ) as endpoints,
         RunWriter.resume(out) if resume else RunWriter.create(out) as writer,
     ):
         for text in writer.repaired:
@@ -138,10 +140,15 @@ def execute(
             writer.write_scenario(scenario.to_toml())
             writer.write_environment(began)
         observer.begin(endpoints.cells)
+        # Of placements on several hosts only: what they need to know and can tell.
+        if (check := getattr(executor, "check", None)) is not None:
+            check(endpoints.cells)
         endpoints.start()
         peers = {} if resume else endpoints.server_environments()
         if not resume:
-            writer.write_environment(began | collect(peers))
+            loaders = getattr(executor, "environments", None)
+            hosts = {"hosts": loaders()} if loaders is not None else {}
+            writer.write_environment(began | collect(peers) | hosts)
         if scenario.run.ceilings:
             note, guard = observer.note, interrupts.guard
             ceilings.measure(endpoints, executor, writer, note, guard, peers, fresh=fresh_ceilings)

@@ -17,15 +17,17 @@ from pydantic import ValidationError
 
 from venturi import toml_text
 from venturi.errors import ScenarioError
-from venturi.settings import LISTS, SIZES, FileData, Run, Table, Target, Workload, check_url
+from venturi.settings import LISTS, SIZES, FileData, Hosts, Run, Table, Target, Workload, check_url
 from venturi.suffixes import spell_duration
 from venturi.times import spell_time
 
 __all__ = ["BUILTIN_DATA", "Layer", "Scenario", "builtin_names", "builtin_text", "file_layer", "load"]
 
 Path_ = tuple[str, ...]
-TABLES: dict[str, type[Table]] = {"target": Target, "workload": Workload, "run": Run}
-TOP = ("name", "description", "format", "reference", "target", "places", "workload", "matrix", "run")
+TABLES: dict[str, type[Table]] = {"target": Target, "workload": Workload, "hosts": Hosts, "run": Run}
+TOP = (
+    *("name", "description", "format", "reference", "target", "places", "workload", "hosts", "matrix", "run"),
+)
 # `place` and `target` choose the address; every other axis is a key of [workload] or [target].
 ADDRESS_AXES = ("place", "target")
 BUILTIN_DATA = {"builtin:birdstrikes": "birdstrikes.parquet"}
@@ -74,6 +76,9 @@ class Scenario:
     target: Target
     workload: Workload
     run: Run
+    hosts: Hosts = field(default_factory=Hosts)
+    # By what its streams are placed on several hosts, ray or spark; None: this process runs all.
+    on: str | None = None
     places: Mapping[str, str] = field(default_factory=dict)
     # Axis -> its values, validated, in the order they were written.
     axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -98,6 +103,7 @@ class Scenario:
         for name, table in (("target", self.target), ("workload", self.workload), ("run", self.run)):
             # Defaults of options that mean nothing here would only puzzle the reader.
             tree[name] = _spelled(table.model_dump(exclude=idle(self)))
+        tree["hosts"] = self.hosts.model_dump(exclude_defaults=True) or None
         tree["places"] = dict(self.places) or None
         matrix: dict[str, Any] = {
             axis: [_spelled({axis: _plain(value)})[axis] for value in values]
@@ -196,7 +202,7 @@ def _displace(below: dict[str, Any], above: Mapping[str, Any]) -> None:
     The sizes exclude one another, and so do the ways to give an address.
     """
     new = set(_table(above, "workload")) | set(_table(above, "matrix"))
-    new |= set(_table(above, "target"))
+    new |= set(_table(above, "target")) | set(_table(above, "hosts"))
     if new & set(SIZES):
         new |= set(SIZES)
     if "url" in new or "target" in new or "place" in new or _table(above, "places"):
@@ -244,6 +250,7 @@ def load(layers: Sequence[Layer]) -> Scenario:
         target=target,
         workload=workload,
         run=run,
+        hosts=tables["hosts"],
         places=places,
         axes=axes,
         zips=zips,
@@ -328,7 +335,7 @@ def _validate(layers: Sequence[Layer], name: str, model: type[Table], values: An
         if (
             isinstance(value, str)
             and ".." in value
-            and key in (*SIZES, "streams", "threads", "rows_per_batch", "in_flight", "working_set")
+            and key in (*SIZES, "streams", "threads", "rows_per_batch", "in_flight", "working_set", "loaders")
         ):
             where = _where(layers, (name, key))
             raise ScenarioError(f"{where}: a range belongs into [matrix]", hint=f'[matrix] {key} = "{value}"')

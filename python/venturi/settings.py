@@ -30,6 +30,7 @@ __all__ = [
     "UPSERT",
     "USAGE_ROW_BYTES",
     "FileData",
+    "Hosts",
     "Run",
     "Table",
     "Target",
@@ -250,6 +251,38 @@ class Target(Options):
             if name in found:
                 found[spelled] = found.pop(name)
         return found | ({"handicap": nanoseconds(self.handicap)} if self.handicap else {})
+
+
+def _resource(value: str | None) -> str | None:
+    if value is not None and not re.fullmatch(r"[A-Za-z_][\w.\-/]*", value):
+        raise ValueError(
+            f"{value!r} is no name of a resource, as in ray start --resources '{{\"loader\": 1}}'"
+        )
+    return value
+
+
+def _network(value: str | None) -> str | None:
+    """An address, or a network as 10.77.0.0/24."""
+    if value is not None:
+        import ipaddress
+
+        try:
+            ipaddress.ip_network(value, strict=False)
+        except ValueError:
+            raise ValueError(f"{value!r} is neither an address nor a network, as 10.77.0.0/24") from None
+    return value
+
+
+class Hosts(Table):
+    """Where a trial's streams run when it is placed on several hosts by `--on`; else one runs all."""
+
+    loaders: Annotated[
+        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)] | None, BeforeValidator(null)
+    ] = None
+    servers: Annotated[int, BeforeValidator(parse_count), Field(ge=0, le=1)] = 0
+    loader_resource: Annotated[StrictStr | None, BeforeValidator(null), AfterValidator(_resource)] = None
+    server_resource: Annotated[StrictStr | None, BeforeValidator(null), AfterValidator(_resource)] = None
+    interface: Annotated[StrictStr | None, BeforeValidator(null), AfterValidator(_network)] = None
 
 
 def _adaptive(value: Any) -> Any:

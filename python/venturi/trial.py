@@ -111,6 +111,8 @@ def build_spec(
         "threads": p["threads"],
         "rate": p.get("rate"),
         **upserts,
+        # For whoever places them; the engine of each hears of its share only.
+        **({"loaders": p["loaders"]} if p.get("loaders") else {}),
         "verify": p["verify"],
         "include_setup": p["include_setup"],
         "pin": p.get("pin"),

@@ -29,6 +29,8 @@ PARAMETER_ORDER = (
     "partitions",
     "encoders",
     "decoders",
+    "on",
+    "loaders",
     "streams",
     "threads",
     "connections",

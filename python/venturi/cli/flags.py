@@ -255,6 +255,26 @@ HeaderEnv = Annotated[
     list[str] | None,
     _option("--header-env", "NAME=VARIABLE: a header whose value is in an environment variable. Repeatable."),
 ]
+# [hosts]
+_HOSTS = "Several hosts"
+On = Annotated[
+    Text,
+    _option(
+        "--on",
+        "Where the streams run: ray://HOST:PORT, auto (the Ray cluster of this host), local (Ray, here "
+        "alone) or spark. [default: this process]",
+        _HOSTS,
+    ),
+]
+Loaders = Annotated[
+    Text,
+    _option(
+        "--loaders", f"Processes that share a trial's streams, with --on; one a host. {_SEVERAL}", _HOSTS
+    ),
+]
+Master = Annotated[
+    Text, _option("--master", "Spark's, as local[4] or spark://HOST:7077, with --on spark.", _HOSTS)
+]
 # [run]
 Repeats = Annotated[Text, _option("--repeats", "Measured trials of each cell.")]
 Warmup = Annotated[Text, _option("--warmup", "Trials of each cell before those that count.")]
@@ -293,11 +313,12 @@ def layer_tree(
     run: Mapping[str, Any],
     places: Sequence[str],
     settings: Sequence[str],
+    hosts: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:
     """The tree of a scenario layer, and how each key was spelled on the command line."""
     tree: dict[str, Any] = {}
     spelled: dict[tuple[str, ...], str] = {}
-    for table, values in (("workload", workload), ("target", target)):
+    for table, values in (("workload", workload), ("target", target), ("hosts", hosts or {})):
         for key, value in values.items():
             if value is None or value == []:
                 continue

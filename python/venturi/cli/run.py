@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from venturi.cli import flags as f
-from venturi.cli import say
+from venturi.cli import placement, say
 from venturi.errors import ExitCode, StoreError, VenturiError
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ Examples:
   venturi run --target clickhouse://host/db --table trips --wire-format arrow,native,rowbinary
   venturi run --target charrow://local --streams 1,2 --encoders 1,2 --decoders 1,2
   venturi run --target akumuli://local --hosts 1000 --streams 2 --points-per-stream 10M
+  venturi run my.toml --on ray://head:10001 --loaders 1..4 --streams 8
   venturi run my.toml --scale 0.01 --dry-run
   venturi run --resume venturi-runs/20261121-084500-quick
 """
@@ -165,6 +168,9 @@ def run(
     http_port: f.HttpPort = None,
     durable: f.Durable = None,
     pool: f.Pool = None,
+    on: f.On = None,
+    loaders: f.Loaders = None,
+    master: f.Master = None,
     repeats: f.Repeats = None,
     warmup: f.Warmup = None,
     shuffle: f.Shuffle = None,
@@ -197,6 +203,8 @@ def run(
         made, found, notes = None, _scenario(given), []
         if scale is not None:
             found, notes = _scaled(found, scale)
+    found, more = placement.named(found, on, master)
+    notes += more
     if not (as_json or quiet):
         for text in (*found.notes, *notes):
             say("info", text)
@@ -218,7 +226,9 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     run_table = {key: given.get(key) for key in names["run"]} | {"seed": given["shuffle_seed"]}
     if workload["data"] is not None and len(workload["data"]) == 1:
         workload["data"] = workload["data"][0]
-    tree, spelled = f.layer_tree(workload, target, run_table, given["place"] or [], given["settings"] or [])
+    hosts = {"loaders": given["loaders"]}
+    places, settings = given["place"] or [], given["settings"] or []
+    tree, spelled = f.layer_tree(workload, target, run_table, places, settings, hosts)
     if given["reference"] is not None:
         tree["reference"] = given["reference"]
     layers = [file_layer(given["scenario"])] if given["scenario"] else []
@@ -258,6 +268,8 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
         "executor",
         "on_failure",
         "fresh_ceilings",
+        "on",
+        "master",
     )
     extra = [name for name, value in given.items() if name not in ours and value not in (None, [])]
     if extra:
@@ -267,7 +279,9 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
             hint="start another run for another scenario",
         )
     path = find_run(path)
-    found = scenario_of(RunDirectory(path))
+    directory = RunDirectory(path)
+    placement.resumed(given["on"], directory.records(), path)
+    found = scenario_of(directory)
     if given["on_failure"]:
         from venturi.scenario import validate_value
         from venturi.settings import Run
@@ -318,9 +332,22 @@ def _observer(given: dict[str, Any]) -> QuietObserver:
 
 
 def _measure(found: Scenario, made: Path | None, given: dict[str, Any]) -> None:
+    if given["on"] is None:
+        _run(found, made, given, _executor(given["executor"]))
+        return
+    with contextlib.closing(placement.executor(found, given["on"], given["master"], _note(given))) as engine:
+        _run(placement.with_loaders(found, engine), made, given, engine)
+
+
+def _note(given: dict[str, Any]) -> Callable[[str, str], None]:
+    """Takes lines for the user; without those that only inform where none are wanted."""
+    silent = given["as_json"] or given["quiet"]
+    return lambda level, text: None if silent and level == "info" else say(level, text)
+
+
+def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Executor) -> None:
     from venturi import runner
 
-    engine = _executor(given["executor"])
     observer = _observer(given)
     out = made or given["out"] or runner.default_out(found)
     try:

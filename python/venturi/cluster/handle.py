@@ -9,10 +9,17 @@ from typing import Any, Protocol
 
 from venturi.cluster.loader import Loader
 
-__all__ = ["ClusterControl", "Handle", "LocalHandle"]
+__all__ = ["ClusterControl", "Gone", "Handle", "LocalHandle"]
 
 _CALLS = 6
 """Calls under way at a time: a long `wait` beside short ones."""
+
+
+class Gone(ConnectionError):
+    """The loader, or its host, is no more."""
+
+    def __str__(self) -> str:
+        return "is gone"
 
 
 class Handle(Protocol):

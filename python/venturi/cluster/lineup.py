@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
 from venturi.cluster.clock import Clock
-from venturi.cluster.handle import ClusterControl, Handle
+from venturi.cluster.handle import ClusterControl, Gone, Handle
 from venturi.cluster.loader import ENDED, reached
 from venturi.cluster.merge import Part, lost, merge
 from venturi.cluster.shares import Share, divide, spec_of
 from venturi.trial import failed_record
 
-__all__ = ["HEAD_START_NS", "Patience", "head_start_ns", "join_tallies", "run"]
+__all__ = ["HEAD_START_NS", "Patience", "alone", "head_start_ns", "join_tallies", "run"]
 
 HEAD_START_NS = 50_000_000
 _HEAD_START_A_LOADER_NS = 1_000_000
@@ -90,8 +90,11 @@ def run(
     clocks: Sequence[Clock],
     control: ClusterControl,
     patience: Patience | None = None,
+    localised: Callable[[Handle, dict[str, Any]], dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """The merged record of a trial. `spec` is that of the whole trial; the first handle leads.
+
+    `localised` puts into a loader's spec what is its host's own, as paths.
 
     Raises ScenarioError where there are more loaders than streams, and nothing else: what goes wrong later is
     in the record.
@@ -101,13 +104,32 @@ def run(
         _Member(handle, share, clock, at == 0)
         for at, (handle, share, clock) in enumerate(zip(handles, shares, clocks, strict=True))
     ]
-    return _LineUp(spec, members, control, patience or Patience.of(spec)).run()
+    return _LineUp(spec, members, control, patience or Patience.of(spec), localised).run()
+
+
+def alone(
+    spec: Mapping[str, Any], handle: Handle, control: ClusterControl, patience: Patience | None = None
+) -> dict[str, Any]:
+    """The record of a trial that one loader runs whole, without a share."""
+    patience = patience or Patience.of(spec)
+    member = _Member(handle, Share(0, int(spec["streams"])), Clock(), True)
+    only = _LineUp(spec, [member], control, patience, None)
+    only.run_whole()
+    if member.record is not None:
+        return member.record
+    return lost(f"{member.where}: {member.lost}", member.progress)
 
 
 class _LineUp:
     def __init__(
-        self, spec: Mapping[str, Any], members: list[_Member], control: ClusterControl, patience: Patience
+        self,
+        spec: Mapping[str, Any],
+        members: list[_Member],
+        control: ClusterControl,
+        patience: Patience,
+        localised: Callable[[Handle, dict[str, Any]], dict[str, Any]] | None,
     ) -> None:
+        self._localised = localised
         self._spec, self._members, self._control, self._patience = spec, members, control, patience
         self._agreed: int | None = None
         self._every = max(_POLL_SECONDS, _POLL_A_LOADER_SECONDS * len(members))
@@ -135,6 +157,16 @@ class _LineUp:
             record |= {"outcome": "failed", "error": failure}
         return record
 
+    def run_whole(self) -> None:
+        try:
+            member = self._members[0]
+            self._answers({self._call(member, "begin", json.dumps(dict(self._spec))): member})
+            member.begun = True
+            self._reach([member], "done", self._longest())
+        except _Broken:
+            self._tell_all_to_end()
+        self._collect(self._patience.collect)
+
     def _longest(self) -> float:
         """Streams that make no progress end by themselves; this is for a loader that does not."""
         duration = float(self._spec.get("duration_ns") or 0) / 1e9
@@ -143,8 +175,13 @@ class _LineUp:
     def _begin(self, members: Sequence[_Member]) -> None:
         calls = {}
         for member in members:
-            text = json.dumps(spec_of(self._spec, member.share, member.lead))
-            calls[self._call(member, "begin", text)] = member
+            own = spec_of(self._spec, member.share, member.lead)
+            try:
+                own = self._localised(member.handle, own) if self._localised is not None else own
+            except Exception as error:  # data that do not get there: told like any other loss
+                self._lose(member, _words(error))
+                raise _Broken from None
+            calls[self._call(member, "begin", json.dumps(own))] = member
             member.begun = True
         self._answers(calls)
 
@@ -290,12 +327,7 @@ class _LineUp:
 
 def _words(error: BaseException) -> str:
     """Why a call failed, in a line."""
-    if type(error).__name__ in (
-        "RayActorError",
-        "ActorDiedError",
-        "ActorUnavailableError",
-        "WorkerCrashedError",
-    ):
-        return "is gone"
+    if isinstance(error, Gone):
+        return str(error)
     text = " ".join(str(error).split())
     return f"failed: {text[:300] or type(error).__name__}"

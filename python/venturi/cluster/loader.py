@@ -7,8 +7,10 @@ import json
 import os
 import socket
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 __all__ = ["ENDED", "PHASES", "Loader", "reached"]
@@ -39,6 +41,7 @@ class Loader:
         self._control: Any = None
         self._thread: threading.Thread | None = None
         self._record: str | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def identify(self) -> dict[str, Any]:
         """Who this is: versions, that must be the driver's; host and process; the environment."""
@@ -115,6 +118,20 @@ class Loader:
 
     def _over(self) -> bool:
         return self._record is not None
+
+    def idle(self) -> bool:
+        """Whether a trial can begin here."""
+        return self._thread is None or not self._thread.is_alive()
+
+    def receive(self, name: str, offset: int, chunk: bytes) -> str:
+        """A piece of a file that this host lacks; answers where it is. It goes with this process."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="venturi-loader-")
+        path = Path(self._folder.name) / Path(name).name
+        with open(path, "r+b" if offset else "wb") as file:
+            file.seek(offset)
+            file.write(chunk)
+        return str(path)
 
     def start_at(self, unix_ns: int) -> None:
         """The start instant, by this host's clock."""

@@ -246,8 +246,8 @@ def _schedule(records: Sequence[Record]) -> dict[str, Any] | None:
     if not known:
         return None
     return {
-        # That of the whole trial, as each of them was told.
-        "rate": known[0]["rate"],
+        # Each has its part of the whole trial's.
+        "rate": sum(found["rate"] for found in known),
         "intended": sum(found["intended"] for found in known),
         "late": sum(found["late"] for found in known),
         "max_lag_ns": max(found["max_lag_ns"] for found in known),

@@ -1,0 +1,71 @@
+"""`--on`: where the streams of a run's trials run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from venturi.errors import VenturiError
+
+if TYPE_CHECKING:
+    from venturi.scenario import Scenario
+
+__all__ = ["executor", "named", "resumed", "with_loaders"]
+
+Note = Callable[[str, str], None]
+_RAY = ("auto", "local")
+
+
+def kind(on: str | None) -> str | None:
+    """By what streams are placed: ray or spark; None where this process runs all."""
+    if on is None:
+        return None
+    if on == "spark":
+        return "spark"
+    if on in _RAY or on.startswith("ray://"):
+        return "ray"
+    raise VenturiError(f"--on {on}: must be ray://HOST:PORT, auto, local or spark")
+
+
+def named(found: Scenario, on: str | None, master: str | None) -> tuple[Scenario, list[str]]:
+    """The scenario placed as the command line says, and what to know of it."""
+    place = kind(on)
+    if master is not None and place != "spark":
+        raise VenturiError("--master is Spark's: it goes with --on spark")
+    notes = []
+    if place is None and (found.hosts.loaders is not None or "loaders" in found.axes):
+        notes.append("no --on: all streams run in this process, and loaders mean nothing")
+    return replace(found, on=place), notes
+
+
+def resumed(on: str | None, lines: list[dict[str, Any]], path: object) -> None:
+    """Whether a resumed run goes on where it was begun. Raises VenturiError."""
+    if not lines:
+        return
+    before, now = (lines[0].get("parameters") or {}).get("on"), kind(on)
+    if before == now:
+        return
+    if before is None:
+        raise VenturiError(f"--on {on}: {path} was begun without it, in one process")
+    again = "spark" if before == "spark" else "ray://HOST:PORT (or auto, local)"
+    raise VenturiError(f"{path} was begun on {before}: say where again by --on {again}")
+
+
+def executor(found: Scenario, on: str, master: str | None, note: Note) -> Any:
+    """What runs trials there; to be closed. Raises VenturiError where that cannot be reached."""
+    if kind(on) == "spark":
+        return import_module("venturi.spark.placement").SparkExecutor(master, note)
+    from venturi.cluster.ray_executor import RayExecutor
+
+    wanted = [found.hosts.loaders, *found.axes.get("loaders", [])]
+    most = max((int(value) for value in wanted if value is not None), default=None)
+    return RayExecutor.connect(on, found.hosts, most, note)
+
+
+def with_loaders(found: Scenario, engine: Any) -> Scenario:
+    """Where the scenario says no number of loaders, as many as the cluster has hosts for."""
+    if found.on != "ray" or found.hosts.loaders is not None or "loaders" in found.axes:
+        return found
+    return replace(found, hosts=found.hosts.model_copy(update={"loaders": engine.loaders}))

@@ -1,0 +1,349 @@
+"""Trials on the hosts of a Ray cluster: a loader a host for the whole run, and a server where asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from venturi.cluster import lineup
+from venturi.cluster.clock import ONE_MACHINE, Clock, measure
+from venturi.cluster.handle import ClusterControl
+from venturi.cluster.loader import Loader
+from venturi.cluster.ray_session import Places, Session, kill, later, node_address
+from venturi.cluster.server_host import RemoteServer, ServerHost
+from venturi.cluster.shares import divide
+from venturi.errors import ExitCode, ScenarioError, VenturiError
+from venturi.servers import ReferenceServer
+from venturi.trial import TrialControl, failed_record
+from venturi.urls import in_process, is_local, scheme_of
+
+if TYPE_CHECKING:
+    from venturi.settings import Hosts
+    from venturi.trial import Cell
+
+__all__ = ["RayExecutor"]
+
+_CALLS = 8
+_BEGIN_SECONDS = 60.0
+_REVIVE_SECONDS = 15.0
+_PING_SECONDS = 5.0
+_CLOCK_SECONDS = 10.0
+"""So old may a clock's measurement be: what crystals drift in it is far less than a millisecond."""
+_CHUNK = 32 * 1024 * 1024
+Note = Callable[[str, str], None]
+
+
+class RayLoader(Loader):
+    """A loader that knows at which of the cluster's addresses it is."""
+
+    def identify(self) -> dict[str, Any]:
+        return {**super().identify(), "ip": node_address()}
+
+
+class RayServer(ServerHost):
+    """A server's host that knows its address."""
+
+    def address(self) -> str:
+        return node_address()
+
+
+@dataclass
+class RayHandle:
+    """A loader at a place of the cluster."""
+
+    name: str
+    at: int
+    actor: Any
+    identity: dict[str, Any] = field(default_factory=dict)
+    clock: Clock = ONE_MACHINE
+    # Files that were sent there, by what they were here, and where they are.
+    files: dict[tuple[str, int, int], str] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str | None:
+        return self.identity.get("ip")
+
+    def now(self) -> int:
+        """Its clock."""
+        return int(self.call("now").result(_PING_SECONDS))
+
+    def call(self, method: str, *arguments: object) -> Future[Any]:
+        return later(getattr(self.actor, method).remote(*arguments))
+
+
+class RayExecutor:
+    """Measures by loaders on other hosts. To be closed: their processes are this one's."""
+
+    needs_server = True
+    measures = True
+
+    def __init__(self, session: Session, hosts: Hosts, loaders: int, note: Note) -> None:
+        """Starts the loaders, and sees whether they are alike. Raises VenturiError."""
+        self.loaders = loaders
+        self._session, self._hosts, self._note = session, hosts, note
+        self._boot_id = _boot_id()
+        self._servers: list[Any] = []
+        self._loaders: list[RayHandle] = []
+        wanted = [hosts.loader_resource] * loaders + [hosts.server_resource] * hosts.servers
+        self._places: Places = session.places(wanted)
+        try:
+            self._loaders = [self._started(at) for at in range(loaders)]
+            self._identified(self._loaders, _BEGIN_SECONDS)
+            self._check_alike()
+            self._clocks(self._loaders)
+        except BaseException:
+            self._end()
+            raise
+
+    @classmethod
+    def connect(cls, on: str, hosts: Hosts, loaders: int | None, note: Note) -> RayExecutor:
+        """`loaders`: the most that a cell needs; None takes one a host. Raises VenturiError."""
+        session = Session(on, (loaders or 1) + hosts.servers)
+        try:
+            if loaders is None:
+                there = session.hosts(hosts.loader_resource)
+                spare = hosts.servers if hosts.server_resource in (None, hosts.loader_resource) else 0
+                loaders = 1 if session.alone else max(1, len(there) - spare)
+            return cls(session, hosts, loaders, note)
+        except BaseException:
+            session.close()
+            raise
+
+    # How it begins.
+
+    def _started(self, at: int) -> RayHandle:
+        return RayHandle(f"loader-{at + 1}", at, self._places.actor(RayLoader, at, _CALLS))
+
+    def _identified(self, handles: Sequence[RayHandle], seconds: float) -> None:
+        calls = {handle.name: handle.call("identify") for handle in handles}
+        wait(calls.values(), seconds)
+        for handle in handles:
+            call = calls[handle.name]
+            if not call.done():
+                raise VenturiError(f"{handle.name} did not start within {seconds:g} s", ExitCode.UNREACHABLE)
+            if error := call.exception():
+                raise VenturiError(f"{handle.name} does not start: {_text(error)}", ExitCode.UNREACHABLE)
+            handle.identity = dict(call.result())
+
+    def _check_alike(self) -> None:
+        from venturi.environment import version
+        from venturi.trial import FORMAT_VERSION, load_core
+
+        core = load_core()
+        here = {"venturi": version("venturi"), "core": core.version(), "format": FORMAT_VERSION}
+        for handle in self._loaders:
+            for name, mine in here.items():
+                if handle.identity.get(name) != mine:
+                    raise VenturiError(
+                        f"{handle.name} ({handle.address}) has {name} {handle.identity.get(name)}, "
+                        f"this host {mine}",
+                        hint="install the same version on all hosts",
+                    )
+
+    def _clocks(self, handles: Sequence[RayHandle]) -> list[Clock]:
+        """Where each one's clock is now; asked again when it was long ago."""
+        now = time.time_ns()
+        for handle in handles:
+            if handle.identity.get("boot_id") == self._boot_id is not None:
+                handle.clock = ONE_MACHINE
+            elif (
+                not handle.clock.measured_unix_ns
+                or now - handle.clock.measured_unix_ns > _CLOCK_SECONDS * 1e9
+            ):
+                handle.clock = measure(handle.now)
+        return [handle.clock.at(time.time_ns()) for handle in handles]
+
+    # What a run asks.
+
+    def environments(self) -> dict[str, dict[str, Any]]:
+        """What each loader's host and software are, by its name."""
+        return {handle.name: dict(handle.identity["environment"]) for handle in self._loaders}
+
+    def check(self, cells: Sequence[Cell]) -> None:
+        """Whether the loaders can reach what these cells ask for. Raises ScenarioError."""
+        elsewhere = next((h for h in self._loaders if not self._is_here(h)), None)
+        if elsewhere is None:
+            return
+        for cell in cells:
+            url = str(cell.parameters["target"])
+            if in_process(url):
+                raise ScenarioError(
+                    f"{url} is a file of one machine, and {elsewhere.name} is on {elsewhere.address}",
+                    hint="name a server that all hosts reach",
+                )
+            if is_local(url) and (scheme_of(url) not in ("flight", "charrow") or not self._hosts.servers):
+                raise ScenarioError(
+                    f"{url} listens on this machine's loopback, and {elsewhere.name} is on "
+                    f"{elsewhere.address}",
+                    hint="[hosts] servers = 1 starts flight:// or charrow:// on a host of the cluster; "
+                    "or name a server that all hosts reach",
+                )
+
+    def _is_here(self, handle: RayHandle) -> bool:
+        """Whether it has this process's machine, files and loopback."""
+        network = os.readlink("/proc/self/ns/net") if Path("/proc/self/ns/net").exists() else None
+        return handle.identity.get("boot_id") == self._boot_id and handle.identity.get("network") == network
+
+    def starter(self, kind: str, arguments: Sequence[str]) -> Any:
+        """A reference server: on a host of the cluster where the scenario wants one, else here."""
+        if not self._hosts.servers:
+            return ReferenceServer(*arguments, kind=kind).start()
+        actor = self._places.actor(RayServer, self.loaders + len(self._servers), _CALLS)
+
+        def call(method: str, *more: object) -> Future[Any]:
+            return later(getattr(actor, method).remote(*more))
+
+        def end() -> None:
+            kill(self._session.ray, [actor])
+            if actor in self._servers:
+                self._servers.remove(actor)
+
+        self._servers.append(actor)
+        try:
+            if arguments and call("boot_id").result(_BEGIN_SECONDS) != self._boot_id:
+                raise VenturiError("a server on another host has no files as tables", ExitCode.SCENARIO)
+            address = call("address").result(_BEGIN_SECONDS)
+            hello = call("start", kind, list(arguments), address, self._hosts.interface).result(
+                _BEGIN_SECONDS
+            )
+        except VenturiError:
+            end()
+            raise
+        except Exception as error:
+            end()
+            raise VenturiError(f"the server does not start: {_text(error)}", ExitCode.UNREACHABLE) from None
+        self._note("info", f"a server of {kind}:// on {hello['address']}")
+        return RemoteServer(call, end, dict(hello))
+
+    # What a sweep asks.
+
+    def control(self) -> TrialControl:
+        return ClusterControl()
+
+    def run_trial(self, text: str, control: TrialControl) -> str:
+        assert isinstance(control, ClusterControl)
+        spec = json.loads(text)
+        wanted = spec.pop("loaders", None)
+        try:
+            handles = self._ready(wanted or 1)
+        except VenturiError as error:
+            return json.dumps(failed_record("lost", error.message, started_unix_ns=time.time_ns()))
+        if wanted is None:
+            # A limit of one host's engine.
+            return json.dumps(lineup.alone(self._localised(handles[0], spec), handles[0], control))
+        return json.dumps(
+            lineup.run(spec, handles, self._clocks(handles), control, localised=self._localised_for(handles))
+        )
+
+    def _ready(self, count: int) -> list[RayHandle]:
+        """So many loaders that answer and have nothing to do. Raises VenturiError."""
+        calls = [(handle, handle.call("idle")) for handle in self._loaders]
+        wait([call for _, call in calls], _PING_SECONDS)
+        good: list[RayHandle] = []
+        bad: list[RayHandle] = []
+        for handle, call in calls:
+            idle = call.done() and call.exception() is None and call.result()
+            (good if idle else bad).append(handle)
+        for handle in bad if len(good) < count else ():
+            kill(self._session.ray, [handle.actor])
+            fresh = self._started(handle.at)
+            try:
+                self._identified([fresh], _REVIVE_SECONDS)
+            except VenturiError:
+                kill(self._session.ray, [fresh.actor])
+                continue
+            self._loaders[self._loaders.index(handle)] = fresh
+            good.append(fresh)
+            self._note("warning", f"{handle.name} was lost; another runs on {fresh.address}")
+        if len(good) < count:
+            names = ", ".join(f"{handle.name} ({handle.address})" for handle in bad)
+            raise VenturiError(f"{count} loaders are wanted and {len(good)} answer; lost: {names}")
+        return sorted(good, key=lambda handle: handle.at)[:count]
+
+    def _localised_for(self, handles: Sequence[RayHandle]) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+        by_name = {handle.name: handle for handle in handles}
+        return lambda handle, spec: self._localised(by_name[handle.name], spec)
+
+    def _localised(self, handle: RayHandle, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """The spec with files where that host has them: they are sent once."""
+        path = (spec.get("data") or {}).get("ipc")
+        if path is None or handle.identity.get("boot_id") == self._boot_id:
+            return dict(spec)
+        stat = os.stat(path)
+        key = (str(path), stat.st_size, stat.st_mtime_ns)
+        if key not in handle.files:
+            with open(path, "rb") as file:
+                for offset in range(0, max(1, stat.st_size), _CHUNK):
+                    name = f"{len(handle.files)}-{Path(path).name}"
+                    sent = handle.call("receive", name, offset, file.read(_CHUNK))
+                    there = str(sent.result(_BEGIN_SECONDS))
+            handle.files[key] = there
+        return {**spec, "data": {**spec["data"], "ipc": handle.files[key]}}
+
+    def probe_tcp(self, text: str, control: TrialControl) -> str:
+        """All loaders at once, each with its share of the connections: what the way to the server carries."""
+        spec = json.loads(text)
+        handles = self._ready(min(self.loaders, spec["streams"]))
+        shares = divide(spec["streams"], len(handles))
+        calls = {
+            handle.name: handle.call("probe_tcp", json.dumps(spec | {"streams": share.count}))
+            for handle, share in zip(handles, shares, strict=True)
+        }
+        answers = self._probed(handles, calls, control)
+        bad = next((answer for answer in answers if answer.get("outcome") != "ok"), None)
+        if bad is not None:
+            return json.dumps(bad)
+        return json.dumps(
+            {
+                **answers[0],
+                "bytes": sum(answer["bytes"] for answer in answers),
+                "interval_ns": max(answer["interval_ns"] for answer in answers),
+            }
+        )
+
+    def probe(self, text: str, control: TrialControl) -> str:
+        """A limit of the first loader's host."""
+        (handle,) = self._ready(1)
+        spec = self._localised(handle, json.loads(text))
+        (answer,) = self._probed([handle], {handle.name: handle.call("probe", json.dumps(spec))}, control)
+        return json.dumps(answer)
+
+    def _probed(
+        self, handles: Sequence[RayHandle], calls: Mapping[str, Future[Any]], control: TrialControl
+    ) -> list[dict[str, Any]]:
+        assert isinstance(control, ClusterControl)
+        pending, told, deadline = set(calls.values()), False, time.monotonic() + _BEGIN_SECONDS
+        while pending and time.monotonic() < deadline:
+            pending = wait(pending, 0.1).not_done
+            if control.cancelled and not told:
+                told = True
+                for handle in handles:
+                    handle.call("cancel")
+        if pending:
+            raise VenturiError(f"no answer of a probe within {_BEGIN_SECONDS:g} s", ExitCode.UNREACHABLE)
+        return [json.loads(call.result()) for call in calls.values()]
+
+    def close(self) -> None:
+        """Ends every process that was started, everywhere."""
+        self._end()
+        self._session.close()
+
+    def _end(self) -> None:
+        kill(self._session.ray, [*self._servers, *(handle.actor for handle in self._loaders)])
+        self._places.close()
+
+
+def _boot_id() -> str | None:
+    from venturi.environment import read
+
+    return read("/proc/sys/kernel/random/boot_id")
+
+
+def _text(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
