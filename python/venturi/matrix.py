@@ -261,6 +261,12 @@ def _check_placement(scenario: Scenario, cell: Cell) -> None:
             f"loaders for {streams} stream{'s' if streams > 1 else ''}: each of them needs one",
             hint=f"--streams {loaders} or more; or leave such cells out: exclude = ['loaders > streams']",
         )
+    url = str(cell.parameters["target"])
+    if loaders is not None and loaders > 1 and scheme_of(url) == "duckdb":
+        raise ScenarioError(
+            f"{scenario.where('target', 'url')}: {url} is a file that one process has open, not {loaders}",
+            hint="name a server, or --loaders 1",
+        )
     if scenario.on is not None and cell.parameters["include_setup"]:
         where = scenario.where("matrix" if "include_setup" in scenario.axes else "workload", "include_setup")
         raise ScenarioError(

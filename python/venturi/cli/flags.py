@@ -272,6 +272,18 @@ Loaders = Annotated[
         "--loaders", f"Processes that share a trial's streams, with --on; one a host. {_SEVERAL}", _HOSTS
     ),
 ]
+Servers = Annotated[
+    Text, _option("--servers", "1: NAME://local is started on a host of the cluster. [default: 0]", _HOSTS)
+]
+LoaderResource = Annotated[
+    Text, _option("--loader-resource", "Loaders only on hosts with this resource of Ray's.", _HOSTS)
+]
+ServerResource = Annotated[
+    Text, _option("--server-resource", "The server only on a host with this resource of Ray's.", _HOSTS)
+]
+Interface = Annotated[
+    Text, _option("--interface", "Network in which that server listens, as 10.77.0.0/24.", _HOSTS)
+]
 Master = Annotated[
     Text, _option("--master", "Spark's, as local[4] or spark://HOST:7077, with --on spark.", _HOSTS)
 ]

@@ -170,6 +170,10 @@ def run(
     pool: f.Pool = None,
     on: f.On = None,
     loaders: f.Loaders = None,
+    servers: f.Servers = None,
+    loader_resource: f.LoaderResource = None,
+    server_resource: f.ServerResource = None,
+    interface: f.Interface = None,
     master: f.Master = None,
     repeats: f.Repeats = None,
     warmup: f.Warmup = None,
@@ -226,7 +230,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     run_table = {key: given.get(key) for key in names["run"]} | {"seed": given["shuffle_seed"]}
     if workload["data"] is not None and len(workload["data"]) == 1:
         workload["data"] = workload["data"][0]
-    hosts = {"loaders": given["loaders"]}
+    hosts = {key: given[key] for key in names["hosts"]}
     places, settings = given["place"] or [], given["settings"] or []
     tree, spelled = f.layer_tree(workload, target, run_table, places, settings, hosts)
     if given["reference"] is not None:

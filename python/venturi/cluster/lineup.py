@@ -6,6 +6,7 @@ However a trial ends, every loader has ended its part or is known to be lost, an
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -100,6 +101,8 @@ def run(
     in the record.
     """
     shares = divide(int(spec["streams"]), len(handles))
+    # Servers remember the name of what several processes share, a trial that is tried again too.
+    spec = {**spec, "trial": f"{spec['trial']}.{secrets.token_hex(4)}"}
     members = [
         _Member(handle, share, clock, at == 0)
         for at, (handle, share, clock) in enumerate(zip(handles, shares, clocks, strict=True))

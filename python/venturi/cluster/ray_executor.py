@@ -15,7 +15,7 @@ from venturi.cluster import lineup
 from venturi.cluster.clock import ONE_MACHINE, Clock, measure
 from venturi.cluster.handle import ClusterControl
 from venturi.cluster.loader import Loader
-from venturi.cluster.ray_session import Places, Session, kill, later, node_address
+from venturi.cluster.ray_session import Places, Session, kill, later, node_id
 from venturi.cluster.server_host import RemoteServer, ServerHost
 from venturi.cluster.shares import divide
 from venturi.errors import ExitCode, ScenarioError, VenturiError
@@ -40,17 +40,17 @@ Note = Callable[[str, str], None]
 
 
 class RayLoader(Loader):
-    """A loader that knows at which of the cluster's addresses it is."""
+    """A loader that knows where in the cluster it is."""
 
     def identify(self) -> dict[str, Any]:
-        return {**super().identify(), "ip": node_address()}
+        return {**super().identify(), "node_id": node_id()}
 
 
 class RayServer(ServerHost):
-    """A server's host that knows its address."""
+    """A server's host that knows where in the cluster it is."""
 
-    def address(self) -> str:
-        return node_address()
+    def node_id(self) -> str:
+        return node_id()
 
 
 @dataclass
@@ -129,7 +129,8 @@ class RayExecutor:
                 raise VenturiError(f"{handle.name} did not start within {seconds:g} s", ExitCode.UNREACHABLE)
             if error := call.exception():
                 raise VenturiError(f"{handle.name} does not start: {_text(error)}", ExitCode.UNREACHABLE)
-            handle.identity = dict(call.result())
+            found = dict(call.result())
+            handle.identity = found | {"ip": self._session.address(found["node_id"])}
 
     def _check_alike(self) -> None:
         from venturi.environment import version
@@ -208,7 +209,7 @@ class RayExecutor:
         try:
             if arguments and call("boot_id").result(_BEGIN_SECONDS) != self._boot_id:
                 raise VenturiError("a server on another host has no files as tables", ExitCode.SCENARIO)
-            address = call("address").result(_BEGIN_SECONDS)
+            address = self._session.address(call("node_id").result(_BEGIN_SECONDS)) or "127.0.0.1"
             hello = call("start", kind, list(arguments), address, self._hosts.interface).result(
                 _BEGIN_SECONDS
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from typing import Any
 from venturi.cluster.handle import Gone
 from venturi.errors import ExitCode, VenturiError
 
-__all__ = ["Places", "Session", "kill", "later", "node_address"]
+__all__ = ["Places", "Session", "kill", "later", "node_id"]
 
 _QUIET = {
     # It would send statistics of use, or at least that they are switched off; nothing here phones home.
@@ -28,9 +29,13 @@ _OBJECT_STORE_BYTES = 80 * 1024 * 1024
 _PLACE_SECONDS = 30.0
 
 
-def load_ray() -> Any:
-    """The package. Raises VenturiError where it is not installed."""
-    for name, value in _QUIET.items():
+_TOKEN = secrets.token_hex(32)
+"""What a Ray that is started here demands of everybody, as its ports are open. Ray reads it once."""
+
+
+def load_ray(on: str | None = None) -> Any:
+    """The package, made ready for `--on`. Raises VenturiError where it is not installed."""
+    for name, value in (_QUIET | _access(on)).items():
         os.environ.setdefault(name, value)
     try:
         import ray
@@ -39,6 +44,17 @@ def load_ray() -> Any:
             "--on needs Ray, which is not installed here", hint="pip install 'venturi[cluster]'"
         ) from None
     return ray
+
+
+def _access(on: str | None) -> dict[str, str]:
+    """Variables by which a cluster lets this process in."""
+    if on is None:
+        return {}
+    if on == "local":
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN}
+    from venturi.cluster import access
+
+    return access.environment_for(on)
 
 
 @contextlib.contextmanager
@@ -65,7 +81,7 @@ class Session:
 
         Raises VenturiError where there is none.
         """
-        self.on, self.ray = on, load_ray()
+        self.on, self.ray = on, load_ray(on)
         self.alone = on == "local"
         warnings.filterwarnings("ignore", module=r"ray\..*")
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
@@ -92,6 +108,11 @@ class Session:
             for node in self.ray.nodes()
             if node["Alive"] and (node["Resources"].get(resource or "CPU", 0) >= 1)
         ]
+
+    def address(self, node: str) -> str | None:
+        """That of a host by its id."""
+        found = (n["NodeManagerAddress"] for n in self.ray.nodes() if n["NodeID"] == node)
+        return next(found, None)
 
     def places(self, resources: list[str | None]) -> Places:
         """One place a resource, each on a host of its own; on `local` all here. Raises VenturiError."""
@@ -195,10 +216,9 @@ def _translated(error: BaseException) -> BaseException:
     return error
 
 
-def node_address() -> str:
-    """At which of the cluster's addresses this process is."""
-    ray: Any = load_ray()
-    return str(ray.util.get_node_ip_address())
+def node_id() -> str:
+    """On which of the cluster's hosts this process is."""
+    return str(load_ray().get_runtime_context().get_node_id())
 
 
 def kill(ray: Any, actors: Mapping[str, Any] | list[Any]) -> None:
