@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from venturi.analysis import batches, ingest, load_advice
+from venturi.analysis import batches, hosts, ingest, load_advice
 from venturi.analysis.cells import ENDS, Cell, best, varying
 from venturi.analysis.results import Results
 from venturi.analysis.verdict import Evidence, Verdict
@@ -67,6 +67,7 @@ def figures(cell: Cell) -> list[tuple[str, str]]:
         *((f"{_counted_in(cell)} per {end} CPU-second", cell.per_cpu[end]) for end in ENDS),
         *(ingest.costs(cell) if cell.noun == "point" else ()),
         ("interval", cell.interval),
+        *hosts.figures(cell),
         ("trials", trials(cell)),
     ]
     return [(name, str(q)) for name, q in out if q is not None and (isinstance(q, str) or q.known)]

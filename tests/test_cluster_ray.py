@@ -1,0 +1,285 @@
+"""Trials through a real Ray on this machine: measured, verified, merged; and processes that die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import require
+from flight_support import ServerProcess
+from run_support import command, environment, venturi
+from venturi.store import RunDirectory
+
+pytestmark = pytest.mark.slow
+
+MS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        require(False, "ray (pip install 'venturi[cluster]')")
+    return ray
+
+
+@pytest.fixture(scope="module")
+def executor(ray: Any, core: Any) -> Iterator[Any]:
+    """Three loaders on this machine, kept for all tests."""
+    require(hasattr(core.Control, "start_at"), "venturi._core with shares")
+    from venturi.cluster.ray_executor import RayExecutor
+    from venturi.settings import Hosts
+
+    notes.clear()
+    made = RayExecutor.connect("local", Hosts(), 3, lambda level, text: notes.append(f"{level}: {text}"))
+    yield made
+    made.close()
+
+
+notes: list[str] = []
+
+
+def spec(server: ServerProcess, **more: Any) -> dict[str, Any]:
+    return {
+        "trial": f"t{time.monotonic_ns()}",
+        "target": f"flight://{server.address}",
+        "options": {},
+        "operation": "get",
+        "data": {"source": "records", "columns": 4, "values": "random", "seed": 1},
+        "rows_per_batch": 4096,
+        "rows_per_stream": 500_000,
+        "streams": 6,
+        "threads": 6,
+        "loaders": 3,
+        "timeout_ns": 5_000 * MS,
+        **more,
+    }
+
+
+def run(
+    executor: Any, found: dict[str, Any], meanwhile: Callable[[Any], None] | None = None
+) -> dict[str, Any]:
+    control = executor.control()
+    if meanwhile is not None:
+        threading.Thread(target=meanwhile, args=(control,), daemon=True).start()
+    record: dict[str, Any] = json.loads(executor.run_trial(json.dumps(found), control))
+    return record
+
+
+@pytest.mark.parametrize("operation", ["get", "put"])
+def test_a_trial_of_three_loaders(executor: Any, reference_server: ServerProcess, operation: str) -> None:
+    record = run(executor, spec(reference_server, operation=operation))
+    assert record["outcome"] == "ok", record["error"]
+    assert record["verification"]["achieved"] == "checksum"
+    assert record["verification"]["checksum"] == record["verification"]["expected_checksum"]
+    assert record["counts"]["rows"] == 3_000_000 == sum(host["rows"] for host in record["hosts"])
+    assert [host["streams"] for host in record["hosts"]] == [[0, 2], [2, 2], [4, 2]]
+    assert [stream["stream"] for stream in record["streams"]] == list(range(6))
+    # One machine has one clock, and all start at one instant of it.
+    assert record["times"]["start_skew_ns"] < 50 * MS
+    assert record["times"]["steady_rows"] > 0
+    assert record["latency"]["service"]["count"] == record["counts"]["batches"]
+    assert set(record["samples"]) >= {"client", "client:loader-1", "client:loader-2", "client:loader-3"}
+    assert len({host["cpu"]["user_ns"] for host in record["hosts"]}) >= 1
+
+
+def test_as_much_as_one_process(executor: Any, reference_server: ServerProcess, core: Any) -> None:
+    """What all of them moved has the checksum that one process's has."""
+    found = spec(reference_server)
+    shared = run(executor, found)
+    del found["loaders"]
+    alone = json.loads(core.run_trial(json.dumps(found | {"trial": "alone"}), core.Control()))
+    assert shared["verification"]["checksum"] == alone["verification"]["checksum"]
+    assert shared["counts"]["rows"] == alone["counts"]["rows"]
+    assert shared["counts"]["payload_bytes"] == alone["counts"]["payload_bytes"]
+
+
+def test_a_spec_without_loaders_runs_on_one(executor: Any) -> None:
+    found = {"trial": "engine", "target": "empty://", "operation": "get", "streams": 2, "threads": 2}
+    data = {"source": "records", "columns": 4, "values": "random", "seed": 1}
+    record = run(executor, found | {"data": data, "rows_per_batch": 100, "rows_per_stream": 1000})
+    assert record["outcome"] == "ok" and "hosts" not in record
+
+
+def test_raw_tcp_of_all_loaders_at_once(executor: Any, reference_server: ServerProcess) -> None:
+    asked = {
+        "target": f"flight://{reference_server.address}",
+        "options": {},
+        "direction": "get",
+        "streams": 4,
+        "message_bytes": 131_072,
+        "duration_ns": 200 * MS,
+    }
+    answer = json.loads(executor.probe_tcp(json.dumps(asked), executor.control()))
+    assert answer["outcome"] == "ok" and answer["bytes"] > 10_000_000
+
+
+def test_cancelling_ends_all_loaders(executor: Any, reference_server: ServerProcess) -> None:
+    def cancel(control: Any) -> None:
+        time.sleep(1.0)
+        control.cancel()
+
+    began = time.monotonic()
+    found = spec(reference_server, rows_per_stream=None, duration_ns=60_000 * MS)
+    record = run(executor, found, cancel)
+    assert record["outcome"] == "interrupted" and time.monotonic() - began < 15
+    assert record["counts"]["rows"] > 0
+    assert run(executor, spec(reference_server))["outcome"] == "ok"
+
+
+def test_a_loader_that_is_killed(executor: Any, reference_server: ServerProcess) -> None:
+    victim = executor._loaders[1]
+
+    def kill(control: Any) -> None:
+        time.sleep(1.5)
+        os.kill(victim.identity["pid"], signal.SIGKILL)
+
+    found = spec(reference_server, rows_per_stream=None, duration_ns=20_000 * MS)
+    began = time.monotonic()
+    record = run(executor, found, kill)
+    assert record["outcome"] == "failed" and time.monotonic() - began < 15
+    assert record["error"]["kind"] == "lost"
+    assert record["error"]["message"].startswith(f"loader-2 ({victim.address}): is gone (")
+    assert "rows counted" in record["error"]["message"]
+    # What had been counted is kept, of it and of the others.
+    assert all(host["rows"] > 0 for host in record["hosts"])
+    assert [host["outcome"] for host in record["hosts"]] == ["interrupted", "failed", "interrupted"]
+    # The next trial is clean: another loader has taken its place.
+    again = run(executor, spec(reference_server))
+    assert again["outcome"] == "ok", again["error"]
+    assert any(note.startswith("warning: loader-2 was lost; another runs on") for note in notes)
+
+
+def test_a_loader_that_is_frozen(executor: Any, reference_server: ServerProcess) -> None:
+    """Frozen for less than the time-out it is slow; for longer it is lost."""
+    victim = executor._loaders[2]
+
+    def freeze(seconds: float) -> Callable[[Any], None]:
+        def meanwhile(control: Any) -> None:
+            time.sleep(1.0)
+            os.kill(victim.identity["pid"], signal.SIGSTOP)
+            time.sleep(seconds)
+            os.kill(victim.identity["pid"], signal.SIGCONT)
+
+        return meanwhile
+
+    found = spec(reference_server, rows_per_stream=None, duration_ns=4_000 * MS)
+    record = run(executor, found, freeze(1.5))
+    assert record["outcome"] == "ok", record["error"]
+    long = spec(reference_server, rows_per_stream=None, duration_ns=30_000 * MS, timeout_ns=2_000 * MS)
+    record = run(executor, long, freeze(12.0))
+    assert record["outcome"] == "failed"
+    assert (
+        "loader-3" in record["error"]["message"] and "has not answered for 2 s" in record["error"]["message"]
+    )
+    again = run(executor, spec(reference_server))
+    assert again["outcome"] == "ok", again["error"]
+
+
+def _descendants(pid: int) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    found: set[int] = set()
+    queue = [pid]
+    while queue:
+        for child in children.get(queue.pop(), []):
+            found.add(child)
+            queue.append(child)
+    return found
+
+
+def _left(pids: set[int], seconds: float) -> set[int]:
+    """Those that still run after that time; a zombie runs no more."""
+    deadline = time.monotonic() + seconds
+    while True:
+        alive = set()
+        for pid in pids:
+            try:
+                if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                    alive.add(pid)
+            except OSError:
+                continue
+        if not alive or time.monotonic() > deadline:
+            return alive
+        time.sleep(0.2)
+
+
+LONG = (
+    "--target",
+    "flight://local",
+    "--streams",
+    "2",
+    "--loaders",
+    "2",
+    "--duration",
+    "40s",
+    "--on",
+    "local",
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_a_run_that_is_ended(ray: Any, core: Any, tmp_path: Path, number: int) -> None:
+    require(hasattr(core.Control, "start_at"), "venturi._core with shares")
+    out = tmp_path / "run"
+    words = command(
+        "run", *LONG, "--no-ceilings", "--warmup", "0", "--repeats", "1", "--no-report", "--out", out
+    )
+    driver = subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 60
+        while not _streams_connected(out) and time.monotonic() < deadline and driver.poll() is None:
+            time.sleep(0.5)
+        time.sleep(4)
+        family = _descendants(driver.pid)
+        assert len(family) > 4, driver.stderr.read() if driver.poll() is not None else family
+        driver.send_signal(number)
+        code = driver.wait(40)
+    finally:
+        driver.kill()
+    assert not _left(family, 30)
+    if number == signal.SIGINT:
+        assert code == 130
+        (line,) = RunDirectory(out).records()
+        assert line["outcome"] == "interrupted" and line["parameters"]["on"] == "ray"
+
+
+def _streams_connected(out: Path) -> bool:
+    """The environment is written when servers run, just before the first trial."""
+    path = out / "environment.json"
+    return path.exists() and '"hosts"' in path.read_text()
+
+
+def test_a_run_by_the_command(ray: Any, core: Any, tmp_path: Path) -> None:
+    require(hasattr(core.Control, "start_at"), "venturi._core with shares")
+    out = tmp_path / "run"
+    done = venturi(
+        *("run", "--target", "flight://local", "--streams", "2", "--loaders", "1,2", "--on", "local"),
+        *("--rows-per-stream", "1M", "--repeats", "2", "--warmup", "0", "--out", out),
+    )
+    assert done.returncode == 0, done.stderr
+    records = RunDirectory(out).records()
+    assert sorted(line["parameters"]["loaders"] for line in records) == [1, 1, 2, 2]
+    assert all(len(line["hosts"]) == line["parameters"]["loaders"] for line in records)
+    assert RunDirectory(out).hosts().num_rows == 6
+    assert set(RunDirectory(out).environment["hosts"]) == {"loader-1", "loader-2"}
+    shown = venturi("show", out, "--cell", "loaders=2")
+    assert "loader-2" in shown.stdout and "of all" in shown.stdout
+    again = venturi("run", "--resume", out)
+    assert again.returncode != 0 and "was begun on ray: say where again" in again.stderr
