@@ -12,6 +12,7 @@ import pytest
 
 from conftest import require
 from hosts import NETWORK, Host, Hosts, RayCluster, hosts
+from ssh_support import ssh
 from venturi.cluster.up import own_versions
 
 pytestmark = pytest.mark.slow
@@ -115,4 +116,20 @@ def test_a_head_that_cannot_start_says_why(three: Hosts, cluster: RayCluster) ->
     assert done.returncode == 4, done.stderr
     (error,) = (line for line in done.stderr.splitlines() if line.startswith("error: "))
     assert error.startswith(f"error: {three[0].name}: Ray has ended: ") and "num_cpus" in error, error
+    assert left(three) == []
+
+
+def test_by_ssh(three: Hosts, cluster: RayCluster) -> None:
+    with ssh(three) as command:
+        way = ("--ssh", command, "--directory", cluster.folder / "n")
+        # Nobody says by which network: it is the one that ssh came by.
+        done = cluster.venturi("cluster", "up", "--hosts", "h1,h2", *way)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("2 hosts on Ray ") and "head h1 (10.77.0.1:6379)\n" in done.stdout
+        done = cluster.down()
+        assert (done.returncode, done.stdout) == (0, "2 nodes ended on 2 hosts\n"), done.stderr
+        done = cluster.venturi("cluster", "up", "--hosts", "h1,h9", *way)
+        assert done.returncode == 4 and done.stderr.startswith("error: h9: ssh: "), done.stderr
+        done = cluster.venturi("cluster", "up", "--hosts", "h1,h2", *way, "--python", "/usr/bin/env")
+        assert done.returncode == 4 and done.stderr.startswith("error: h1: "), done.stderr
     assert left(three) == []

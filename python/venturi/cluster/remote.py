@@ -111,9 +111,9 @@ class Remote:
         ]
         if self._python in said[-1] and ("not found" in said[-1] or "No such file" in said[-1]):
             return Answer(host, {}, f"no Python at {self._python}: {said[-1]}", "--python says where it is")
-        return Answer(
-            host, {}, f"{self._ssh[0]}: {said[-1]}", f"try by hand: {shlex.join(self._ssh)} {host} true"
-        )
+        name = f"{Path(self._ssh[0]).name}: "
+        what = said[-1] if said[-1].startswith(name) else name + said[-1]
+        return Answer(host, {}, what, f"try by hand: {shlex.join(self._ssh)} {host} true")
 
     def ask_all(
         self,
