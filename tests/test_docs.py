@@ -100,6 +100,8 @@ def test_commands_and_options_exist(page: Path) -> None:
             node = node.get_command(None, word)
             assert node is not None, f"venturi {' '.join(words)}: there is no {word}"
         known = every if words and words[0] == "COMMAND" else options(node)
+        if words[:2] == ["cluster", "slurm"]:  # ends with words of `venturi run`
+            known |= options(root.get_command(None, "run"))  # type: ignore[attr-defined]
         for word in words:
             flag = re.match(r"--?[a-z][a-z-]*", word)
             if flag:
