@@ -73,6 +73,19 @@ def _at_home() -> Iterator[None]:
                 os.environ["HOME"] = before
 
 
+def _hush() -> None:
+    """Ray prints workers' deaths to standard output, which is for results; a trial's record tells them."""
+    with contextlib.suppress(Exception):
+        from ray._private import worker
+
+        worker.print_to_stdstream = lambda *_, **__: None
+    with contextlib.suppress(Exception):
+        from ray.util.client.logsclient import LogstreamClient
+
+        stream: Any = LogstreamClient
+        stream.stdstream = lambda *_, **__: None
+
+
 class Session:
     """Connected until `close`."""
 
@@ -83,6 +96,7 @@ class Session:
         """
         self.on, self.ray = on, load_ray(on)
         self.alone = on == "local"
+        _hush()
         warnings.filterwarnings("ignore", module=r"ray\..*")
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
