@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from venturi.analysis.ceilings import DIALECTS, codec_of, data_label, waits_for_disk
+from venturi.analysis.ceilings import DIALECTS, codec_of, data_label, together, waits_for_disk
 from venturi.endpoints import Endpoints
 from venturi.environment import usable_cores
 from venturi.servers import ReferenceServer
@@ -42,6 +42,8 @@ SECONDS = {"tcp": 0.3, "memory": 0.25, "engine": 0.1, "codec": 0.2, "disk": 0.3}
 _MAKING_READY = {"memory": 0.5, "engine": 0.05, "disk": 0.1}
 """Before a repeat, about: memory is touched, batches are made."""
 MOST_DISK_BYTES = 1 << 30
+_LINKS = 16
+"""Up to so many loaders each one's way to the server is measured by itself, too."""
 _MOST_ENGINE_ROWS = 50_000
 """Rows of `usage` that the engine's probe of upserts goes round in."""
 NAMES = {
@@ -93,6 +95,12 @@ def probes(found: Iterable[Cell], path: Path | None = None) -> list[Probe]:
         # What the empty target does is a limit, and has none.
         if url.startswith("empty:"):
             continue
+        if p.get("on") == "ray":
+            for probe in _links(cell, size):
+                want(probe)
+            if (p.get("loaders") or 1) > 1:
+                # What one host can do is no limit of several.
+                continue
         # A point is more on every wire than its payload: memory holds none back before the engine does.
         for threads in sorted({1, usable_cores()}) if p["operation"] != "ingest" else ():
             want(Probe("memory", end="client", name="copy", threads=threads))
@@ -102,7 +110,7 @@ def probes(found: Iterable[Cell], path: Path | None = None) -> list[Probe]:
         if size is None:
             continue
         place, label, upsert = str(p["place"]), data_label(p), p["operation"] == "upsert"
-        if not upsert and p["operation"] != "ingest":
+        if not upsert and p["operation"] != "ingest" and p.get("on") != "ray":
             # A database has no port that takes plain bytes.
             want(
                 Probe(
@@ -140,6 +148,30 @@ def probes(found: Iterable[Cell], path: Path | None = None) -> list[Probe]:
                     )
                 )
     return list(distinct)
+
+
+def _links(cell: Cell, size: int | None) -> list[Probe]:
+    """Raw TCP from all loaders of a cell at once, and from each alone where they are few."""
+    p, url = cell.parameters, str(cell.parameters["target"])
+    loaders, streams = p.get("loaders") or 1, int(p["streams"])
+    if size is None or p["operation"] not in ("get", "put"):
+        return []
+    alone = (
+        [(f"loader-{n + 1}", -(-streams // loaders)) for n in range(loaders)] if 1 < loaders <= _LINKS else []
+    )
+    return [
+        Probe(
+            "tcp",
+            place=str(p["place"]),
+            name=name,
+            direction=str(p["operation"]),
+            streams=count,
+            message_bytes=size,
+            url=url,
+            cell=cell,
+        )
+        for name, count in [(together(loaders), streams), *alone]
+    ]
 
 
 def _storage(url: str, usual: Path) -> Path:
@@ -214,6 +246,8 @@ class Prober:
                 "streams": probe.streams,
                 "message_bytes": probe.message_bytes,
                 "duration_ns": duration,
+                # For whoever places it: from how many loaders, or from which one.
+                **({"from": probe.name} if probe.name else {}),
             }
             return run_with_progress(executor.probe_tcp, spec, control)
         if probe.kind == "engine":

@@ -90,7 +90,9 @@ def measure(
     if any(cell.parameters["data"] == "remote" for cell in endpoints.cells):
         note("info", "no raw TCP ceiling for remote data: the size of its messages is not known before")
     if cache is None:
-        cache = CeilingCache.of_this_user() if executor.measures else CeilingCache(None, None)
+        # Limits of other hosts are not this one's, and need not be the same hosts tomorrow.
+        here = executor.measures and not getattr(executor, "elsewhere", False)
+        cache = CeilingCache.of_this_user() if here else CeilingCache(None, None)
     # A run that was interrupted while it probed goes on where it stopped.
     done = {(*(line.get(n) for n in IDENTITY), line["repeat"]) for line in writer.read().ceiling_records()}
     wanted = [

@@ -65,6 +65,11 @@ def waits_for_disk(parameters: Mapping[str, Any]) -> bool:
     return scheme != "cassandra" and synchronous != "off"
 
 
+def together(loaders: int | None) -> str | None:
+    """What a probe of raw TCP from so many loaders at once is named."""
+    return None if loaders is None else f"loaders={loaders}"
+
+
 def data_label(parameters: Mapping[str, Any]) -> str | None:
     """What a probe of codec or engine must have worked on to count for a trial: how well data compress, and
     what a checksum costs, depends on them. None for remote data and states, which nobody has
@@ -157,7 +162,7 @@ class Limits:
                 continue
             kind = str(probe.get("kind") or "tcp")
             names = {
-                "tcp": ("place", "direction", "streams"),
+                "tcp": ("place", "direction", "streams", "name"),
                 "engine": ("data", "name", "streams", "threads"),
                 "codec": ("end", "data", "name"),
                 "memory": ("end", "name", "threads"),
@@ -187,6 +192,10 @@ class Limits:
         trials. Limits measured under other conditions are left out: a share of one would mislead.
         """
         raw = self._tcp(parameters, message_bytes)
+        if (parameters.get("loaders") or 1) > 1:
+            # What one host can do is no limit of several.
+            found = [_of_payload(raw, parameters, payload_per_wire)]
+            return {ceiling.name: ceiling for ceiling in found if ceiling is not None}
         found = [
             _of_payload(raw, parameters, payload_per_wire),
             self._engine(parameters, message_bytes),
@@ -204,8 +213,12 @@ class Limits:
     def _tcp(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
         own = parameters.get("place")
         sizes: dict[float, list[float]] = {}
-        for (place, direction, streams), rates in self._found.get("tcp", {}).items():
+        loaders = together(parameters.get("loaders") if parameters.get("on") == "ray" else None)
+        for (place, direction, streams, name), rates in self._found.get("tcp", {}).items():
             if direction != parameters.get("operation") or streams != parameters.get("streams"):
+                continue
+            # From as many hosts as the trial's streams.
+            if name != loaders:
                 continue
             # A loopback probe is no ceiling of a remote target; imported lines name no place.
             if place is not None and own is not None and place != own:

@@ -48,6 +48,10 @@ def title(line: Mapping[str, Any]) -> str:
     if kind == "tcp":
         place = str(line.get("place") or "local")
         where = "" if place == "local" else f", {place}"
+        if name.startswith("loader"):
+            where += (
+                f", {name} alone" if "=" not in name else f", {_count(int(name.split('=')[1]), 'loader')}"
+            )
         return f"raw TCP {line.get('direction')}, {_count(line.get('streams'), 'connection')}{where}"
     if kind == "memory":
         return f"memory copy, {_count(line.get('threads'), 'core')}"

@@ -82,6 +82,8 @@ class RayExecutor:
 
     needs_server = True
     measures = True
+    elsewhere = True
+    """What it measures are limits of other hosts than this one."""
 
     def __init__(self, session: Session, hosts: Hosts, loaders: int, note: Note) -> None:
         """Starts the loaders, and sees whether they are alike. Raises VenturiError."""
@@ -288,9 +290,9 @@ class RayExecutor:
         return {**spec, "data": {**spec["data"], "ipc": handle.files[key]}}
 
     def probe_tcp(self, text: str, control: TrialControl) -> str:
-        """All loaders at once, each with its share of the connections: what the way to the server carries."""
+        """Several loaders at once, with a share of the connections each, or one alone: what the ways carry."""
         spec = json.loads(text)
-        handles = self._ready(min(self.loaders, spec["streams"]))
+        handles = self._probing(str(spec.pop("from", "")), int(spec["streams"]))
         shares = divide(spec["streams"], len(handles))
         calls = {
             handle.name: handle.call("probe_tcp", json.dumps(spec | {"streams": share.count}))
@@ -307,6 +309,13 @@ class RayExecutor:
                 "interval_ns": max(answer["interval_ns"] for answer in answers),
             }
         )
+
+    def _probing(self, name: str, streams: int) -> list[RayHandle]:
+        """Which loaders: `loaders=4` at once, or `loader-2` alone."""
+        if "=" in name:
+            return self._ready(min(int(name.partition("=")[2]), streams))
+        one = [handle for handle in self._ready(self.loaders) if handle.name == name] if name else []
+        return one or self._ready(1)
 
     def probe(self, text: str, control: TrialControl) -> str:
         """A limit of the first loader's host."""
