@@ -290,7 +290,7 @@ class RayExecutor:
         return {**spec, "data": {**spec["data"], "ipc": handle.files[key]}}
 
     def probe_tcp(self, text: str, control: TrialControl) -> str:
-        """Several loaders at once, with a share of the connections each, or one alone: what the ways carry."""
+        """Several loaders at once, with a share of the connections each, or one alone: what ways carry."""
         spec = json.loads(text)
         handles = self._probing(str(spec.pop("from", "")), int(spec["streams"]))
         shares = divide(spec["streams"], len(handles))
