@@ -1,6 +1,7 @@
 //! The trial spec: what Python asks for. Documented in `docs/format.md`.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Deserialize;
 
@@ -139,6 +140,17 @@ fn random() -> Values {
     Values::Random
 }
 
+/// The streams of a trial that this process runs, where others run the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    pub first: usize,
+    pub count: usize,
+    /// It makes what the trial needs at the server, verifies for all and cleans up.
+    #[serde(default)]
+    pub lead: bool,
+}
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrialSpec {
@@ -154,8 +166,13 @@ pub struct TrialSpec {
     pub rows_per_stream: Option<u64>,
     #[serde(default)]
     pub duration_ns: Option<u64>,
+    /// Of the whole trial, over all processes.
     pub streams: usize,
+    /// Of this process.
     pub threads: usize,
+    /// `None`: this process runs all streams.
+    #[serde(default)]
+    pub share: Option<Share>,
     /// Open loop: batches per second over all streams together.
     #[serde(default)]
     pub rate: Option<f64>,
@@ -214,6 +231,7 @@ impl TrialSpec {
         if self.threads == 0 || self.threads > 4_096 {
             return wrong("threads must be 1..4096");
         }
+        self.check_share()?;
         if self.rows_per_batch == 0 {
             return wrong("rows_per_batch must be at least 1");
         }
@@ -249,6 +267,30 @@ impl TrialSpec {
         }
         if self.pin.as_ref().is_some_and(Vec::is_empty) {
             return wrong("pin must name at least one CPU");
+        }
+        Ok(())
+    }
+
+    fn check_share(&self) -> Result<()> {
+        let Some(Share { first, count, .. }) = self.share else {
+            return Ok(());
+        };
+        if count == 0 {
+            return Err(Error::usage("share.count must be at least 1 stream"));
+        }
+        if first
+            .checked_add(count)
+            .is_none_or(|end| end > self.streams)
+        {
+            return Err(Error::usage(format!(
+                "share: {count} streams from number {first} on are not among the {} of the trial",
+                self.streams
+            )));
+        }
+        if self.include_setup {
+            return Err(Error::usage(
+                "include_setup times the set-up of one process; leave it out, or run on one host",
+            ));
         }
         Ok(())
     }
@@ -326,8 +368,21 @@ impl TrialSpec {
         Ok(())
     }
 
-    /// Streams times batches under way: so many sessions drive the trial.
+    /// Numbers of the streams that this process runs.
+    pub fn own(&self) -> Range<usize> {
+        match self.share {
+            Some(share) => share.first..share.first + share.count,
+            None => 0..self.streams,
+        }
+    }
+
+    /// Whether this process makes what the trial needs at the server, and verifies.
+    pub fn leads(&self) -> bool {
+        self.share.is_none_or(|share| share.lead)
+    }
+
+    /// Own streams times batches under way: so many sessions drive this process's part.
     pub fn lanes(&self) -> usize {
-        self.streams * self.in_flight
+        self.own().len() * self.in_flight
     }
 }

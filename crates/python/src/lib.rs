@@ -26,7 +26,7 @@ fn raised(error: Error) -> PyErr {
     }
 }
 
-/// The handle on one running trial or probe; both methods may be called from any thread.
+/// The handle on one running trial or probe; every method may be called from any thread.
 #[pyclass(frozen)]
 struct Control(engine::Control);
 
@@ -52,6 +52,31 @@ impl Control {
         found.set_item("batches", progress.batches)?;
         found.set_item("elapsed_ns", progress.elapsed_ns)?;
         Ok(found)
+    }
+
+    /// Waits until the trial has reached a phase or a later one, for so many seconds at most. True:
+    /// it has; one that failed is "done". ValueError: there is no such phase.
+    fn wait(&self, py: Python<'_>, phase: &str, seconds: f64) -> PyResult<bool> {
+        let phase = engine::Phase::of_name(phase).map_err(raised)?;
+        let limit = Duration::try_from_secs_f64(seconds)
+            .map_err(|error| PyValueError::new_err(format!("seconds: {error}")))?;
+        Ok(py.detach(|| self.0.wait(phase, limit)))
+    }
+
+    /// To a share, once: when its streams start, on this host's clock. ValueError: it was said.
+    fn start_at(&self, unix_ns: u64) -> PyResult<()> {
+        self.0.start_at(unix_ns).map_err(raised)
+    }
+
+    /// What the streams of a share have counted, as JSON; None before they all have ended well.
+    fn tallies(&self) -> Option<String> {
+        self.0.tallies()
+    }
+
+    /// To the lead, once: the tallies of all others; it verifies with them. ValueError: they cannot
+    /// be read, or were said.
+    fn conclude(&self, tallies: &str) -> PyResult<()> {
+        self.0.conclude(tallies).map_err(raised)
     }
 }
 

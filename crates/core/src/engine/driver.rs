@@ -185,7 +185,7 @@ impl<'a> Driver<'a> {
                 self.close(at);
                 continue;
             }
-            let moved = self.rules.counters[self.lanes[at].stream].read();
+            let moved = self.rules.counters[self.lanes[at].counter].read();
             if let Some(error) = self.lanes[at].stalled(now, self.rules, moved) {
                 self.fail(at, error);
             }

@@ -100,6 +100,8 @@ pub struct Outcome {
 
 pub struct Lane {
     pub stream: usize,
+    /// Of the trial's counters, those of its stream: they are this process's only.
+    pub counter: usize,
     connect_ns: u64,
     session: Box<dyn Session>,
     clock: StageClock,
@@ -134,6 +136,7 @@ impl Lane {
     /// The lane's clock runs since the start instant.
     pub fn new(
         stream: usize,
+        counter: usize,
         lanes: usize,
         session: Box<dyn Session>,
         connect_ns: u64,
@@ -145,6 +148,7 @@ impl Lane {
         let clock_start = clock.last();
         Self {
             stream,
+            counter,
             connect_ns,
             session,
             clock,
@@ -298,7 +302,7 @@ impl Lane {
         self.marks
             .add(ns(now, rules.start), moved.rows, moved.bytes);
         self.batches += 1;
-        rules.counters[self.stream].add(moved.rows, moved.bytes);
+        rules.counters[self.counter].add(moved.rows, moved.bytes);
         Poll::Ready(Ok(true))
     }
 

@@ -11,6 +11,7 @@ use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
+mod conductor;
 mod control;
 mod driver;
 mod errors;
@@ -23,6 +24,7 @@ pub mod record;
 mod stop;
 mod strangers;
 mod summary;
+mod tallies;
 mod trial;
 mod worker;
 

@@ -88,7 +88,7 @@ pub struct Times {
     /// From the start instant to the last stream's last batch.
     pub interval_ns: u64,
     pub verify_ns: u64,
-    /// How much later than the start instant the last stream began.
+    /// How much later than the start instant, as it was agreed, the last stream began.
     pub start_skew_ns: u64,
     /// From the moment every stream had moved its first batch until the first ended.
     pub steady_ns: u64,
@@ -149,7 +149,7 @@ pub struct Latencies {
 /// How an open loop kept its schedule.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Schedule {
-    /// Batches per second, all streams.
+    /// Batches per second, all streams of this process.
     pub rate: f64,
     /// Slots whose time came.
     pub intended: u64,

@@ -19,7 +19,7 @@ pub fn summarise(shared: &Shared<'_>, start: Instant, reports: &[Report], record
         .iter()
         .flat_map(|report| report.lanes.iter().map(|lane| (report.thread, lane)))
     {
-        let stream = &mut streams[lane.stream];
+        let stream = &mut streams[lane.stream - shared.spec.own().start];
         stream.thread = thread;
         // Several lanes may serve one stream.
         let first = lane.first.map_or(0, since);
@@ -46,8 +46,10 @@ pub fn summarise(shared: &Shared<'_>, start: Instant, reports: &[Report], record
         record.counts.batches += stream.batches;
         record.counts.payload_bytes += stream.payload_bytes;
         record.times.interval_ns = record.times.interval_ns.max(stream.end_ns);
-        record.times.start_skew_ns = record.times.start_skew_ns.max(stream.start_ns);
     }
+    // What is there already: how late the start itself was.
+    let last = streams.iter().map(|stream| stream.start_ns).max();
+    record.times.start_skew_ns += last.unwrap_or(0);
     record.verification.rows = record.counts.rows;
     record.schedule = schedule(shared.spec, reports, &streams);
     let lanes = reports.iter().flat_map(|report| &report.lanes);
@@ -90,7 +92,9 @@ pub fn summarise(shared: &Shared<'_>, start: Instant, reports: &[Report], record
 
 /// The streams by their counters, which outlive even a thread that panicked.
 fn counted(shared: &Shared<'_>) -> Vec<StreamRecord> {
-    (0..shared.spec.streams)
+    shared
+        .spec
+        .own()
         .zip(shared.counters.iter())
         .map(|(stream, counters)| {
             let counts = counters.read();
@@ -106,8 +110,9 @@ fn counted(shared: &Shared<'_>) -> Vec<StreamRecord> {
 }
 
 fn schedule(spec: &TrialSpec, reports: &[Report], streams: &[StreamRecord]) -> Option<Schedule> {
+    let own = spec.own();
     let mut schedule = Schedule {
-        rate: spec.rate?,
+        rate: spec.rate? * (own.len() as f64 / spec.streams as f64),
         ..Schedule::default()
     };
     for lane in reports.iter().flat_map(|report| &report.lanes) {
@@ -116,7 +121,7 @@ fn schedule(spec: &TrialSpec, reports: &[Report], streams: &[StreamRecord]) -> O
         schedule.max_lag_ns = schedule.max_lag_ns.max(lane.max_lag_ns);
         schedule.intended += match spec.duration_ns {
             Some(end) => slots.before(end),
-            None => streams[lane.stream].batches,
+            None => streams[lane.stream - own.start].batches,
         };
     }
     Some(schedule)

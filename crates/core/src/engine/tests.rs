@@ -1,9 +1,11 @@
 //! The engine's behaviour against a target that does what each test tells it.
 
 mod ends;
+mod line_up;
 mod open_loop;
 mod peer;
 mod records;
+mod shares;
 mod upserts;
 
 use peer::{spec, Peer};

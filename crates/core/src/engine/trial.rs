@@ -2,19 +2,21 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
+use super::conductor::{unix_ns, Conductor};
 use super::control::{Control, Phase};
 use super::errors::Ledger;
 use super::observe::Observer;
 use super::record::{Failure, Record};
-use super::stop::{guarded, panic_message, Stop, RUNNING_TICK, TICK};
+use super::stop::{guarded, panic_message, Stop};
 use super::strangers::Strangers;
 use super::summary::summarise;
-use super::worker::{runtime, work, Event, Gate, Report, Shared};
+use super::tallies;
+use super::worker::{runtime, work, Gate, Report, Shared};
 use crate::error::{Error, Kind, Result};
 use crate::meter::counters::Counters;
 use crate::meter::cpu::{self, CpuTime};
@@ -23,8 +25,8 @@ use crate::meter::readers::network::is_own;
 use crate::spec::{Operation, TrialSpec, Verify};
 use crate::target::{Tally, Target, Watched};
 
-/// The start instant lies this far ahead when it is set, so that every thread is awake.
-const HEAD_START: Duration = Duration::from_millis(1);
+/// What takes longer than any single answer may, in time-outs.
+const PATIENCE: u32 = 10;
 
 /// What cleaning up after a failure may take: the server may be gone.
 const CLEAN_AFTER_FAILURE: Duration = Duration::from_secs(2);
@@ -37,7 +39,7 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
     };
     // A cost of the instrument, not of the trial: before any clock.
     record.instrument.clock_read_ns = Instrument::get().clock_read_ns;
-    let counters = Counters::row(spec.streams);
+    let counters = Counters::row(spec.own().len());
     let mut observer = Observer::new(spec, &counters);
     if spec.include_setup {
         observer.take();
@@ -69,12 +71,13 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
     observer.aim(&record.target, target.sockets().or(held));
     if start.is_some() {
         observer.take(); // what was not known before has its first row now
-    } else if spec.sample_interval_ns > 0 {
+    } else if spec.sample_interval_ns > 0 && spec.leads() {
         // A cost of the instrument: not a part of the set-up.
         let watching = Instant::now();
         watch(&call, target, record);
         began += watching.elapsed();
     }
+    control.enter(Phase::Planned);
     let setup = Setup {
         began,
         cpu: cpu_began,
@@ -90,19 +93,52 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
         strangers,
         record,
     );
-    control.enter(Phase::Verifying);
     if let Some(carried) = strangers.and_then(|strangers| strangers.sockets.release()) {
         record.counts.wire_bytes = carried;
     }
+    let tallies = measured.and_then(|lanes| whole(&call, target, &lanes, record));
+    control.enter(Phase::Verifying);
     let mut watched = None;
-    if let Some(tallies) = measured {
+    if let Some(tallies) = tallies {
         conclude(&call, target, &tallies, record);
         if spec.sample_interval_ns > 0 {
             watched = fetch_watched(&call, target, record);
         }
     }
     observer.conclude(record, watched);
-    clean(&call, target, record);
+    if spec.leads() {
+        clean(&call, target, record);
+    }
+}
+
+/// The tallies by which the trial is verified; `None`: it is not, or not by this process. Those of
+/// other processes are waited for: what a server holds is right only when all have ended.
+fn whole(
+    call: &Call<'_>,
+    target: &dyn Target,
+    lanes: &[(usize, Tally)],
+    record: &mut Record,
+) -> Option<Vec<Tally>> {
+    let Call { spec, control, .. } = call;
+    if spec.share.is_none() {
+        control.enter(Phase::Counted);
+        return Some(lanes.iter().map(|(_, tally)| *tally).collect());
+    }
+    let own = tallies::of(spec, target, lanes);
+    let joined = tallies::to_json(&own).and_then(|json| {
+        control.publish(json);
+        control.enter(Phase::Counted);
+        if !spec.leads() {
+            record.note("verified by the lead");
+            return Ok(None);
+        }
+        let others = control.await_others(call.timeout() * PATIENCE)?;
+        tallies::join(spec, target, &own, &others).map(Some)
+    });
+    joined.unwrap_or_else(|error| {
+        record.fail(Failure::new(error, None));
+        None
+    })
 }
 
 /// A call of the target outside the clock: bounded in time, ends on cancel.
@@ -137,7 +173,7 @@ struct Setup {
     timed: bool,
 }
 
-/// The timed part. The streams' tallies where it went well.
+/// The timed part. The tallies of all lanes, by stream, where it went well.
 fn measure(
     call: &Call<'_>,
     target: &dyn Target,
@@ -146,11 +182,17 @@ fn measure(
     observer: &mut Observer,
     strangers: Option<&Strangers>,
     record: &mut Record,
-) -> Option<Vec<Tally>> {
+) -> Option<Vec<(usize, Tally)>> {
     let spec = call.spec;
     let began = setup.began;
     let start = setup.timed.then_some(began);
-    let groups = spread(target.groups(spec.streams), spec.threads);
+    let own = spec.own();
+    let mut groups = target.groups(own.len());
+    groups
+        .iter_mut()
+        .flatten()
+        .for_each(|stream| *stream += own.start);
+    let groups = spread(groups, spec.threads);
     let here = record
         .target
         .route
@@ -164,20 +206,9 @@ fn measure(
         errors: Ledger::new(spec.max_errors),
         counters,
     };
-    let mut conductor = Conductor {
-        shared: &shared,
-        threads: groups.len(),
-        ready: 0,
-        ended: 0,
-        server,
-        began,
-        start,
-        setup_ns: None,
-        cpu_before: Default::default(),
-        cpu_after: Default::default(),
-        observer,
-        strangers,
-    };
+    let mut conductor = Conductor::new(&shared, groups.len(), began, observer, strangers);
+    conductor.server = server;
+    conductor.start = start;
     if start.is_some() {
         conductor.note_start(record);
         conductor.cpu_before.0 = setup.cpu;
@@ -240,7 +271,7 @@ fn measure(
     }
     let mut lanes: Vec<_> = reports.iter().flat_map(|report| &report.lanes).collect();
     lanes.sort_by_key(|lane| lane.stream);
-    Some(lanes.iter().map(|lane| lane.tally).collect())
+    Some(lanes.iter().map(|lane| (lane.stream, lane.tally)).collect())
 }
 
 /// Groups of streams over threads, in turn; no thread without a stream.
@@ -251,102 +282,6 @@ fn spread(groups: Vec<Vec<usize>>, threads: usize) -> Vec<Vec<Vec<usize>>> {
         spread[at % threads].push(group);
     }
     spread
-}
-
-/// Watches over the threads: opens the barrier, passes a cancel on, takes the samples.
-struct Conductor<'a> {
-    shared: &'a Shared<'a>,
-    threads: usize,
-    ready: usize,
-    ended: usize,
-    server: Option<u32>,
-    began: Instant,
-    start: Option<Instant>,
-    setup_ns: Option<u64>,
-    /// Of this process and of the server.
-    cpu_before: (CpuTime, Option<CpuTime>),
-    cpu_after: (CpuTime, Option<CpuTime>),
-    observer: &'a mut Observer,
-    strangers: Option<&'a Strangers>,
-}
-
-impl Conductor<'_> {
-    /// Returns when all threads are gone.
-    async fn conduct(
-        &mut self,
-        gate: watch::Sender<Gate>,
-        mut events: mpsc::UnboundedReceiver<Event>,
-        record: &mut Record,
-    ) {
-        loop {
-            let tick = match self.start {
-                Some(_) => RUNNING_TICK,
-                None => TICK,
-            };
-            let event = tokio::select! {
-                biased;
-                event = events.recv() => Ok(event),
-                () = self.shared.control.asked() => Err(()),
-                () = tokio::time::sleep(tick) => Err(()),
-            };
-            match event {
-                Ok(None) => return,
-                Ok(Some(Event::Ready)) => self.one_is_ready(&gate, record),
-                Ok(Some(Event::Ended)) => {
-                    self.cpu_after = self.cpu();
-                    self.one_has_ended(&gate);
-                }
-                Err(()) => {}
-            }
-            if self.shared.control.cancelled() {
-                self.shared.stop.set(Failure::new(Error::cancelled(), None));
-            }
-            if self.shared.stop.is_set() && matches!(*gate.borrow(), Gate::Closed) {
-                gate.send_replace(Gate::Off);
-            }
-        }
-    }
-
-    fn one_is_ready(&mut self, gate: &watch::Sender<Gate>, record: &mut Record) {
-        self.ready += 1;
-        if self.ready < self.threads {
-            return;
-        }
-        self.setup_ns = Some(self.began.elapsed().as_nanos() as u64);
-        if self.start.is_none() && !self.shared.stop.is_set() {
-            if let Some(strangers) = self.strangers {
-                strangers.keep();
-            }
-            self.observer.take();
-            record.times.started_unix_ns = unix_ns() + HEAD_START.as_nanos() as u64;
-            let start = Instant::now() + HEAD_START;
-            self.start = Some(start);
-            self.note_start(record);
-            gate.send_replace(Gate::Open(start));
-            self.shared
-                .control
-                .start(start, self.shared.counters.clone());
-        }
-    }
-
-    fn one_has_ended(&mut self, gate: &watch::Sender<Gate>) {
-        self.ended += 1;
-        if self.ended == self.threads {
-            self.observer.stop();
-            gate.send_replace(Gate::Leave);
-        }
-    }
-
-    fn note_start(&mut self, record: &mut Record) {
-        let Some(start) = self.start else { return };
-        self.cpu_before = self.cpu();
-        self.cpu_after = self.cpu_before;
-        self.observer.begin(start, record);
-    }
-
-    fn cpu(&self) -> (CpuTime, Option<CpuTime>) {
-        (cpu::own(), self.server.and_then(cpu::of_process))
-    }
 }
 
 /// A reference server samples itself as well. A trial is not lost for its samples.
@@ -396,7 +331,7 @@ fn conclude(call: &Call<'_>, target: &dyn Target, tallies: &[Tally], record: &mu
     let begun = Instant::now();
     // A database counts its rows: that may take longer than any single answer.
     let patience = match call.spec.operation {
-        Operation::Upsert | Operation::Ingest => call.timeout() * 10,
+        Operation::Upsert | Operation::Ingest => call.timeout() * PATIENCE,
         _ => call.timeout(),
     };
     let verified = call.wait("verify", target.verify(tallies), patience);
@@ -431,12 +366,6 @@ fn clean(call: &Call<'_>, target: &dyn Target, record: &mut Record) {
     if let Err(error) = uncancelled.wait("clean", target.clean(), timeout) {
         record.note(&format!("not cleaned up: {}", error.message));
     }
-}
-
-fn unix_ns() -> u64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_nanos() as u64)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
+use super::conductor::HEAD_START;
 use super::control::Control;
 use super::driver::Driver;
 use super::errors::Ledger;
@@ -28,6 +29,8 @@ use crate::target::{Session, Target};
 const BURST: Duration = Duration::from_micros(50);
 /// The same where it is alone: a cancel is seen between batches, only ticks wait.
 const BURST_ALONE: Duration = Duration::from_millis(250);
+/// How long before the start a thread is awake.
+const AWAKE: Duration = HEAD_START;
 /// How long a thread that has ended stays to be looked at.
 const PATIENCE: Duration = Duration::from_millis(250);
 
@@ -189,12 +192,15 @@ async fn started(gate: &mut watch::Receiver<Gate>) -> Option<Instant> {
     let Gate::Open(start) = state else {
         return None;
     };
-    // A millisecond at most: the last of it awake, so that all start together.
+    // The last millisecond of it awake, so that all start together.
     while let Some(left) = start.checked_duration_since(Instant::now()) {
         if left.is_zero() {
             break;
         }
-        std::hint::spin_loop();
+        match left.checked_sub(AWAKE) {
+            Some(asleep) if !asleep.is_zero() => std::thread::sleep(asleep),
+            _ => std::hint::spin_loop(),
+        }
     }
     Some(start)
 }
@@ -238,6 +244,7 @@ async fn drive(
     {
         lanes.push(Lane::new(
             stream,
+            stream - spec.own().start,
             spec.lanes(),
             session,
             connect_ns,

@@ -90,6 +90,36 @@ pub struct Tally {
     pub retries: u64,
 }
 
+impl Tally {
+    /// Both together.
+    pub fn plus(mut self, other: &Tally) -> Self {
+        self.rows += other.rows;
+        self.checksum = self.checksum.wrapping_add(other.checksum);
+        self.wire_bytes += other.wire_bytes;
+        self.doubt.batches += other.doubt.batches;
+        self.doubt.rows += other.doubt.rows;
+        self.retries += other.retries;
+        let sums = self.sums.iter_mut().chain(&mut self.doubt.sums);
+        for (sum, more) in sums.zip(other.sums.iter().chain(&other.doubt.sums)) {
+            *sum += more;
+        }
+        self
+    }
+}
+
+/// What became of a stream's batches of a working set, in their order: a state and how many have
+/// it, again and again.
+pub type Runs = Vec<(u8, u64)>;
+
+/// The batches of a working set that other processes of the trial write as well. Sums do not tell
+/// which keys are there; whoever verifies has to know which batches were applied.
+pub trait Applied {
+    fn of_stream(&self, stream: usize) -> Runs;
+
+    /// An error: they are not those of this working set.
+    fn learn(&self, stream: usize, runs: &Runs) -> Result<()>;
+}
+
 /// Columns that an upsert may add; more are refused by the plan.
 pub const MAX_SUMS: usize = 8;
 
@@ -207,6 +237,7 @@ pub struct ServerReport {
 /// runs on a current-thread tokio runtime of the calling thread.
 pub trait Target: Send + Sync {
     /// Endpoints, tables, tickets; asks the server who it is. Not timed. Called once, first.
+    /// Where another process leads the trial, all is there already and nothing is made.
     fn plan<'a>(&'a mut self) -> LocalFuture<'a, Result<Identity>>;
 
     /// How many rows the plan will move in all, where known before.
@@ -222,7 +253,8 @@ pub trait Target: Send + Sync {
     /// in order: each moves one batch at a time. An error names the stream.
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>>;
 
-    /// Compares what arrived with what was sent. `tallies` in the order of streams.
+    /// Compares what arrived with what was sent. `tallies` in the order of streams, those of other
+    /// processes included. Called by the lead alone, as all that follows but `sockets` and `pools`.
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>>;
 
     /// The server's own account of the trial, where it gives one.
@@ -239,6 +271,11 @@ pub trait Target: Send + Sync {
     /// After the end: what the server sampled meanwhile. `None`: it does not sample.
     fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
         Box::pin(async { Ok(None) })
+    }
+
+    /// Of an upsert whose rows can be found again.
+    fn batches(&self) -> Option<&dyn Applied> {
+        None
     }
 
     /// The connections of the trial's streams, to be read while it runs, where it has any.

@@ -45,7 +45,7 @@ use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
 use crate::spec::{Data, Operation, TrialSpec};
 use crate::target::upsert::{compare, Calls, Effect, Found, Host, Place, Share};
-use crate::target::{Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::target::{Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 
 /// The protocol numbers a batch's statements with 16 bits.
 const MOST_ROWS: usize = 65_535;
@@ -196,7 +196,7 @@ impl Cassandra {
         let skew = server::skew(&driver).await?;
         let notes = skew.and_then(server::skew_note).into_iter().collect();
 
-        match self.options.common.setup {
+        match self.options.common.setup && self.spec.leads() {
             true => server::set_up(&driver, &place, &layout, self.options.replication).await?,
             false => server::must_be_there(&driver, &layout).await?,
         }
@@ -268,7 +268,7 @@ impl Cassandra {
     }
 
     async fn drop_table(&self, contact: &Contact) -> Result<()> {
-        if !self.options.common.drops() {
+        if !self.options.common.drops() || !self.spec.leads() {
             return Ok(());
         }
         let drop = format!("DROP TABLE IF EXISTS {}", contact.layout.path());
@@ -353,6 +353,12 @@ impl Target for Cassandra {
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
         Box::pin(self.check(tallies))
+    }
+
+    fn batches(&self) -> Option<&dyn Applied> {
+        self.plan
+            .as_ref()
+            .map(|plan| &*plan.ready.work as &dyn Applied)
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {

@@ -70,7 +70,7 @@ impl Cassandra {
             nodes,
         };
         let work = Work::new(&self.spec, layout.table.clone(), batches, builder)?;
-        let before = match self.options.common.setup {
+        let before = match self.options.common.setup || !self.spec.leads() {
             true => Found::default(),
             false => self.count(contact).await?.0,
         };

@@ -70,7 +70,11 @@ impl Charrow {
         let query_id = options
             .query_id
             .clone()
-            .unwrap_or_else(|| run_of(&spec.trial));
+            .unwrap_or_else(|| match spec.share {
+                // The same for all processes; whoever lines them up has made it a new one.
+                Some(_) => spec.trial.clone(),
+                None => run_of(&spec.trial),
+            });
         if query.len() > LONGEST_QUERY || query_id.len() > LONGEST_NAME {
             return Err(Error::usage(format!(
                 "the query may have {LONGEST_QUERY} bytes, its id {LONGEST_NAME}"

@@ -92,7 +92,10 @@ impl Charrow {
         {
             let rows = self.spec.rows_per_batch;
             let query = records_query(columns, values, seed, rows, Some(rows as u64));
-            self.warm_up(query).await?;
+            // The server, so once for all.
+            if self.spec.leads() {
+                self.warm_up(query).await?;
+            }
         }
         Ok(())
     }

@@ -89,7 +89,7 @@ impl ClickHouse {
         };
         let columns = columns.map_err(|error| error.context("data"))?;
         distinct(&columns)?;
-        if self.makes_table() {
+        if self.makes_table() && self.spec.leads() {
             self.make_table(&mut client, &columns).await?;
         }
         let plan = match self.spec.operation {
@@ -222,7 +222,7 @@ impl ClickHouse {
         let there = match self.spec.verify {
             Verify::None => None,
             _ if !keeps => None,
-            _ => Some(self.count(&name, &summed).await?),
+            _ => Some(self.count_if_lead(&name, &summed).await?),
         };
         Ok(Plan {
             format,
@@ -243,7 +243,7 @@ impl ClickHouse {
         version: Version,
         ours: &[Column],
     ) -> Result<Plan> {
-        if self.source.is_some() {
+        if self.source.is_some() && self.spec.leads() {
             self.fill(client, ours).await?;
         }
         let subject = match &self.options.query {
@@ -265,8 +265,11 @@ impl ClickHouse {
         };
         let there = match self.spec.verify {
             Verify::None => None,
-            Verify::Count => Some(self.count(&subject.from(), &Summed::default()).await?),
-            Verify::Checksum => Some(self.count(&subject.from(), &summed).await?),
+            Verify::Count => Some(
+                self.count_if_lead(&subject.from(), &Summed::default())
+                    .await?,
+            ),
+            Verify::Checksum => Some(self.count_if_lead(&subject.from(), &summed).await?),
         };
         let header = version.has_row_header();
         let words = match format {
@@ -458,6 +461,15 @@ impl ClickHouse {
 
     async fn describe(&self, client: &mut Client, statement: &str) -> Result<Vec<Column>> {
         parsed(&self.names_and_types(client, statement).await?, true)
+    }
+
+    /// What there is before the trial is the lead's to know; the streams of all sum up what they
+    /// move.
+    async fn count_if_lead(&self, from: &str, summed: &Summed) -> Result<(u64, Sums)> {
+        match self.spec.leads() {
+            true => self.count(from, summed).await,
+            false => Ok((0, Sums::default())),
+        }
     }
 
     /// Rows, and sums modulo 2^64.

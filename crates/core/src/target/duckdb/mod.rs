@@ -18,7 +18,7 @@ use crate::target::upsert::{
     compare, file_of, is_own, merged_note, occupied, Calls, Effect, Found, Method, Share,
     StatementKind, Work,
 };
-use crate::target::{Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::target::{Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 
 use api::{Api, Type};
 use call::{told, Call, Ready, Rows, Way};
@@ -47,6 +47,11 @@ struct Planned {
 impl DuckDb {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
         let options = Options::parse(&spec)?;
+        if spec.own().len() < spec.streams {
+            return Err(Error::usage(
+                "duckdb:// is a library in the client: one process at a time has the file, so run it on one host",
+            ));
+        }
         Ok(Self {
             path: file_of(&spec.target, "duckdb")?.into(),
             table: options.common.table(&spec.data),
@@ -239,6 +244,12 @@ impl Target for DuckDb {
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
         Box::pin(async move { self.check(tallies) })
+    }
+
+    fn batches(&self) -> Option<&dyn Applied> {
+        self.planned
+            .as_ref()
+            .map(|planned| &*planned.work as &dyn Applied)
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {

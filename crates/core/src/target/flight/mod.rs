@@ -314,7 +314,11 @@ async fn drive(mut session: Box<dyn Session>, batches: usize) -> Result<Tally> {
 impl Target for Flight {
     fn plan<'a>(&'a mut self) -> LocalFuture<'a, Result<Identity>> {
         Box::pin(async move {
-            if !matches!(self.spec.data, Data::Remote) {
+            // What the lead has given the server needs no data here.
+            let given = !self.spec.leads()
+                && self.spec.operation == Operation::Get
+                && matches!(self.spec.data, Data::File { .. });
+            if !given && !matches!(self.spec.data, Data::Remote) {
                 let source = Source::make(&self.spec.data, self.spec.rows_per_batch)?;
                 self.encoder(&source)?;
                 self.source = Some(source);

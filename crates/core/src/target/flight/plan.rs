@@ -182,10 +182,8 @@ impl Flight {
             uploaded: None,
         };
         match (self.spec.operation, &self.subject) {
-            (Operation::Get, Subject::Nothing) => match (&self.spec.data, &self.source) {
-                (Data::File { .. }, Some(source)) => {
-                    self.plan_upload(link, source, &mut plan).await?
-                }
+            (Operation::Get, Subject::Nothing) => match &self.spec.data {
+                Data::File { .. } => self.plan_table(link, &mut plan).await?,
                 _ => self.plan_perf(link, &mut plan).await?,
             },
             (Operation::Get, Subject::Path(path)) => {
@@ -369,8 +367,9 @@ impl Flight {
         Ok(Piece { address, ticket })
     }
 
-    /// Gives a reference server the user's rows and asks for them in the trial's shape.
-    async fn plan_upload(&self, link: &Link, source: &Source, plan: &mut Plan) -> Result<()> {
+    /// Gives a reference server the user's rows, once for all processes, and asks for them in the
+    /// trial's shape.
+    async fn plan_table(&self, link: &Link, plan: &mut Plan) -> Result<()> {
         if !self.identity.reference {
             return Err(Error::usage(format!(
                 "{} is not Venturi's own server: it gives what it holds (flight://host:port/table), or put the file",
@@ -378,21 +377,9 @@ impl Flight {
             )));
         }
         let table = format!("venturi/{}", self.spec.trial);
-        let path = FlightDescriptor::path(table.split('/').map(str::to_owned).collect());
-        let encoder = self.encoder(source)?;
-        let cursor = source.cursor(Some(source.rows()));
-        let upload = PutSession::new(
-            link.clone(),
-            vec![],
-            path.encode_to_vec(),
-            encoder,
-            cursor,
-            false,
-            Ack::Stream,
-        );
-        drive(Box::new(upload), usize::MAX)
-            .await
-            .map_err(|error| error.context("giving the rows to the server"))?;
+        if let Some(source) = self.source.as_ref().filter(|_| self.spec.leads()) {
+            self.upload(link, source, &table).await?;
+        }
         let command = json!({
             "table": table,
             "rows_per_stream": self.spec.rows_per_stream.unwrap_or(WITHOUT_END),
@@ -409,7 +396,26 @@ impl Flight {
         .await?;
         plan.protocol = "table";
         plan.rows = rows;
-        plan.uploaded = Some(table);
+        plan.uploaded = self.spec.leads().then_some(table);
+        Ok(())
+    }
+
+    async fn upload(&self, link: &Link, source: &Source, table: &str) -> Result<()> {
+        let path = FlightDescriptor::path(table.split('/').map(str::to_owned).collect());
+        let encoder = self.encoder(source)?;
+        let cursor = source.cursor(Some(source.rows()));
+        let upload = PutSession::new(
+            link.clone(),
+            vec![],
+            path.encode_to_vec(),
+            encoder,
+            cursor,
+            false,
+            Ack::Stream,
+        );
+        drive(Box::new(upload), usize::MAX)
+            .await
+            .map_err(|error| error.context("giving the rows to the server"))?;
         Ok(())
     }
 

@@ -22,7 +22,7 @@ use crate::target::upsert::{
     compare, Calls, Effect, Executing, Executor, Found, Host, Place, Prepared, Share,
     StatementKind, Waits, Work,
 };
-use crate::target::{Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::target::{Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 
 use connection::Connection;
 use errors::Circumstances;
@@ -139,7 +139,7 @@ impl MySql {
             }
         }
         // Every stream has a thread of its own.
-        if self.spec.streams <= self.spec.threads {
+        if self.spec.own().len() <= self.spec.threads {
             connection.alone(LOOK_UP.min(Duration::from_nanos(self.spec.timeout_ns) / 4));
         }
         let lane = Lane(Box::new(State {
@@ -202,6 +202,10 @@ impl Target for MySql {
             let compared = self.compare(tallies).await;
             compared.map_err(|error| self.circumstances_at(0).explain(error))
         })
+    }
+
+    fn batches(&self) -> Option<&dyn Applied> {
+        self.plan.as_ref().map(|plan| &*plan.work as &dyn Applied)
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {

@@ -39,7 +39,7 @@ impl MySql {
         let atomic = self
             .set_up(&mut connection, &server, &work, &mut notes)
             .await?;
-        let before = match self.options.common.setup {
+        let before = match self.options.common.setup || !self.spec.leads() {
             true => Found::default(),
             false => found(&mut connection, &work.table).await?,
         };
@@ -132,7 +132,8 @@ impl MySql {
     ) -> Result<bool> {
         let table = &work.table;
         let database = &self.place.space;
-        if self.options.common.setup {
+        let makes = self.options.common.setup && self.spec.leads();
+        if makes {
             for sql in server.settings() {
                 if let Err(error) = connection.run(sql).await {
                     if error.code.is_none() {
@@ -163,7 +164,7 @@ impl MySql {
             literal(database),
             literal(name)
         );
-        if self.options.common.setup {
+        if makes {
             if connection.value(&described).await?.is_some() {
                 if !upsert::is_own(name) {
                     return Err(upsert::occupied(name));
@@ -177,7 +178,7 @@ impl MySql {
                 .await?;
         }
         let engine = connection.value(&described).await?.ok_or_else(|| {
-            let message = match self.options.common.setup {
+            let message = match makes {
                 true => format!("table {name} was made, and is not there"),
                 false => format!(
                     "there is no table {name} in {database}, or {:?} may not see it: without --no-setup Venturi creates it; or name another by --table",

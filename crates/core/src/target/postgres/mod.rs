@@ -21,7 +21,7 @@ use crate::target::upsert::{
     compare, is_own as is_own_table, merged_note, occupied, Calls, Effect, Found, Host, Method,
     Place, Share, StatementKind, Work,
 };
-use crate::target::{Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::target::{Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 
 use call::{ready, Rows, Way};
 use errors::told;
@@ -102,7 +102,7 @@ impl Postgres {
     /// The first connection, with its database made where it is missing.
     async fn connect_first(&self) -> Result<Link> {
         match self.connect().await {
-            Err(failed) if failed.no_database && self.options.common.setup => {
+            Err(failed) if failed.no_database && self.options.common.setup && self.spec.leads() => {
                 let system = self.dial("postgres").await;
                 let mut link = system.map_err(|_| failed.error)?;
                 let name = Dialect::Postgres.quoted(&self.place.space);
@@ -200,7 +200,10 @@ impl Postgres {
         let rows = Rows::new(way, &table)?;
         let mut link = self.connect_first().await?;
         let identity = self.identify(&mut link, listener).await?;
-        let before = self.set_up(&mut link, &table, &batches).await?;
+        let before = match self.spec.leads() {
+            true => self.set_up(&mut link, &table, &batches).await?,
+            false => Found::default(),
+        };
         let forms = rows.forms.clone();
         let work = Work::new(&self.spec, table, batches, Rows { way, forms })?;
         self.planned = Some(Planned {
@@ -280,6 +283,12 @@ impl Target for Postgres {
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
         Box::pin(self.check(tallies))
+    }
+
+    fn batches(&self) -> Option<&dyn Applied> {
+        self.planned
+            .as_ref()
+            .map(|planned| &*planned.work as &dyn Applied)
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {

@@ -21,7 +21,7 @@ use crate::spec::TrialSpec;
 use crate::target::upsert::{
     compare, file_of, is_own, occupied, Builder, Calls, Effect, Found, Share, StatementKind, Work,
 };
-use crate::target::{Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::target::{Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 
 use call::{Call, Statement};
 use errors::told;
@@ -188,12 +188,18 @@ impl Sqlite {
     }
 
     fn plan_all(&mut self) -> Result<Identity> {
-        let connection = self.connect(self.options.common.setup, self.timeout())?;
+        let leads = self.spec.leads();
+        let connection = self.connect(leads && self.options.common.setup, self.timeout())?;
         // Opening reads nothing: whether it is a database at all is seen here.
-        self.journal(&connection)?;
+        if leads {
+            self.journal(&connection)?;
+        }
         self.dress(&connection)?;
         let (table, batches) = Batches::make(&self.spec, &self.table)?;
-        let before = self.set_up(&connection, &table, &batches)?;
+        let before = match leads {
+            true => self.set_up(&connection, &table, &batches)?,
+            false => Found::default(),
+        };
         let prepared = self.options.statement == StatementKind::Prepared;
         let upsert = Dialect::Sqlite.upsert_placeholders(&table, 1).into();
         let work = Work::new(&self.spec, table, batches, Rows { prepared })?;
@@ -296,6 +302,12 @@ impl Target for Sqlite {
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
         Box::pin(async move { self.check(tallies) })
+    }
+
+    fn batches(&self) -> Option<&dyn Applied> {
+        self.planned
+            .as_ref()
+            .map(|planned| &*planned.work as &dyn Applied)
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {

@@ -2,6 +2,7 @@
 //! out of archives.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
@@ -107,7 +108,7 @@ impl Supply {
             points,
             ahead: AtomicUsize::new(0),
         };
-        let least = supply.planned_points().unwrap_or(0);
+        let least = supply.points_of(spec.own()).unwrap_or(0);
         let least = least.saturating_mul(LEAST_BYTES);
         match supply.is_ahead() && least > MOST_AHEAD as u64 {
             true => Err(too_much()),
@@ -147,6 +148,11 @@ impl Supply {
 
     /// Points of all streams, where it is known before how many there are.
     pub fn planned_points(&self) -> Option<u64> {
+        self.points_of(0..self.spec.streams)
+    }
+
+    /// The same of some streams; of points that end by themselves all.
+    fn points_of(&self, streams: Range<usize>) -> Option<u64> {
         if self.spec.duration_ns.is_some() {
             return None;
         }
@@ -154,7 +160,7 @@ impl Supply {
             return self.whole().filter(|_| self.spec.rows_per_stream.is_none());
         };
         let mut points = 0u64;
-        for stream in 0..self.spec.streams {
+        for stream in streams {
             let hosts = metrics.share(stream, self.spec.streams).ok()?;
             let all = match metrics.steps {
                 Some(steps) => Some(steps.checked_mul(hosts.end - hosts.start)?),

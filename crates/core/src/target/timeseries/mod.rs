@@ -274,6 +274,16 @@ impl TimeSeries {
         }
     }
 
+    /// Who does not lead counts nothing, but has to know how to say goodbye.
+    async fn known(&self, counting: bool) -> Held {
+        let stored = match counting {
+            true => None,
+            false => Stored::ask(&self.web()).await,
+        };
+        let unknown = || Held::Unknown("the lead counts".into());
+        stored.map_or_else(unknown, Held::Reference)
+    }
+
     fn nobody_tells(&self, port: u16) -> String {
         let others = match self.system.counts {
             Counts::Recognised => ", InfluxDB or QuestDB",
@@ -289,7 +299,10 @@ impl TimeSeries {
         let supply = Supply::new(&self.spec)?;
         let route = self.route().await?;
         let counting = self.recognise().await?;
-        let before = self.held(&supply, counting.as_ref()).await;
+        let before = match self.spec.leads() {
+            true => self.held(&supply, counting.as_ref()).await,
+            false => self.known(counting.is_some()).await,
+        };
         let here = route.filter(|route| is_own(route.peer.ip()));
         let mut identity = Identity {
             address: self.authority.to_string(),

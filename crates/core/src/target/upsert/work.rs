@@ -14,7 +14,7 @@ use crate::data::upsert::{Batches, Table};
 use crate::error::{Error, Kind, Result};
 use crate::meter::clock::{Stage, StageClock};
 use crate::spec::{Generate, TrialSpec};
-use crate::target::{Sums, MAX_SUMS};
+use crate::target::{Applied, Runs, Sums, MAX_SUMS};
 
 /// Makes statements of rows; no sockets, no clocks.
 pub trait Builder: Send + Sync + 'static {
@@ -52,6 +52,8 @@ pub struct Work<B: Builder> {
     pub batches: Batches,
     builder: B,
     ready: Option<Vec<Arc<Prepared<B::Statement>>>>,
+    /// Of the whole trial.
+    streams: usize,
     /// What became of each batch, over all its turns.
     seen: Box<[AtomicU8]>,
 }
@@ -65,12 +67,31 @@ impl<B: Builder> Work<B> {
             batches,
             builder,
             ready: None,
+            streams: spec.streams,
             seen,
         };
         if spec.generate == Generate::Ahead {
-            work.ready = Some(work.build_all()?);
+            work.ready = Some(work.build_all(&work.taken_by(spec))?);
         }
         Ok(work)
+    }
+
+    /// For each batch whether a stream of this process takes it.
+    fn taken_by(&self, spec: &TrialSpec) -> Vec<bool> {
+        let mut taken = vec![false; self.seen.len()];
+        if spec.share.is_none() {
+            taken.fill(true);
+        }
+        for stream in spec.own().filter(|_| spec.share.is_some()) {
+            self.of(stream).for_each(|index| taken[index] = true);
+        }
+        taken
+    }
+
+    /// The batches that a stream takes, as `Share` deals them.
+    fn of(&self, stream: usize) -> impl Iterator<Item = usize> {
+        let count = self.seen.len();
+        (stream % count.max(1)..count).step_by(self.streams)
     }
 
     #[cfg(test)]
@@ -78,7 +99,8 @@ impl<B: Builder> Work<B> {
         &self.builder
     }
 
-    fn build_all(&self) -> Result<Vec<Arc<Prepared<B::Statement>>>> {
+    /// The statements of the batches that are `taken`, each at its own place.
+    fn build_all(&self, taken: &[bool]) -> Result<Vec<Arc<Prepared<B::Statement>>>> {
         let count = self.batches.count();
         let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
         let held = AtomicU64::new(0);
@@ -86,7 +108,7 @@ impl<B: Builder> Work<B> {
         let failed: Mutex<Option<Error>> = Mutex::new(None);
         let build = |from: u64, to: u64| {
             let mut built = Vec::with_capacity((to - from) as usize);
-            for index in from..to {
+            for index in (from..to).filter(|index| taken[*index as usize]) {
                 if stop.load(Relaxed) {
                     break;
                 }
@@ -98,7 +120,7 @@ impl<B: Builder> Work<B> {
                     }
                 });
                 match made {
-                    Ok(made) => built.push(Arc::new(made)),
+                    Ok(made) => built.push((index as usize, Arc::new(made))),
                     Err(error) => {
                         stop.store(true, Relaxed);
                         let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,10 +146,19 @@ impl<B: Builder> Work<B> {
         if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
         }
-        let mut all = Vec::with_capacity(count as usize);
+        let mut built = Vec::with_capacity(count as usize);
         for part in parts {
             let panicked = |_| Error::new(Kind::Internal, "building statements panicked");
-            all.extend(part.map_err(panicked)?);
+            built.extend(part.map_err(panicked)?);
+        }
+        // Another process's places hold any statement: no stream of this one asks for them, and none
+        // has to look whether there is one.
+        let mut all = match built.first() {
+            Some((_, made)) => vec![made.clone(); count as usize],
+            None => Vec::new(),
+        };
+        for (index, made) in built {
+            all[index] = made;
         }
         Ok(all)
     }
@@ -193,6 +224,39 @@ impl<B: Builder> Work<B> {
             with(|seen| seen & ACKNOWLEDGED != 0),
             with(|seen| seen == IN_DOUBT),
         )
+    }
+}
+
+impl<B: Builder> Applied for Work<B> {
+    fn of_stream(&self, stream: usize) -> Runs {
+        let mut runs = Runs::new();
+        for index in self.of(stream) {
+            let state = self.seen[index].load(Relaxed);
+            match runs.last_mut() {
+                Some((known, times)) if *known == state => *times += 1,
+                _ => runs.push((state, 1)),
+            }
+        }
+        runs
+    }
+
+    fn learn(&self, stream: usize, runs: &Runs) -> Result<()> {
+        let all = runs.iter().map(|(_, times)| *times);
+        let told = all.fold(0u64, u64::saturating_add);
+        if told != self.of(stream).count() as u64 {
+            return Err(Error::usage(format!(
+                "the tallies: stream {stream} tells of {told} batches, of {} it has {}",
+                self.seen.len(),
+                self.of(stream).count()
+            )));
+        }
+        let states = runs
+            .iter()
+            .flat_map(|(state, times)| (0..*times).map(move |_| *state));
+        for (index, state) in self.of(stream).zip(states) {
+            self.seen[index].fetch_or(state & (ACKNOWLEDGED | IN_DOUBT), Relaxed);
+        }
+        Ok(())
     }
 }
 
