@@ -130,8 +130,13 @@ fn a_get_in_fixed_time_ends_for_all() {
         assert_eq!(record.error, None);
     }
     assert_eq!(two[0].verification.achieved, "checksum");
-    let rows = two[0].counts.rows + two[1].counts.rows;
-    assert_eq!(two[0].verification.rows, rows);
+    // What was on its way at the end has arrived all the same, and does not count.
+    let (verified, rows) = (
+        &two[0].verification,
+        two[0].counts.rows + two[1].counts.rows,
+    );
+    assert_eq!(verified.expected_rows, Some(verified.rows));
+    assert!(verified.rows >= rows && two[1].counts.rows > 0);
 }
 
 #[test]
