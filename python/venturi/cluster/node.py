@@ -223,8 +223,6 @@ def _environment(directory: str, token: str | None) -> dict[str, str]:
     with open(os.path.join(home, _BOOTSTRAP[0]), "w") as file:
         file.write(_BOOTSTRAP[1])
     environment |= {**quiet_environment(), "HOME": home, _VARIABLE: directory}
-    # Whoever runs a trial here means the user's own files all the same.
-    environment["VENTURI_USER_HOME"] = os.path.expanduser("~")
     if token is not None:
         place = token_path(directory)
         with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

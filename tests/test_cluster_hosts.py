@@ -1,0 +1,165 @@
+"""Trials on five hosts (namespaces): four loaders, one server behind a link of 1 Gbit/s; hosts that die."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from conftest import require
+from hosts import NETWORK, Hosts, RayCluster, hosts
+from run_support import ROOT, command, environment
+from venturi.analysis import results
+from venturi.cluster.up import own_versions
+
+pytestmark = pytest.mark.slow
+GIGABIT = 1e9 / 8
+SCENARIO = f"""\
+name = "five"
+[target]
+url = "flight://local"
+[workload]
+operation = "get"
+data = "records"
+rows_per_batch = 4096
+threads = "streams"
+[hosts]
+servers = 1
+loader_resource = "loader"
+server_resource = "server"
+interface = "{NETWORK}"
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(core: Any) -> Iterator[RayCluster]:
+    require(own_versions()["ray"], "ray (venturi[cluster])")
+    require(hasattr(core.Control, "start_at"), "venturi._core with shares")
+    with hosts(5) as five:
+        five[4].shape("1gbit")
+        made = RayCluster(five)
+        try:
+            places = [f"--resource={host.name}=loader" for host in five.hosts[:4]]
+            done = made.up("--cpus", 1, *places, "--resource", f"{five[4].name}=server")
+            assert done.returncode == 0, done.stderr
+            (made.folder / "five.toml").write_text(SCENARIO)
+            yield made
+        finally:
+            made.remove()
+
+
+def words(made: RayCluster, out: Path, *more: object) -> list[str]:
+    return command("run", made.folder / "five.toml", "--on", "auto", "--out", out, "--no-report", *more)
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    path = out / "trials.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def busy(on: Hosts) -> list[str]:
+    """Command lines of loaders, servers and drivers that run on any host."""
+    found = []
+    for host in on:
+        for pid in host.processes():
+            path = Path(f"/proc/{pid}/cmdline")
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace") if path.exists() else ""
+            if any(word in line for word in ("ray::Ray", "venturi serve", "-m venturi")):
+                found.append(f"{host.name}: {line}")
+    return found
+
+
+def nothing_is_left(on: Hosts, seconds: float = 30.0) -> None:
+    until = time.monotonic() + seconds
+    while found := busy(on):
+        assert time.monotonic() < until, found
+        time.sleep(0.2)
+
+
+def test_a_link_that_limits_one_and_four_loaders(cluster: RayCluster, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    given = ("--loaders", "1,4", "--streams", 4, "--duration", "3s", "--repeats", 2, "--warmup", 0)
+    done = cluster.hosts[0].run(
+        *words(cluster, out, *given), env=environment(**cluster.variables), cwd=ROOT, timeout=180
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    found = records(out)
+    assert len(found) == 4
+    for record in found:
+        assert record["outcome"] == "ok", record["error"]
+        assert record["verification"]["achieved"] == "checksum"
+        count = record["parameters"]["loaders"]
+        parts = record["hosts"]
+        assert len(parts) == count and len({host["address"] for host in parts}) == count
+        for name in ("rows", "batches", "payload_bytes"):
+            assert sum(host[name] for host in parts) == record["counts"][name]
+        assert sum(host["streams"][1] for host in parts) == 4
+        assert record["target"]["address"].startswith("10.77.0.5:")
+    loaded = results.load(out)
+    assert len(loaded.cells) == 2
+    for cell in loaded.cells:
+        rate = median(r["counts"]["payload_bytes"] * 1e9 / r["times"]["interval_ns"] for r in cell.records)
+        # What TCP and Ethernet leave of a gigabit is 0.949 of it; the bucket's burst may come on top.
+        assert 0.95 * 0.94 * GIGABIT < rate < 0.97 * GIGABIT, rate
+        assert loaded.verdicts[cell.name].kind == "link", loaded.verdicts[cell.name]
+    (four,) = (cell for cell in loaded.cells if cell.parameters["loaders"] == 4)
+    shares = [
+        median(
+            record["hosts"][n]["payload_bytes"] / record["counts"]["payload_bytes"] for record in four.records
+        )
+        for n in range(4)
+    ]
+    assert all(abs(share - 0.25) <= 0.025 for share in shares), shares
+    nothing_is_left(cluster.hosts)
+
+
+def started(made: RayCluster, out: Path, *more: object) -> subprocess.Popen[str]:
+    """A run whose first trial has ended, and whose second one is under way."""
+    driver = made.hosts[0].start(*words(made, out, *more), env=environment(**made.variables), cwd=ROOT)
+    until = time.monotonic() + 90
+    while len(records(out)) < 1:
+        assert driver.poll() is None and time.monotonic() < until, driver.communicate()
+        time.sleep(0.1)
+    time.sleep(2.0)
+    return driver
+
+
+MOVING = ("--loaders", 3, "--streams", 3, "--duration", "4s", "--warmup", 0, "--no-ceilings")
+
+
+def test_a_driver_that_is_killed(cluster: RayCluster, tmp_path: Path) -> None:
+    driver = started(cluster, tmp_path / "run", *MOVING, "--repeats", 3)
+    driver.kill()
+    driver.communicate()
+    nothing_is_left(cluster.hosts)
+    assert [record["outcome"] for record in records(tmp_path / "run")] == ["ok"]
+
+
+def test_a_node_that_is_killed(cluster: RayCluster, tmp_path: Path) -> None:
+    """Three of four loaders' hosts are needed: the fourth takes over. The last test, for a node is gone."""
+    out = tmp_path / "run"
+    driver = started(cluster, out, *MOVING, "--repeats", 4)
+    # A host of a loader that is not the driver's.
+    victim = next(
+        host
+        for host in reversed(cluster.hosts.hosts[1:4])
+        if any(f"{host.name}:" in line and "ray::RayLoader" in line for line in busy(cluster.hosts))
+    )
+    assert victim.signal(signal.SIGKILL)
+    stdout, stderr = driver.communicate(timeout=120)
+    found = records(out)
+    assert [record["outcome"] for record in found].count("failed") == 1, stdout + stderr
+    (failed,) = (record for record in found if record["outcome"] == "failed")
+    assert failed["error"]["kind"] == "lost" and victim.address in failed["error"]["message"], failed["error"]
+    assert found[-1]["outcome"] == "ok" and victim.address not in {h["address"] for h in found[-1]["hosts"]}
+    assert driver.returncode == 5
+    nothing_is_left(cluster.hosts)
+    done = cluster.venturi("cluster", "status")
+    assert done.returncode == 4 and f"{victim.name}  -" in done.stdout, done.stdout
