@@ -299,3 +299,9 @@ def test_columns_of_a_file_reach_the_spec(tmp_path: Path) -> None:
         assert pa.ipc.open_file(spec["data"]["ipc"]).read_all().column_names == ["ts", "h", "w"]
     assert spec["ingest"] == {"time": "ts", "tags": ["h"], "values": ["w"], "metric": "cpu"}
     assert json.dumps(spec)
+
+
+@pytest.mark.parametrize("operation", ["get", "put"])
+def test_where_nothing_is_sent_no_digits_are_written(operation: str) -> None:
+    (found,) = matrix.cells(scenario(f"[target]\nurl = 'empty://'\n[workload]\noperation = '{operation}'\n"))
+    assert found.parameters["digits"] is None and found.parameters["messages"] is None

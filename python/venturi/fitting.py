@@ -178,8 +178,8 @@ def option_parameters(target: Target, operation: str) -> dict[str, Any]:
             return None
         found = getattr(target, name)
         if name == "digits":
-            # 17, or a word.
-            return str(found or usual[name])
+            # 17, or a word; nothing where nothing is written.
+            return str(found or usual[name]) if found or name in usual else None
         if name == "durable":
             return found or "os"
         if name == "encoders":
