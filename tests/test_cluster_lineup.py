@@ -202,3 +202,48 @@ def test_a_trial_of_a_hundred_loaders_costs_the_driver_little() -> None:
     assert time.monotonic() - began < 5
     for handle in found:
         handle.close()
+
+
+SHARED: dict[str, Any] = {
+    "trial": "t",
+    "operation": "get",
+    "data": {"source": "records", "columns": 4, "values": "random", "seed": 1},
+    "rows_per_batch": 4096,
+    "rows_per_stream": 200_000,
+    "streams": 5,
+    "threads": 5,
+    "timeout_ns": 5 * 10**9,
+}
+
+
+@pytest.mark.parametrize("operation", ["get", "put"])
+@pytest.mark.parametrize("loaders", [1, 3])
+def test_the_engine_shared_is_the_engine_whole(
+    core: Any, reference_server: Any, handles: Any, operation: str, loaders: int
+) -> None:
+    found = handles(*([core] * loaders))
+    spec = {**SHARED, "target": f"flight://{reference_server.address}", "operation": operation}
+    record = run(spec, found, clocks(found), ClusterControl())
+    assert record["outcome"] == "ok", record["error"]
+    whole = json.loads(core.run_trial(json.dumps({**spec, "trial": "whole"}), core.Control()))
+    assert record["verification"]["achieved"] == "checksum"
+    assert record["verification"]["checksum"] == whole["verification"]["checksum"]
+    for name in ("rows", "batches", "payload_bytes"):
+        assert record["counts"][name] == whole["counts"][name] == sum(h[name] for h in record["hosts"])
+    assert record["latency"]["service"]["count"] == whole["latency"]["service"]["count"]
+    assert [s["stream"] for s in record["streams"]] == [s["stream"] for s in whole["streams"]]
+    assert record["stages"]["server"] and record["workers"]["client"]["workers"] == 5
+
+
+def test_an_upsert_shared_is_verified_by_the_lead(core: Any, handles: Any, tmp_path: Any) -> None:
+    found = handles(core, core)
+    spec = {
+        **SHARED,
+        **{"target": f"sqlite://{tmp_path / 'rows.db'}", "operation": "upsert", "streams": 4, "threads": 4},
+        **{"data": {"source": "usage", "working_set": 1000, "seed": 7, "loaded_unix_s": 1_790_000_000}},
+        **{"rows_per_batch": 100, "rows_per_stream": 2000},
+    }
+    record = run(spec, found, clocks(found), ClusterControl())
+    assert record["outcome"] == "ok", record["error"]
+    assert record["counts"]["rows"] == 8000 and record["verification"]["achieved"] == "sums"
+    assert all(found["found"] == found["expected"] for found in record["verification"]["sums"])
