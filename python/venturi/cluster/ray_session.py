@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import secrets
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -51,7 +52,8 @@ def _access(on: str | None) -> dict[str, str]:
     if on is None:
         return {}
     if on == "local":
-        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN}
+        # A Ray that was imported before has read what it is to demand.
+        return {} if "ray" in sys.modules else {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN}
     from venturi.cluster import access
 
     return access.environment_for(on)

@@ -278,7 +278,8 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
                  ("points per client CPU-second", "points per server CPU-second"),
                  ("client CPU a point", "server CPU a point"),
                  ("stored", "stored a row", "stored bytes a point"), ("disk, written",),
-                 ("fairness",), ("errors",), ("trials",)):  # fmt: skip
+                 ("fairness",), *((name,) for name, _ in hosts.figures(cell)),
+                 ("errors",), ("trials",)):  # fmt: skip
         known = [f"{name} {shown[name]}" for name in pair if name in shown]
         if known:
             say("; ".join(known), "bold" if pair[0] == "throughput" else "")
