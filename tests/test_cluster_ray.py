@@ -260,7 +260,7 @@ def test_nothing_is_left_of_a_run_that_is_ended(ray: None, core: Any, tmp_path: 
         code = driver.wait(40)
     finally:
         driver.kill()
-    # What measures and serves goes at once. After a kill -9 Ray's own two agents take up to a minute to see it.
+    # What measures and serves goes at once; after a kill -9 Ray's own agents take up to a minute to see it.
     soon = [words_of[pid] for pid in _left(family, 20)]
     assert all(words.startswith(("ray::RuntimeEnvAgent", "ray::DashboardAgent")) for words in soon), soon
     assert number == signal.SIGKILL or not soon
