@@ -16,6 +16,7 @@ BIN := $(VENV)/bin
 CREATED := $(VENV)/.stamp-created
 PACKAGE := python/venturi/_core.abi3.so
 EXTRAS := $(VENV)/.stamp-extras
+BENCH_EXTRAS := $(VENV)/.stamp-bench-extras
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
@@ -77,7 +78,7 @@ bench-ingest: $(PACKAGE)
 	$(BIN)/python bench/ingest/run.py $(BENCH)
 
 # BENCH="--record" or BENCH="--parts memory rows", see bench/README.md
-bench-charrow: $(PACKAGE)
+bench-charrow: $(BENCH_EXTRAS)
 	$(BIN)/python bench/charrow/run.py $(BENCH)
 
 # BENCH="--record" or BENCH=RUN, see bench/README.md
@@ -106,4 +107,9 @@ $(PACKAGE): $(CREATED) pyproject.toml $(RUST_SOURCES)
 $(EXTRAS): pyproject.toml | $(PACKAGE)
 	@echo "Installing what tests and linters need"
 	@$(BIN)/maturin develop --release --locked --quiet --extras test,lint
+	@touch $@
+
+$(BENCH_EXTRAS): $(EXTRAS)
+	@echo "Installing the peers of a bench"
+	@$(BIN)/maturin develop --release --locked --quiet --extras test,lint,bench
 	@touch $@

@@ -1,14 +1,10 @@
-"""Servers of ClickHouse for tests: Debian's of 2018, and the engine of today behind a small HTTP handler."""
+"""Servers of ClickHouse for tests: Debian's of 2018, and the engine of today behind an HTTP handler."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import shutil
-import socket
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -17,129 +13,79 @@ from pathlib import Path
 
 import pytest
 
-READY_SECONDS = 30.0
-_HERE = Path(__file__).resolve().parent
+from venturi.throwaway import ClickHouse
+
 # Fixtures give the tests another cache directory; what was installed lies in the user's.
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi" / "debian"
-
-_CONFIG = """<?xml version="1.0"?>
-<yandex>
-  <logger><level>warning</level><log>{place}/log</log><errorlog>{place}/errors</errorlog></logger>
-  <http_port>{http}</http_port><tcp_port>{tcp}</tcp_port><interserver_http_port>{inter}</interserver_http_port>
-  <listen_host>127.0.0.1</listen_host>
-  <path>{place}/data/</path><tmp_path>{place}/tmp/</tmp_path><users_config>users.xml</users_config>
-  <default_profile>default</default_profile><default_database>default</default_database>
-  <mark_cache_size>67108864</mark_cache_size>
-</yandex>
-"""
-_USERS = """<?xml version="1.0"?>
-<yandex><profiles><default/></profiles><quotas><default/></quotas><users>
-  <default><password></password><networks><ip>127.0.0.1</ip></networks>
-    <profile>default</profile><quota>default</quota></default>
-  <reader><password>secret word</password><networks><ip>127.0.0.1</ip></networks>
-    <profile>default</profile><quota>default</quota></reader>
-</users></yandex>
+# The libraries of an unpacked package lie beside its program.
+_WRAPPER = """#!/bin/sh
+LD_LIBRARY_PATH="{libraries}"
+export LD_LIBRARY_PATH
+exec {program} "$@"
 """
 
 
 class Server:
-    """A running server: its port and URL, and statements outside of Venturi."""
+    """A running server: its URL and process, and statements outside of Venturi."""
 
-    def __init__(self, port: int, process: subprocess.Popen[str]) -> None:
-        self.port = port
-        self.process = process
-        self.url = f"clickhouse://127.0.0.1:{port}/default"
+    def __init__(self, started: ClickHouse) -> None:
+        self.started = started
+        self.url = started.url
+        self.pid = started.pid
 
-    def ask(self, statement: str) -> str:
-        url = f"http://127.0.0.1:{self.port}/"
+    def ask(self, statement: str, **parameters: str) -> str:
+        """What it answers, as text. Raises AssertionError with its refusal."""
+        wanted = urllib.parse.urlencode({"database": "venturi", **parameters})
+        asking = urllib.request.Request(f"http://{self.started.address}/?{wanted}", statement.encode())
+        asking.add_header("X-ClickHouse-User", "venturi")
         try:
-            with urllib.request.urlopen(url, statement.encode(), timeout=20) as answer:
+            with urllib.request.urlopen(asking, timeout=20) as answer:
                 return str(answer.read().decode()).strip()
         except urllib.error.HTTPError as error:
             raise AssertionError(error.read().decode()) from None
 
-    def stop(self) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait(20)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
 
+def old_server(place: Path) -> str:
+    """A directory for PATH, with Debian's clickhouse-server 18.16 in it (tools/install-servers)."""
+    from conftest import require
 
-def _program() -> tuple[str, dict[str, str]] | None:
-    """The server's program, and what it needs to be told."""
-    if found := shutil.which("clickhouse-server"):
-        return found, {}
+    found = shutil.which("clickhouse-server")
+    if found:
+        return str(Path(found).parent)
     program = _CACHE / "usr" / "sbin" / "clickhouse-server"
-    if not program.exists():
-        return None
+    require(program.exists(), "clickhouse-server (tools/install-servers)")
     folders = [str(lib) for root in ("usr/lib", "lib") for lib in (_CACHE / root).glob("*-linux-gnu*")]
-    return str(program), {"LD_LIBRARY_PATH": os.pathsep.join(folders)}
+    wrapper = place / "clickhouse-server"
+    wrapper.write_text(_WRAPPER.format(libraries=os.pathsep.join(folders), program=program))
+    wrapper.chmod(0o755)
+    return str(place)
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(s.getsockname()[1]) for s in sockets]
-    for taken in sockets:
-        taken.close()
-    return ports
+def has_chdb() -> None:
+    """Skips the test, or fails it, where the engine is not installed."""
+    from conftest import require
 
-
-def _wait(server: Server) -> Server:
-    deadline = time.monotonic() + READY_SECONDS
-    while True:
-        try:
-            server.ask("SELECT 1")
-            return server
-        except OSError:
-            if server.process.poll() is not None or time.monotonic() > deadline:
-                server.stop()
-                raise
-            time.sleep(0.05)
+    require(importlib.util.find_spec("chdb"), "chdb (pip install 'venturi[chdb]')")
 
 
 @pytest.fixture(scope="module")
 def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Debian's clickhouse-server 18.16 (tools/install-servers)."""
-    from conftest import require
-
-    found = _program()
-    require(found, "clickhouse-server (tools/install-servers)")
-    assert found is not None
-    program, environment = found
-    place = tmp_path_factory.mktemp("clickhouse")
-    http, tcp, inter = _free_ports(3)
-    (place / "config.xml").write_text(_CONFIG.format(place=place, http=http, tcp=tcp, inter=inter))
-    (place / "users.xml").write_text(_USERS)
-    process = subprocess.Popen(
-        [program, f"--config-file={place / 'config.xml'}"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, **environment},
-        cwd=place,
-    )
-    server = _wait(Server(http, process))
-    yield server
+    """Debian's clickhouse-server 18.16."""
+    folder = old_server(tmp_path_factory.mktemp("clickhouse"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", folder + os.pathsep + os.environ["PATH"])
+        server = ClickHouse(engine="server")
+        server.find()
+        server.start()
+    yield Server(server)
     server.stop()
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def engine() -> Iterator[Server]:
     """ClickHouse's engine of today, in a process of its own."""
-    from conftest import require
-
-    require(importlib.util.find_spec("chdb"), "chdb (pip install 'venturi[chdb]')")
-    place = tmp_path_factory.mktemp("chdb")
-    process = subprocess.Popen(
-        [sys.executable, str(_HERE / "chdb_http.py"), str(place / "data")], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line, "the handler did not start"
-    server = _wait(Server(int(line), process))
-    yield server
+    has_chdb()
+    server = ClickHouse(engine="chdb")
+    server.start()
+    yield Server(server)
     server.stop()

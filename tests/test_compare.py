@@ -1,126 +1,30 @@
-"""`venturi compare` as a user runs it: tables, Markdown, JUnit XML, JSON, refusals, exit codes."""
+"""`venturi compare` as a user runs it: what differs, what cannot be judged, refusals, exit codes."""
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import io
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
 import run_support
-from synthetic import ENVIRONMENT, HOSTILE, cells, hostile, imported, make_run
+from compare_support import (  # noqa: F401 - the fixtures too
+    Line,
+    base_run,
+    chain,
+    environment,
+    run_like,
+    said,
+    slower,
+    terminal,
+    venturi,
+)
+from synthetic import ENVIRONMENT, cells, imported, make_run
 from venturi.analysis.compare import compare, compare_by
 from venturi.analysis.likeness import without_port
 from venturi.analysis.results import load
-from venturi.errors import ExitCode, VenturiError
-
-Line = dict[str, Any]
-
-
-@pytest.fixture(autouse=True)
-def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"COLUMNS": "110", "NO_COLOR": "1"}.items():
-        monkeypatch.setenv(name, value)
-
-
-def venturi(*words: object) -> subprocess.CompletedProcess[str]:
-    """The command line within this process: a start of Python a call would make these tests slow."""
-    from venturi.cli import main
-
-    out, err = io.StringIO(), io.StringIO()
-    before, sys.argv = sys.argv, ["venturi", *map(str, words)]
-    code = 0
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            main()
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    finally:
-        sys.argv = before
-    return subprocess.CompletedProcess(sys.argv, code, out.getvalue(), err.getvalue())
-
-
-def slower(factor: float, when: str = "True") -> Any:
-    """An edit that makes trials take longer where the condition over their parameters holds."""
-
-    def edit(line: Line) -> Line:
-        if eval(when, {}, line["parameters"]):
-            times = line["times"]
-            times["interval_ns"] = int(times["interval_ns"] * factor)
-            times["steady_ns"] = int(times["steady_ns"] * factor)
-        return line
-
-    return edit
-
-
-def fresh(seed: str) -> Any:
-    """The same run once more: other noise, because the model draws it from the trial's id."""
-
-    def edit(line: Line) -> Line:
-        import random
-
-        line["times"]["interval_ns"] = int(
-            line["times"]["interval_ns"] * random.Random(seed + line["trial"]).gauss(1.0, 0.01)
-        )
-        return line
-
-    return edit
-
-
-def chain(*edits: Any) -> Any:
-    def edit(line: Line) -> Line | None:
-        for one in edits:
-            line = one(line)
-        return line
-
-    return edit
-
-
-def environment(**changes: Any) -> dict[str, Any]:
-    found = copy.deepcopy(ENVIRONMENT)
-    client = {
-        "host": "bench-1", "system": "Linux", "kernel": "6.1.0", "architecture": "x86_64", "cpu": "Model CPU",
-        "cores": {"logical": 8, "physical": 4, "usable": 8}, "governor": "performance", "virtualised": "no",
-        "memory": {"total": 64 * 2**30}, "software": {"venturi": "0.1.0"}, "loadavg": [0.1, 0.1, 0.1],
-        "sysctls": {"net.core.rmem_max": "212992", "vm.swappiness": "60"},
-    }  # fmt: skip
-    found["client"] = client | changes
-    found["server"] = copy.deepcopy(found["client"])
-    return found
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Read only, so one is enough."""
-    path = tmp_path_factory.mktemp("compare") / "base"
-    return make_run(path, environment=environment() | {"run": "base"}, samples=False)
-
-
-def run_like(path: Path, edit: Any = None, name: str = "run", repeats: int = 5, **more: Any) -> Path:
-    """Another run of the same matrix with other noise."""
-    changed = chain(fresh(name), edit) if edit else fresh(name)
-    described = more.pop("environment", environment())
-    return make_run(
-        path / name,
-        edit=changed,
-        repeats=repeats,
-        samples=False,
-        environment=described | {"run": name},
-        **more,
-    )
-
-
-def said(done: subprocess.CompletedProcess[str]) -> str:
-    """Standard output in one line, however it was folded."""
-    return " ".join(done.stdout.split())
+from venturi.errors import ExitCode
 
 
 def test_the_same_thing_twice(base: Path, tmp_path: Path) -> None:
@@ -447,158 +351,3 @@ def test_rows_where_no_bytes_are_known(base: Path, tmp_path: Path) -> None:
     done = venturi("compare", base, run_like(tmp_path, chain(edit, slower(1.2))))
     assert done.returncode == 8
     assert "base Mrows/s" in done.stdout
-
-
-def test_markdown_is_short_with_the_rest_folded(base: Path, tmp_path: Path) -> None:
-    run = run_like(tmp_path, slower(1.1, "operation == 'put' and streams == 2"))
-    out = tmp_path / "comparison.md"
-    done = venturi("compare", base, run, "-o", out)
-    assert done.returncode == 8
-    assert done.stdout.splitlines() == [
-        "run against base: of 6 cells 1 slower, 0 faster, 5 without a significant difference",
-        str(out),
-    ]
-    text = out.read_text()
-    assert text.startswith("### ❌ run against base\n\n**throughput**: of 6 cells 1 slower")
-    in_sight = text.split("<details>")[0]
-    assert in_sight.count("| put, 2 streams |") == 1
-    assert "get, 1 stream" not in in_sight
-    assert text.count("<details>") == text.count("</details>") == 2
-    assert "conditions: none that matters differs" in text
-    same = venturi("compare", base, run_like(tmp_path, name="same"), "--format", "markdown").stdout
-    assert same.startswith("### ✅ same against base")
-    assert same.split("<details>")[0].count("|") == 0
-
-
-def test_junit_xml(base: Path, tmp_path: Path) -> None:
-    edit = slower(1.1, "operation == 'put' and streams == 2")
-    run = run_like(tmp_path, edit, fail="operation == 'get' and streams == 4")
-    out = tmp_path / "venturi.xml"
-    assert venturi("compare", base, run, "--out", out).returncode == ExitCode.TRIALS_FAILED
-    root = ElementTree.fromstring(out.read_text())
-    assert_junit(root)
-    assert {k: root.get(k) for k in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "6", "failures": "1", "errors": "1", "skipped": "0",
-    }  # fmt: skip
-    (failure,) = root.iter("failure")
-    assert re.fullmatch(r"[\d.]+ % slower, over the threshold of 3 %", failure.get("message") or "")
-    assert re.search(r"MB/s \[.*\] -> .* MB/s \[.*\]; ratio 0\.9\d* \[.*\], p .*: slower", failure.text or "")
-    names = [(case.get("classname"), case.get("name")) for case in root.iter("testcase")]
-    assert len(set(names)) == 6
-    assert ("venturi.put", "put, 2 streams") in names
-
-
-def assert_junit(root: ElementTree.Element) -> None:
-    """Structure and attributes as Jenkins' junit-10.xsd has them, which other readers take as well."""
-    assert root.tag == "testsuites"
-    number = re.compile(r"\d+(\.\d+)?")
-    for suite in root:
-        assert suite.tag == "testsuite" and suite.get("name")
-        tags = [child.tag for child in suite]
-        order = ["properties", "testcase", "system-out"]
-        assert [t for t in order if t in tags] == list(dict.fromkeys(tags))
-        cases = suite.findall("testcase")
-        assert int(suite.get("tests") or -1) == len(cases)
-        for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-            assert int(suite.get(key) or -1) == sum(case.find(tag) is not None for case in cases)
-        assert number.fullmatch(suite.get("time") or "")
-        for case in cases:
-            assert case.get("name") and case.get("classname")
-            assert number.fullmatch(case.get("time") or "")
-            assert len([c for c in case if c.tag in ("failure", "error", "skipped")]) <= 1
-            assert {c.tag for c in case} <= {"failure", "error", "skipped", "system-out"}
-            for child in case:
-                if child.tag in ("failure", "error"):
-                    assert child.get("message") and child.get("type")
-                if child.tag == "skipped":
-                    assert child.get("message")
-
-
-def test_junit_of_what_cannot_be_judged(base: Path, tmp_path: Path) -> None:
-    done = venturi("compare", base, run_like(tmp_path, repeats=1), "--format", "junit")
-    root = ElementTree.fromstring(done.stdout)
-    assert_junit(root)
-    assert root.get("skipped") == "6"
-
-
-def test_json(base: Path, tmp_path: Path) -> None:
-    run = run_like(tmp_path, slower(1.1, "operation == 'put' and streams == 2"))
-    done = venturi("compare", base, run, "--format", "json")
-    found = json.loads(done.stdout)
-    assert (found["kind"], found["exit_code"], done.returncode) == ("comparison", 8, 8)
-    (one,) = found["comparisons"]
-    assert one["counts"] == {"worse": 1, "better": 0, "no-difference": 5, "unknown": 0, "failed": 0}
-    (cell,) = [c for c in one["cells"] if c["verdict"] == "worse"]
-    assert cell["parameters"]["streams"] == 2 and cell["parameters"]["operation"] == "put"
-    assert cell["ratio_low"] < cell["ratio"] < cell["ratio_high"] < 1
-    assert cell["p"] <= cell["p_adjusted"] < 0.05
-    assert cell["beyond_threshold"] and not cell["newly_failing"]
-    assert cell["base"]["good"] == cell["run"]["good"] == 5
-    assert 0 < cell["detectable"] < 0.2
-    assert {f["name"] for f in one["environment"]} >= {"CPU", "kernel", "memory"}
-
-
-def test_every_field_of_the_json_is_in_the_docs(base: Path, tmp_path: Path) -> None:
-    done = venturi("compare", base, run_like(tmp_path), "--format", "json")
-    docs = (Path(__file__).parent.parent / "docs" / "compare.md").read_text()
-    found = json.loads(done.stdout)
-    (one,) = found["comparisons"]
-    for name in [*found, *one, *one["cells"][0], *one["cells"][0]["base"], *one["environment"][0]]:
-        assert f"`{name}`" in docs, name
-
-
-@pytest.mark.parametrize("format", ["table", "markdown", "junit", "json"])
-def test_hostile_names_are_not_obeyed(tmp_path: Path, format: str) -> None:
-    one = make_run(
-        tmp_path / "one", cells(("get",), (1, 2)), edit=hostile, samples=False, environment=environment()
-    )
-    two = make_run(
-        tmp_path / "two", cells(("get",), (1, 2)), edit=hostile, samples=False,
-        environment=environment() | {"run": HOSTILE + "\x00"},
-    )  # fmt: skip
-    done = venturi("compare", one, two, "--format", format)
-    assert done.returncode == 0, done.stderr
-    if format == "json":
-        json.loads(done.stdout)
-    else:
-        assert "\x1b" not in done.stdout and "\x00" not in done.stdout
-    if format == "markdown":
-        assert "<script>" not in done.stdout and "<img" not in done.stdout
-    if format == "junit":
-        assert_junit(ElementTree.fromstring(done.stdout))
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_no_line_is_longer_than_the_terminal(
-    tmp_path: Path, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    matrix = cells(rows=(1_000_000, 10_000_000))
-    one = make_run(tmp_path / "one", matrix, samples=False)
-    two = make_run(tmp_path / "two", matrix, samples=False, edit=slower(1.5))
-    done = venturi("compare", one, two)
-    assert max(map(len, done.stdout.splitlines())) <= width
-    assert "rows/stream" in done.stdout
-
-
-def test_published_runs_put_against_get() -> None:
-    """One repeat a cell: no cell can be judged, but all together they tell."""
-    done = venturi("compare", "reference:macbook-get", "reference:macbook-put")
-    assert done.returncode == 0, done.stderr
-    assert "! operation: get -> put" in said(done)
-    assert "of 400 cells 0 slower, 0 faster, 400 cannot be judged" in said(done)
-    assert "the 400 cells together are" in said(done)
-
-
-def test_published_runs_remote_against_local() -> None:
-    """Ten repeats: a network between the hosts costs a sixth, and nearly every cell shows it."""
-    found = compare(load("reference:cartesius-localhost"), load("reference:cartesius-remote"))
-    assert len(found.rows) == 160 and not found.only_base and not found.only_run
-    assert found.count("worse") > 150 and found.count("better") == 0
-    assert found.shift is not None and 0.8 < found.shift.ratio < 0.87
-    assert found.exit_code is ExitCode.SLOWER
-
-
-def test_by_needs_no_like_environment_but_a_known_name() -> None:
-    with pytest.raises(VenturiError, match="no such parameter"):
-        compare_by(load("reference:chspark"), "colour")

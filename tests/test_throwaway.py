@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -48,6 +49,25 @@ def test_a_missing_server_names_its_package(
         throwaway.for_scheme(scheme)().start()
     assert what in raised.value.message and hint == raised.value.hint
     assert raised.value.exit_code == ExitCode.UNREACHABLE
+
+
+def test_clickhouse_is_a_server_or_a_library(
+    nothing_installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = functools.partial(throwaway.ClickHouse, engine="auto")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(VenturiError, match="clickhouse-server, or the package chdb, not found") as raised:
+        chosen().start()
+    assert raised.value.hint is not None and "pip install 'venturi[chdb]'" in raised.value.hint
+    with pytest.raises(VenturiError, match="clickhouse-server not found"):
+        throwaway.ClickHouse(engine="server").start()
+    old = program(nothing_installed / "clickhouse-server", "echo 'ClickHouse server version 18.16.1.'")
+    assert chosen().find() == str(old)
+    # Without Arrow it is the second choice, but a choice.
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert chosen().find() == "chdb" and throwaway.ClickHouse(engine="server").find() == str(old)
+    program(nothing_installed / "clickhouse-server", "echo 'ClickHouse server version 25.8.1.1 (official).'")
+    assert chosen().find() == str(old) and throwaway.ClickHouse(engine="chdb").find() == "chdb"
 
 
 def test_a_server_without_its_installer(nothing_installed: Path) -> None:
@@ -127,7 +147,7 @@ def test_the_version_is_said_once() -> None:
 
 def test_schemes_and_names() -> None:
     assert throwaway.for_scheme("mysql") is throwaway.named("mariadb") is throwaway.MariaDb
-    assert [server.name for server in throwaway.SERVERS] == ["mariadb", "cassandra", "postgres"]
+    assert [server.name for server in throwaway.SERVERS] == ["mariadb", "cassandra", "postgres", "clickhouse"]
     with pytest.raises(KeyError):
         throwaway.for_scheme("flight")
 

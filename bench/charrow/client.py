@@ -9,38 +9,34 @@ from __future__ import annotations
 import json
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
 
 Answer = dict[str, Any]
 
 
 def venturi(request: Answer) -> Answer:
     """A trial as `venturi run` executes it, stage clocks, latencies and samples included, rows counted."""
-    from venturi import _core
+    import core_trials
 
-    flight = request["url"].startswith("flight")
-    options: Answer = {"protocol": "perf"} if flight else {n: request[n] for n in ("encoders", "decoders")}
-    data: Answer = {"source": "records", "columns": 4, "values": "random", "seed": 1}
-    if request.get("query"):
-        options["query"], data = request["query"], {"source": "remote"}
-    rows = request.get("rows")
-    spec = {
-        "trial": uuid.uuid4().hex,
-        "target": request["url"],
-        "options": options,
-        "operation": "get",
-        "data": data,
-        "rows_per_batch": request["rows_per_batch"],
-        "rows_per_stream": rows // request["streams"] if rows and not request.get("query") else None,
-        "streams": request["streams"],
-        "threads": request["streams"],
-        "verify": "count",
-    }
-    record = json.loads(_core.run_trial(json.dumps(spec), _core.Control()))
-    if record["outcome"] != "ok":
-        raise SystemExit(f"error: {record['error']}")
+    scheme, streams, query = request["url"].partition("://")[0], request["streams"], request.get("query")
+    options: Answer = {"protocol": "perf"}
+    if scheme == "charrow":
+        options = {name: request[name] for name in ("encoders", "decoders")}
+    elif scheme == "clickhouse":
+        options = {"format": request["format"], "split": "none"}
+    more = {"rows_per_stream": request["rows"] // streams} if not query else {"data": {"source": "remote"}}
+    record = core_trials.trial(
+        target=request["url"],
+        options=options | ({"query": query} if query else {}),
+        rows_per_batch=request["rows_per_batch"],
+        streams=streams,
+        threads=streams,
+        **more,
+    )
     cpu = record["cpu"]["client"]
     return {
         "rows": record["counts"]["rows"],
@@ -52,19 +48,9 @@ def venturi(request: Answer) -> Answer:
 
 def tcp(request: Answer) -> Answer:
     """Raw TCP from the same server process, messages as large as the blocks."""
-    from venturi import _core
+    import core_trials
 
-    spec = {
-        "target": request["url"],
-        "options": {},
-        "direction": "get",
-        "streams": request["streams"],
-        "message_bytes": request["rows_per_batch"] * 32,
-        "duration_ns": 500_000_000,
-    }
-    record = json.loads(_core.probe_tcp(json.dumps(spec), _core.Control()))
-    if record["outcome"] != "ok":
-        raise SystemExit(f"error: {record['error']}")
+    record = core_trials.probe(request["url"], "get", request["streams"], request["rows_per_batch"] * 32)
     return {
         "rows": None,
         "bytes": record["bytes"],
@@ -105,7 +91,8 @@ def chdb(request: Answer) -> Answer:
     import pyarrow as pa
 
     connection = chdb.connect(":memory:")
-    connection.query("SELECT 1")
+    # As the others ask for it: it would compress by itself.
+    connection.query("SET output_format_arrow_compression_method = 'none'")
 
     def batches() -> Iterable[Any]:
         for piece in connection.send_query(request["query"], "ArrowStream"):
@@ -115,11 +102,22 @@ def chdb(request: Answer) -> Answer:
 
 
 def clickhouse_connect(request: Answer) -> Answer:
-    """The widely used driver over HTTP; its result is one table."""
+    """The widely used driver over HTTP: its result as one table, or batch by batch. Server and client share
+    the machine, so nothing is compressed."""
     import clickhouse_connect as driver
 
-    client = driver.get_client(dsn=request["url"])
-    return _timed(lambda: client.query_arrow(request["query"]).to_batches())
+    client = driver.get_client(dsn=request["url"], compress=False)
+    settings = {"output_format_arrow_compression_method": "none"}
+
+    def batches() -> Iterable[Any]:
+        if request["method"] == "query_arrow":
+            yield from client.query_arrow(request["query"], settings=settings).to_batches()
+            return
+        with client.query_arrow_stream(request["query"], settings=settings) as stream:
+            for piece in stream:
+                yield from piece.to_batches() if hasattr(piece, "to_batches") else (piece,)
+
+    return _timed(batches)
 
 
 WAYS = {

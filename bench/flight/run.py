@@ -9,15 +9,12 @@ the same moment. See bench/README.md.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
+import functools
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +24,11 @@ import summary
 from peers import PAIRINGS, Bench, Cell, TrialFailed
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import shared  # noqa: E402 - of bench/
+
+FAILURES = (TrialFailed, subprocess.TimeoutExpired, ValueError, KeyError)
 OPERATIONS = ["get", "put"]
 STREAMS = [1, 2, 4]
 ROWS = [1024, 4096, 32768, 131072]
@@ -82,28 +84,10 @@ def order(options: argparse.Namespace) -> Iterator[tuple[int, Cell, str]]:
                 yield number, cell, pairing
 
 
-def host_ticks() -> dict[str, int]:
-    """Whole-host CPU time in ticks; what was stolen or used by others spoils a measurement."""
-    with open("/proc/stat") as file:
-        values = [int(word) for word in file.readline().split()[1:9]]
-    return {"total": sum(values), "steal": values[7]}
-
-
 def environment(options: argparse.Namespace) -> dict[str, Any]:
-    described = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.split(":", 1)[1].strip() for line in described if line.startswith("model name")]
-    commit = subprocess.run(
-        ["git", "-C", str(HERE), "describe", "--always", "--dirty"], capture_output=True, text=True
-    ).stdout.strip()
     return {
-        "kind": "environment",
-        "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "cpu": models[0] if models else platform.machine(),
-        "cpus": os.cpu_count(),
-        "kernel": platform.release(),
+        **shared.machine(),
         "arrow": pyarrow.__version__,
-        "commit": commit,
-        "load_before": os.getloadavg()[0],
         "rounds": options.rounds,
         "bytes": int(options.bytes),
         "seed": options.seed,
@@ -116,11 +100,7 @@ def measure(options: argparse.Namespace, output: Path) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     try:
         with open(output, "w") as file:
-
-            def keep(line: dict[str, Any]) -> None:
-                file.write(json.dumps(line) + "\n")
-                file.flush()
-
+            keep = shared.keeper(file)
             keep(environment(options))
             for name in options.pairings:  # one warm-up of each, not kept
                 for operation in options.operations:
@@ -128,16 +108,9 @@ def measure(options: argparse.Namespace, output: Path) -> None:
             plan = list(order(options))
             began = time.monotonic()
             for done, (number, cell, name) in enumerate(plan):
-                before = host_ticks()
                 line = {"kind": "trial", "round": number, "pairing": name, **vars(cell)}
-                try:
-                    line |= bench.trial(cell, PAIRINGS[name])
-                except (TrialFailed, subprocess.TimeoutExpired, ValueError, KeyError) as error:
-                    line["error"] = str(error)
-                    print(f"failed: {error}", file=sys.stderr)
-                after = host_ticks()
-                line["steal"] = (after["steal"] - before["steal"]) / max(1, after["total"] - before["total"])
-                keep(line)
+                measured = functools.partial(bench.trial, cell, PAIRINGS[name])
+                keep(shared.attempted(line, measured, FAILURES))
                 progress(done + 1, len(plan), time.monotonic() - began)
     finally:
         bench.stop()
@@ -155,20 +128,12 @@ def progress(done: int, total: int, seconds: float) -> None:
 
 def main() -> int:
     options = arguments()
-    stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d-%H%M")
     source = options.source
     if source is None:
-        source = options.output or build.target_directory() / f"{stamp}.jsonl"
+        source = options.output or build.target_directory() / f"{shared.stamp()}.jsonl"
         measure(options, source)
     text, accepted = summary.markdown(source)
-    print(text)
-    if options.record:
-        results = HERE / "results"
-        results.mkdir(exist_ok=True)
-        place = results / f"{source.stem}.md"
-        place.write_text(text)
-        print(f"recorded: {place.relative_to(HERE.parent.parent)}", file=sys.stderr)
-    return 0 if accepted else 1
+    return shared.finish(text, accepted, source.stem, HERE / "results" if options.record else None)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,17 @@ median. With few rounds it is coarse, but it comes from the same noise as the nu
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from peers import Cell
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from shared import bootstrap, described
 
 BASE = "cpp/cpp"
 FLIGHT = ["cpp/cpp", "venturi/cpp", "cpp/venturi", "venturi/venturi"]
@@ -50,13 +55,6 @@ def required(pairing: str, streams: int) -> float | None:
     if pairing == "venturi/venturi":
         return 1.5 if streams == 1 else 1.25
     return None
-
-
-def bootstrap(values: list[float]) -> tuple[float, float]:
-    random = np.random.default_rng(1)
-    resampled = random.choice(np.array(values), size=(2000, len(values)))
-    low, high = np.percentile(np.median(resampled, axis=1), [2.5, 97.5])
-    return float(low), float(high)
 
 
 def ratios(pairings: dict[str, dict[int, Trial]], name: str) -> list[float]:
@@ -130,8 +128,7 @@ def markdown(path: Path) -> tuple[str, bool]:
     lines = [
         f"# Flight, Venturi against Arrow C++ {environment['arrow']}: {environment['date'][:10]}",
         "",
-        f"{environment['cpu']}, {environment['cpus']} CPUs, Linux {environment['kernel']}; "
-        f"commit {environment['commit']}; "
+        f"{described(environment)}; "
         f"{environment['rounds']} rounds of {environment['bytes'] / 1e9:g} GB a trial, "
         f"seed {environment['seed']}; load before {environment['load_before']:.2f}, "
         f"CPU time stolen {100 * float(np.mean(steal or [0])):.1f} %.",

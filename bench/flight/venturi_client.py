@@ -9,28 +9,24 @@ from __future__ import annotations
 
 import json
 import sys
-import uuid
+from pathlib import Path
 from typing import Any
 
-from venturi import _core
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import core_trials
 
 
 def flight(request: dict[str, Any]) -> dict[str, Any]:
-    spec = {
-        "trial": uuid.uuid4().hex,
-        "target": f"flight://{request['address']}",
-        "options": {"protocol": "perf"},
-        "operation": request["operation"],
-        "data": {"source": "records", "columns": 4, "values": "random", "seed": 1},
-        "rows_per_batch": request["rows_per_batch"],
-        "rows_per_stream": request["rows_per_stream"],
-        "streams": request["streams"],
-        "threads": request["streams"],
-        "verify": "count",
-    }
-    record = json.loads(_core.run_trial(json.dumps(spec), _core.Control()))
-    if record["outcome"] != "ok":
-        raise SystemExit(f"error: {record['error']}")
+    record = core_trials.trial(
+        target=f"flight://{request['address']}",
+        options={"protocol": "perf"},
+        operation=request["operation"],
+        rows_per_batch=request["rows_per_batch"],
+        rows_per_stream=request["rows_per_stream"],
+        streams=request["streams"],
+        threads=request["streams"],
+    )
     counts, cpu = record["counts"], record["cpu"]["client"]
     return {
         "operation": request["operation"],
@@ -46,16 +42,12 @@ def flight(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def probe(request: dict[str, Any]) -> dict[str, Any]:
-    spec = {
-        "target": f"flight://{request['address']}",
-        "direction": request["operation"],
-        "streams": request["streams"],
-        "message_bytes": request["rows_per_batch"] * 32,
-        "duration_ns": 500_000_000,
-    }
-    record = json.loads(_core.probe_tcp(json.dumps(spec), _core.Control()))
-    if record["outcome"] != "ok":
-        raise SystemExit(f"error: {record['error']}")
+    record = core_trials.probe(
+        f"flight://{request['address']}",
+        request["operation"],
+        request["streams"],
+        request["rows_per_batch"] * 32,
+    )
     return {
         "operation": request["operation"],
         "streams": request["streams"],

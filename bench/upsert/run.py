@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import random
 import shutil
 import signal
@@ -20,7 +19,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +33,10 @@ from venturi.errors import VenturiError
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE.parent))
+
+import shared  # noqa: E402 - of bench/
+
 WARM_UP_SECONDS = 2.0
 # A machine that others keep busy as well must not end a run.
 SETTINGS = {
@@ -60,13 +62,6 @@ def arguments() -> argparse.Namespace:
     add("--output", type=Path, help="the JSONL file (default target/bench-upsert/<date>.jsonl)")
     add("--from", dest="source", type=Path, help="measure nothing: the summary of an earlier JSONL file")
     return parser.parse_args()
-
-
-def host_ticks() -> dict[str, int]:
-    """Whole-host CPU time in ticks; what was stolen or used by others spoils a measurement."""
-    with open("/proc/stat") as file:
-        values = [int(word) for word in file.readline().split()[1:9]]
-    return {"total": sum(values), "steal": values[7]}
 
 
 def version(*command: str) -> str:
@@ -98,20 +93,8 @@ def peers(cells: list[Cell]) -> dict[str, str]:
 
 
 def environment(options: argparse.Namespace, cells: list[Cell]) -> dict[str, Any]:
-    described = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.split(":", 1)[1].strip() for line in described if line.startswith("model name")]
-    commit = subprocess.run(
-        ["git", "-C", str(HERE), "describe", "--always", "--dirty"], capture_output=True, text=True
-    ).stdout.strip()
     return {
-        "kind": "environment",
-        "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "cpu": models[0] if models else platform.machine(),
-        "cpus": os.cpu_count(),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "commit": commit,
-        "load_before": os.getloadavg()[0],
+        **shared.machine(),
         "rounds": options.rounds,
         "seconds": options.seconds,
         "rows": options.rows,
@@ -133,8 +116,7 @@ class Run:
         self.directory = output.with_suffix("")
 
     def keep(self, line: dict[str, Any]) -> None:
-        self.file.write(json.dumps(line) + "\n")
-        self.file.flush()
+        shared.keeper(self.file)(line)
 
     def measure(self) -> None:
         shuffle = random.Random(self.options.seed).shuffle
@@ -191,17 +173,17 @@ class Run:
         assert pid is not None
         for client in clients:
             line = {"kind": "turn", "round": number, "cell": bench.cell.name, "client": client}
-            before, server = host_ticks(), processes.process_seconds(pid)
-            try:
-                line |= asdict(bench.turn(client, self.options.seconds if number >= 0 else WARM_UP_SECONDS))
-            except (processes.ClientFailed, OSError, ValueError, KeyError, IndexError) as error:
-                line["error"] = f"{client}, {bench.cell.name}: {error or type(error).__name__}"
-                print(f"failed: {line['error']}", file=sys.stderr, flush=True)
-            # What the server still does for this client's rows is this client's, and nobody else's turn.
-            processes.settle(pid)
-            after = host_ticks()
+            server = processes.process_seconds(pid)
+            with shared.stolen(line):
+                try:
+                    seconds = self.options.seconds if number >= 0 else WARM_UP_SECONDS
+                    line |= asdict(bench.turn(client, seconds))
+                except (processes.ClientFailed, OSError, ValueError, KeyError, IndexError) as error:
+                    line["error"] = f"{client}, {bench.cell.name}: {error or type(error).__name__}"
+                    print(f"failed: {line['error']}", file=sys.stderr, flush=True)
+                # What the server still does for this client's rows is this client's, and nobody else's turn.
+                processes.settle(pid)
             line["server_cpu"] = processes.process_seconds(pid) - server
-            line["steal"] = (after["steal"] - before["steal"]) / max(1, after["total"] - before["total"])
             if number >= 0:
                 self.keep(line)
         print(f"round {number + 1} of {self.options.rounds}, {bench.cell.name}", file=sys.stderr, flush=True)
@@ -230,22 +212,15 @@ def main() -> int:
     options = arguments()
     # Ended from outside, it takes its servers along.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d-%H%M")
     source = options.source
     if source is None:
-        source = options.output or ROOT / "target" / "bench-upsert" / f"{stamp}.jsonl"
+        source = options.output or ROOT / "target" / "bench-upsert" / f"{shared.stamp()}.jsonl"
         source.parent.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         Run(options, source).measure()
         print(f"{time.monotonic() - began:.0f} s, {source}", file=sys.stderr)
     text, met = summary.markdown(source)
-    print(text)
-    if options.record:
-        place = HERE / "results" / f"{source.stem}.md"
-        place.parent.mkdir(exist_ok=True)
-        place.write_text(text, encoding="utf-8")
-        print(f"recorded: {place}", file=sys.stderr)
-    return 0 if met else 1
+    return shared.finish(text, met, source.stem, HERE / "results" if options.record else None)
 
 
 if __name__ == "__main__":

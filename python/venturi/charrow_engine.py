@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any, Protocol
 
+from venturi.chdb_results import pieces
 from venturi.errors import VenturiError
 
 __all__ = ["ChdbEngine", "Query"]
@@ -18,7 +19,6 @@ __all__ = ["ChdbEngine", "Query"]
 _WAIT_SECONDS = 0.2
 _MOST_THREADS = 64
 _LAST_WORDS = 2000
-_NO_STREAM = "Streaming query is not supported"
 
 
 class Query(Protocol):
@@ -89,20 +89,16 @@ class ChdbEngine:
     def _execute(self, query: Query) -> None:
         connection = self._chdb.connect(self._place)
         try:
+            # It would compress by itself what is taken apart a moment later.
+            connection.query("SET output_format_arrow_compression_method = 'none'")
             pushed = False
-            try:
-                with contextlib.closing(connection.send_query(query.text, "ArrowStream")) as pieces:
-                    for piece in pieces:
-                        if raw := piece.bytes():
-                            pushed = True
-                            if not query.push(raw):
-                                return
-            except Exception as error:
-                if _NO_STREAM not in str(error):
-                    raise
+            with contextlib.closing(pieces(connection, query.text, "ArrowStream")) as found:
+                for piece in found:
+                    pushed = True
+                    if not query.push(piece):
+                        return
             if not pushed:
-                # No row came, or it is a statement that has none: in one go it brings a schema, if any.
-                query.push(bytes(connection.query(query.text, "ArrowStream").bytes()) or _no_columns())
+                query.push(_no_columns())
         finally:
             connection.close()
 

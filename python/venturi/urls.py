@@ -142,17 +142,10 @@ def check_url(url: str) -> str:
     if is_charrow(url):
         _charrow(parts.scheme, parts.path, parts.query, hosts)
     if is_clickhouse(url):
-        if parts.hostname == "local":
-            raise ValueError(
-                f"{url!r}: Venturi brings no ClickHouse server: write clickhouse://HOST:PORT of one that is "
-                "there; its engine is in venturi serve charrow --engine chdb"
-            )
+        _own(url, parts.scheme, parts.hostname)
         _database(parts.scheme, parts.path, bool(parts.query or parts.fragment))
     if is_database(url):
-        if parts.hostname == "local" and parts.scheme.endswith("+tls"):
-            raise ValueError(
-                f"{url!r}: a server of our own has no certificate; write {scheme_of(url)}://local"
-            )
+        _own(url, parts.scheme, parts.hostname)
         _database(parts.scheme, parts.path, bool(parts.query or parts.fragment))
     return parts._replace(netloc=netloc).geturl()
 
@@ -168,13 +161,18 @@ def _host(url: str, host: str, form: str) -> str:
         port = 0
     if port == 0:
         raise ValueError(f"{url!r}: the port must be a number from 1 to 65535")
-    if parts.hostname == "local" and (is_database(url) or is_time_series(url) or is_charrow(url)):
+    if parts.hostname == "local" and scheme_of(url) != "flight":
         if port is not None:
             raise ValueError(f"{url!r}: local is a server of our own, on a free port; leave the port out")
         return host
     if port is None and parts.hostname != "local":
         return f"{host.rstrip(':')}:{_PORTS.get(url.partition('://')[0]) or _PORTS[scheme_of(url)]}"
     return host
+
+
+def _own(url: str, scheme: str, host: str | None) -> None:
+    if host == "local" and scheme.endswith("+tls"):
+        raise ValueError(f"{url!r}: a server of our own has no certificate; write {scheme_of(url)}://local")
 
 
 def _database(scheme: str, path: str, more: bool) -> None:

@@ -89,6 +89,11 @@ class Level:
     gain: Gain | None
     """The best value over this one, tested over the pairs; None under three of them."""
 
+    @property
+    def worse(self) -> bool:
+        """Below the best by more than what counts as near it."""
+        return self.ratio < 1 - WITHIN
+
 
 @dataclass(frozen=True)
 class Advised:
@@ -107,6 +112,11 @@ class Advised:
 
     def level(self, value: object) -> Level:
         return next(one for one in self.levels if one.value == value)
+
+    @property
+    def indifferent(self) -> bool:
+        """Tested over enough pairs, and without an effect."""
+        return self.effect is not None and self.effect.testable and not self.effect.significant
 
     @property
     def rising(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from venturi.cli import say, serving
+from venturi.cli import serve_flags as flags
 from venturi.errors import VenturiError
 
 __all__ = ["charrow"]
@@ -19,14 +20,7 @@ _LEAST_MEMORY = 2**16
 
 
 def charrow(
-    table: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--table",
-            help="NAME=FILE: a Parquet, Arrow or CSV file to hold in memory. Repeatable.",
-            show_default=False,
-        ),
-    ] = None,
+    table: Annotated[list[str] | None, flags.table("a Parquet, Arrow or CSV file to hold in memory")] = None,
     stream: Annotated[
         list[str] | None,
         typer.Option(
@@ -48,106 +42,66 @@ def charrow(
     rows_per_block: Annotated[
         str, typer.Option("--rows-per-block", help="Rows of a block of --table, as 64Ki.")
     ] = "64Ki",
-    host: Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 9006,
+    host: flags.Host = "127.0.0.1",
+    port: flags.Port = 9006,
     query_memory: Annotated[
         str, typer.Option("--query-memory", help="Most bytes of a query that are encoded and not yet sent.")
     ] = "64MiB",
     max_queries: Annotated[int, typer.Option("--max-queries", min=1, help="Most queries at a time.")] = 64,
-    max_connections: Annotated[
-        int, typer.Option("--max-connections", min=1, help="Most connections at a time; each has a thread.")
-    ] = 1024,
+    max_connections: flags.MaxConnections = 1024,
     patience: Annotated[
         str, typer.Option("--patience", help="For a client to end what it has begun to say.")
     ] = "10s",
     stall_timeout: Annotated[
         str, typer.Option("--stall-timeout", help="For a partition that does not read what it was dealt.")
     ] = "30s",
-    send_buffer: Annotated[
-        str | None,
-        typer.Option(
-            "--send-buffer",
-            help="Bytes of the sockets' send buffers; without it 256Ki on loopback, else the kernel's.",
-            show_default=False,
-        ),
-    ] = None,
-    handicap: Annotated[
-        str | None,
-        typer.Option(
-            "--handicap",
-            help="STAGE=TIME: CPU time to burn for every block, as encode=2ms; several joined by +.",
-            show_default=False,
-        ),
-    ] = None,
-    tls_certificate: Annotated[
-        Path | None, typer.Option("--tls-certificate", help="Certificate file (PEM).", show_default=False)
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", help="Key file of the certificate (PEM).", show_default=False)
-    ] = None,
-    tls_client_ca: Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-client-ca", help="Demand client certificates of this CA (PEM).", show_default=False
-        ),
-    ] = None,
-    token_env: Annotated[
-        str | None,
-        typer.Option("--token-env", help="Variable with the password to demand.", show_default=False),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Say where it listens in one line of JSON on standard output.")
-    ] = False,
-    exit_with_parent: Annotated[
-        bool, typer.Option("--exit-with-parent", help="End when standard input closes.")
-    ] = False,
+    send_buffer: flags.SendBuffer = None,
+    handicap: Annotated[str | None, flags.handicap("block")] = None,
+    tls_certificate: flags.TlsCertificate = None,
+    tls_key: flags.TlsKey = None,
+    tls_client_ca: flags.TlsClientCa = None,
+    token_env: Annotated[str | None, flags.token_env("password")] = None,
+    as_json: flags.Json = False,
+    exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
     """Serve charrow: Arrow blocks of a query over TCP, each to one of the partitions that share it."""
     from venturi.data import DataStore
-    from venturi.environment import describe
-    from venturi.handicap import nanoseconds
     from venturi.trial import load_core
 
     memory_bytes = serving.count("--query-memory", query_memory)
     if memory_bytes < _LEAST_MEMORY:
         raise VenturiError(f"--query-memory {query_memory}: must be at least 64KiB")
     rows = serving.count("--rows-per-block", rows_per_block)
-    buffer_bytes = serving.count("--send-buffer", send_buffer) if send_buffer is not None else None
-    patience_ns = _time("--patience", patience)
-    stall_ns = _time("--stall-timeout", stall_timeout)
-    try:
-        slowed = nanoseconds(handicap) if handicap is not None else {}
-    except ValueError as error:
-        raise VenturiError(f"--handicap: {error}") from None
-    serving.check_access(tls_certificate, tls_key, tls_client_ca, token_env)
-    serving.warn_if_open(host, tls_certificate is not None, token_env)
-    if handicap is not None:
-        say("warning", f"handicapped by {handicap} a block: figures measured here are slowed down on purpose")
+    spec = {
+        "server": "charrow",
+        "query_memory_bytes": memory_bytes,
+        "max_queries": max_queries,
+        "patience_ns": serving.nanoseconds("--patience", patience),
+        "stall_timeout_ns": serving.nanoseconds("--stall-timeout", stall_timeout),
+        **serving.common(
+            "block",
+            host=host,
+            port=port,
+            max_connections=max_connections,
+            send_buffer=send_buffer,
+            handicap=handicap,
+            tls_certificate=tls_certificate,
+            tls_key=tls_key,
+            tls_client_ca=tls_client_ca,
+            token_env=token_env,
+        ),
+    }
     queries = _engine(engine, data, [*(table or []), *(stream or []), *(ready or [])])
     core = load_core()
-    environment = describe()
     with DataStore() as store:
         tables = [_table(store, text, rows) for text in table or []]
         store.forget_tables()
-        tables += [_named(text, "--ready", "ipc") for text in ready or []]
+        tables += [
+            dict(zip(("name", "ipc"), serving.named("--ready", text), strict=True)) for text in ready or []
+        ]
         streams = [_stream(text) for text in stream or []]
         _distinct([*tables, *streams])
-        spec = {
-            "server": "charrow",
-            "host": host,
-            "port": port,
-            "query_memory_bytes": memory_bytes,
-            "max_queries": max_queries,
-            "max_connections": max_connections,
-            "patience_ns": patience_ns,
-            "stall_timeout_ns": stall_ns,
-            "send_buffer": buffer_bytes,
-            "handicap": slowed,
-            "tls_certificate": serving.path(tls_certificate),
-            "tls_key": serving.path(tls_key),
-            "tls_client_ca": serving.path(tls_client_ca),
-            "token_env": token_env,
-            "environment": environment,
+        spec |= {
             "tables": tables,
             "streams": streams,
             "engine": "builtin" if queries is None else "outside",
@@ -159,7 +113,7 @@ def charrow(
             queries.start(server)
         try:
             names = [found["name"] for found in (*tables, *streams)]
-            _announce(server, as_json, tls_certificate is not None, environment, names, queries)
+            _announce(server, as_json, spec, names, queries)
             serving.wait(server, ending, exit_with_parent)
         finally:
             if queries is not None:
@@ -188,34 +142,15 @@ def _engine(name: str, data: Path | None, tables: list[str]) -> Any:
     return ChdbEngine(data)
 
 
-def _time(flag: str, text: str) -> int:
-    from venturi.suffixes import parse_duration
-
-    try:
-        found = int(parse_duration(text))
-    except ValueError as error:
-        raise VenturiError(f"{flag}: {error}") from None
-    if found < 1:
-        raise VenturiError(f"{flag} {text}: must be above 0")
-    return found
-
-
-def _named(text: str, flag: str, key: str) -> dict[str, str]:
-    name, equals, file = text.partition("=")
-    if not equals or not name.strip() or not file:
-        raise VenturiError(f"{flag} {text}: must be written NAME=FILE")
-    return {"name": name.strip(), key: file}
-
-
 def _table(store: Any, text: str, rows: int) -> dict[str, str]:
-    found = _named(text, "--table", "ipc")
-    return {"name": found["name"], "ipc": str(store.prepare_values(found["ipc"], rows).ipc)}
+    name, file = serving.named("--table", text)
+    return {"name": name, "ipc": str(store.prepare_values(file, rows).ipc)}
 
 
 def _stream(text: str) -> dict[str, str]:
     """A file that the core reads while a query runs, so that it must be of a kind that the core knows."""
-    found = _named(text, "--stream", "path")
-    path = Path(found["path"])
+    name, place = serving.named("--stream", text)
+    path = Path(place)
     try:
         with path.open("rb") as file:
             head = file.read(6)
@@ -228,7 +163,7 @@ def _stream(text: str) -> dict[str, str]:
             f"--stream {text}: neither Parquet nor Arrow IPC, and no other file is read from disk",
             hint=f"hold it in memory: --table {text}",
         )
-    return {"name": found["name"], "path": str(path.absolute())}
+    return {"name": name, "path": str(path.absolute())}
 
 
 def _distinct(found: list[dict[str, str]]) -> None:
@@ -238,14 +173,12 @@ def _distinct(found: list[dict[str, str]]) -> None:
         raise VenturiError(f"two tables are called {twice}; names tell them apart")
 
 
-def _announce(
-    server: Any, as_json: bool, tls: bool, environment: dict[str, Any], tables: list[str], queries: Any
-) -> None:
+def _announce(server: Any, as_json: bool, spec: dict[str, Any], tables: list[str], queries: Any) -> None:
     if as_json:
-        hello = {"address": server.address, "pid": os.getpid(), "environment": environment, "tables": tables}
-        print(json.dumps(hello), flush=True)
+        hello = {"address": server.address, "pid": os.getpid(), "environment": spec["environment"]}
+        print(json.dumps(hello | {"tables": tables}), flush=True)
         return
-    scheme = "charrow+tls" if tls else "charrow"
+    scheme = "charrow+tls" if spec["tls_certificate"] is not None else "charrow"
     what = (
         "queries of ClickHouse's SQL"
         if queries is not None
@@ -257,10 +190,7 @@ def _announce(
 def _print_statistics(server: Any) -> None:
     from venturi.suffixes import format_bytes, format_duration
 
-    found = server.statistics()
-    found = json.loads(found) if isinstance(found, str) else found
-    if not isinstance(found, dict):
-        return
+    found = serving.statistics(server)
     after = format_duration(found.get("uptime_ns", 0))
     sent = format_bytes(found.get("payload_bytes_sent") or 0)
     say(

@@ -1,4 +1,4 @@
-"""`venturi serve mariadb|cassandra|postgres`: databases to try things on, gone when they are stopped."""
+"""`venturi serve mariadb` and its like: databases to try things on, gone when they are stopped."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from venturi.cli import say, serving
+from venturi.cli import serve_flags as flags
 from venturi.errors import ExitCode, VenturiError
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
-Host = Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for all.")]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")]
 Memory = Annotated[
     str | None,
     typer.Option(
@@ -57,21 +56,17 @@ PasswordEnv = Annotated[
         show_default=False,
     ),
 ]
-Json = Annotated[
-    bool, typer.Option("--json", help="Say where it listens in one line of JSON on standard output.")
-]
-ExitWithParent = Annotated[bool, typer.Option("--exit-with-parent", help="End when standard input closes.")]
 
 
 def mariadb(
-    host: Host = "127.0.0.1",
-    port: Port = 3306,
+    host: flags.Host = "127.0.0.1",
+    port: flags.Port = 3306,
     memory: Memory = None,
     settings: Set = None,
     data: Data = None,
     password_env: PasswordEnv = None,
-    as_json: Json = False,
-    exit_with_parent: ExitWithParent = False,
+    as_json: flags.Json = False,
+    exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
     """Start a throw-away MariaDB (or MySQL, where that is installed) for mysql:// targets."""
     from venturi.throwaway import MariaDb
@@ -81,8 +76,8 @@ def mariadb(
 
 
 def cassandra(
-    host: Host = "127.0.0.1",
-    port: Port = 9042,
+    host: flags.Host = "127.0.0.1",
+    port: flags.Port = 9042,
     memory: Heap = None,
     settings: Set = None,
     data: Data = None,
@@ -102,8 +97,8 @@ def cassandra(
     fetch_only: Annotated[
         bool, typer.Option("--fetch-only", help="Fetch the jars, where they are not here yet, and end.")
     ] = False,
-    as_json: Json = False,
-    exit_with_parent: ExitWithParent = False,
+    as_json: flags.Json = False,
+    exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
     """Start a throw-away Cassandra 5.0, one node, for cassandra:// targets. Needs Java 17."""
     from venturi.throwaway import Cassandra
@@ -117,14 +112,14 @@ def cassandra(
 
 
 def postgres(
-    host: Host = "127.0.0.1",
-    port: Port = 5432,
+    host: flags.Host = "127.0.0.1",
+    port: flags.Port = 5432,
     memory: Memory = None,
     settings: Set = None,
     data: Data = None,
     password_env: PasswordEnv = None,
-    as_json: Json = False,
-    exit_with_parent: ExitWithParent = False,
+    as_json: flags.Json = False,
+    exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
     """Start a throw-away PostgreSQL for postgres:// targets."""
     from venturi.throwaway import Postgres
@@ -133,7 +128,34 @@ def postgres(
     _serve(server, as_json, exit_with_parent)
 
 
-COMMANDS: tuple[Callable[..., None], ...] = (mariadb, cassandra, postgres)
+def clickhouse(
+    host: flags.Host = "127.0.0.1",
+    port: flags.Port = 8123,
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine",
+            help="server (clickhouse-server), chdb (its engine in a package, behind HTTP of ours), or auto: "
+            "what is here and has all formats.",
+        ),
+    ] = "auto",
+    settings: Set = None,
+    data: Data = None,
+    password_env: PasswordEnv = None,
+    as_json: flags.Json = False,
+    exit_with_parent: flags.ExitWithParent = False,
+) -> None:
+    """Start a throw-away ClickHouse for clickhouse:// targets."""
+    from venturi.throwaway import ClickHouse
+    from venturi.throwaway.clickhouse import ENGINES
+
+    if engine not in ENGINES:
+        raise VenturiError(f"--engine {engine}: is not one of {', '.join(ENGINES)}")
+    server = ClickHouse(engine=engine, **_choices(host, port, None, settings, data, password_env))
+    _serve(server, as_json, exit_with_parent)
+
+
+COMMANDS: tuple[Callable[..., None], ...] = (mariadb, cassandra, postgres, clickhouse)
 
 
 def _choices(

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from venturi.cli import say, serving
+from venturi.cli import serve_flags as flags
 from venturi.errors import ExitCode, VenturiError
 from venturi.store_queries import Queries
 
@@ -47,7 +48,7 @@ def timeseries(
             show_default=False,
         ),
     ] = None,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    host: flags.Host = "127.0.0.1",
     port: Annotated[str, _port("--port", "RESP, as Akumuli speaks it")] = "8282",
     opentsdb: Annotated[str, _port("--opentsdb", "OpenTSDB's lines")] = "4242",
     influx: Annotated[str, _port("--influx", "Influx's lines over TCP")] = "9009",
@@ -81,12 +82,8 @@ def timeseries(
         int, typer.Option("--max-connections", min=1, help="Most connections at a time.")
     ] = 16_384,
     max_series: Annotated[str, typer.Option("--max-series", help="Most series; more are refused.")] = "16Mi",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Say where it listens in one line of JSON on standard output.")
-    ] = False,
-    exit_with_parent: Annotated[
-        bool, typer.Option("--exit-with-parent", help="End when standard input closes.")
-    ] = False,
+    as_json: flags.Json = False,
+    exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
     """Serve the reference store of time series: RESP, OpenTSDB, Influx; segments are Parquet files."""
     from venturi.environment import describe, usable_cores
@@ -95,7 +92,7 @@ def timeseries(
 
     if durable not in _SURVIVES:
         raise VenturiError(f"--durable {durable}: is not one of {', '.join(_SURVIVES)}")
-    memory_bytes = _count("--memory", memory)
+    memory_bytes = serving.count("--memory", memory)
     readers = threads or usable_cores()
     if memory_bytes < readers * _LEAST_MEMORY:
         raise VenturiError(
@@ -116,10 +113,10 @@ def timeseries(
         "durable": durable,
         "threads": readers,
         "memory": memory_bytes,
-        "segment_points": _count("--segment-points", segment_points),
+        "segment_points": serving.count("--segment-points", segment_points),
         "accept_late": accept_late,
         "max_connections": max_connections,
-        "max_series": _count("--max-series", max_series),
+        "max_series": serving.count("--max-series", max_series),
     }
     if not network.is_loopback(host):
         say("warning", f"{host} is reachable by other hosts, and the store asks nobody who they are")
@@ -137,7 +134,7 @@ def timeseries(
         asked = Queries.start(folder, host, flight_port)
         # Who reads that it is ready may stop it at once.
         ending = serving.signalled()
-        found = _statistics(server)
+        found = serving.statistics(server)
         hello = {
             "address": server.address,
             "addresses": {**(found.get("addresses") or {}), "flight": asked and asked.address},
@@ -150,24 +147,12 @@ def timeseries(
         print(json.dumps(hello) if as_json else _described(hello, data is not None), flush=True)
         _wait(server, ending, exit_with_parent)
         if not as_json:
-            _print_end(_statistics(server), data)
+            _print_end(serving.statistics(server), data)
     finally:
         if asked is not None:
             asked.close()
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _count(flag: str, text: str) -> int:
-    from venturi.suffixes import parse_count
-
-    try:
-        found = int(parse_count(text))
-    except ValueError as error:
-        raise VenturiError(f"{flag}: {error}") from None
-    if found < 1:
-        raise VenturiError(f"{flag} {text}: must be at least 1")
-    return found
 
 
 def _number(flag: str, text: str) -> int | None:
@@ -176,11 +161,6 @@ def _number(flag: str, text: str) -> int | None:
     if not text.isdigit() or int(text) > 65535:
         raise VenturiError(f"{flag} {text}: must be a port (0 takes a free one), or none")
     return int(text)
-
-
-def _statistics(server: Any) -> dict[str, Any]:
-    found = json.loads(server.statistics())
-    return found if isinstance(found, dict) else {}
 
 
 def _described(hello: dict[str, Any], kept: bool) -> str:
@@ -224,7 +204,7 @@ def _wait(server: Any, ending: threading.Event, exit_with_parent: bool) -> None:
     while not ending.is_set() and not server.wait(0.2):
         pass
     if not ending.is_set():
-        why = _statistics(server).get("failure")
+        why = serving.statistics(server).get("failure")
         raise VenturiError(f"the store has ended{': ' + str(why) if why else ''}", ExitCode.UNREACHABLE)
     server.stop()
 

@@ -15,11 +15,15 @@ from venturi.errors import ExitCode, VenturiError
 
 __all__ = [
     "check_access",
+    "common",
     "count",
     "end_with_input",
+    "named",
+    "nanoseconds",
     "path",
     "signalled",
     "started",
+    "statistics",
     "wait",
     "warn_if_open",
 ]
@@ -47,6 +51,78 @@ def count(flag: str, text: str) -> int:
     if found < 1:
         raise VenturiError(f"{flag} {text}: must be at least 1")
     return found
+
+
+def nanoseconds(flag: str, text: str) -> int:
+    """A time from a flag, above 0. Raises VenturiError naming the flag."""
+    from venturi.suffixes import parse_duration
+
+    try:
+        found = int(parse_duration(text))
+    except ValueError as error:
+        raise VenturiError(f"{flag}: {error}") from None
+    if found < 1:
+        raise VenturiError(f"{flag} {text}: must be above 0")
+    return found
+
+
+def named(flag: str, text: str) -> tuple[str, str]:
+    """Name and file of NAME=FILE. Raises VenturiError naming the flag."""
+    name, equals, file = text.partition("=")
+    if not equals or not name.strip() or not file:
+        raise VenturiError(f"{flag} {text}: must be written NAME=FILE")
+    return name.strip(), file
+
+
+def common(
+    each: str,
+    *,
+    host: str,
+    port: int,
+    max_connections: int,
+    send_buffer: str | None,
+    handicap: str | None,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    tls_client_ca: Path | None,
+    token_env: str | None,
+) -> dict[str, Any]:
+    """The part of a spec that flight and charrow share; warns of what its user should know. `each`: what a
+    handicap slows down. Raises VenturiError naming the flag that is wrong."""
+    from venturi.environment import describe
+    from venturi.handicap import nanoseconds as burned
+
+    try:
+        slowed = burned(handicap) if handicap is not None else {}
+    except ValueError as error:
+        raise VenturiError(f"--handicap: {error}") from None
+    buffer_bytes = count("--send-buffer", send_buffer) if send_buffer is not None else None
+    check_access(tls_certificate, tls_key, tls_client_ca, token_env)
+    warn_if_open(host, tls_certificate is not None, token_env)
+    if handicap is not None:
+        say(
+            "warning", f"handicapped by {handicap} a {each}: figures measured here are slowed down on purpose"
+        )
+    return {
+        "host": host,
+        "port": port,
+        "max_connections": max_connections,
+        "send_buffer": buffer_bytes,
+        "handicap": slowed,
+        "tls_certificate": path(tls_certificate),
+        "tls_key": path(tls_key),
+        "tls_client_ca": path(tls_client_ca),
+        "token_env": token_env,
+        # Whoever measures this server may ask what it runs on.
+        "environment": describe(),
+    }
+
+
+def statistics(server: Any) -> dict[str, Any]:
+    """What a server of the core's has counted."""
+    found = server.statistics()
+    found = json.loads(found) if isinstance(found, str) else found
+    return found if isinstance(found, dict) else {}
 
 
 def path(found: Path | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.best import Advised, Best, Choice, Level
@@ -62,7 +63,7 @@ def sentences(found: Best) -> list[str]:
         cost = f"its CPU time per {per}" if fastest.cost.unit else f"its {found.cost_name}"
         out.append(
             f"cheapest near it: {setting(found, cheapest)}: {_speed(cheapest)}, {share} of the fastest "
-            f"for {less} of {cost} ({_cost(found, cheapest)} against {_cost(found, fastest)})"
+            f"for {less} of {cost} ({_paid(cheapest)} against {_paid(fastest)})"
         )
     if found.tied:
         names = "; ".join(setting(found, c) for c in found.tied[:MOST_TIED])
@@ -71,18 +72,35 @@ def sentences(found: Best) -> list[str]:
     elif all(c.behind is None or not c.behind.judged for c in (fastest, *found.front)):
         how = "" if _imported(found) else " (--repeats 5)"
         out.append(f"cells have too few repeats to be told apart one by one; five of each would do{how}")
-    return [named(text, fastest.cell) for text in out + [advice(one) for one in found.advised]]
+    out += [advice(one) for one in found.advised]
+    return [named(text, fastest.cell) for text in (*out, *rule(found))]
+
+
+def rule(found: Best) -> list[str]:
+    """The whole advice in a line: `in short: encoders 16 (as many as CPUs), decoders 1, any partitions`."""
+    parts = []
+    for one in found.advised:
+        name = labels.head(one.name)
+        value = _shown(one, one.enough)
+        if one.indifferent:
+            parts.append(f"any {name}")
+        elif one.rising:
+            parts.append(f"{name} {value} or more")
+        else:
+            parts.append(f"{name} {value}{' (as many as CPUs)' if one.cores else ''}")
+    return [f"in short: {', '.join(parts)}"] if len(parts) > 1 else []
+
+
+def _shown(one: Advised, value: object) -> str:
+    return "none" if value is None else labels.value(one.name, value)
 
 
 def advice(one: Advised) -> str:
     """What to set, in a sentence: `encoders: 16 is enough, as many as CPUs ...`."""
     name = labels.head(one.name)
-
-    def shown(value: object) -> str:
-        return "none" if value is None else labels.value(one.name, value)
-
+    shown = partial(_shown, one)
     matters = one.effect
-    if matters is not None and matters.testable and not matters.significant:
+    if one.indifferent and matters is not None:
         span = f"{shown(one.levels[0].value)} to {shown(one.levels[-1].value)}"
         return (
             f"{name}: no significant difference from {span} ({p_value(matters.p)} over {matters.pairs} "
@@ -112,6 +130,9 @@ def advice(one: Advised) -> str:
     smaller = [v for v in one.levels if v.value != one.enough and _below(v.value, one.enough)]
     if smaller:
         text += f"; {shown(smaller[-1].value)} gives {_reached(smaller[-1])}"
+    most = one.levels[-1]
+    if most.value != one.enough and most.gain is not None and most.gain.significant and most.worse:
+        text += f"; more costs: {shown(most.value)} gives {_reached(most)}"
     return text
 
 
@@ -147,8 +168,12 @@ def _speed(one: Choice) -> str:
     return one.speed.text()
 
 
+def _paid(one: Choice) -> str:
+    return one.cost.text() if one.cost.unit else count(one.cost.value)
+
+
 def _cost(found: Best, one: Choice) -> str:
-    return one.cost.text() if one.cost.unit else f"{found.cost_name}: {count(one.cost.value)}"
+    return _paid(one) if one.cost.unit else f"{found.cost_name}: {_paid(one)}"
 
 
 def front(found: Best) -> tuple[list[str], list[list[str]]]:

@@ -10,16 +10,27 @@ from __future__ import annotations
 
 from venturi.throwaway.base import Setting, ThrowawayServer
 from venturi.throwaway.cassandra import Cassandra
+from venturi.throwaway.clickhouse import ClickHouse
 from venturi.throwaway.mariadb import MariaDb
 from venturi.throwaway.postgres import Postgres
 
-__all__ = ["SERVERS", "Cassandra", "MariaDb", "Postgres", "Setting", "ThrowawayServer", "for_scheme", "named"]
+__all__ = [
+    "SERVERS",
+    "Cassandra",
+    "ClickHouse",
+    "MariaDb",
+    "Postgres",
+    "Setting",
+    "ThrowawayServer",
+    "for_scheme",
+    "named",
+]
 
-SERVERS: tuple[type[ThrowawayServer], ...] = (MariaDb, Cassandra, Postgres)
+SERVERS: tuple[type[ThrowawayServer], ...] = (MariaDb, Cassandra, Postgres, ClickHouse)
 
 
 def for_scheme(scheme: str) -> type[ThrowawayServer]:
-    """The server behind URLs of this scheme: mysql, cassandra, postgres. Raises KeyError for others."""
+    """The server behind URLs of this scheme: mysql, cassandra, ... Raises KeyError for others."""
     for server in SERVERS:
         if server.scheme == scheme:
             return server
@@ -27,7 +38,7 @@ def for_scheme(scheme: str) -> type[ThrowawayServer]:
 
 
 def named(name: str) -> type[ThrowawayServer]:
-    """The server that `venturi serve` calls so: mariadb, cassandra, postgres. Raises KeyError for others."""
+    """The server that `venturi serve` calls so: mariadb, cassandra, ... Raises KeyError for others."""
     for server in SERVERS:
         if server.name == name:
             return server

@@ -1,0 +1,38 @@
+"""A trial and a TCP probe of the core's own, in this process, as a bench's client runs them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+from venturi import _core
+
+RECORDS = {"source": "records", "columns": 4, "values": "random", "seed": 1}
+PROBE_NS = 500_000_000
+
+
+def trial(**spec: Any) -> dict[str, Any]:
+    """The record of a trial as `venturi run` executes it, stage clocks, latencies and samples included; rows
+    are counted, which is all that its peers do. Ends this process where it fails."""
+    whole = {"trial": uuid.uuid4().hex, "operation": "get", "data": RECORDS, "verify": "count", **spec}
+    record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(whole), _core.Control()))
+    if record["outcome"] != "ok":
+        raise SystemExit(f"error: {record['error']}")
+    return record
+
+
+def probe(target: str, direction: str, streams: int, message_bytes: int) -> dict[str, Any]:
+    """Bytes and time of raw TCP from or to a server of ours. Ends this process where it fails."""
+    spec = {
+        "target": target,
+        "options": {},
+        "direction": direction,
+        "streams": streams,
+        "message_bytes": message_bytes,
+        "duration_ns": PROBE_NS,
+    }
+    record: dict[str, Any] = json.loads(_core.probe_tcp(json.dumps(spec), _core.Control()))
+    if record["outcome"] != "ok":
+        raise SystemExit(f"error: {record['error']}")
+    return record

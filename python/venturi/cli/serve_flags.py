@@ -1,0 +1,55 @@
+"""Flags that several servers have, with one wording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Host = Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for all.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")]
+MaxConnections = Annotated[
+    int, typer.Option("--max-connections", min=1, help="Most connections at a time; each has a thread.")
+]
+SendBuffer = Annotated[
+    str | None,
+    typer.Option(
+        "--send-buffer",
+        help="Bytes of the sockets' send buffers; without it 256Ki on loopback, else the kernel's.",
+        show_default=False,
+    ),
+]
+TlsCertificate = Annotated[
+    Path | None, typer.Option("--tls-certificate", help="Certificate file (PEM).", show_default=False)
+]
+TlsKey = Annotated[
+    Path | None, typer.Option("--tls-key", help="Key file of the certificate (PEM).", show_default=False)
+]
+TlsClientCa = Annotated[
+    Path | None,
+    typer.Option("--tls-client-ca", help="Demand client certificates of this CA (PEM).", show_default=False),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Say where it listens in one line of JSON on standard output.")
+]
+ExitWithParent = Annotated[bool, typer.Option("--exit-with-parent", help="End when standard input closes.")]
+
+
+def handicap(each: str) -> Any:
+    """`--handicap` of a server that moves so: a batch, a block."""
+    return typer.Option(
+        "--handicap",
+        help=f"STAGE=TIME: CPU time to burn for every {each}, as encode=2ms; several joined by +.",
+        show_default=False,
+    )
+
+
+def token_env(what: str) -> Any:
+    """`--token-env` of a server that demands it as this."""
+    return typer.Option("--token-env", help=f"Variable with the {what} to demand.", show_default=False)
+
+
+def table(where: str) -> Any:
+    """`--table` of a server that keeps such a file."""
+    return typer.Option("--table", help=f"NAME=FILE: {where}. Repeatable.", show_default=False)
