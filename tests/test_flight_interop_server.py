@@ -149,8 +149,11 @@ def test_a_client_that_leaves_early_disturbs_nobody(reference_server: ServerProc
 def test_a_file_is_served_under_its_name(start_reference_server: Start, tmp_path: Path) -> None:
     table = mixed(700).drop_columns(["lasts", "nothing"])
     pq.write_table(table, tmp_path / "mixed.parquet")
-    server = start_reference_server("--data", f"from/parquet={tmp_path / 'mixed.parquet'}")
+    # --data is what --table was called.
+    files = ("--table", f"from/parquet={tmp_path / 'mixed.parquet'}", "--data", "old=builtin:birdstrikes")
+    server = start_reference_server(*files)
     with flight.connect(f"grpc+tcp://{server.address}") as client:
+        assert get(client, "old").num_rows == 10_000
         found = get(client, "from", "parquet")
         assert found.num_rows == 700
         assert found["name"].to_pylist() == table["name"].to_pylist()
