@@ -71,6 +71,7 @@ def test_seed_000_in_its_authors_words() -> None:
     assert "encoders: 16, as many as the machine has CPUs, is enough" in text
     assert "partitions: no significant difference from 1 to 64" in text
     assert one.cheapest.cell.parameters["encoders"] == 16
+    assert "in short: any partitions, encoders 16 (as many as CPUs), decoders 1" in text
 
 
 def test_a_known_optimum() -> None:
@@ -91,6 +92,27 @@ def test_a_known_optimum() -> None:
     step = by_name["rows_per_batch"].level(1024).gain
     assert step is not None and step.significant and abs(step.change - 1 / 0.7 + 1) < 0.05
     assert "more was not measured" in report.advice(by_name["rows_per_batch"])
+
+
+def test_the_rule_of_a_machine_with_both_ends_on_it() -> None:
+    """Four CPUs: encoders bring something up to them, and cost something beyond; the others bring nothing."""
+
+    def speed(cell: dict[str, Any]) -> float:
+        encoders = cell["encoders"]
+        return 0.5e9 * min(encoders, 4) * (0.85 if encoders > 4 else 1.0)
+
+    one = found(speed, streams=[1, 2, 4], decoders=[1, 2], encoders=[1, 2, 4, 8])
+    (encoders,) = [s for s in report.sentences(one) if s.startswith("encoders: ")]
+    assert encoders.startswith("encoders: 4, as many as the machine has CPUs, is enough: the best measured")
+    assert re.search(r"; 2 gives 50 % .* of it; more costs: 8 gives 85 % \[8[45]\.\.8[56]\] of it$", encoders)
+    assert report.sentences(one)[-1] == "in short: encoders 4 (as many as CPUs), any decoders, any streams"
+
+
+def test_repeats_that_scatter_decide_nothing() -> None:
+    one = found(lambda c: 1e9, noise=0.6, streams=[1, 2], decoders=[1, 2, 4], encoders=[1, 2])
+    assert any(a.undecided for a in one.advised)
+    said = [s for s in report.sentences(one) if s.endswith("repeats scatter too much to tell")]
+    assert said and " undecided" in report.sentences(one)[-1] and "any " not in report.sentences(one)[-1]
 
 
 def test_a_setting_that_does_nothing_and_one_that_is_a_word() -> None:

@@ -202,8 +202,8 @@ def test_the_built_in_ones() -> None:
     small, notes = matrix.scale(published, 0.05)
     assert 8 <= len(matrix.cells(small)) < 20 and "duration 2s" in notes[0] + notes[-1] + " ".join(notes)
     transports = matrix.cells(load([file_layer("arrow-transports")]))
-    assert {c.parameters["place"] for c in transports} == {"charrow", "flight"}
-    assert len(transports) == 8
+    assert {c.parameters["place"] for c in transports} == {"charrow", "flight", "clickhouse"}
+    assert len(transports) == 8 + 12
 
 
 def published(**parameters: Any) -> dict[str, Any]:

@@ -61,13 +61,15 @@ class Server:
         try:
             ready: dict[str, Any] = json.loads(line)
             self.address: str = ready["address"].removeprefix("flight://")
+            # Of somebody else's server it is not the process that we have started.
+            self.pid = int(ready.get("pid", self.process.pid))
         except (ValueError, KeyError) as error:
             self.stop()
             raise SystemExit(f"error: {' '.join(command)} answered {line!r}, not its address") from error
 
     def cpu_ns(self) -> int:
         """CPU time of the whole process, ended threads included, in nanoseconds (Linux)."""
-        return time.clock_gettime_ns((~self.process.pid << 3) | 2)
+        return time.clock_gettime_ns((~self.pid << 3) | 2)
 
     def stop(self) -> None:
         if self.process.poll() is None:

@@ -119,6 +119,12 @@ class Advised:
         return self.effect is not None and self.effect.testable and not self.effect.significant
 
     @property
+    def undecided(self) -> bool:
+        """No effect could be shown, but the means lie apart by more than what counts as near: repeats scatter
+        too much to tell."""
+        return self.indifferent and self.effect is not None and self.effect.spread > WITHIN
+
+    @property
     def rising(self) -> bool:
         """The largest value measured is the one that is needed: more may give more."""
         return self.numeric and self.enough == max(one.value for one in self.levels)  # type: ignore[type-var]

@@ -354,8 +354,18 @@ def varying(cells: Sequence[Cell]) -> list[str]:
         # enough.
         if any(_same_partition(column, columns[other]) for other in kept):
             continue
+        if _of_one_system(column, columns.get("place")):
+            continue
         kept.append(name)
     return kept
+
+
+def _of_one_system(column: list[str], places: list[str] | None) -> bool:
+    """Whether it is an option that some places do not have, and the others all have alike."""
+    values = set(column)
+    if places is None or len(values) != 2 or repr(None) not in values:
+        return False
+    return len(set(zip(places, column, strict=True))) == len(set(places))
 
 
 def _same_partition(one: list[str], other: list[str]) -> bool:

@@ -82,7 +82,9 @@ def rule(found: Best) -> list[str]:
     for one in found.advised:
         name = labels.head(one.name)
         value = _shown(one, one.enough)
-        if one.indifferent:
+        if one.undecided:
+            parts.append(f"{name} undecided")
+        elif one.indifferent:
             parts.append(f"any {name}")
         elif one.rising:
             parts.append(f"{name} {value} or more")
@@ -102,9 +104,12 @@ def advice(one: Advised) -> str:
     matters = one.effect
     if one.indifferent and matters is not None:
         span = f"{shown(one.levels[0].value)} to {shown(one.levels[-1].value)}"
-        return (
+        text = (
             f"{name}: no significant difference from {span} ({p_value(matters.p)} over {matters.pairs} "
-            f"settings of the others, means within {percent(matters.spread, 1)}); {shown(one.enough)} will do"
+            f"settings of the others, means within {percent(matters.spread, 1)}); "
+        )
+        return text + (
+            "repeats scatter too much to tell" if one.undecided else f"{shown(one.enough)} will do"
         )
     if not one.numeric:
         rest = [v for v in one.levels if v.value != one.best]

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 
+use arrow_array::RecordBatch;
 use zstd::stream::raw::{Decoder as Zstd, InBuffer, Operation, OutBuffer};
 
 use super::feed::Feed;
@@ -22,6 +23,8 @@ use crate::target::{Moved, Session, Tally};
 const READ: usize = 256 << 10;
 /// Bytes at the end of a body in which an exception is looked for.
 const TAIL: usize = 8 << 10;
+/// Bytes behind what is not understood, in which it is looked for too.
+const BEHIND: usize = 64 << 10;
 
 /// How the stream asks.
 pub struct Question {
@@ -52,6 +55,9 @@ pub struct Get {
     feed: Feed,
     unpack: Option<Unpack>,
     tail: Vec<u8>,
+    /// What was not understood, and so many bytes were read behind it: an exception in place of
+    /// rows is not whole yet when its first bytes are taken for rows.
+    broken: Option<(Error, usize)>,
     summed: Option<Arc<Summed>>,
     tally: Tally,
 }
@@ -76,6 +82,7 @@ impl Get {
             feed,
             unpack: None,
             tail: Vec::new(),
+            broken: None,
             summed,
             tally: Tally::default(),
         }
@@ -145,6 +152,22 @@ impl Get {
         let State::Reading(client) = &mut self.state else {
             return Poll::Ready(Ok(false));
         };
+        if let Some((error, behind)) = self.broken.take() {
+            let mut rest = [0; 4096];
+            let got = match client.poll_body(cx, &mut rest) {
+                Poll::Pending => {
+                    self.broken = Some((error, behind));
+                    return Poll::Pending;
+                }
+                Poll::Ready(got) => got.unwrap_or(0),
+            };
+            keep_tail(&mut self.tail, &rest[..got]);
+            if got > 0 && behind + got < BEHIND {
+                self.broken = Some((error, behind + got));
+                return Poll::Ready(Ok(true));
+            }
+            return Poll::Ready(Err(said_at_end(&self.tail).unwrap_or(error)));
+        }
         if let Some(unpack) = &mut self.unpack {
             if !ready!(unpack.poll_fill(client, cx))? {
                 return Poll::Ready(unpack.end().map(|()| false));
@@ -165,8 +188,25 @@ impl Get {
         }
         let got = ready!(client.poll_body(cx, room))?;
         keep_tail(&mut self.tail, &room[..got]);
-        self.feed.filled(got)?;
+        if let Err(error) = self.feed.filled(got) {
+            self.broken = Some((error, 0));
+        }
         Poll::Ready(Ok(got > 0))
+    }
+
+    /// The next batch of what is there.
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        if self.broken.is_some() {
+            return Ok(None);
+        }
+        match self.feed.next() {
+            // Of packed bytes the text lies in what is unpacked already.
+            Err(error) if self.unpack.is_none() && matches!(self.state, State::Reading(_)) => {
+                self.broken = Some((error, 0));
+                Ok(None)
+            }
+            found => found,
+        }
     }
 
     fn poll_rows(
@@ -200,7 +240,7 @@ impl Get {
                     self.begin(&head?)?;
                 }
                 State::Reading(_) | State::Drained => {
-                    if let Some(batch) = self.feed.next()? {
+                    if let Some(batch) = self.next()? {
                         clock.mark(Stage::Decode);
                         let moved = Moved {
                             rows: batch.num_rows() as u64,
