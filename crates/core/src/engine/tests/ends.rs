@@ -6,18 +6,38 @@ use std::time::{Duration, Instant};
 use super::peer::{Script, Then, ROWS};
 use super::*;
 
-/// Runs, cancels after `after`, and says how long the end took from there.
-fn run_cancelled(spec: &TrialSpec, peer: Peer, after: Duration) -> (Record, Duration) {
+/// Runs, cancels once `wait` returns, and says how long the end took from there.
+fn run_cancelled(
+    spec: &TrialSpec,
+    peer: Peer,
+    wait: impl FnOnce(&Control) + Send,
+) -> (Record, Duration) {
     let control = Control::new();
-    let begun = Instant::now();
-    let record = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            std::thread::sleep(after);
+    std::thread::scope(|scope| {
+        let cancelling = scope.spawn(|| {
+            wait(&control);
             control.cancel();
+            Instant::now()
         });
-        run_on(spec, Box::new(peer), &control)
-    });
-    (record, begun.elapsed().saturating_sub(after))
+        let record = run_on(spec, Box::new(peer), &control);
+        let ended = Instant::now();
+        let cancelled = cancelling.join().unwrap();
+        (record, ended.saturating_duration_since(cancelled))
+    })
+}
+
+fn moment(_: &Control) {
+    std::thread::sleep(Duration::from_millis(50));
+}
+
+/// So many batches: on a busy machine the first may take its time.
+fn batches(count: u64) -> impl FnOnce(&Control) + Send {
+    move |control| {
+        let until = Instant::now() + Duration::from_secs(20);
+        while control.progress().batches < count && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 #[test]
@@ -107,8 +127,8 @@ fn spec_one() -> TrialSpec {
 
 #[test]
 fn a_cancel_keeps_what_was_measured() {
-    let after = Duration::from_millis(100);
-    let (record, took) = run_cancelled(&spec(3, 2, ""), Peer::all(3, Script::ENDLESS), after);
+    let peer = Peer::all(3, Script::ENDLESS);
+    let (record, took) = run_cancelled(&spec(3, 2, ""), peer, batches(10));
     assert_eq!(record.outcome, Outcome::Interrupted);
     assert_eq!(record.error.as_ref().unwrap().kind, Kind::Cancelled);
     assert!(record.counts.rows > 0);
@@ -118,9 +138,8 @@ fn a_cancel_keeps_what_was_measured() {
 
 #[test]
 fn a_cancel_waits_a_second_for_a_blocked_stream() {
-    let after = Duration::from_millis(50);
     let peer = Peer::all(1, Script::of(3).then(Then::Stall));
-    let (record, took) = run_cancelled(&spec_one(), peer, after);
+    let (record, took) = run_cancelled(&spec_one(), peer, batches(3));
     assert_eq!(record.outcome, Outcome::Interrupted);
     assert_eq!(record.counts.batches, 3);
     assert!(
@@ -133,13 +152,13 @@ fn a_cancel_waits_a_second_for_a_blocked_stream() {
 fn a_cancel_during_set_up() {
     let mut peer = Peer::all(2, Script::of(3));
     peer.open = Duration::from_secs(60);
-    let (record, took) = run_cancelled(&spec(2, 2, ""), peer, Duration::from_millis(50));
+    let (record, took) = run_cancelled(&spec(2, 2, ""), peer, moment);
     assert_eq!(record.outcome, Outcome::Interrupted);
     assert_eq!(record.counts.batches, 0);
     assert!(took < Duration::from_secs(1), "{took:?}");
     let mut peer = Peer::all(1, Script::of(3));
     peer.plan = Duration::from_secs(60);
-    let (record, _) = run_cancelled(&spec_one(), peer, Duration::from_millis(50));
+    let (record, _) = run_cancelled(&spec_one(), peer, moment);
     assert_eq!(record.outcome, Outcome::Interrupted);
 }
 
