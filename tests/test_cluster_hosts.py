@@ -85,7 +85,7 @@ def nothing_is_left(on: Hosts, seconds: float = 30.0) -> None:
 
 def test_a_link_that_limits_one_and_four_loaders(cluster: RayCluster, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    given = ("--loaders", "1,4", "--streams", 4, "--duration", "3s", "--repeats", 2, "--warmup", 0)
+    given = ("--loaders", "1,4", "--streams", 4, "--duration", "2s", "--repeats", 2, "--warmup", 0)
     done = cluster.hosts[0].run(
         *words(cluster, out, *given), env=environment(**cluster.variables), cwd=ROOT, timeout=180
     )
