@@ -137,7 +137,10 @@ def test_by_ssh_from_a_host_outside(three: Hosts, cluster: RayCluster, tmp_path:
         assert on == "ray://10.77.0.1:10001"
         trial = ("--target", "empty://", "--operation", "get", "--streams", 2, "--duration", "200ms")
         more = ("--loaders", 2, "--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report", "--quiet")
-        done = said("run", *trial, *more, "--on", on, "--out", tmp_path / "run")
+        for _ in range(2):  # Ray's client gives up after a while, which starting takes on a loaded machine
+            done = said("run", *trial, *more, "--on", on, "--out", tmp_path / "run")
+            if "no Ray cluster answers" not in done.stderr:
+                break
         assert done.returncode == 0, done.stderr
         record = json.loads((tmp_path / "run" / "trials.jsonl").read_text())
         assert {host["address"] for host in record["hosts"]} == {"10.77.0.1", "10.77.0.2"}
