@@ -1,17 +1,38 @@
-//! Memory for received Arrow bodies.
+//! Memory for Arrow's buffers that is used again: for bodies that are received, and for columns
+//! that are made.
 
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, Weak};
 
-use arrow_buffer::Buffer;
+use arrow_buffer::{ArrowNativeType, Buffer};
 
-/// Memory for bodies, used again: a fresh mapping costs a page fault every 4 KiB.
+/// Slabs that are free. A fresh mapping costs a page fault every 4 KiB, and one that is given
+/// back stops every other core of the process for a moment.
 #[derive(Debug, Clone, Default)]
-pub struct Pool(Arc<Mutex<Vec<Slab>>>);
+pub struct Pool(Arc<Free>);
+
+#[derive(Debug)]
+struct Free {
+    slabs: Mutex<Vec<Slab>>,
+    kept: usize,
+}
+
+impl Default for Free {
+    fn default() -> Self {
+        Self {
+            slabs: Mutex::default(),
+            kept: KEPT,
+        }
+    }
+}
 
 /// How many free slabs a connection keeps.
 const KEPT: usize = 4;
+
+/// A slab is so many bytes or a multiple of it, unless less was asked for.
+const PAGE: usize = 4096;
+const ALIGNMENT: usize = 64;
 
 #[derive(Debug)]
 struct Slab {
@@ -25,7 +46,7 @@ unsafe impl Sync for Slab {}
 
 impl Slab {
     fn layout(capacity: usize) -> Layout {
-        Layout::from_size_align(capacity, 64).expect("a bounded size")
+        Layout::from_size_align(capacity, ALIGNMENT).expect("a bounded size")
     }
 
     fn new(capacity: usize) -> Self {
@@ -50,15 +71,21 @@ impl Drop for Slab {
 #[derive(Debug)]
 struct Loan {
     slab: Option<Slab>,
-    home: Weak<Mutex<Vec<Slab>>>,
+    home: Weak<Free>,
+}
+
+impl Loan {
+    fn slab(&self) -> &Slab {
+        self.slab.as_ref().expect("present until dropped")
+    }
 }
 
 impl Drop for Loan {
     fn drop(&mut self) {
         let Some(slab) = self.slab.take() else { return };
         if let Some(home) = self.home.upgrade() {
-            if let Ok(mut free) = home.lock() {
-                if free.len() < KEPT {
+            if let Ok(mut free) = home.slabs.lock() {
+                if free.len() < home.kept {
                     free.push(slab);
                 }
             }
@@ -67,19 +94,121 @@ impl Drop for Loan {
 }
 
 impl Pool {
+    /// One that keeps so many free slabs.
+    pub fn keeping(kept: usize) -> Self {
+        Self(Arc::new(Free {
+            slabs: Mutex::default(),
+            kept,
+        }))
+    }
+
     fn take(&self, length: usize) -> Loan {
-        let slab = self.0.lock().ok().and_then(|mut free| {
+        let slab = self.0.slabs.lock().ok().and_then(|mut free| {
             // Not one that is far too large: a table would keep it.
             let fits =
-                |slab: &Slab| slab.capacity >= length && slab.capacity / 4 <= length.max(4096);
+                |slab: &Slab| slab.capacity >= length && slab.capacity / 4 <= length.max(PAGE);
             let at = free.iter().rposition(fits)?;
             Some(free.swap_remove(at))
         });
+        let step = if length < PAGE { ALIGNMENT } else { PAGE };
         Loan {
-            slab: Some(slab.unwrap_or_else(|| Slab::new(length.max(1).next_multiple_of(4096)))),
+            slab: Some(slab.unwrap_or_else(|| Slab::new(length.max(1).next_multiple_of(step)))),
             home: Arc::downgrade(&self.0),
         }
     }
+}
+
+/// Values that are put one behind the other, and then become a buffer of Arrow's.
+#[derive(Debug)]
+pub(crate) struct Growing {
+    pool: Pool,
+    loan: Option<Loan>,
+    length: usize,
+    /// What the last buffer held: the next one will hold about as much.
+    last: usize,
+}
+
+impl Growing {
+    pub fn new(pool: Pool) -> Self {
+        Self {
+            pool,
+            loan: None,
+            length: 0,
+            last: 0,
+        }
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    pub fn as_slice(&self) -> &[u8] {
+        let Some(loan) = &self.loan else { return &[] };
+        // SAFETY: `length <= capacity`, initialised by `alloc_zeroed`; the loan is ours.
+        unsafe { std::slice::from_raw_parts(loan.slab().start.as_ptr(), self.length) }
+    }
+
+    /// So many bytes more, which hold anything until they are written.
+    pub fn add(&mut self, bytes: usize) -> &mut [u8] {
+        let begin = self.length;
+        let end = begin + bytes;
+        let capacity = self.loan.as_ref().map_or(0, |loan| loan.slab().capacity);
+        if end > capacity {
+            // A sixteenth more than the last one, which then is enough for most.
+            let wanted = end.max(2 * capacity).max(self.last + self.last / 16);
+            let larger = self.pool.take(wanted);
+            let old = self.as_slice();
+            // SAFETY: another slab, of at least `wanted >= length` bytes.
+            unsafe {
+                let to = larger.slab().start.as_ptr();
+                std::ptr::copy_nonoverlapping(old.as_ptr(), to, old.len());
+            }
+            if let Some(mut small) = self.loan.replace(larger) {
+                // Not to be used again: too small once, too small for the next one.
+                small.home = Weak::new();
+            }
+        }
+        self.length = end;
+        match &self.loan {
+            // SAFETY: as in `as_slice`, with `end <= capacity`.
+            Some(loan) => unsafe {
+                std::slice::from_raw_parts_mut(loan.slab().start.as_ptr().add(begin), bytes)
+            },
+            None => &mut [],
+        }
+    }
+
+    /// The same as values; all that was added before must have been values of this size.
+    pub fn add_values<T: ArrowNativeType>(&mut self, values: usize) -> &mut [T] {
+        let bytes = self.add(values * size_of::<T>());
+        // SAFETY: Arrow's native types are numbers, which any bits are.
+        let (before, values, _) = unsafe { bytes.align_to_mut::<T>() };
+        debug_assert!(before.is_empty());
+        values
+    }
+
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
+
+    /// What was added; the next bytes begin anew.
+    pub fn finish(&mut self) -> Buffer {
+        let length = std::mem::take(&mut self.length);
+        self.last = length;
+        match self.loan.take() {
+            Some(loan) => lent(loan, length),
+            None => Buffer::from(&[]),
+        }
+    }
+}
+
+/// The slab's first bytes as a buffer, which gives it back at its end.
+fn lent(loan: Loan, length: usize) -> Buffer {
+    let start = loan.slab().start;
+    // SAFETY: the slab lives as long as the loan, which the buffer owns from here, and is not
+    // written any more; `length <= capacity`, initialised.
+    unsafe { Buffer::from_custom_allocation(start, length, Arc::new(loan)) }
 }
 
 /// A body being received.
@@ -100,7 +229,7 @@ impl Body {
     }
 
     pub fn rest(&mut self) -> &mut [u8] {
-        let slab = self.loan.slab.as_ref().expect("present until dropped");
+        let slab = self.loan.slab();
         // SAFETY: `filled <= length <= capacity`, initialised by `alloc_zeroed`, and the loan is
         // not shared before `finish`.
         unsafe {
@@ -112,14 +241,7 @@ impl Body {
     }
 
     pub fn finish(self) -> Buffer {
-        let start = self
-            .loan
-            .slab
-            .as_ref()
-            .expect("present until dropped")
-            .start;
-        // SAFETY: the slab lives as long as the loan, which the buffer owns from here.
-        unsafe { Buffer::from_custom_allocation(start, self.length, Arc::new(self.loan)) }
+        lent(self.loan, self.length)
     }
 }
 
@@ -142,6 +264,36 @@ mod tests {
         let second = filled(&pool, 5000);
         assert_eq!(second.as_ptr(), place);
         assert_eq!(place as usize % 64, 0);
+    }
+
+    #[test]
+    fn what_grows_is_used_again_and_keeps_what_was_written() {
+        let mut growing = Growing::new(Pool::keeping(2));
+        assert_eq!(growing.finish().len(), 0);
+        for round in 0..3u8 {
+            for piece in 0..100u8 {
+                growing.add(100).fill(piece ^ round);
+            }
+            growing.truncate(9_950);
+            assert_eq!(growing.len(), 9_950);
+            let made = growing.finish();
+            assert_eq!(made.len(), 9_950);
+            assert_eq!(made.as_ptr() as usize % ALIGNMENT, 0);
+            let expected = |at: usize| (at / 100) as u8 ^ round;
+            assert!(made
+                .iter()
+                .enumerate()
+                .all(|(at, byte)| *byte == expected(at)));
+        }
+        let values = growing.add_values::<i64>(3);
+        values.copy_from_slice(&[1, 2, 3]);
+        growing.add_values::<i64>(1)[0] = 4;
+        let made = growing.finish();
+        assert_eq!(made.typed_data::<i64>(), [1, 2, 3, 4]);
+        let place = made.as_ptr();
+        drop(made);
+        growing.add(9_000);
+        assert_eq!(growing.finish().as_ptr(), place);
     }
 
     #[test]

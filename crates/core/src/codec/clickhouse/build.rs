@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use arrow_array::{make_array, ArrayRef, StringArray};
-use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
 
 use super::types::{unit, Column, Layout, Names, Type};
+use crate::codec::slab::{Growing, Pool};
 use crate::error::{Error, Kind, Result};
+
+/// Free memory that a column keeps, in blocks: as many as are under way at a time between who makes
+/// them and who sends them. Theirs is what it was before, so the bound on those bounds it too.
+const KEPT: usize = 64;
 
 /// What all columns of a batch may still take; a code of one byte may stand for a long name.
 #[derive(Debug, Clone, Copy)]
@@ -79,9 +84,9 @@ pub struct Builder {
     how: How,
     width: usize,
     rows: usize,
-    values: MutableBuffer,
-    /// Where strings end.
-    offsets: Vec<i32>,
+    values: Growing,
+    /// Of strings: 0, then where they end.
+    offsets: Growing,
     /// A byte a row, 1 is null; empty while there is no null.
     nulls: Vec<u8>,
 }
@@ -117,8 +122,8 @@ impl Builder {
                 Layout::Strings => 0,
             },
             rows: 0,
-            values: MutableBuffer::new(0),
-            offsets: vec![0],
+            values: Growing::new(Pool::keeping(KEPT)),
+            offsets: Growing::new(Pool::keeping(KEPT)),
             nulls: Vec::new(),
         }
     }
@@ -129,7 +134,7 @@ impl Builder {
     }
 
     fn wrong(&self, what: impl std::fmt::Display) -> Error {
-        Error::protocol(format!("column {}: {what}", self.name))
+        wrong(&self.name, what)
     }
 
     /// Notes which of the next rows are null (1); call it before their cells or strings.
@@ -141,17 +146,27 @@ impl Builder {
         self.nulls.extend_from_slice(flags);
     }
 
+    /// Room for the next rows' cells, where they are Arrow's values as they stand.
+    pub fn plain_cells(&mut self, rows: usize, room: &mut Room) -> Result<Option<&mut [u8]>> {
+        let How::Plain = self.how else {
+            return Ok(None);
+        };
+        room.take(rows * self.width)?;
+        self.rows += rows;
+        Ok(Some(self.values.add(rows * self.width)))
+    }
+
     /// Adds a row a cell.
     pub fn cells(&mut self, cells: &[u8], room: &mut Room) -> Result<()> {
         let rows = cells.len() / self.width.max(1);
         match &self.how {
             How::Plain => {
                 room.take(cells.len())?;
-                self.values.extend_from_slice(cells);
+                self.values.add(cells.len()).copy_from_slice(cells);
             }
             How::Bool => {
                 room.take(rows)?;
-                self.values.extend_from_slice(cells);
+                self.values.add(rows).copy_from_slice(cells);
             }
             How::Days => self.each(cells, room, |cell: [u8; 2]| {
                 i32::from(u16::from_le_bytes(cell))
@@ -196,11 +211,8 @@ impl Builder {
         mut make: impl FnMut([u8; W]) -> T,
     ) -> Result<()> {
         let (cells, _) = cells.as_chunks::<W>();
-        let start = self.values.len() / size_of::<T>();
-        let bytes = cells.len() * size_of::<T>();
-        room.take(bytes)?;
-        self.values.resize(self.values.len() + bytes, 0);
-        let values = &mut self.values.typed_data_mut::<T>()[start..];
+        room.take(cells.len() * size_of::<T>())?;
+        let values = self.values.add_values::<T>(cells.len());
         for (value, cell) in values.iter_mut().zip(cells) {
             *value = make(*cell);
         }
@@ -214,7 +226,9 @@ impl Builder {
             _ => return Ok(()),
         };
         let step = if wide { 2 } else { 1 };
-        for (row, cell) in cells.chunks_exact(step).enumerate() {
+        begin(&mut self.offsets);
+        let offsets = self.offsets.add_values::<i32>(cells.len() / step);
+        for ((row, cell), offset) in cells.chunks_exact(step).enumerate().zip(offsets) {
             let bits = match cell {
                 [low, high] => usize::from(u16::from_le_bytes([*low, *high])),
                 _ => usize::from(cell[0]),
@@ -226,11 +240,11 @@ impl Builder {
             let name = match codes.name(bits) {
                 _ if null => "",
                 Some(name) => name,
-                None => return Err(self.wrong(format!("no name has the code {bits:#x}"))),
+                None => return Err(wrong(&self.name, format!("no name has the code {bits:#x}"))),
             };
             room.take(name.len() + 4)?;
-            self.values.extend_from_slice(name.as_bytes());
-            self.offsets.push(end(self.values.len(), &self.name)?);
+            self.values.add(name.len()).copy_from_slice(name.as_bytes());
+            *offset = end(self.values.len(), &self.name)?;
         }
         Ok(())
     }
@@ -241,12 +255,13 @@ impl Builder {
         const SHORT: usize = 16;
         let total: usize = spans.iter().map(|(_, length)| *length as usize).sum();
         room.take(total + 4 * spans.len())?;
-        let mut at = self.values.len();
-        end(at + total, &self.name)?;
-        self.values.resize(at + total + SHORT, 0);
-        let values = self.values.as_slice_mut();
-        self.offsets.reserve(spans.len());
-        for &(start, length) in spans {
+        let first = self.values.len();
+        end(first + total, &self.name)?;
+        begin(&mut self.offsets);
+        let offsets = self.offsets.add_values::<i32>(spans.len());
+        let values = self.values.add(total + SHORT);
+        let mut at = 0;
+        for (&(start, length), offset) in spans.iter().zip(offsets) {
             let (start, length) = (start as usize, length as usize);
             match bytes.get(start..start + SHORT) {
                 Some(whole) if length <= SHORT => {
@@ -258,9 +273,9 @@ impl Builder {
                 },
             }
             at += length;
-            self.offsets.push(at as i32);
+            *offset = (first + at) as i32;
         }
-        self.values.truncate(at);
+        self.values.truncate(first + at);
         self.rows += spans.len();
         Ok(())
     }
@@ -268,15 +283,16 @@ impl Builder {
     /// The column; the builder is empty afterwards.
     pub fn finish(&mut self) -> Result<ArrayRef> {
         let rows = std::mem::take(&mut self.rows);
-        let flags = std::mem::take(&mut self.nulls);
-        let values = std::mem::replace(&mut self.values, MutableBuffer::new(0));
+        let flags = &self.nulls;
         let nulls = (!flags.is_empty())
             .then(|| NullBuffer::new(BooleanBuffer::collect_bool(rows, |row| flags[row] == 0)));
+        self.nulls.clear();
         match &self.how {
             How::Text | How::Code1(_) | How::Code2(_) => {
-                let offsets = std::mem::replace(&mut self.offsets, vec![0]);
-                let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-                let array = StringArray::try_new(offsets, values.into(), nulls).map_err(|_| {
+                begin(&mut self.offsets);
+                let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets.finish()));
+                let values = self.values.finish();
+                let array = StringArray::try_new(offsets, values, nulls).map_err(|_| {
                     self.wrong(
                         "a string that is not UTF-8: select it as hex(x) or as a FixedString",
                     )
@@ -284,19 +300,32 @@ impl Builder {
                 Ok(Arc::new(array))
             }
             How::Bool => {
+                let values = self.values.as_slice();
                 let bits = BooleanBuffer::collect_bool(rows, |row| values[row] != 0);
+                self.values.truncate(0);
                 Ok(Arc::new(arrow_array::BooleanArray::new(bits, nulls)))
             }
             _ => {
                 let data = ArrayData::builder(self.data_type.clone())
                     .len(rows)
-                    .add_buffer(Buffer::from(values))
+                    .add_buffer(self.values.finish())
                     .nulls(nulls)
                     .build()
                     .map_err(|error| self.wrong(error))?;
                 Ok(make_array(data))
             }
         }
+    }
+}
+
+fn wrong(column: &str, what: impl std::fmt::Display) -> Error {
+    Error::protocol(format!("column {column}: {what}"))
+}
+
+/// The first string begins at 0.
+fn begin(offsets: &mut Growing) {
+    if offsets.len() == 0 {
+        offsets.add_values::<i32>(1)[0] = 0;
     }
 }
 

@@ -1,4 +1,4 @@
-//! RowBinary: the values of one row after the other, nothing between them.
+//! Rows -> batches.
 //!
 //! The decoder goes over `BLOCK` rows twice. First row by row, to find where the values are: what
 //! has a fixed width is passed over in one step. Then column by column, in loops without branches.
@@ -6,21 +6,14 @@
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 
-use super::build::{Builder, Room};
-use super::take::Taker;
-use super::types::{schema, Column, Layout, Type};
-use super::varint;
+use super::{BLOCK, MOST_BATCH};
+use crate::codec::clickhouse::build::{Builder, Room};
+use crate::codec::clickhouse::types::{schema, Column, Layout};
+use crate::codec::clickhouse::varint;
 use crate::error::{Error, Result};
 
-/// Rows that are gone over twice: their bytes stay in the processor's cache.
-const BLOCK: usize = 512;
-/// What a batch may take in Arrow's memory.
-pub const MOST_BATCH: usize = 1 << 30;
 /// A position within a block has 32 bits.
 const MOST_BLOCK: usize = 1 << 31;
-/// Of a header.
-const MOST_COLUMNS: u64 = 1 << 14;
-const MOST_TEXT: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -233,28 +226,19 @@ impl Decoder {
                 builder.strings(bytes, spans, &mut self.room)?;
                 continue;
             }
-            let (width, cells) = (builder.width(), &mut self.scratch);
+            let width = builder.width();
             // A null FixedString of 16 MB is one byte on the wire.
             if rows * width > self.room.0 {
                 return Err(too_large());
             }
-            cells.resize(rows * width, 0);
-            let gathered = match (width, maybe) {
-                (1, false) => gather::<1>(bytes, spans, place.behind, cells),
-                (2, false) => gather::<2>(bytes, spans, place.behind, cells),
-                (4, false) => gather::<4>(bytes, spans, place.behind, cells),
-                (8, false) => gather::<8>(bytes, spans, place.behind, cells),
-                (16, false) => gather::<16>(bytes, spans, place.behind, cells),
-                (1, true) => gather_some::<1>(bytes, spans, flags, cells),
-                (2, true) => gather_some::<2>(bytes, spans, flags, cells),
-                (4, true) => gather_some::<4>(bytes, spans, flags, cells),
-                (8, true) => gather_some::<8>(bytes, spans, flags, cells),
-                (16, true) => gather_some::<16>(bytes, spans, flags, cells),
-                _ => gather_any(bytes, spans, place.behind, maybe.then_some(flags), cells),
-            };
-            if gathered.is_none() {
-                return Err(Error::protocol("a value behind the end"));
+            let flags = maybe.then_some(flags);
+            if let Some(cells) = builder.plain_cells(rows, &mut self.room)? {
+                cells_of(bytes, spans, place.behind, flags, width, cells)?;
+                continue;
             }
+            self.scratch.resize(rows * width, 0);
+            let cells = &mut self.scratch[..];
+            cells_of(bytes, spans, place.behind, flags, width, cells)?;
             builder.cells(cells, &mut self.room)?;
         }
         Ok(())
@@ -276,6 +260,31 @@ fn null(flag: u8) -> Result<u8> {
             "{flag} where 0 (a value) or 1 (null) must be: the columns are others than was said"
         ))),
     }
+}
+
+/// A column's cells, one behind the other; `flags`: where 1, there is none, and its cell is zeros.
+fn cells_of(
+    bytes: &[u8],
+    spans: &[(u32, u32)],
+    behind: usize,
+    flags: Option<&[u8]>,
+    width: usize,
+    cells: &mut [u8],
+) -> Result<()> {
+    let gathered = match (width, flags) {
+        (1, None) => gather::<1>(bytes, spans, behind, cells),
+        (2, None) => gather::<2>(bytes, spans, behind, cells),
+        (4, None) => gather::<4>(bytes, spans, behind, cells),
+        (8, None) => gather::<8>(bytes, spans, behind, cells),
+        (16, None) => gather::<16>(bytes, spans, behind, cells),
+        (1, Some(flags)) => gather_some::<1>(bytes, spans, flags, cells),
+        (2, Some(flags)) => gather_some::<2>(bytes, spans, flags, cells),
+        (4, Some(flags)) => gather_some::<4>(bytes, spans, flags, cells),
+        (8, Some(flags)) => gather_some::<8>(bytes, spans, flags, cells),
+        (16, Some(flags)) => gather_some::<16>(bytes, spans, flags, cells),
+        _ => gather_any(bytes, spans, behind, flags, cells),
+    };
+    gathered.ok_or_else(|| Error::protocol("a value behind the end"))
 }
 
 fn gather<const W: usize>(
@@ -322,180 +331,4 @@ fn gather_any(
         }
     }
     Some(())
-}
-
-/// Names and types as `RowBinaryWithNamesAndTypes` has them before the rows.
-pub fn header(columns: &[Column]) -> Vec<u8> {
-    let mut out = Vec::new();
-    varint::write(columns.len() as u64, &mut out);
-    let names = columns.iter().map(|column| column.name.clone());
-    let types = columns.iter().map(|column| column.kind.to_string());
-    for text in names.chain(types) {
-        varint::write(text.len() as u64, &mut out);
-        out.extend_from_slice(text.as_bytes());
-    }
-    out
-}
-
-/// Reads what `header` wrote; returns it and its length. `None`: it is not whole yet.
-pub fn read_header(bytes: &[u8]) -> Result<Option<(Vec<Column>, usize)>> {
-    let Some((count, mut at)) = varint::read(bytes, 0)? else {
-        return Ok(None);
-    };
-    if !(1..=MOST_COLUMNS).contains(&count) {
-        return Err(Error::protocol(format!(
-            "RowBinary: {count} columns; 1 to {MOST_COLUMNS} are read"
-        )));
-    }
-    let mut texts = Vec::new();
-    for _ in 0..2 * count {
-        let Some((text, next)) = text(bytes, at)? else {
-            return Ok(None);
-        };
-        texts.push(text);
-        at = next;
-    }
-    let types = texts.split_off(count as usize);
-    let columns = texts.into_iter().zip(types).map(|(name, kind)| {
-        let kind = Type::parse(&kind).map_err(|error| error.context(format!("column {name}")))?;
-        Ok(Column { name, kind })
-    });
-    Ok(Some((columns.collect::<Result<_>>()?, at)))
-}
-
-/// A name with its length before it, and where it ends.
-pub(super) fn text(bytes: &[u8], at: usize) -> Result<Option<(String, usize)>> {
-    let Some((length, start)) = varint::read(bytes, at)? else {
-        return Ok(None);
-    };
-    if length > MOST_TEXT {
-        return Err(Error::protocol(format!(
-            "byte {at}: a name or type of {length} bytes; at most {MOST_TEXT} are read"
-        )));
-    }
-    let end = start + length as usize;
-    let Some(text) = bytes.get(start..end) else {
-        return Ok(None);
-    };
-    match std::str::from_utf8(text) {
-        Ok(text) => Ok(Some((text.to_owned(), end))),
-        Err(_) => Err(Error::protocol(format!(
-            "byte {start}: a name that is not UTF-8"
-        ))),
-    }
-}
-
-/// Batches -> rows.
-#[derive(Debug)]
-pub struct Encoder {
-    columns: Vec<Column>,
-    cells: Vec<u8>,
-    flags: Vec<u8>,
-    /// Where each row of a block goes on.
-    places: Vec<usize>,
-}
-
-impl Encoder {
-    pub fn new(columns: &[Column]) -> Self {
-        Self {
-            columns: columns.to_vec(),
-            cells: Vec::new(),
-            flags: Vec::new(),
-            places: Vec::new(),
-        }
-    }
-
-    /// Writes all rows of a batch, whose columns are in the order of ours, behind what is in `out`.
-    pub fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
-        if batch.num_columns() != self.columns.len() {
-            return Err(Error::usage(format!(
-                "a batch of {} columns for a table of {}",
-                batch.num_columns(),
-                self.columns.len()
-            )));
-        }
-        let pairs = self.columns.iter().zip(batch.columns());
-        let takers = pairs.map(|(column, array)| Taker::new(column, array));
-        let takers = takers.collect::<Result<Vec<_>>>()?;
-        for start in (0..batch.num_rows()).step_by(BLOCK) {
-            let rows = BLOCK.min(batch.num_rows() - start);
-            self.block(&takers, start, rows, out)?;
-        }
-        Ok(())
-    }
-
-    fn block(
-        &mut self,
-        takers: &[Taker],
-        start: usize,
-        rows: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
-        let places = &mut self.places;
-        places.clear();
-        places.resize(rows, 0);
-        for taker in takers {
-            taker.add_widths(start, places);
-        }
-        let mut end = out.len();
-        for place in places.iter_mut() {
-            end += std::mem::replace(place, end);
-        }
-        out.resize(end, 0);
-        for taker in takers {
-            self.flags.clear();
-            taker.flags(start, rows, &mut self.flags);
-            for (place, flag) in places.iter_mut().zip(&self.flags) {
-                out[*place] = *flag;
-                *place += 1;
-            }
-            let Some(width) = taker.width() else {
-                for (row, place) in places.iter_mut().enumerate() {
-                    if self.flags.get(row) == Some(&1) {
-                        continue;
-                    }
-                    let text = taker.text(start + row);
-                    let mut length = text.len() as u64;
-                    while length >= 0x80 {
-                        out[*place] = length as u8 | 0x80;
-                        length >>= 7;
-                        *place += 1;
-                    }
-                    out[*place] = length as u8;
-                    *place += 1;
-                    out[*place..*place + text.len()].copy_from_slice(text);
-                    *place += text.len();
-                }
-                continue;
-            };
-            self.cells.clear();
-            taker.cells(start, rows, &mut self.cells)?;
-            match width {
-                1 => scatter::<1>(&self.cells, &self.flags, places, out),
-                2 => scatter::<2>(&self.cells, &self.flags, places, out),
-                4 => scatter::<4>(&self.cells, &self.flags, places, out),
-                8 => scatter::<8>(&self.cells, &self.flags, places, out),
-                16 => scatter::<16>(&self.cells, &self.flags, places, out),
-                _ => {
-                    for (row, cell) in self.cells.chunks_exact(width).enumerate() {
-                        if self.flags.get(row) != Some(&1) {
-                            out[places[row]..places[row] + width].copy_from_slice(cell);
-                            places[row] += width;
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn scatter<const W: usize>(cells: &[u8], flags: &[u8], places: &mut [usize], out: &mut [u8]) {
-    let (cells, _) = cells.as_chunks::<W>();
-    for (row, (cell, place)) in cells.iter().zip(places).enumerate() {
-        if flags.get(row) != Some(&1) {
-            out[*place..*place + W].copy_from_slice(cell);
-            *place += W;
-        }
-    }
 }
