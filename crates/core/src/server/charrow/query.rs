@@ -15,6 +15,12 @@ use crate::error::{Error, Kind, Result};
 /// How long a query without a partition waits for one, when the last has left it the rest.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How many blocks each encoder and each partition may have waiting: more of them gain nothing, and
+/// leave the processor's caches before they are sent ...
+const AHEAD: u64 = 3;
+/// ... but so many bytes may always wait, however small the blocks are.
+const LEAST_AHEAD: u64 = 4 << 20;
+
 /// A block that is encoded and not dealt yet.
 pub struct Block {
     pub wrapped: Wrapped,
@@ -103,6 +109,8 @@ struct Shared {
     waiting_bytes: u64,
     /// Of blocks that are being made.
     claimed: u64,
+    /// So many of both are enough for now.
+    enough: u64,
     /// Partitions that wait for a block, encoders that wait for room.
     hungry: usize,
     blocked: usize,
@@ -215,18 +223,20 @@ impl Query {
     /// enough of them. False: nobody wants more. What is claimed here `put` takes.
     pub fn claim(&self, bytes: u64) -> bool {
         let mut shared = self.shared();
-        let mut limit = self.memory;
         loop {
             self.expire(&mut shared);
             if self.is_over() || shared.error.is_some() {
                 return false;
             }
+            let hands = shared.here + shared.encoders.unwrap_or(1) as u64;
+            let ahead = bytes.saturating_mul(AHEAD * hands).max(LEAST_AHEAD);
+            shared.enough = ahead.min(self.memory);
             let taken = shared.waiting_bytes + shared.claimed;
-            if taken == 0 || taken + bytes <= limit {
+            if taken == 0 || taken + bytes <= shared.enough {
                 break;
             }
-            // Who had to wait goes on when half of it is gone: a wake-up for many blocks.
-            limit = self.memory / 2;
+            // Woken when half of it is gone: once for many blocks. Encoders that had to wait were
+            // faster than the partitions, so that half lasts them for a block of each.
             shared.blocked += 1;
             shared = wait(&self.room, shared, Duration::from_secs(1));
             shared.blocked -= 1;
@@ -300,7 +310,7 @@ impl Query {
                 seat.dealt.add(&block);
                 shared.dealt.add(&block);
                 let taken = shared.waiting_bytes + shared.claimed;
-                if shared.blocked > 0 && taken <= self.memory / 2 {
+                if shared.blocked > 0 && taken <= shared.enough / 2 {
                     drop(shared);
                     self.room.notify_all();
                 }
