@@ -224,6 +224,10 @@ impl Connection {
             }
             "clock" => Ok(monotonic_ns().to_string().into_bytes()),
             "environment" => Ok(state.environment.to_string().into_bytes()),
+            "prepare" => {
+                state.engine.prepare(payload)?;
+                Ok(vec![])
+            }
             "stop" => {
                 state.accounts.stop(payload);
                 state.sessions.stop(payload);

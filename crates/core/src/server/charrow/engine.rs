@@ -14,6 +14,11 @@ pub trait Engine: Send + Sync {
     /// Begins a query; an error is the client's to read.
     fn start(&self, id: &str, query: &str, wanted: &Wanted) -> Result<Box<dyn Run>>;
 
+    /// Makes ahead of a query what it will hand out again and again, and keeps it.
+    fn prepare(&self, _query: &str) -> Result<()> {
+        Ok(())
+    }
+
     /// Who it is, for logs and hellos.
     fn name(&self) -> String;
 }

@@ -84,20 +84,34 @@ impl Charrow {
             }
             None => self.guess()?,
         }
-        if let Data::Records {
-            columns,
-            values,
-            seed,
-        } = self.spec.data
-        {
-            let rows = self.spec.rows_per_batch;
-            let query = records_query(columns, values, seed, rows, Some(rows as u64));
-            // The server, so once for all.
-            if self.spec.leads() {
-                self.warm_up(query).await?;
-            }
+        // The server's side, so once for all that share the trial.
+        if !self.spec.leads() {
+            return Ok(());
         }
-        Ok(())
+        match self.spec.data {
+            Data::Records {
+                columns,
+                values,
+                seed,
+            } => {
+                let rows = self.spec.rows_per_batch;
+                let query = records_query(columns, values, seed, rows, Some(rows as u64));
+                self.warm_up(query).await
+            }
+            // Where the clock runs already, the query may as well do it itself.
+            _ if self.minor == EXTENDED && !self.spec.include_setup => self.prepare().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets the server make what it will hand out again and again.
+    async fn prepare(&self) -> Result<()> {
+        let asking = self.ask("prepare", &self.query);
+        match self.within("preparing the query", asking).await {
+            // An older one does not know how. What is wrong with a query it says when it is asked.
+            Err(error) if error.kind == Kind::Server => Ok(()),
+            other => other.map(drop),
+        }
     }
 
     async fn greet(&self, minor: i64) -> Result<(Channel, Greeting)> {

@@ -191,6 +191,15 @@ impl Engine for Builtin {
         }
     }
 
+    /// Rows that are made are kept for the next query of the same words.
+    fn prepare(&self, query: &str) -> Result<()> {
+        let wanted = Wanted {
+            digests: false,
+            block_bytes: self.largest_block,
+        };
+        self.start("", query, &wanted).map(drop)
+    }
+
     fn name(&self) -> String {
         "built-in".into()
     }

@@ -105,3 +105,27 @@ impl Run for Making {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Builtin;
+    use super::*;
+    use crate::server::charrow::engine::{Engine, Wanted};
+
+    #[test]
+    fn what_is_prepared_is_not_made_again() {
+        let engine = Builtin::new(&[], &[], 64 << 20).unwrap();
+        let query = "SELECT * FROM state_rows(rows = 20000, block_rows = 1000)";
+        let ring = || engine.states.0.lock().unwrap().as_ref().unwrap().1.clone();
+        engine.prepare(query).unwrap();
+        let prepared = ring();
+        assert_eq!(prepared.len(), 20);
+        let wanted = Wanted {
+            digests: false,
+            block_bytes: 1 << 20,
+        };
+        engine.start("q", query, &wanted).unwrap();
+        assert!(Arc::ptr_eq(&prepared, &ring()));
+        assert!(engine.prepare("SELECT * FROM nothing").is_err());
+    }
+}

@@ -26,6 +26,10 @@ fn state_rows_become_columns() {
         });
         assert_eq!(sorted(given.digests), sorted(expected.collect()));
     }
+    let mut client = Client::extended(&server, 1, &Parameters::default());
+    assert_eq!(client.ask("prepare", text), b"");
+    client.query("", text);
+    assert_eq!(client.drain().unwrap().rows, 2500);
     let one = whole(
         &server,
         "SELECT l_shipmode, l_orderkey FROM state_rows() LIMIT 10",
