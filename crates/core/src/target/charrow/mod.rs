@@ -193,7 +193,7 @@ impl Charrow {
         };
         let decoding = match &self.pool {
             Some(pool) => Decoding::There(pool.clone()),
-            None => Decoding::Here(self.rules.clone(), None),
+            None => Decoding::Here(self.rules.clone()),
         };
         let stop = self.identity.reference.then(|| self.spec.trial.clone());
         let leaving = self.leaving.clone();

@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
+use std::time::{Duration, Instant};
 
 use super::channel::{told, Channel};
-use super::pool::{Decoded, Inbox, Pool, Rules, Unpacker};
+use super::pool::{Decoded, Inbox, Lent, Pool, Rules, Unpacker};
 use crate::codec::charrow::handshake::Request;
 use crate::codec::charrow::receive::{ipc_header, Block, Event};
 use crate::error::{Error, Result};
@@ -16,14 +17,21 @@ use crate::target::{Moved, Session, Tally};
 /// that needs as many.
 const UNDECODED: usize = 4;
 
+/// A block that is decoded within this time costs no more than handing it over would ...
+const TRIFLE: Duration = Duration::from_micros(3);
+/// ... and one that takes up to so long does not either, with the wake-up of a thread that waits, as
+/// long as it is a small part of the time between two blocks: another thread would gain but that.
+const SHORT: Duration = Duration::from_micros(25);
+const SMALL_PART: u32 = 8;
+
 /// Messages without a block that are taken in one go: a peer that sends nothing else must
 /// not keep the thread.
 const IN_ONE_GO: usize = 256;
 
 /// Who decodes.
 pub enum Decoding {
-    /// The stream itself, once it knows the schema.
-    Here(Rules, Option<Box<Unpacker>>),
+    /// The stream itself.
+    Here(Rules),
     There(Arc<Pool>),
 }
 
@@ -31,6 +39,12 @@ pub struct Partition {
     stream: usize,
     channel: Channel,
     decoding: Decoding,
+    /// For what is decoded on this thread, once the schema is known.
+    unpacker: Option<Box<Unpacker>>,
+    /// What decoding a block took last, when a block came last, and how long after the one before.
+    spent: Duration,
+    came: Instant,
+    between: Duration,
     inbox: Arc<Inbox>,
     /// Blocks that are being decoded elsewhere.
     under_way: usize,
@@ -58,13 +72,17 @@ impl Partition {
         leaving: Arc<AtomicBool>,
     ) -> Self {
         let most_under_way = match &decoding {
-            Decoding::Here(..) => 0,
+            Decoding::Here(_) => 0,
             Decoding::There(pool) => UNDECODED.max(pool.threads() + 1),
         };
         Self {
             stream,
             channel,
             decoding,
+            unpacker: None,
+            spent: Duration::MAX,
+            came: Instant::now(),
+            between: Duration::MAX,
             inbox: Arc::default(),
             under_way: 0,
             most_under_way,
@@ -79,31 +97,37 @@ impl Partition {
     }
 
     fn count(&mut self, decoded: Decoded) -> Moved {
+        self.spent = decoded.spent;
         self.tally.rows += decoded.moved.rows;
         self.tally.checksum = self.tally.checksum.wrapping_add(decoded.digest);
         decoded.moved
     }
 
-    /// The block decoded, where that is done here.
+    /// The block decoded, where that is done on this thread.
     fn block(&mut self, block: Block, clock: &mut StageClock) -> Result<Option<Moved>> {
         let schema = self
             .schema
             .as_ref()
             .ok_or_else(|| Error::protocol("the server sent a block before the schema"))?;
-        let decoded = match &mut self.decoding {
-            Decoding::There(pool) => {
-                pool.submit(block, self.stream, schema, &self.inbox);
-                self.under_way += 1;
-                return Ok(None);
-            }
-            Decoding::Here(rules, unpacker) => {
-                let unpacker = match unpacker {
-                    Some(known) => known,
-                    none => none.insert(Box::new(Unpacker::new(schema, rules)?)),
-                };
-                unpacker.unpack(block, clock)?
-            }
+        let now = clock.last();
+        self.between = now.saturating_duration_since(std::mem::replace(&mut self.came, now));
+        let short =
+            self.spent <= TRIFLE || self.spent <= SHORT && self.spent * SMALL_PART <= self.between;
+        let (rules, pool) = match &self.decoding {
+            Decoding::Here(rules) => (rules, None),
+            Decoding::There(pool) => (pool.rules(), Some(pool)),
         };
+        let lent = pool.filter(|_| short).and_then(|pool| pool.lend());
+        if let (Some(pool), None) = (pool, &lent) {
+            pool.submit(block, self.stream, schema, &self.inbox);
+            self.under_way += 1;
+            return Ok(None);
+        }
+        let unpacker = match &mut self.unpacker {
+            Some(known) => known,
+            none => none.insert(Box::new(Unpacker::new(schema, rules)?)),
+        };
+        let decoded = decode(lent, unpacker, block, clock)?;
         Ok(Some(self.count(decoded)))
     }
 
@@ -139,6 +163,22 @@ impl Partition {
         }
         self.draining = true;
     }
+}
+
+/// A block on the stream's thread, by itself or by a decoder that has been lent it.
+fn decode(
+    lent: Option<Lent<'_>>,
+    unpacker: &mut Unpacker,
+    block: Block,
+    clock: &mut StageClock,
+) -> Result<Decoded> {
+    let Some(lent) = lent else {
+        return unpacker.unpack(block, clock);
+    };
+    let decoded = lent.unpack(unpacker, block);
+    // The decoder's work is the pool's; the stream has waited for it.
+    clock.mark(Stage::AwaitOutput);
+    decoded
 }
 
 impl Session for Partition {

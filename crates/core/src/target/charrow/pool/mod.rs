@@ -1,127 +1,30 @@
-//! The decoders: exactly so many threads for the whole trial, fed by all its streams.
+//! The decoders: exactly so many for the whole trial, fed by all its streams.
+//!
+//! Each has a thread of its own. To hand a block over to it costs a thread's wake-up, and mostly the
+//! caches of another core; where decoding costs less than that, a stream lends an idle decoder
+//! its own thread for a block. Never are more at work than there are decoders, and whatever one
+//! does is the pool's time, wherever it ran.
+
+mod inbox;
+#[cfg(test)]
+mod tests;
+mod unpack;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
 use std::time::Instant;
 
 use crate::codec::charrow::receive::Block;
-use crate::codec::ipc::Decoder;
-use crate::data::{digest, payload_bytes};
 use crate::engine::panicked_as;
 use crate::error::{Error, Kind, Result};
 use crate::meter::clock::{Stage, StageClock, StageTotals, Workers};
-use crate::meter::handicap::Handicap;
-use crate::target::{Moved, Pool as PoolRecord};
+use crate::target::Pool as PoolRecord;
+pub use inbox::Inbox;
+pub use unpack::{Decoded, Rules, Unpacker};
 
 /// The name of the pool in records.
 pub const NAME: &str = "decoders";
-
-/// What is done with a block.
-#[derive(Debug, Clone)]
-pub struct Rules {
-    /// The values are digested, to be compared with what the server sent.
-    pub digests: bool,
-    pub handicap: Handicap,
-    /// No decompressed batch is larger.
-    pub largest: u64,
-}
-
-/// A block that has been decoded.
-#[derive(Debug, Clone, Copy)]
-pub struct Decoded {
-    pub moved: Moved,
-    pub digest: u64,
-}
-
-/// Makes batches of one stream's blocks.
-pub struct Unpacker {
-    decoder: Decoder,
-    rules: Rules,
-}
-
-impl Unpacker {
-    /// `schema`: the IPC message that the stream began with.
-    pub fn new(schema: &[u8], rules: &Rules) -> Result<Self> {
-        let mut decoder = Decoder::limited(rules.largest);
-        if decoder.message(schema, None)?.is_some() || decoder.schema().is_none() {
-            return Err(Error::protocol(
-                "the schema that the server sent is another kind of Arrow message",
-            ));
-        }
-        Ok(Self {
-            decoder,
-            rules: rules.clone(),
-        })
-    }
-
-    pub fn unpack(&mut self, block: Block, clock: &mut StageClock) -> Result<Decoded> {
-        block.check()?;
-        let batch = self.decoder.message(&block.header, block.body)?;
-        let batch = batch.ok_or_else(|| {
-            Error::protocol("the server sent a block that is no Arrow record batch")
-        })?;
-        let moved = Moved {
-            rows: batch.num_rows() as u64,
-            bytes: payload_bytes(&batch),
-        };
-        self.rules.handicap.burn(Stage::Decode);
-        clock.mark(Stage::Decode);
-        let mut decoded = Decoded { moved, digest: 0 };
-        if self.rules.digests {
-            decoded.digest = digest(&batch)?;
-            // The batch dies hot in cache, and its memory is used again.
-            drop(batch);
-            self.rules.handicap.burn(Stage::Verify);
-            clock.mark(Stage::Verify);
-        }
-        Ok(decoded)
-    }
-}
-
-/// Where a stream finds its decoded blocks.
-#[derive(Default)]
-pub struct Inbox(Mutex<Waiting>);
-
-#[derive(Default)]
-struct Waiting {
-    decoded: VecDeque<Result<Decoded>>,
-    waker: Option<Waker>,
-}
-
-impl Inbox {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn put(&self, decoded: Result<Decoded>) {
-        let mut waiting = self.waiting();
-        waiting.decoded.push_back(decoded);
-        let waker = waiting.waker.take();
-        drop(waiting);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    pub fn take(&self) -> Option<Result<Decoded>> {
-        self.waiting().decoded.pop_front()
-    }
-
-    /// Whoever puts the next one calls back. False: there is one already.
-    pub fn wait(&self, cx: &Context<'_>) -> bool {
-        let mut waiting = self.waiting();
-        if !waiting.decoded.is_empty() {
-            return false;
-        }
-        match &mut waiting.waker {
-            Some(known) => known.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
-        true
-    }
-}
 
 struct Job {
     block: Block,
@@ -131,13 +34,14 @@ struct Job {
     inbox: Arc<Inbox>,
 }
 
-/// Cheap to clone; the threads end with the last clone that is not one of theirs.
+/// The threads end with it.
 pub struct Pool {
     shared: Arc<Shared>,
-    threads: usize,
 }
 
 struct Shared {
+    /// How many decoders there are.
+    decoders: usize,
     jobs: Mutex<Jobs>,
     more: Condvar,
     rules: Rules,
@@ -149,8 +53,34 @@ struct Shared {
 #[derive(Default)]
 struct Jobs {
     waiting: VecDeque<Job>,
+    /// Decoders that have a block in hand, on whatever thread.
+    working: usize,
+    /// Threads that wait for one.
     idle: usize,
     closed: bool,
+}
+
+/// A decoder that works on a stream's thread.
+pub struct Lent<'a>(&'a Shared);
+
+impl Lent<'_> {
+    pub fn unpack(self, unpacker: &mut Unpacker, block: Block) -> Result<Decoded> {
+        let mut clock = StageClock::start();
+        let decoded = unpacker.unpack(block, &mut clock);
+        self.0.account(&clock);
+        decoded
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let mut jobs = self.0.jobs();
+        jobs.working -= 1;
+        if !jobs.waiting.is_empty() && jobs.idle > 0 {
+            drop(jobs);
+            self.0.more.notify_one();
+        }
+    }
 }
 
 /// The time that is accounted for, and what had been done by its end.
@@ -165,6 +95,7 @@ struct Window {
 impl Pool {
     pub fn start(threads: usize, rules: Rules) -> Result<Self> {
         let shared = Arc::new(Shared {
+            decoders: threads,
             jobs: Mutex::default(),
             more: Condvar::new(),
             rules,
@@ -172,7 +103,7 @@ impl Pool {
             verify_ns: AtomicU64::new(0),
             window: Mutex::default(),
         });
-        let pool = Self { shared, threads };
+        let pool = Self { shared };
         for number in 0..threads {
             let shared = pool.shared.clone();
             std::thread::Builder::new()
@@ -187,7 +118,21 @@ impl Pool {
     }
 
     pub fn threads(&self) -> usize {
-        self.threads
+        self.shared.decoders
+    }
+
+    pub fn rules(&self) -> &Rules {
+        &self.shared.rules
+    }
+
+    /// A decoder that has nothing to do, for a block on the caller's thread.
+    pub fn lend(&self) -> Option<Lent<'_>> {
+        let mut jobs = self.shared.jobs();
+        if !jobs.waiting.is_empty() || jobs.working >= self.threads() {
+            return None;
+        }
+        jobs.working += 1;
+        Some(Lent(&self.shared))
     }
 
     pub fn submit(&self, block: Block, stream: usize, schema: &Arc<[u8]>, inbox: &Arc<Inbox>) {
@@ -198,7 +143,7 @@ impl Pool {
             schema: schema.clone(),
             inbox: inbox.clone(),
         });
-        if jobs.idle > 0 {
+        if jobs.idle > 0 && jobs.working < self.threads() {
             drop(jobs);
             self.shared.more.notify_one();
         }
@@ -220,7 +165,7 @@ impl Pool {
     pub fn record(&self) -> Option<PoolRecord> {
         let window = *self.shared.window();
         let time = window.ended?.saturating_duration_since(window.begun?);
-        let time_ns = time.as_nanos() as u64 * self.threads as u64;
+        let time_ns = time.as_nanos() as u64 * self.threads() as u64;
         let mut stages = StageTotals::default();
         let verify_ns = window.verify_ns.min(time_ns);
         let decode_ns = window.decode_ns.min(time_ns - verify_ns);
@@ -231,7 +176,7 @@ impl Pool {
             name: NAME,
             stages,
             workers: Workers {
-                workers: self.threads as u64,
+                workers: self.threads() as u64,
                 time_ns,
             },
         })
@@ -254,10 +199,12 @@ impl Shared {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A decoder's life.
+    /// A decoder's life on its own thread.
     fn work(&self) {
         let mut unpackers: HashMap<usize, Unpacker> = HashMap::new();
-        while let Some(job) = self.next() {
+        let mut worked = false;
+        while let Some(job) = self.next(worked) {
+            worked = true;
             let mut clock = StageClock::start();
             let (inbox, stream) = (job.inbox.clone(), job.stream);
             let working = std::panic::AssertUnwindSafe(|| {
@@ -271,21 +218,30 @@ impl Shared {
             });
             let decoded = std::panic::catch_unwind(working)
                 .unwrap_or_else(|panic| Err(panicked_as("a decoder", &*panic)));
-            let spent = clock.totals();
-            let add = |to: &AtomicU64, stage: Stage| {
-                to.fetch_add(spent.0[stage as usize], Ordering::Relaxed);
-            };
-            add(&self.decode_ns, Stage::Decode);
-            add(&self.verify_ns, Stage::Verify);
+            self.account(&clock);
             inbox.put(decoded);
         }
     }
 
-    fn next(&self) -> Option<Job> {
+    fn account(&self, clock: &StageClock) {
+        let spent = clock.totals();
+        let add = |to: &AtomicU64, stage: Stage| {
+            to.fetch_add(spent.0[stage as usize], Ordering::Relaxed);
+        };
+        add(&self.decode_ns, Stage::Decode);
+        add(&self.verify_ns, Stage::Verify);
+    }
+
+    /// The next block to decode. `worked`: the one before it is done.
+    fn next(&self, worked: bool) -> Option<Job> {
         let mut jobs = self.jobs();
+        jobs.working -= usize::from(worked);
         loop {
-            if let Some(job) = jobs.waiting.pop_front() {
-                return Some(job);
+            if jobs.working < self.decoders {
+                if let Some(job) = jobs.waiting.pop_front() {
+                    jobs.working += 1;
+                    return Some(job);
+                }
             }
             if jobs.closed {
                 return None;
