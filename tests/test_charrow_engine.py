@@ -119,6 +119,44 @@ def test_a_result_without_rows_has_a_schema_all_the_same(server: Server) -> None
     assert server.ask("CREATE TABLE nothing (a Int32) ENGINE = Memory").table().num_columns == 0
 
 
+class Told:
+    """A connection to the engine that notes what it is told to execute."""
+
+    def __init__(self, connection: Any, texts: list[str]) -> None:
+        self._connection, self._texts = connection, texts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def send_query(self, text: str, *how: str) -> Any:
+        self._texts.append(text)
+        return self._connection.send_query(text, *how)
+
+    def query(self, text: str, *how: str) -> Any:
+        self._texts.append(text)
+        return self._connection.query(text, *how)
+
+
+@pytest.mark.parametrize("end", ["", " ;\n", " -- to the end", " SETTINGS max_threads = 1"])
+def test_a_result_without_rows_is_not_looked_for_twice(chdb: None, end: str) -> None:
+    import chdb as module
+
+    engine, server, texts = ChdbEngine(), Server(), list[str]()
+    connect = module.connect
+    engine._chdb = type("Module", (), {"connect": staticmethod(lambda place: Told(connect(place), texts))})
+    engine.start(server)
+    text = f"SELECT number AS n, 'x' AS s FROM numbers(10) WHERE number > 100{end}"
+    assert server.ask(text).table().column_names == ["n", "s"]
+    engine.stop()
+    assert texts.count(text) == 1
+    assert texts.index(text) == len(texts) - 2 and texts[-1].endswith("LIMIT 0")
+
+
+def test_a_text_that_is_no_subquery_has_a_schema_too(server: Server) -> None:
+    table = server.ask("SELECT number AS n FROM numbers(10) WHERE n > 100; -- all of it").table()
+    assert table.num_rows == 0 and table.column_names == ["n"]
+
+
 def test_a_directory_keeps_what_was_made(chdb: None, tmp_path: Path) -> None:
     import subprocess
 

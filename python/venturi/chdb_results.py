@@ -17,7 +17,7 @@ def pieces(connection: Any, statement: str, form: str) -> Generator[bytes, None,
     At least one piece where the result has columns. Raises whatever chdb raises. A connection has one such
     result at a time; who stops early closes the generator.
     """
-    found = False
+    found, streams = False, True
     try:
         with contextlib.closing(connection.send_query(statement, form)) as results:
             for result in results:
@@ -27,6 +27,22 @@ def pieces(connection: Any, statement: str, form: str) -> Generator[bytes, None,
     except Exception as error:
         if _NO_STREAM not in str(error):
             raise
-    # Where no row came, or the statement has none, in one go it brings its columns, if any.
-    if not found and (raw := connection.query(statement, form).bytes()):
+        streams = False  # as it says before it does anything
+    if found:
+        return
+    # A statement has what it brings in one go; a SELECT has found no row, and brings its columns.
+    result = _columns(connection, statement, form) if streams else connection.query(statement, form)
+    if raw := result.bytes():
         yield bytes(raw)
+
+
+def _columns(connection: Any, select: str, form: str) -> Any:
+    """The result of a SELECT without its rows.
+
+    As a subquery of which nothing is wanted it is planned and not executed once more. What cannot be one, as
+    a text that names its FORMAT, is asked again: a SELECT changes nothing.
+    """
+    try:
+        return connection.query(f"SELECT * FROM (\n{select.rstrip().rstrip(';')}\n) LIMIT 0", form)
+    except Exception:
+        return connection.query(select, form)
