@@ -68,6 +68,7 @@ def test_up_status_down(three: Hosts, cluster: RayCluster) -> None:
 
     # A second one on the same hosts is refused, with the way out; the first one lives on.
     again = RayCluster(three)
+    again.folder.rmdir()
     again.folder = cluster.folder
     again.variables = {"XDG_STATE_HOME": str(cluster.folder / "other")}
     done = again.up()
