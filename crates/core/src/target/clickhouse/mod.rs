@@ -9,6 +9,7 @@ mod put;
 mod server;
 mod split;
 mod sums;
+mod tables;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
