@@ -9,7 +9,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo test lint format bench-flight bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow clean help check-tools
+.PHONY: all demo test lint format bench-flight bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -80,6 +80,10 @@ bench-ingest: $(PACKAGE)
 # BENCH="--record" or BENCH="--parts memory rows", see bench/README.md
 bench-charrow: $(BENCH_EXTRAS)
 	$(BIN)/python bench/charrow/run.py $(BENCH)
+
+# BENCH="--record" or BENCH="--only charrow jdbc", see bench/README.md
+bench-spark: $(EXTRAS) $(PACKAGE)
+	$(BIN)/python bench/spark/run.py $(BENCH)
 
 # BENCH="--record" or BENCH=RUN, see bench/README.md
 bench-scale: $(PACKAGE)

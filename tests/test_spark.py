@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -18,9 +17,7 @@ import charrow_support
 from conftest import Start
 
 pytest.importorskip("pyspark")
-from pyspark.sql import SparkSession
-
-from venturi.spark import register
+from spark_support import read, session
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 ROWS = 100_000
@@ -28,20 +25,8 @@ ROWS = 100_000
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.log.level": "ERROR",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    builder = SparkSession.builder.master("local[2]").appName("venturi-tests")
-    session = builder.config(map=settings).getOrCreate()
-    register(session)
-    yield session
-    session.stop()
+    with session() as made:
+        yield made
 
 
 def table(rows: int) -> Any:
@@ -75,13 +60,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def flight_url(start_reference_server: Start, file: Path) -> str:
     return f"flight://{start_reference_server('--data', f'sales={file}').address}"
-
-
-def read(spark: Any, url: str, **options: Any) -> Any:
-    reader = spark.read.format("venturi").option("url", url)
-    for name, value in options.items():
-        reader = reader.option(name, value)
-    return reader.load()
 
 
 def check_all(frame: Any, rows: int = ROWS) -> None:

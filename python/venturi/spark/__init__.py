@@ -89,10 +89,17 @@ class Reader(DataSourceReader):
 @contextlib.contextmanager
 def _in_a_line() -> Iterator[None]:
     """Spark shows what an error says, and not its hint."""
+    from http.client import HTTPException
+
+    import pyarrow as pa
+
     try:
         yield
     except VenturiError as error:
         raise VenturiError(f"{error.message}; {error.hint}" if error.hint else error.message) from None
+    except (pa.ArrowException, OSError, HTTPException) as error:
+        reason = " ".join(str(error).split())
+        raise VenturiError(f"the server's answer cannot be read: {reason or type(error).__name__}") from None
 
 
 def _as_spark_reads(schema: StructType) -> Any:
@@ -109,6 +116,9 @@ def _cast(batch: Any, schema: Any) -> Any:
     columns = []
     for column, field in zip(batch.columns, schema, strict=True):
         try:
+            if column.type == pa.uint32() and pa.types.is_timestamp(field.type):
+                # ClickHouse's DateTime: the number of a second.
+                column = column.cast(pa.int64()).cast(pa.timestamp("s", field.type.tz))
             columns.append(column.cast(field.type, safe=not pa.types.is_temporal(field.type)))
         except pa.ArrowException as error:
             reason = " ".join(str(error).split())

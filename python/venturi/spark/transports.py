@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import ssl
 import uuid
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ __all__ = ["Transport", "transport"]
 
 _TIMEOUT = 60.0  # seconds without a byte
 _PORTS = {"clickhouse": 8123, "clickhouse+tls": 8443}
+# DateTime without digits after the second, also Nullable and LowCardinality.
+_DATE_TIME = re.compile(r"(?:(?:Nullable|LowCardinality)\()*DateTime(?:\('[^']*'\))?\)*")
 
 
 class Transport(Protocol):
@@ -181,7 +184,21 @@ class ClickHouse:
 
     def schema(self) -> Any:
         with self._ask(f"SELECT * FROM ({self._options.sql()}) LIMIT 0") as stream:
-            return stream.schema
+            schema = stream.schema
+        if pa.uint32() not in schema.types:
+            return schema
+        # ClickHouse sends a DateTime as the number of its second; only its own word tells it from a number.
+        with self._ask(f"DESCRIBE TABLE ({self._options.sql()})") as stream:
+            told = stream.read_all().select(["name", "type"]).to_pylist()
+        times = {column["name"] for column in told if _DATE_TIME.fullmatch(column["type"])}
+        return pa.schema(
+            [
+                field.with_type(pa.timestamp("s", "UTC"))
+                if field.name in times and field.type == pa.uint32()
+                else field
+                for field in schema
+            ]
+        )
 
     def shares(self, columns: tuple[str, ...], partitions: int) -> list[Any]:
         query = self._options.sql(columns)
@@ -193,8 +210,9 @@ class ClickHouse:
         whole = self._options.sql()
         inner = query if by is None else whole
         listed = ", ".join('"' + name.replace('"', '""') + '"' for name in columns) or "*"
+        # A tuple, for the hash of a null by itself is null, which no comparison holds for.
         return [
-            f"SELECT {listed} FROM ({inner}) WHERE cityHash64({key}) % {partitions} = {share}"
+            f"SELECT {listed} FROM ({inner}) WHERE cityHash64(tuple({key})) % {partitions} = {share}"
             for share in range(partitions)
         ]
 
@@ -228,7 +246,11 @@ class ClickHouse:
             answer = connection.getresponse()
             if answer.status != 200:
                 text = " ".join(answer.read(4096).decode(errors="replace").split())
-                raise VenturiError(f"{host}:{port} answers {answer.status}: {text}")
+                arrow = re.search("output_format_arrow|ArrowStream", text)
+                hint = "Spark reads ClickHouse as ArrowStream, which this server does not know: it is too old"
+                raise VenturiError(
+                    f"{host}:{port} answers {answer.status}: {text}", hint=hint if arrow else None
+                )
         except OSError as error:
             connection.close()
             raise VenturiError(f"{host}:{port} cannot be asked: {error}") from None

@@ -1,0 +1,356 @@
+"""One table read into Spark by every way there is, interleaved in one run.
+
+A round reads it once by each way, in shuffled order; every reading is summed up over all columns and must
+come to what the source has. See bench/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+import charrow_support  # noqa: E402 - of the tests, as the next ones
+import flight_support  # noqa: E402
+from clickhouse_support import Server, engine_of_today, old_server  # noqa: E402
+from spark_support import read, sales, session, sums  # noqa: E402
+
+POM = HERE / "jdbc.pom.xml"
+GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+TRIAL_SECONDS = 600
+WAYS = (
+    *("parquet", "charrow", "flight", "clickhouse"),
+    *("charrow-chdb", "jdbc", "jdbc-old-server"),
+)
+OLD_TABLE = (
+    "CREATE TABLE sales (id Int64, quantity Int32, ratio Nullable(Float64), region Nullable(String), "
+    "name String, price Nullable(Decimal(18, 2)), day Date, at Nullable(DateTime('UTC')), ok UInt8) "
+    "ENGINE = MergeTree ORDER BY id"
+)
+Frame = Callable[[], Any]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--rounds", type=int, default=5, help="how often every way is measured (default 5)")
+    add("--rows", type=int, default=2_000_000, help="of the table, 80 bytes each in Arrow (default 2M)")
+    add("--partitions", type=int, default=os.cpu_count() or 1, help="Spark's tasks (default one a CPU)")
+    add("--only", nargs="+", choices=WAYS, metavar="WAY", help=f"of {', '.join(WAYS)}")
+    add("--seed", type=int, default=1, help="of the shuffle")
+    add("--record", action="store_true", help="keep the table as bench/spark/results/<date>.md")
+    add("--output", type=Path, help="the JSONL file (default target/bench-spark/<date>.jsonl)")
+    add("--from", dest="source", type=Path, help="measure nothing: the table of an earlier JSONL file")
+    return parser.parse_args()
+
+
+def driver_jar() -> Path:
+    """ClickHouse's JDBC driver in the user's cache, which Maven fetches there once. Raises LookupError."""
+    version = re.findall(r"<version>(.*\..*)</version>", POM.read_text())[0]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi"
+    jar = cache / f"clickhouse-jdbc-{version}-all.jar"
+    if jar.exists():
+        return jar
+    if shutil.which("mvn") is None:
+        raise LookupError("ClickHouse's JDBC driver (mvn fetches it; Debian: package maven)")
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["mvn", "-B", "-q", "-f", str(POM), GOAL, f"-DoutputDirectory={folder}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode != 0:
+            raise LookupError(f"ClickHouse's JDBC driver: {(done.stdout + done.stderr).strip()[-300:]}")
+        cache.mkdir(parents=True, exist_ok=True)
+        shutil.move(Path(folder) / jar.name, jar)
+    return jar
+
+
+class Ways:
+    """The servers with the table in them, and by way how Spark gets at it."""
+
+    def __init__(self, options: argparse.Namespace, stack: contextlib.ExitStack) -> None:
+        import pyarrow.parquet as pq
+
+        self._options = options
+        self._stack = stack
+        wanted = options.only or WAYS
+        self._place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        self._file = self._place / "sales.parquet"
+        source = sales(options.rows, micros=False)
+        self.bytes = source.nbytes
+        pq.write_table(source, self._file, row_group_size=131_072)
+        del source
+        jar = self._jar() if any(name.startswith("jdbc") for name in wanted) else None
+        more = {} if jar is None else {"spark.driver.extraClassPath": str(jar)}
+        self.spark = stack.enter_context(session(options.partitions, **more))
+        self._truth = self.spark.read.parquet(str(self._file))
+        self.expected = sums(self._truth)
+        self.frames: dict[str, Frame] = {}
+        for name in wanted:
+            if jar is None and name.startswith("jdbc"):
+                continue
+            try:
+                self.frames[name] = getattr(self, "_" + name.replace("-", "_"))()
+            except LookupError as error:
+                _note(f"{name} is left out: not here: {error}")
+
+    def _jar(self) -> Path | None:
+        try:
+            return driver_jar()
+        except LookupError as error:
+            _note(f"JDBC is left out: not here: {error}")
+            return None
+
+    def _venturi(self, url: str, **more: Any) -> Frame:
+        # A frame of its own each time: Spark remembers what it has planned.
+        return lambda: read(self.spark, url, **more)
+
+    def _parquet(self) -> Frame:
+        return lambda: self.spark.read.parquet(str(self._file))
+
+    def _charrow(self, *arguments: str, **query: str) -> Frame:
+        arguments = arguments or ("--table", f"sales={self._file}")
+        server = self._stack.enter_context(charrow_support.serving(*arguments))
+        what = query or {"table": "sales"}
+        return self._venturi(f"charrow://{server.address}", partitions=self._options.partitions, **what)
+
+    def _charrow_chdb(self) -> Frame:
+        query = f"SELECT * FROM file('{self._file}', Parquet)"
+        return self._charrow("--engine", "chdb", query=query)
+
+    def _flight(self) -> Frame:
+        server = flight_support.ServerProcess(
+            flight_support.serve_command("--data", f"sales={self._file}"), {}
+        )
+        self._stack.callback(server.stop)
+        return self._venturi(f"flight://{server.address}", table="sales")
+
+    def _engine(self) -> Server:
+        if not hasattr(self, "_today"):
+            self._today = self._stack.enter_context(engine_of_today(self._folder("chdb")))
+            made = "CREATE TABLE sales ENGINE = MergeTree ORDER BY tuple() AS SELECT"
+            self._today.ask(f"{made} * FROM file('{self._file}', Parquet)")
+        return self._today
+
+    def _clickhouse(self) -> Frame:
+        parts = {"partitions": self._options.partitions, "split_by": "id"}
+        return self._venturi(self._engine().url, table="sales", **parts)
+
+    def _jdbc(self) -> Frame:
+        return self._over_jdbc(self._engine(), "com.clickhouse.jdbc.ClickHouseDriver", "?compress=0")
+
+    def _jdbc_old_server(self) -> Frame:
+        import duckdb
+
+        server = self._stack.enter_context(old_server(self._folder("old")))
+        text = self._place / "sales.tsv"
+        duckdb.sql(
+            "COPY (SELECT * REPLACE (epoch(at)::BIGINT AS at, ok::TINYINT AS ok) "
+            f"FROM '{self._file}') TO '{text}' (DELIMITER '\t', HEADER false, QUOTE '', NULLSTR '\\N')"
+        )
+        server.ask(OLD_TABLE)
+        _post(server, "INSERT INTO sales FORMAT TabSeparated", text)
+        text.unlink()
+        return self._over_jdbc(server, "ru.yandex.clickhouse.ClickHouseDriver", "")
+
+    def _over_jdbc(self, server: Server, driver: str, parameters: str) -> Frame:
+        told = {
+            "url": f"jdbc:clickhouse://127.0.0.1:{server.port}/default{parameters}",
+            "driver": driver,
+            "dbtable": "sales",
+            "partitionColumn": "id",
+            "lowerBound": "0",
+            "upperBound": str(self._options.rows),
+            "numPartitions": str(self._options.partitions),
+        }
+        return lambda: self._as_parquet(self.spark.read.format("jdbc").options(**told).load())
+
+    def _as_parquet(self, frame: Any) -> Any:
+        """The types of the source, where a driver has others for the same values."""
+        return frame.select([frame[f.name].cast(f.dataType) for f in self._truth.schema])
+
+    def _folder(self, name: str) -> Path:
+        folder = self._place / name
+        folder.mkdir()
+        return folder
+
+    def trial(self, name: str) -> dict[str, Any]:
+        """Spark reads all of it and sums it up. Raises ValueError where it is not what the source has."""
+        before, began = busy_s(), time.perf_counter()
+        found = sums(self.frames[name]())
+        seconds, busy = time.perf_counter() - began, busy_s() - before
+        if found != self.expected:
+            raise ValueError(f"{found} and not {self.expected}")
+        return {"seconds": seconds, "cpu_s": busy, "rows": found[0]}
+
+
+def _post(server: Server, statement: str, file: Path) -> None:
+    """A file as the rows of an INSERT. Raises SystemExit with the server's word."""
+    import http.client
+    from urllib.parse import quote
+
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=TRIAL_SECONDS)
+    with contextlib.closing(connection), open(file, "rb") as rows:
+        connection.request("POST", f"/?query={quote(statement)}", rows)
+        answer = connection.getresponse()
+        text = answer.read().decode(errors="replace")
+        if answer.status != 200:
+            raise SystemExit(f"error: {statement}: {text.strip()[:300]}")
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
+
+
+def busy_s() -> float:
+    """CPU time of all processes of this machine since it was started, in seconds (Linux)."""
+    user, nice, system, _, _, irq, softirq, *_ = _stat()
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def _stat() -> list[int]:
+    return [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+
+
+def measure(options: argparse.Namespace, output: Path) -> None:
+    output.parent.mkdir(parents=True, exist_ok=True)
+    head = environment(options)
+    with contextlib.ExitStack() as stack, open(output, "w") as file:
+        ways = Ways(options, stack)
+
+        def keep(line: dict[str, Any]) -> None:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+
+        keep(head | {"bytes": ways.bytes, "ways": list(ways.frames), "spark": ways.spark.version})
+        shuffle = random.Random(options.seed).shuffle
+        for number in range(-1, options.rounds):  # the first one warms up and is not kept
+            names = list(ways.frames)
+            shuffle(names)
+            for name in names:
+                steal, total = _stat()[7], sum(_stat()[:8])
+                line: dict[str, Any] = {"kind": "trial", "round": number, "way": name}
+                try:
+                    line |= ways.trial(name)
+                except Exception as error:  # kept, and the exit status says so
+                    line["error"] = " ".join(str(error).split())[:1000]
+                    print(f"failed: {name}: {line['error']}", file=sys.stderr)
+                line["steal"] = (_stat()[7] - steal) / max(1, sum(_stat()[:8]) - total)
+                if number >= 0 or "error" in line:
+                    keep(line)
+            if number >= 0:
+                print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
+
+
+def environment(options: argparse.Namespace) -> dict[str, Any]:
+    import pyarrow
+
+    described = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.split(":", 1)[1].strip() for line in described if line.startswith("model name")]
+    commit = subprocess.run(
+        ["git", "-C", str(HERE), "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    return {
+        "kind": "environment",
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "cpu": models[0] if models else platform.machine(),
+        "cpus": os.cpu_count(),
+        "kernel": platform.release(),
+        "arrow": pyarrow.__version__,
+        "commit": commit,
+        "load_before": os.getloadavg()[0],
+        **{name: getattr(options, name) for name in ("rounds", "rows", "partitions")},
+    }
+
+
+def bootstrap(values: list[float]) -> tuple[float, float]:
+    drawn = np.random.default_rng(1).choice(np.array(values), size=(2000, len(values)))
+    low, high = np.percentile(np.median(drawn, axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def table(source: Path) -> tuple[str, bool]:
+    """The Markdown table of a JSONL file, and whether every trial had what the source has."""
+    lines = [json.loads(text) for text in source.read_text().splitlines()]
+    head, trials = lines[0], lines[1:]
+    good = [line for line in trials if "error" not in line]
+    steal = float(np.mean([line["steal"] for line in trials] or [0.0]))
+    out = [
+        f"# Ways into Spark: {head['date'][:10]}",
+        "",
+        f"{head['cpu']}, {head['cpus']} CPUs, Linux {head['kernel']}, Spark {head['spark']}, Arrow "
+        f"{head['arrow']}; commit {head['commit']}; {head['rounds']} rounds of {head['rows'] / 1e6:g} M rows "
+        f"({head['bytes'] / 1e6:.0f} MB in Arrow), {head['partitions']} partitions; load before "
+        f"{head['load_before']:.2f}, CPU time stolen {100 * steal:.1f} %.",
+        "",
+        "Medians with their 95 % intervals. The ratio is of the same round; CPU is the whole machine's.",
+        "",
+        "| way | M rows/s | MB/s | times JDBC | times Parquet | CPU, s per M rows |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in head["ways"]:
+        own = {line["round"]: line for line in good if line["way"] == name}
+        if not own:
+            continue
+        rates = [line["rows"] / line["seconds"] / 1e6 for line in own.values()]
+        low, high = bootstrap(rates)
+        rate = float(np.median(rates))
+        ratios = []
+        for peer in ("jdbc", "parquet"):
+            there = {line["round"]: line["seconds"] for line in good if line["way"] == peer}
+            pairs = [there[n] / line["seconds"] for n, line in own.items() if n in there]
+            ratios.append(f"{np.median(pairs):.2f}" if pairs else "-")
+        cpu = float(np.median([line["cpu_s"] / line["rows"] * 1e6 for line in own.values()]))
+        out.append(
+            f"| {name} | {rate:.3f} ({low:.3f}..{high:.3f}) | {rate * head['bytes'] / head['rows']:,.0f} "
+            f"| {' | '.join(ratios)} | {cpu:.2f} |"
+        )
+    failed = len(trials) - len(good)
+    out += ["", f"{failed} trials failed."] if failed else []
+    return "\n".join([*out, ""]), not failed
+
+
+def main() -> int:
+    options = arguments()
+    stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d-%H%M")
+    source = options.source
+    if source is None:
+        target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+        source = options.output or target / "bench-spark" / f"{stamp}.jsonl"
+        began = time.monotonic()
+        measure(options, source)
+        print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
+    text, good = table(source)
+    print(text)
+    if options.record:
+        place = HERE / "results" / f"{source.stem}.md"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(text)
+        print(f"recorded: {place.relative_to(ROOT)}", file=sys.stderr)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

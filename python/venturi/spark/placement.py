@@ -1,0 +1,210 @@
+"""`venturi run --on spark`: the streams of a trial run in the tasks of a Spark barrier stage.
+
+A loader is a task; Spark starts all of them or none. Each calls the driver (`line`), and from there on a
+trial goes as over any other loaders (`venturi.cluster.lineup`). docs/spark.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from venturi.cluster import clock, lineup
+from venturi.cluster.handle import ClusterControl
+from venturi.endpoints import is_loopback
+from venturi.environment import describe
+from venturi.errors import VenturiError
+from venturi.spark.line import Line, Switchboard, answer_calls
+from venturi.spark.sessions import Session, in_our_words
+from venturi.trial import FORMAT_VERSION, TrialControl, failed_record
+
+__all__ = ["SparkExecutor"]
+
+_START_SECONDS = 60.0
+_ANSWER_SECONDS = 30.0
+_END_SECONDS = 20.0
+_PROBE_SECONDS = 600.0
+
+
+def _task(host: str, port: int, token: str) -> Callable[[Iterator[Any]], Iterator[str]]:
+    """What each task of the stage does: it has a loader, and ends when the driver hangs up."""
+
+    def work(_: Iterator[Any]) -> Iterator[str]:
+        from pyspark import BarrierTaskContext
+
+        from venturi.cluster.loader import Loader
+
+        context = BarrierTaskContext.get()
+        yield answer_calls(host, port, token, context.partitionId(), Loader()) or ""
+
+    return work
+
+
+class _Gang:
+    """So many tasks at a time, from their start until `close`."""
+
+    def __init__(self, session: Session, count: int) -> None:
+        self.count = count
+        self._session = session
+        self._board = Switchboard(session.bind_host)
+        self._group = f"venturi-{uuid.uuid4().hex}"
+        self._over = threading.Event()
+        self._trouble: str | None = None
+        self._job = threading.Thread(target=self._run, name="venturi-spark-job", daemon=True)
+        self._job.start()
+        self.lines: list[Line] = []
+        try:
+            self.lines = self._board.lines(count, _START_SECONDS, self._over)
+            if len(self.lines) < count:
+                raise VenturiError(self._missing())
+            self._look_at_them()
+        except BaseException:
+            self.close()
+            raise
+
+    def _run(self) -> None:
+        context = self._session.context
+        try:
+            # A task's failure must name what failed, not be tried again behind the driver's back.
+            context.setJobGroup(self._group, "venturi's loaders", interruptOnCancel=True)
+            work = _task(self._session.host, self._board.port, self._board.token)
+            told = context.parallelize(range(self.count), self.count).barrier().mapPartitions(work).collect()
+            self._trouble = next(filter(None, told), None)
+        except Exception as error:  # of Spark's many; said when the trial is
+            self._trouble = in_our_words(error, self._session.master, self.count)
+        finally:
+            self._over.set()
+
+    def _missing(self) -> str:
+        if self._over.is_set():
+            return f"Spark ({self._session.master}): {self._trouble or 'the loaders ended at once'}"
+        return (
+            f"Spark ({self._session.master}) has started {len(self.lines)} of {self.count} loaders in "
+            f"{_START_SECONDS:.0f} s: it needs as many free cores as loaders, all at a time"
+        )
+
+    def _look_at_them(self) -> None:
+        mine = describe()["software"]["venturi"]
+        calls = [(line, line.call("identify")) for line in self.lines]
+        for line, call in calls:
+            try:
+                line.identity = call.result(_ANSWER_SECONDS)
+            except Exception as error:
+                raise VenturiError(f"{line.name} does not say who it is: {error}") from None
+            theirs = (line.identity["venturi"], line.identity["format"])
+            if theirs != (mine, FORMAT_VERSION):
+                where = f"{line.name} on {line.identity['hostname']}"
+                raise VenturiError(
+                    f"{where} is Venturi {theirs[0]} (format {theirs[1]}), the driver {mine} (format "
+                    f"{FORMAT_VERSION}): install the same version on every executor"
+                )
+
+    def healthy(self) -> bool:
+        return not self._over.is_set() and not any(line.gone for line in self.lines)
+
+    def close(self) -> None:
+        """Hangs up; the tasks cancel what still runs and end, or Spark ends them."""
+        for line in self.lines:
+            line.close()
+        self._board.close()
+        self._job.join(_END_SECONDS if len(self.lines) == self.count else 0.0)
+        if self._job.is_alive():
+            with contextlib.suppress(Exception):
+                self._session.context.cancelJobGroup(self._group)
+            self._job.join(_END_SECONDS)
+
+
+class SparkExecutor:
+    """Measures by loaders in Spark's tasks: as many as the spec has `loaders`, else one a stream.
+
+    One Spark session for all trials. Raises VenturiError where there is no Spark, or it does not start.
+    """
+
+    needs_server = True
+    measures = True
+
+    def __init__(self, master: str | None = None) -> None:
+        self._session = Session(master)
+        self._gang: _Gang | None = None
+        self._boot_id = describe()["boot_id"]
+
+    @property
+    def master(self) -> str:
+        return self._session.master
+
+    def control(self) -> TrialControl:
+        return ClusterControl()
+
+    def run_trial(self, spec: str, control: TrialControl) -> str:
+        assert isinstance(control, ClusterControl)
+        asked = json.loads(spec)
+        count = int(asked.get("loaders") or asked["streams"])
+        self._session.check_slots(count)
+        began = time.time_ns()
+        try:
+            gang = self._loaders(count)
+        except VenturiError as error:
+            return json.dumps(failed_record("timeout", error.message, started_unix_ns=began))
+        self._check_reach(asked, gang)
+        record = lineup.run(asked, gang.lines, [self._clock(line) for line in gang.lines], control)
+        if record["outcome"] != "ok":
+            # Whatever is left of it, the next trial begins with tasks of its own.
+            self._dismiss()
+        return json.dumps(record)
+
+    def _loaders(self, count: int) -> _Gang:
+        if self._gang is not None and (self._gang.count != count or not self._gang.healthy()):
+            self._dismiss()
+        if self._gang is None:
+            self._gang = _Gang(self._session, count)
+        return self._gang
+
+    def _dismiss(self) -> None:
+        if self._gang is not None:
+            self._gang.close()
+            self._gang = None
+
+    def _check_reach(self, asked: Mapping[str, Any], gang: _Gang) -> None:
+        far = next((line for line in gang.lines if line.identity["boot_id"] != self._boot_id), None)
+        if far is not None and is_loopback(str(asked["target"])):
+            raise ValueError(
+                f"{asked['target']} is on this machine's loopback, {far.name} runs on "
+                f"{far.identity['hostname']}: start the server by itself (venturi serve ... --host 0.0.0.0) "
+                "and name its address"
+            )
+
+    def _clock(self, line: Line) -> clock.Clock:
+        if line.identity["boot_id"] == self._boot_id:
+            return clock.ONE_MACHINE
+        return clock.measure(lambda: int(line.call("now").result(_ANSWER_SECONDS)))
+
+    def probe_tcp(self, spec: str, control: TrialControl) -> str:
+        return self._probed("probe_tcp", spec, control)
+
+    def probe(self, spec: str, control: TrialControl) -> str:
+        return self._probed("probe", spec, control)
+
+    def _probed(self, method: str, spec: str, control: TrialControl) -> str:
+        """From the first loader: its host is where streams run."""
+        assert isinstance(control, ClusterControl)
+        line = (self._gang or self._loaders(1)).lines[0]
+        call, told, deadline = line.call(method, spec), False, time.monotonic() + _PROBE_SECONDS
+        while not call.done():
+            if control.cancelled and not told:
+                line.call("cancel")
+                told = True
+            if time.monotonic() > deadline:
+                self._dismiss()
+                raise VenturiError(f"{line.name}: a probe has not ended in {_PROBE_SECONDS:.0f} s")
+            time.sleep(0.02)
+        return str(call.result())
+
+    def close(self) -> None:
+        """Ends the tasks, and Spark where it was started for this."""
+        self._dismiss()
+        self._session.close()
