@@ -19,7 +19,7 @@ import pyarrow as pa
 from chdb import session as chdb_session
 
 CHUNK = 300_000
-OWN = {"database", "query", "enable_http_compression", "default_format", "compress"}
+OWN = {"database", "query", "enable_http_compression", "default_format", "compress", "query_id", "session_id"}
 FORMAT = re.compile(r"\sFORMAT\s+(\w+)[\s;]*$")
 LOCK = threading.Lock()
 
@@ -30,6 +30,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         parameters = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
+        if form := self.headers.get("X-ClickHouse-Format"):
+            parameters["default_format"] = form
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.headers.get("Content-Encoding") == "zstd":
             # The size is not in every frame.

@@ -32,6 +32,7 @@ def session(cores: int = 2, memory: str = "4g", **more: str) -> Iterator[Any]:
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(cores),
         **more,
     }

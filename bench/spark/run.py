@@ -148,7 +148,9 @@ class Ways:
         if not hasattr(self, "_today"):
             self._today = self._stack.enter_context(engine_of_today(self._folder("chdb")))
             made = "CREATE TABLE sales ENGINE = MergeTree ORDER BY tuple() AS SELECT"
-            self._today.ask(f"{made} * FROM file('{self._file}', Parquet)")
+            # With a zone in its type Spark refuses to have it from the driver.
+            at = "CAST(at, 'Nullable(DateTime)') AS at"
+            self._today.ask(f"{made} * REPLACE ({at}) FROM file('{self._file}', Parquet)")
         return self._today
 
     def _clickhouse(self) -> Frame:
@@ -156,25 +158,27 @@ class Ways:
         return self._venturi(self._engine().url, table="sales", **parts)
 
     def _jdbc(self) -> Frame:
-        return self._over_jdbc(self._engine(), "com.clickhouse.jdbc.ClickHouseDriver", "?compress=0")
+        return self._over_jdbc(self._engine(), "com.clickhouse.jdbc.ClickHouseDriver")
 
     def _jdbc_old_server(self) -> Frame:
         import duckdb
 
         server = self._stack.enter_context(old_server(self._folder("old")))
         text = self._place / "sales.tsv"
+        # Seconds since 1970 are read as such only where they have ten digits.
+        at = "strftime(make_timestamp(epoch_us(\"at\")), '%Y-%m-%d %H:%M:%S')"
         duckdb.sql(
-            "COPY (SELECT * REPLACE (epoch(at)::BIGINT AS at, ok::TINYINT AS ok) "
-            f"FROM '{self._file}') TO '{text}' (DELIMITER '\t', HEADER false, QUOTE '', NULLSTR '\\N')"
+            f"COPY (SELECT * REPLACE ({at} AS \"at\", ok::TINYINT AS ok) FROM '{self._file}') "
+            f"TO '{text}' (DELIMITER '\t', HEADER false, QUOTE '', NULLSTR '\\N')"
         )
         server.ask(OLD_TABLE)
         _post(server, "INSERT INTO sales FORMAT TabSeparated", text)
         text.unlink()
-        return self._over_jdbc(server, "ru.yandex.clickhouse.ClickHouseDriver", "")
+        return self._over_jdbc(server, "ru.yandex.clickhouse.ClickHouseDriver")
 
-    def _over_jdbc(self, server: Server, driver: str, parameters: str) -> Frame:
+    def _over_jdbc(self, server: Server, driver: str) -> Frame:
         told = {
-            "url": f"jdbc:clickhouse://127.0.0.1:{server.port}/default{parameters}",
+            "url": f"jdbc:clickhouse://127.0.0.1:{server.port}/default?compress=0",
             "driver": driver,
             "dbtable": "sales",
             "partitionColumn": "id",

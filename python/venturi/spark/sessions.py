@@ -45,6 +45,7 @@ class Session:
         settings = {
             "spark.ui.enabled": "false",
             "spark.log.level": "ERROR",
+            "spark.ui.showConsoleProgress": "false",
             # A barrier stage takes its tasks all at once, and a loader that fails is not tried again.
             "spark.dynamicAllocation.enabled": "false",
             "spark.stage.maxConsecutiveAttempts": "1",
