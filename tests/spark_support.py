@@ -63,11 +63,11 @@ def sales(rows: int, micros: bool = True) -> pa.Table:
         {
             "id": pa.array(n),
             "quantity": pa.array((n * 7 % 2_000_003 - 1_000_001).astype(np.int32)),
-            "ratio": pa.array(n / 8, mask=n % 7 == 0),  # exact in text too
+            "ratio": pa.array(n / 2, mask=n % 7 == 0),  # which old servers read exactly
             "region": names.take(pa.array(n % _NAMES, mask=n % 11 == 0)),
             "name": pc.binary_join_element_wise("customer", pa.array(n * 31 % rows).cast(pa.string()), " "),
             "price": _decimals(n * 12_347 % 10**12 - 10**11, n % 13 == 0),
-            "day": pa.array((n % 20_000).astype(np.int32)).cast(pa.date32()),
+            "day": pa.array((n % 19_999 + 1).astype(np.int32)).cast(pa.date32()),
             "at": pa.array(n * step, pa.timestamp("us", "UTC"), mask=n % 17 == 0),
             "ok": pa.array(n % 2 == 0),
         }

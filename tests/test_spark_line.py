@@ -91,7 +91,7 @@ def test_a_task_that_dies_fails_its_calls(board: Switchboard) -> None:
     (line,) = board.lines(1, 5, threading.Event())
     call = line.call("wait", "ready", 60.0)
     host.close()
-    with pytest.raises(ConnectionError, match="its Spark task is gone"):
+    with pytest.raises(ConnectionError, match="is gone"):
         call.result(5)
     with pytest.raises(ConnectionError):
         line.call("now").result(5)

@@ -149,7 +149,7 @@ class Ways:
             self._today = self._stack.enter_context(engine_of_today(self._folder("chdb")))
             made = "CREATE TABLE sales ENGINE = MergeTree ORDER BY tuple() AS SELECT"
             # With a zone in its type Spark refuses to have it from the driver.
-            at = "CAST(at, 'Nullable(DateTime)') AS at"
+            at = "CAST(toUnixTimestamp(at), 'Nullable(DateTime)') AS at"
             self._today.ask(f"{made} * REPLACE ({at}) FROM file('{self._file}', Parquet)")
         return self._today
 

@@ -162,10 +162,11 @@ def cells(scenario: Scenario, row_bytes: Mapping[str, float] | None = None) -> l
     found: dict[str, Cell] = {}
     for combination in itertools.product(*steps):
         chosen = {axis: value for part in combination for axis, value in part.items()}
-        cell = _cell(scenario, chosen, row_bytes or {})
-        if not any(_holds(scenario, condition, cell) for condition in conditions):
-            _check_placement(scenario, cell)
-            found.setdefault(cell.id, cell)
+        for placed in (replace(scenario, on=None), scenario) if scenario.beside else (scenario,):
+            cell = _cell(placed, chosen, row_bytes or {})
+            if not any(_holds(scenario, condition, cell) for condition in conditions):
+                _check_placement(scenario, cell)
+                found.setdefault(cell.id, cell)
     return list(found.values())
 
 

@@ -79,6 +79,8 @@ class Scenario:
     hosts: Hosts = field(default_factory=Hosts)
     # By what its streams are placed on several hosts, ray or spark; None: this process runs all.
     on: str | None = None
+    # Each cell in this process too.
+    beside: bool = False
     places: Mapping[str, str] = field(default_factory=dict)
     # Axis -> its values, validated, in the order they were written.
     axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)

@@ -262,7 +262,7 @@ On = Annotated[
     _option(
         "--on",
         "Where the streams run: ray://HOST:PORT, auto (the Ray cluster of this host), local (Ray, here "
-        "alone) or spark. [default: this process]",
+        "alone) or spark; here,spark in both places. [default: this process]",
         _HOSTS,
     ),
 ]

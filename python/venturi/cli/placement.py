@@ -16,17 +16,26 @@ __all__ = ["executor", "named", "resumed", "with_loaders"]
 
 Note = Callable[[str, str], None]
 _RAY = ("auto", "local")
+_BESIDE = "here,"
 
 
 def kind(on: str | None) -> str | None:
     """By what streams are placed: ray or spark; None where this process runs all."""
     if on is None:
         return None
-    if on == "spark":
+    where = on.removeprefix(_BESIDE)
+    if where == "spark":
         return "spark"
-    if on in _RAY or on.startswith("ray://"):
+    if where in _RAY or where.startswith("ray://"):
         return "ray"
-    raise VenturiError(f"--on {on}: must be ray://HOST:PORT, auto, local or spark")
+    raise VenturiError(
+        f"--on {on}: must be ray://HOST:PORT, auto, local or spark; here,spark runs each cell in both places"
+    )
+
+
+def _places(on: str | None) -> set[str | None]:
+    """The values of the parameter `on` in such a run."""
+    return {kind(on), *([None] if on is not None and on.startswith(_BESIDE) else [])}
 
 
 def named(found: Scenario, on: str | None, master: str | None) -> tuple[Scenario, list[str]]:
@@ -37,25 +46,36 @@ def named(found: Scenario, on: str | None, master: str | None) -> tuple[Scenario
     notes = []
     if place is None and (found.hosts.loaders is not None or "loaders" in found.axes):
         notes.append("no --on: all streams run in this process, and loaders mean nothing")
-    return replace(found, on=place), notes
+    return replace(found, on=place, beside=len(_places(on)) > 1), notes
 
 
 def resumed(on: str | None, lines: list[dict[str, Any]], path: object) -> None:
     """Whether a resumed run goes on where it was begun. Raises VenturiError."""
     if not lines:
         return
-    before, now = (lines[0].get("parameters") or {}).get("on"), kind(on)
-    if before == now:
+    all_before = {(line.get("parameters") or {}).get("on") for line in lines}
+    if all_before <= _places(on) and (len(all_before) > 1 or len(_places(on)) == 1 or None in all_before):
         return
+    before = next((place for place in all_before if place is not None), None)
     if before is None:
         raise VenturiError(f"--on {on}: {path} was begun without it, in one process")
     again = "spark" if before == "spark" else "ray://HOST:PORT (or auto, local)"
+    again = f"{_BESIDE}{again}" if None in all_before else again
     raise VenturiError(f"{path} was begun on {before}: say where again by --on {again}")
 
 
 def executor(found: Scenario, on: str, master: str | None, note: Note) -> Any:
     """What runs trials there; to be closed. Raises VenturiError where that cannot be reached."""
-    if kind(on) == "spark":
+    placed = _placed(found, on.removeprefix(_BESIDE), master, note)
+    if not found.beside:
+        return placed
+    from venturi.cluster.beside import Beside
+
+    return Beside(placed)
+
+
+def _placed(found: Scenario, on: str, master: str | None, note: Note) -> Any:
+    if on == "spark":
         return import_module("venturi.spark.placement").SparkExecutor(master, note)
     from venturi.cluster.ray_executor import RayExecutor
 

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from venturi.cluster.handle import Gone
 from venturi.errors import VenturiError
 
 __all__ = ["Line", "Switchboard", "answer_calls"]
@@ -32,7 +33,7 @@ _MOST_HELLO = 1024
 _PATIENCE = 10.0  # seconds, to connect, to say who one is, and for a peer to take what it is sent
 _METHODS = {
     *("identify", "now", "begin", "wait", "phase", "start_at", "tallies", "conclude"),
-    *("cancel", "result", "progress", "probe_tcp", "probe"),
+    *("cancel", "result", "progress", "idle", "probe_tcp", "probe"),
 }
 
 
@@ -139,7 +140,7 @@ class Line:
             self.gone = True
             left, self._calls = list(self._calls.values()), {}
         for call in left:
-            call.set_exception(ConnectionError("its Spark task is gone"))
+            call.set_exception(Gone())
 
     def call(self, method: str, *arguments: object) -> Future[Any]:
         """A method of the loader. The future fails as the loader does, and where its task is gone."""
@@ -153,7 +154,7 @@ class Line:
                     return future
                 except OSError:
                     del self._calls[number]
-        future.set_exception(ConnectionError("its Spark task is gone"))
+        future.set_exception(Gone())
         return future
 
     def close(self) -> None:

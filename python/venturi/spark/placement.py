@@ -11,24 +11,28 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from venturi.cluster import clock, lineup
 from venturi.cluster.handle import ClusterControl
 from venturi.endpoints import is_loopback
-from venturi.environment import describe
+from venturi.environment import describe, version
 from venturi.errors import VenturiError
 from venturi.spark.line import Line, Switchboard, answer_calls
 from venturi.spark.sessions import Session, in_our_words
-from venturi.trial import FORMAT_VERSION, TrialControl, failed_record
+from venturi.trial import FORMAT_VERSION, TrialControl, failed_record, load_core
+
+if TYPE_CHECKING:
+    from venturi.trial import Cell
 
 __all__ = ["SparkExecutor"]
 
+Note = Callable[[str, str], None]
 _START_SECONDS = 60.0
-_ANSWER_SECONDS = 30.0
+_ANSWER_SECONDS = 60.0
 _END_SECONDS = 20.0
-_PROBE_SECONDS = 600.0
+_PROBE_SECONDS = 120.0
 
 
 def _task(host: str, port: int, token: str) -> Callable[[Iterator[Any]], Iterator[str]]:
@@ -89,20 +93,19 @@ class _Gang:
         )
 
     def _look_at_them(self) -> None:
-        mine = describe()["software"]["venturi"]
+        here = {"venturi": version("venturi"), "core": load_core().version(), "format": FORMAT_VERSION}
         calls = [(line, line.call("identify")) for line in self.lines]
         for line, call in calls:
             try:
                 line.identity = call.result(_ANSWER_SECONDS)
             except Exception as error:
                 raise VenturiError(f"{line.name} does not say who it is: {error}") from None
-            theirs = (line.identity["venturi"], line.identity["format"])
-            if theirs != (mine, FORMAT_VERSION):
-                where = f"{line.name} on {line.identity['hostname']}"
-                raise VenturiError(
-                    f"{where} is Venturi {theirs[0]} (format {theirs[1]}), the driver {mine} (format "
-                    f"{FORMAT_VERSION}): install the same version on every executor"
-                )
+            for name, mine in here.items():
+                if line.identity.get(name) != mine:
+                    raise VenturiError(
+                        f"{line.name} ({line.identity['hostname']}) has {name} {line.identity.get(name)}, "
+                        f"this host {mine}: install the same version on every executor"
+                    )
 
     def healthy(self) -> bool:
         return not self._over.is_set() and not any(line.gone for line in self.lines)
@@ -120,62 +123,81 @@ class _Gang:
 
 
 class SparkExecutor:
-    """Measures by loaders in Spark's tasks: as many as the spec has `loaders`, else one a stream.
+    """Measures by loaders in Spark's tasks: as many as the spec has `loaders`. To be closed.
 
-    One Spark session for all trials. Raises VenturiError where there is no Spark, or it does not start.
+    One Spark session for all trials, and one stage of as many tasks as the largest of them needs; a trial
+    takes the first ones. Raises VenturiError where there is no Spark, or it does not start.
     """
 
     needs_server = True
     measures = True
 
-    def __init__(self, master: str | None = None) -> None:
+    def __init__(self, master: str | None = None, note: Note | None = None) -> None:
+        self._note = note or (lambda level, text: None)
         self._session = Session(master)
         self._gang: _Gang | None = None
+        self._most = 1
         self._boot_id = describe()["boot_id"]
 
-    @property
-    def master(self) -> str:
-        return self._session.master
+    def check(self, cells: Sequence[Cell]) -> None:
+        """Whether there are slots for what these cells ask for. Raises ScenarioError."""
+        self._most = max((int(cell.parameters.get("loaders") or 1) for cell in cells), default=1)
+        self._session.check_slots(self._most)
+
+    def environments(self) -> dict[str, dict[str, Any]]:
+        """What each loader's host and software are, by its name."""
+        lines = self._loaders(self._most)
+        return {line.name: dict(line.identity["environment"]) for line in lines}
 
     def control(self) -> TrialControl:
         return ClusterControl()
 
-    def run_trial(self, spec: str, control: TrialControl) -> str:
+    def run_trial(self, text: str, control: TrialControl) -> str:
         assert isinstance(control, ClusterControl)
-        asked = json.loads(spec)
-        count = int(asked.get("loaders") or asked["streams"])
-        self._session.check_slots(count)
-        began = time.time_ns()
+        spec = json.loads(text)
+        wanted = spec.pop("loaders", None)
         try:
-            gang = self._loaders(count)
+            lines = self._loaders(wanted or 1)
         except VenturiError as error:
-            return json.dumps(failed_record("timeout", error.message, started_unix_ns=began))
-        self._check_reach(asked, gang)
-        record = lineup.run(asked, gang.lines, [self._clock(line) for line in gang.lines], control)
+            return json.dumps(failed_record("lost", error.message, started_unix_ns=time.time_ns()))
+        self._check_reach(spec, lines)
+        if wanted is None:
+            # A limit of one host's engine.
+            record = lineup.alone(spec, lines[0], control)
+        else:
+            record = lineup.run(spec, lines, [self._clock(line) for line in lines], control)
         if record["outcome"] != "ok":
             # Whatever is left of it, the next trial begins with tasks of its own.
             self._dismiss()
         return json.dumps(record)
 
-    def _loaders(self, count: int) -> _Gang:
-        if self._gang is not None and (self._gang.count != count or not self._gang.healthy()):
+    def _loaders(self, count: int) -> list[Line]:
+        """So many tasks that answer. Raises VenturiError."""
+        if self._gang is not None and (self._gang.count < count or not self._gang.healthy()):
             self._dismiss()
         if self._gang is None:
-            self._gang = _Gang(self._session, count)
-        return self._gang
+            self._gang = _Gang(self._session, max(count, self._most))
+        return self._gang.lines[:count]
 
     def _dismiss(self) -> None:
         if self._gang is not None:
             self._gang.close()
             self._gang = None
 
-    def _check_reach(self, asked: Mapping[str, Any], gang: _Gang) -> None:
-        far = next((line for line in gang.lines if line.identity["boot_id"] != self._boot_id), None)
-        if far is not None and is_loopback(str(asked["target"])):
+    def _check_reach(self, spec: Mapping[str, Any], lines: Sequence[Line]) -> None:
+        """Raises ValueError, the word for a cell that asks for something impossible."""
+        far = next((line for line in lines if line.identity["boot_id"] != self._boot_id), None)
+        if far is None:
+            return
+        where = f"{far.name} runs on {far.identity['hostname']}"
+        if is_loopback(str(spec["target"])):
             raise ValueError(
-                f"{asked['target']} is on this machine's loopback, {far.name} runs on "
-                f"{far.identity['hostname']}: start the server by itself (venturi serve ... --host 0.0.0.0) "
-                "and name its address"
+                f"{spec['target']} is on this machine's loopback, and {where}: start the server by itself "
+                "(venturi serve ... --host 0.0.0.0) and name its address"
+            )
+        if (spec.get("data") or {}).get("ipc"):
+            raise ValueError(
+                f"the rows of a file lie on this machine, and {where}: --on ray sends them there"
             )
 
     def _clock(self, line: Line) -> clock.Clock:
@@ -192,7 +214,7 @@ class SparkExecutor:
     def _probed(self, method: str, spec: str, control: TrialControl) -> str:
         """From the first loader: its host is where streams run."""
         assert isinstance(control, ClusterControl)
-        line = (self._gang or self._loaders(1)).lines[0]
+        (line,) = self._loaders(1)
         call, told, deadline = line.call(method, spec), False, time.monotonic() + _PROBE_SECONDS
         while not call.done():
             if control.cancelled and not told:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from venturi.errors import VenturiError
+from venturi.errors import ScenarioError, VenturiError
 
 __all__ = ["DEFAULT_MASTER", "Session", "in_our_words"]
 
@@ -70,10 +70,10 @@ class Session:
             os.close(handle)
 
     def check_slots(self, count: int) -> None:
-        """Raises ValueError where a local Spark has fewer slots than loaders; a cluster's are not known."""
+        """Raises ScenarioError where a local Spark has fewer slots than loaders; others' are not known."""
         slots = int(self.context.defaultParallelism)
         if self.master.startswith("local") and count > slots:
-            raise ValueError(_too_few(self.master, count, slots))
+            raise ScenarioError(_too_few(self.master, count, slots))
 
     def close(self) -> None:
         if self._own:
