@@ -1,4 +1,4 @@
-"""Servers of ClickHouse for tests: Debian's of 2018, and the engine of today behind a small HTTP handler."""
+"""Servers of ClickHouse as Spark and its JDBC drivers meet them: Debian's of 2018, and chdb over HTTP."""
 
 from __future__ import annotations
 

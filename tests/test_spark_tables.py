@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import charrow_support
-from clickhouse_support import Server, clickhouse, engine  # noqa: F401 - fixtures
 from conftest import Start
+from spark_clickhouse import Server, clickhouse, engine  # noqa: F401 - fixtures
 
 pytest.importorskip("pyspark")
 from spark_support import equal, read, sales, session, sums

@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import charrow_support  # noqa: E402 - of the tests, as the next ones
 import flight_support  # noqa: E402
-from clickhouse_support import Server, engine_of_today, old_server  # noqa: E402
+from spark_clickhouse import Server, engine_of_today, old_server  # noqa: E402
 from spark_support import read, sales, session, sums  # noqa: E402
 
 POM = HERE / "jdbc.pom.xml"
