@@ -222,7 +222,8 @@ def test_a_file_over_charrow_is_moved_once_whatever_the_partitions(tmp_path: Pat
         assert line["verification"]["achieved"] == "checksum"
 
 
-def test_both_transports_of_the_same_records(tmp_path: Path) -> None:
+def test_all_transports_of_the_same_records(tmp_path: Path) -> None:
+    require_chdb()
     out = tmp_path / "run"
     done = venturi(
         "run", "arrow-transports", "--rows-per-stream", "200k", "--streams", "1", *SHORT, "--out", out
@@ -232,9 +233,13 @@ def test_both_transports_of_the_same_records(tmp_path: Path) -> None:
     assert {(line["parameters"]["place"], line["outcome"]) for line in lines} == {
         ("charrow", "ok"),
         ("flight", "ok"),
+        ("clickhouse", "ok"),
     }
-    sums = {line["verification"]["checksum"] for line in lines}
-    assert len(sums) == 1, "the same values, whatever they came by"
+    ours = [line for line in lines if line["parameters"]["place"] != "clickhouse"]
+    assert len({line["verification"]["checksum"] for line in ours}) == 1, (
+        "the same values, whatever they came by"
+    )
+    assert {line["verification"]["rows"] for line in lines} == {200_000}
 
 
 def test_raw_tcp_is_measured_through_the_same_server(server: ServerProcess) -> None:
@@ -253,13 +258,17 @@ def test_the_server_tells_its_environment(server: ServerProcess) -> None:
     assert json.loads(answer)["cores"]["usable"] > 0
 
 
-def test_chdb_answers_queries_of_clickhouses_sql() -> None:
+def require_chdb() -> None:
     from conftest import require
 
     try:
         import chdb  # noqa: F401
     except ImportError:
         require(False, "chdb (pip install 'venturi[chdb]')")
+
+
+def test_chdb_answers_queries_of_clickhouses_sql() -> None:
+    require_chdb()
     text = "SELECT number AS n, toString(number) AS t, toDecimal64(number, 2) AS d FROM numbers(1000000)"
     with serving("--engine", "chdb") as server:
         for streams in (1, 3):
