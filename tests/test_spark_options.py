@@ -71,11 +71,13 @@ def test_a_secret_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_shares_of_clickhouse_are_every_row_once() -> None:
     way = ClickHouse(Options.parse({"url": "clickhouse://here", "table": "t", "split_by": "id"}))
     assert way.shares(("a",), 2) == [
-        'SELECT "a" FROM (SELECT * FROM t) WHERE cityHash64("id") % 2 = 0',
-        'SELECT "a" FROM (SELECT * FROM t) WHERE cityHash64("id") % 2 = 1',
+        'SELECT "a" FROM (SELECT * FROM t) WHERE cityHash64(tuple("id")) % 2 = 0',
+        'SELECT "a" FROM (SELECT * FROM t) WHERE cityHash64(tuple("id")) % 2 = 1',
     ]
     whole = ClickHouse(Options.parse({"url": "clickhouse://here", "table": "t"}))
-    assert whole.shares(("a",), 2)[1] == ('SELECT "a" FROM (SELECT "a" FROM t) WHERE cityHash64(*) % 2 = 1')
+    assert whole.shares(("a",), 2)[1] == (
+        'SELECT "a" FROM (SELECT "a" FROM t) WHERE cityHash64(tuple(*)) % 2 = 1'
+    )
     # Another partition would ask for another ten rows.
     few = ClickHouse(Options.parse({"url": "clickhouse://here", "table": "t", "limit": "10"}))
     assert few.shares(("a",), 2) == ['SELECT "a" FROM t LIMIT 10']

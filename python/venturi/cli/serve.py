@@ -10,7 +10,6 @@ import typer
 
 from venturi.cli import say, serve_charrow, serve_databases, serve_timeseries, serving
 from venturi.cli import serve_flags as flags
-from venturi.errors import VenturiError
 
 app = typer.Typer(
     rich_markup_mode=None, no_args_is_help=True, help="Serve as the other end of a measurement."
@@ -60,9 +59,8 @@ def flight(
     from venturi.data import DataStore
     from venturi.trial import load_core
 
-    window_bytes = serving.count("--window", window) if window is not None else None
-    if window_bytes is not None and window_bytes > 2**31 - 1:
-        raise VenturiError(f"--window {window}: must be 1 to 2147483647 bytes")
+    # HTTP/2's largest.
+    window_bytes = serving.count("--window", window, 2**31 - 1) if window is not None else None
     spec = {
         "memory_bytes": serving.count("--memory", memory),
         "max_message_size": serving.count("--max-message-size", max_message_size),

@@ -40,7 +40,7 @@ def started(core: Any, spec: dict[str, Any], where: str) -> Any:
         raise VenturiError(f"cannot serve on {where}: {error}") from None
 
 
-def count(flag: str, text: str) -> int:
+def count(flag: str, text: str, most: int | None = None) -> int:
     """A count or size from a flag, at least 1. Raises VenturiError naming the flag."""
     from venturi.suffixes import parse_count
 
@@ -48,6 +48,8 @@ def count(flag: str, text: str) -> int:
         found = int(parse_count(text))
     except ValueError as error:
         raise VenturiError(f"{flag}: {error}") from None
+    if most is not None and not 1 <= found <= most:
+        raise VenturiError(f"{flag} {text}: must be 1 to {most}")
     if found < 1:
         raise VenturiError(f"{flag} {text}: must be at least 1")
     return found
