@@ -40,9 +40,13 @@ def executor(ray: None, core: Any) -> Iterator[Any]:
     from venturi.settings import Hosts
 
     notes.clear()
+    before = set(os.environ)
     made = RayExecutor.connect("local", Hosts(), 3, lambda level, text: notes.append(f"{level}: {text}"))
     yield made
     made.close()
+    # What the Ray of this process demands is nothing to the clusters of other tests.
+    for name in set(os.environ) - before:
+        del os.environ[name]
 
 
 notes: list[str] = []
