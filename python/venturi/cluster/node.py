@@ -256,7 +256,7 @@ while True:
     if wanted <= nodes.keys() or time.monotonic() > until:
         break
     time.sleep(0.2)
-print(json.dumps(nodes))
+print("members", json.dumps(nodes), flush=True)
 """
 
 
@@ -281,7 +281,11 @@ def members(order: dict[str, Any]) -> dict[str, Any]:
         )
         if done.returncode != 0:
             raise Refused(f"cannot ask Ray for its nodes: {_last(done.stderr)}")
-        return {"members": json.loads(done.stdout.splitlines()[-1])}
+        # Ray prints to standard output too, as when a node has just died.
+        told = [line for line in done.stdout.splitlines() if line.startswith("members {")]
+        if not told:
+            raise Refused(f"cannot ask Ray for its nodes: {_last(done.stdout + done.stderr)}")
+        return {"members": json.loads(told[-1].removeprefix("members "))}
     raise Refused("no head of a cluster runs there", "venturi cluster up starts one")
 
 
