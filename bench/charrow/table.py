@@ -11,6 +11,8 @@ import numpy as np
 
 from shared import bootstrap, described
 
+# Where the client is, while the server is on CPU 0: on CPU 0, on CPU 1.
+PLACES = ("on the server's CPU", "on another CPU")
 SEED_RATE = 120e6  # bytes/s of one encoder, as published
 
 Found = dict[str, dict[str, dict[int, dict[str, Any]]]]  # part -> way -> round -> trial
@@ -84,6 +86,8 @@ def _goals(found: Found) -> list[tuple[str, str, str, bool]]:
 
     mine = "charrow 1, decoders 0"  # with one connection, another thread has nothing to share
     compare("charrow of raw TCP, 1 partition, 1 MiB", mine, "raw TCP 1", 0.85)
+    for where in PLACES:
+        compare(f"the same, {where}", f"charrow 1, {where}", f"raw TCP 1, {where}", 0.85)
     compare("charrow over Arrow C++ Flight, 1 stream", mine, "Arrow C++ Flight 1", 1.5)
     rows = found.get("rows", {}).get("charrow, encoders 1", {})
     judge("one encoder over the published 120 MB/s", [speed(t) / SEED_RATE for t in rows.values()], 4)

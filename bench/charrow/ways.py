@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from typing import Any
 import build
 import numpy as np
 from peers import PAIRINGS, Bench, Cell, Server, TrialFailed
+from table import PLACES
 
 HERE = Path(__file__).resolve().parent
 PARTS = ("memory", "rows", "clickhouse")
@@ -51,10 +53,10 @@ class Ways:
         made = {"memory": self._memory, "rows": self._rows, "clickhouse": self._clickhouse}
         self.parts: dict[str, dict[str, Request]] = {part: made[part]() for part in options.parts}
 
-    def _serve(self, name: str, *words: str) -> str:
+    def _serve(self, name: str, *words: str, cpu: int | None = None) -> str:
         """The address of `venturi serve WORDS`, which lives as long as the bench."""
         common = ("--port", "0", "--json", "--exit-with-parent")
-        server = Server([sys.executable, "-m", "venturi", "serve", *words, *common])
+        server = Server([*_on(cpu), sys.executable, "-m", "venturi", "serve", *words, *common])
         self._stack.callback(server.stop)
         self._servers[name] = server
         return server.address
@@ -69,6 +71,7 @@ class Ways:
                 where = {"way": "venturi", "server": "charrow", "url": url, "decoders": decoders}
                 ways[f"charrow {streams}, decoders {decoders}"] = {**where, **common}
             ways[f"raw TCP {streams}"] = {"way": "tcp", "server": "charrow", "url": url, **common}
+        ways |= self._placed()
         table = self._folder / "records.arrow"
         _records(table, min(self.rows, 16_000_000))
         flight = f"flight://{self._serve('flight', 'flight', '--table', f'records={table}')}"
@@ -81,6 +84,20 @@ class Ways:
             self._stack.callback(self._cpp.stop)
             for streams in (1, 2):
                 ways[f"Arrow C++ Flight {streams}"] = {"way": "cpp", "streams": streams}
+        return ways
+
+    def _placed(self) -> dict[str, Request]:
+        """One connection with both ends on one CPU, and on two. Where the scheduler puts them matters more
+        than who sends: bytes that cross from one CPU's caches to another's cost several times as much."""
+        if shutil.which("taskset") is None or not {0, 1} <= os.sched_getaffinity(0):
+            return {}
+        url = f"charrow://{self._serve('placed', 'charrow', cpu=0)}"
+        ways: dict[str, Request] = {}
+        for cpu, where in enumerate(PLACES):
+            common = {"server": "placed", "url": url, "streams": 1, "rows_per_batch": BLOCK_ROWS, "cpu": cpu}
+            mine = {"way": "venturi", "encoders": 1, "decoders": 0, "rows": self.rows}
+            ways[f"charrow 1, {where}"] = {**mine, **common}
+            ways[f"raw TCP 1, {where}"] = {"way": "tcp", **common}
         return ways
 
     def _rows(self) -> dict[str, Request]:
@@ -166,7 +183,7 @@ class Ways:
         server = self._servers.get(request.get("server", ""))
         before = server.cpu_ns() if server else 0
         done = subprocess.run(
-            [sys.executable, str(HERE / "client.py"), json.dumps(request)],
+            [*_on(request.get("cpu")), sys.executable, str(HERE / "client.py"), json.dumps(request)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -185,6 +202,11 @@ class Ways:
     def _whole(request: Request) -> int:
         """Rows that all streams get together: each the same number."""
         return int(request["rows"]) // int(request["streams"]) * int(request["streams"])
+
+
+def _on(cpu: int | None) -> list[str]:
+    """What a command begins with that is to run on that CPU only, all its threads."""
+    return [] if cpu is None else ["taskset", "-c", str(cpu)]
 
 
 def _pyarrow_flight(server: str, url: str, path: str) -> Request:
