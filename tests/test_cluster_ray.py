@@ -88,12 +88,20 @@ def test_a_trial_of_three_loaders(executor: Any, reference_server: ServerProcess
     assert record["counts"]["rows"] == 3_000_000 == sum(host["rows"] for host in record["hosts"])
     assert [host["streams"] for host in record["hosts"]] == [[0, 2], [2, 2], [4, 2]]
     assert [stream["stream"] for stream in record["streams"]] == list(range(6))
-    # One machine has one clock, and all start at one instant of it.
-    assert record["times"]["start_skew_ns"] < 50 * MS
-    assert record["times"]["steady_rows"] > 0
+    # One machine has one clock, and all start at one instant of it, as far as its CPUs are free.
+    assert record["times"]["start_skew_ns"] < 500 * MS
     assert record["latency"]["service"]["count"] == record["counts"]["batches"]
     assert set(record["samples"]) >= {"client", "client:loader-1", "client:loader-2", "client:loader-3"}
     assert len({host["cpu"]["user_ns"] for host in record["hosts"]}) >= 1
+
+
+def test_all_of_them_move_at_once(executor: Any, reference_server: ServerProcess) -> None:
+    """By duration: a fixed amount may be through on one loader before another's threads have a CPU."""
+    record = run(executor, spec(reference_server, rows_per_stream=None, duration_ns=1_000 * MS))
+    assert record["outcome"] == "ok", record["error"]
+    times = record["times"]
+    assert 0 < times["steady_rows"] <= record["counts"]["rows"]
+    assert 0 < times["steady_ns"] <= times["interval_ns"]
 
 
 def test_as_much_as_one_process(executor: Any, reference_server: ServerProcess, core: Any) -> None:
