@@ -84,7 +84,8 @@ class Hockney:
         return share * self.points.freedom + (1 - share) * left
 
     @cached_property
-    def _drawn(self) -> Array:
+    def draws(self) -> Array:
+        """Bootstrap rows of (a ns, ns per unit of payload)."""
         import numpy as np
 
         sigma = np.sqrt(np.maximum(self.points.variance + self.extra, 1e-12))
@@ -97,7 +98,7 @@ class Hockney:
     @cached_property
     def intervals(self) -> dict[str, Interval]:
         """a (ns), b (per second) and n_half with 95 % bootstrap intervals."""
-        rows, n = self._drawn, len(self.points.x)
+        rows, n = self.draws, len(self.points.x)
         a, b = rows[:, 0], 1e9 / rows[:, 1]
         return {
             "a": _interval(self.a, a, n),
@@ -110,7 +111,7 @@ class Hockney:
         import numpy as np
 
         at = np.asarray(payload, dtype=np.float64)
-        drawn = self._drawn[:, :1] + self._drawn[:, 1:] * at[None]
+        drawn = self.draws[:, :1] + self.draws[:, 1:] * at[None]
         low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
         return low, high
 
@@ -119,7 +120,7 @@ class Hockney:
         import numpy as np
 
         generator = np.random.default_rng(self.seed + 1)
-        drawn = np.log(self._drawn[:, 0] + self._drawn[:, 1] * payload)
+        drawn = np.log(self.draws[:, 0] + self.draws[:, 1] * payload)
         near = int(np.argmin(np.abs(np.log(self.points.x) - math.log(payload))))
         one = float(self.points.spread[near]) ** 2 * regression.median_variance(repeats)
         scale = math.sqrt((one if self.points.freedom else 0.0) + self.extra)

@@ -1,0 +1,104 @@
+"""Who sent how much to whom: payload between each loader and each server, from the streams of a cell.
+
+Of several servers in one URL stream s speaks to server s % n. That is what clients of Venturi's do, so it is
+known of every trial of theirs; only where a server names endpoints elsewhere (a Flight server that is not of
+ours) the client follows these, and all servers are taken as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from venturi.analysis.cells import Cell, get
+
+__all__ = ["Flow", "Flows", "flows"]
+
+HERE = "this process"
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Payload that went one way between two ends, mean over the good trials."""
+
+    sender: str
+    receiver: str
+    payload_bytes: float
+
+
+@dataclass(frozen=True)
+class Flows:
+    """All of one cell."""
+
+    senders: tuple[str, ...]
+    receivers: tuple[str, ...]
+    flows: tuple[Flow, ...]
+    by_server: bool
+    """Whether each server's part is known; else they stand as one."""
+
+    @property
+    def total(self) -> float:
+        return sum(flow.payload_bytes for flow in self.flows)
+
+    def sent(self, name: str) -> float:
+        """All that this end sent."""
+        return sum(flow.payload_bytes for flow in self.flows if flow.sender == name)
+
+    def received(self, name: str) -> float:
+        """All that this end received."""
+        return sum(flow.payload_bytes for flow in self.flows if flow.receiver == name)
+
+
+def flows(cell: Cell) -> Flows | None:
+    """None where one process spoke to one server, or where streams were not recorded."""
+    found: dict[tuple[str, str], float] = {}
+    clients: dict[str, None] = {}
+    servers: dict[str, None] = {}
+    known = True
+    for record in cell.records:
+        names = _servers(record)
+        apart = len(names) > 1 and _spread(record)
+        known = known and (apart or len(names) == 1)
+        if not apart:
+            names = [names[0] if len(names) == 1 else ", ".join(names)]
+        servers |= dict.fromkeys(names)
+        owners = _owners(record)
+        clients |= dict.fromkeys(owner for _, _, owner in owners)
+        for stream in record.get("streams") or []:
+            number, moved = stream.get("stream"), stream.get("payload_bytes")
+            if not isinstance(number, int) or not moved:
+                continue
+            owner = next((name for first, count, name in owners if first <= number < first + count), HERE)
+            clients.setdefault(owner)
+            key = (owner, names[number % len(names)])
+            found[key] = found.get(key, 0.0) + moved / len(cell.records)
+    if not found or (len(clients) < 2 and len(servers) < 2):
+        return None
+    # Data flow from the server in a get, from the client in every other operation.
+    if cell.operation == "get":
+        listed = tuple(Flow(server, client, moved) for (client, server), moved in found.items())
+        return Flows(tuple(servers), tuple(clients), listed, known)
+    listed = tuple(Flow(client, server, moved) for (client, server), moved in found.items())
+    return Flows(tuple(clients), tuple(servers), listed, known)
+
+
+def _servers(record: Mapping[str, Any]) -> list[str]:
+    address = str(get(record, "target", "address") or "the server")
+    return [part for part in address.split(",") if part] or [address]
+
+
+def _spread(record: Mapping[str, Any]) -> bool:
+    """Whether stream s is at server s % n."""
+    plain = get(record, "target", "protocol") == "path" and get(record, "parameters", "operation") == "get"
+    scheme = str(get(record, "parameters", "target") or "").partition("://")[0]
+    return not (plain and scheme.startswith("flight"))
+
+
+def _owners(record: Mapping[str, Any]) -> list[tuple[int, int, str]]:
+    """First stream, how many, and whose they are."""
+    out = []
+    for host in record.get("hosts") or []:
+        first, count = host["streams"]
+        out.append((first, count, str(host["host"])))
+    return out
