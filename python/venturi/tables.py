@@ -179,11 +179,14 @@ _LOADER = {
     "interval_ns": _I,
     "bytes_per_second": _F,
     "rows_per_second": _F,
+    "share": _F,
     "start_skew_ns": _I,
     "clock_offset_ns": _I,
     "clock_uncertainty_ns": _I,
     "user_ns": _I,
     "system_ns": _I,
+    "host_cores": _I,
+    "host_busy_share": _F,
     "outcome": _S,
     "error": _S,
 }
@@ -380,6 +383,7 @@ def hosts(records: Sequence[Record]) -> pa.Table:
     def row(record: Record, found: Mapping[str, Any]) -> dict[str, Any]:
         first, count = found.get("streams") or (None, None)
         interval = found.get("interval_ns")
+        machine = (found.get("resources") or {}).get("host") or {}
         return {
             **_identity(record),
             **{name: found.get(name) for name in _LOADER},
@@ -387,12 +391,21 @@ def hosts(records: Sequence[Record]) -> pa.Table:
             "streams": count,
             "bytes_per_second": _per_second(found.get("payload_bytes"), interval),
             "rows_per_second": _per_second(found.get("rows"), interval),
+            "share": _share(found, record),
+            "host_cores": machine.get("cores"),
+            "host_busy_share": machine.get("busy_share"),
             **{f"clock_{name}": _inner(found, "clock", name) for name in ("offset_ns", "uncertainty_ns")},
             **{name: _inner(found, "cpu", name) for name in ("user_ns", "system_ns")},
         }
 
     rows = (row(record, found) for record in records for found in record.get("hosts") or [])
     return _table(rows, {**_IDENTITY, **_LOADER})
+
+
+def _share(found: Mapping[str, Any], record: Mapping[str, Any]) -> float | None:
+    """Of what all loaders moved, in payload; null where nothing was."""
+    total = sum(host.get("payload_bytes") or 0 for host in record["hosts"])
+    return (found.get("payload_bytes") or 0) / total if total else None
 
 
 def resources(records: Sequence[Record]) -> pa.Table:

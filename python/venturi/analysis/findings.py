@@ -18,7 +18,10 @@ from venturi.analysis.verdict import Evidence, Finding, Verdict
 from venturi.analysis.wording import listed, named
 from venturi.units import Quantity, count
 
-PARALLEL = ("streams", "in_flight", "encoders", "decoders", "hosts", "clients", "partitions", "threads")
+PARALLEL = (
+    *("streams", "in_flight", "encoders", "decoders", "hosts", "loaders", "clients", "partitions"),
+    "threads",
+)
 """Axes along which twice as much should move twice as much, until something is full."""
 AMOUNT = ("rows_per_stream", "bytes_per_stream", "duration_ns", "rows", "bytes")
 """Axes that only say how much was moved: they show what starting costs."""
@@ -37,6 +40,7 @@ _WORDS = {
     "decoders": ("decoder", "decoders"),
     "partitions": ("partition", "partitions"),
     "hosts": ("host", "hosts"),
+    "loaders": ("loader", "loaders"),
     "rows_per_batch": ("row a batch", "rows a batch"),
     "rows_per_stream": ("row a stream", "rows a stream"),
     "window": ("byte of window", "bytes of window"),

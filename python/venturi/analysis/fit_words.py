@@ -11,7 +11,7 @@ from venturi.analysis.statistics import Interval
 from venturi.units import MISSING, Quantity, count, p_value, percent
 
 SINGULAR = {"streams": "stream", "threads": "thread", "encoders": "encoder", "decoders": "decoder"}
-SINGULAR |= {"hosts": "host", "partitions": "partition", "columns": "column"}
+SINGULAR |= {"hosts": "host", "loaders": "loader", "partitions": "partition", "columns": "column"}
 
 
 def several(axis: str, n: float | None) -> str:

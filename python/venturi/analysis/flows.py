@@ -1,8 +1,8 @@
 """Who sent how much to whom: payload between each loader and each server, from the streams of a cell.
 
-Of several servers in one URL stream s speaks to server s % n. That is what clients of Venturi's do, so it is
-known of every trial of theirs; only where a server names endpoints elsewhere (a Flight server that is not of
-ours) the client follows these, and all servers are taken as one.
+Of several servers in one URL stream s speaks to server s % n: that is what clients of Venturi's do, so it is
+known without being recorded. Where servers tell the client whom to ask (endpoints of a Flight server that is
+not ours, the nodes of Cassandra that have a row) it is not, and all servers are taken as one.
 """
 
 from __future__ import annotations
@@ -90,9 +90,11 @@ def _servers(record: Mapping[str, Any]) -> list[str]:
 
 def _spread(record: Mapping[str, Any]) -> bool:
     """Whether stream s is at server s % n."""
-    plain = get(record, "target", "protocol") == "path" and get(record, "parameters", "operation") == "get"
     scheme = str(get(record, "parameters", "target") or "").partition("://")[0]
-    return not (plain and scheme.startswith("flight"))
+    if scheme.startswith("flight"):
+        perf = get(record, "target", "protocol") == "perf" or get(record, "parameters", "operation") != "get"
+        return perf or get(record, "target", "reference") is True
+    return scheme != "cassandra"
 
 
 def _owners(record: Mapping[str, Any]) -> list[tuple[int, int, str]]:

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from venturi.analysis.batch_cost import BatchCost
+    from venturi.analysis.efficiency import Scaled
     from venturi.analysis.fits import Fits
+    from venturi.analysis.places import Row
     from venturi.analysis.predict import Checked
+    from venturi.analysis.splits import Convergence
 
 RUNS = Path("venturi-runs")
 """Where `venturi run` puts runs unless told otherwise."""
@@ -123,6 +126,30 @@ class Results:
         from venturi.analysis import predict
 
         return predict.checked(self)
+
+    @cached_property
+    def place_rows(self) -> list[Row]:
+        """Local and remote side by side; empty where the run has not both places."""
+        from venturi.analysis import places
+
+        return places.rows(self.cells)
+
+    @cached_property
+    def efficiency(self) -> list[Scaled]:
+        """What each host does, over numbers of hosts; empty where these were not varied."""
+        from venturi.analysis import efficiency
+
+        return efficiency.scaled(self.cells)
+
+    @cached_property
+    def convergences(self) -> list[Convergence]:
+        """One amount divided over more and more streams; empty where a run has one place and one host: then
+        it is one sweep among others."""
+        from venturi.analysis import hosts, splits
+
+        if not self.place_rows and not any(hosts.several(cell) for cell in self.cells):
+            return []
+        return splits.convergences(self.cells)
 
     @property
     def failures(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""One amount of data divided over more and more streams: foretold from the sweep, set against what was measured.
+"""One amount of data divided over more and more streams: foretold from the sweep, and what was measured.
 
 4M rows are 4M x 1, 2M x 2, 1M x 4, 500k x 8. Hockney's t = a + n/b, fitted at each number of streams to the
 *other* sizes of the sweep, foretells how long the whole amount takes with so many streams; the cells of the
@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis import fits, hockney, laws, scaling
+from venturi.analysis import fits, hockney, laws, regression, scaling
 from venturi.analysis.cells import Cell, by_operation, varying
 from venturi.analysis.hockney import Hockney
 from venturi.analysis.laws import Refused
+from venturi.analysis.regression import Points
 from venturi.units import Quantity
 
 if TYPE_CHECKING:
@@ -71,12 +72,17 @@ class Limit:
     """Streams at which it is reached."""
     near: int
     """The fewest streams that come within 5 % of it."""
-    startup_ns: float
-    """What start-up grows by with every stream."""
+    startup: Quantity
+    """What start-up grows by with every stream (ns); unknown where that may be nothing."""
     law: str
     """That b follows over streams."""
     curve: dict[int, float]
     """Rates by streams, up to twice the sweep's most."""
+
+    @property
+    def loses(self) -> bool:
+        """Whether twice the sweep's most streams do less than 95 % of the highest rate."""
+        return self.startup.known and self.curve[max(self.curve)] < NEAR * (self.rate.value or 0.0)
 
 
 @dataclass(frozen=True)
@@ -123,8 +129,8 @@ def _rows(cell: Cell) -> int | None:
 
 
 def _amount(cells: Sequence[Cell]) -> int | None:
-    """The number of rows that was divided on purpose: over most numbers of streams, and of those the one whose
-    sizes stand most apart from the sweep's, then the largest. None where products of a sweep met by chance."""
+    """The number of rows that was divided on purpose: over most numbers of streams, and of those the one
+    whose sizes stand most apart from the sweep's, then the largest. None where products met by chance."""
     at: dict[Any, set[Any]] = {}
     for cell in cells:
         at.setdefault(cell.parameters.get("rows_per_stream"), set()).add(cell.parameters.get("streams"))
@@ -197,39 +203,72 @@ def limit(fitted: Mapping[int, Hockney], payload: float) -> tuple[Limit | None, 
     import numpy as np
 
     streams = sorted(fitted)
+    if len(streams) < scaling.LEAST_POINTS:
+        least = scaling.LEAST_POINTS
+        return (
+            None,
+            f"lines over sizes at {len(streams)} numbers of streams; a law over streams needs {least}",
+        )
+    n = np.array(streams, dtype=np.float64)
+    # Each line was drawn with the same seed; in another order they are independent of each other.
+    order = np.random.default_rng(regression.SEED)
+    draws = [order.permutation(fitted[k].draws) for k in streams]
+    startups = np.stack([rows[:, 0] for rows in draws], axis=1)
+    rates_drawn = np.stack([1e9 / rows[:, 1] for rows in draws], axis=1)
+    a, b = (np.array([getattr(fitted[k], name) for k in streams]) for name in ("a", "b"))
     try:
-        over = scaling.fit({float(n): [fitted[n].b] for n in streams})
+        over = scaling.fit_points(_points(n, b, rates_drawn, [fitted[k] for k in streams]))
     except Refused as reason:
         return None, str(reason)
     name = over.chosen.name
-    n = np.array(streams, dtype=np.float64)
     grid = np.arange(1.0, FAR * streams[-1] + 1)
 
     def curve(startup: Array, rate: Array) -> tuple[Array, Array]:
         """Rates (rows, grid) for rows of a (ns) and b (per second) at each number of streams, and a'."""
         first, slope = _line(n, startup)
-        coefficients = laws.solve(name, n, np.log(rate), np.ones_like(n))[0]
+        coefficients = laws.solve(name, n, np.log(rate), 1 / over.sigma**2)[0]
         time = np.maximum(first[:, None] + slope[:, None] * grid, 0.0)
         time = time + payload / np.exp(laws.curve(name, coefficients, grid)) * 1e9
         return payload / time * 1e9, slope
 
-    rates, slope = curve(
-        np.array([[fitted[k].a for k in streams]]), np.array([[fitted[k].b for k in streams]])
-    )
+    rates, slope = curve(a[None], b[None])
     own = rates[0]
     at = int(np.argmax(own))
     if name == "linear" and at == len(grid) - 1:
         return None, "the rate grows in proportion to the streams, as far as the sweep goes"
-    drawn, _ = curve(
-        np.stack([fitted[k].draws[:, 0] for k in streams], axis=1),
-        np.stack([1e9 / fitted[k].draws[:, 1] for k in streams], axis=1),
+    first, _ = _line(n, a[None])
+    drawn, slopes = curve(
+        _widened(startups, a, first + slope * n),
+        np.exp(_widened(np.log(rates_drawn), np.log(b), np.log(over.chosen.at(n)))),
     )
     low, high = (float(v) for v in np.quantile(drawn.max(axis=1), [0.025, 0.975]))
     most = float(own[at])
     near = int(grid[int(np.argmax(own >= NEAR * most))])
     shown = {int(k): float(v) for k, v in zip(grid, own, strict=True) if k <= 2 * streams[-1]}
     rate = Quantity(most, min(low, most), max(high, most), "B/s")
-    return Limit(rate, int(grid[at]), near, float(slope[0]), over.chosen.title, shown), ""
+    shallow, steep = (float(v) for v in np.quantile(slopes, [0.025, 0.975]))
+    grows = Quantity(float(slope[0]), shallow, max(steep, float(slope[0])), "ns")
+    startup = grows if 0 < shallow <= float(slope[0]) else Quantity(None, unit="ns")
+    return Limit(rate, int(grid[at]), near, startup, over.chosen.title, shown), ""
+
+
+def _points(n: Array, b: Array, drawn: Array, lines: Sequence[Hockney]) -> Points:
+    """The asymptotic rates over streams, each as sure as its line."""
+    import numpy as np
+
+    variance = np.maximum(np.log(drawn).var(axis=0), 1e-8)
+    sizes = np.array([len(line.points.x) for line in lines], dtype=np.int64)
+    return Points(n, np.log(b), variance, np.sqrt(variance), sizes, int((sizes - 2).sum()))
+
+
+def _widened(drawn: Array, found: Array, fitted: Array) -> Array:
+    """Draws of figures that lie further from what was fitted to them than they scatter, by as much."""
+    import numpy as np
+
+    freedom = max(1, len(found) - 2)
+    off = float(np.sqrt(((found - fitted) ** 2).sum() / freedom))
+    scatter = float(np.sqrt(drawn.var(axis=0).mean()))
+    return found + (drawn - found) * max(1.0, off / scatter if scatter > 0 else 1.0)
 
 
 def _line(n: Array, startup: Array) -> tuple[Array, Array]:

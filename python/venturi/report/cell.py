@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from venturi.analysis import batches, hosts, ingest, load_advice
+from venturi.analysis import batches, ingest, load_advice
+from venturi.analysis import hosts as loaders
 from venturi.analysis.cells import ENDS, Cell, best, varying
 from venturi.analysis.results import Results
 from venturi.analysis.verdict import Evidence, Verdict
 from venturi.errors import VenturiError
-from venturi.report import labels, pipeline, reason, summary
+from venturi.report import hosts, labels, pipeline, reason, summary
 from venturi.units import Quantity, count, percent, pick_unit
 
 BEST = "best"
@@ -67,7 +68,7 @@ def figures(cell: Cell) -> list[tuple[str, str]]:
         *((f"{_counted_in(cell)} per {end} CPU-second", cell.per_cpu[end]) for end in ENDS),
         *(ingest.costs(cell) if cell.noun == "point" else ()),
         ("interval", cell.interval),
-        *hosts.figures(cell),
+        ("loaders", evenness(cell)),
         ("trials", trials(cell)),
     ]
     return [(name, str(q)) for name, q in out if q is not None and (isinstance(q, str) or q.known)]
@@ -249,6 +250,35 @@ def evidence(found: Explained) -> list[str]:
     return [evidence_text(e) for e in found.verdict.evidence if e.name not in said]
 
 
+def evenness(cell: Cell) -> str | None:
+    """`4: the slowest 94 % of the fastest`; None where one process ran all streams."""
+    found = loaders.hosts(cell)
+    told = loaders.evenness(found)
+    return f"{len(found)}: {told}" if told else None
+
+
+def _loaders(cell: Cell, width: int) -> list[tuple[str, str]]:
+    """A line a loader; of many the slowest and the fastest."""
+    found = loaders.hosts(cell)
+    if not found:
+        return []
+    shown = hosts.few(found)
+    kept, _ = summary.fit(
+        hosts.columns(cell, shown), width - 2, lambda c: max(map(len, [c.head, c.unit, *c.cells])) + 2
+    )
+    wide = [max(map(len, [c.head, c.unit, *c.cells])) for c in kept]
+
+    def line(texts: Sequence[str]) -> str:
+        sides = (t.ljust(w) if c.text else t.rjust(w) for t, w, c in zip(texts, wide, kept, strict=True))
+        return "  " + "  ".join(sides)
+
+    out = [("bold", line([c.head for c in kept])), ("dim", line([c.unit for c in kept]))]
+    out += [("", line([c.cells[i] for c in kept])) for i in range(len(shown))]
+    if len(shown) < len(found):
+        out.append(("dim", f"  {len(found) - len(shown)} more between"))
+    return out
+
+
 def evidence_text(item: Evidence) -> str:
     """A fact in words; a bare number gets its name."""
     return item.text if len(item.text) > 30 or item.name in item.text else f"{item.name}: {item.text}"
@@ -278,11 +308,12 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
                  ("points per client CPU-second", "points per server CPU-second"),
                  ("client CPU a point", "server CPU a point"),
                  ("stored", "stored a row", "stored bytes a point"), ("disk, written",),
-                 ("fairness",), *((name,) for name, _ in hosts.figures(cell)),
+                 ("fairness",), ("loaders",),
                  ("errors",), ("trials",)):  # fmt: skip
         known = [f"{name} {shown[name]}" for name in pair if name in shown]
         if known:
             say("; ".join(known), "bold" if pair[0] == "throughput" else "")
+    out += _loaders(cell, width)
     if found.limits:
         out.append(("bold", "limits"))
         wide = max(len(limit.name) for limit in found.limits)

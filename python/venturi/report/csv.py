@@ -7,13 +7,17 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from venturi.analysis import cell_table
+from venturi.analysis import cell_table, hosts_tables
 from venturi.analysis.results import Results
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TABLES = ("cells", "trials", "streams", "stages", "latency", "errors", "resources", "ceilings", "samples")
+TABLES = (
+    *("cells", "trials", "streams", "stages", "latency", "errors", "resources", "hosts"),
+    *("ceilings", "samples"),
+    *hosts_tables.NAMES,
+)
 
 
 def table(results: Results, name: str) -> pa.Table:
@@ -22,6 +26,8 @@ def table(results: Results, name: str) -> pa.Table:
         return with_verdicts(results)
     if name == "samples":
         return results.samples
+    if name in hosts_tables.NAMES:
+        return hosts_tables.table(results, name)
     found: pa.Table = getattr(results.directory, name)()
     return found
 

@@ -8,6 +8,7 @@ from typing import Any
 from venturi import reference as published
 from venturi.analysis.ceilings import share as share_of
 from venturi.analysis.cells import Cell, best, by_operation, varying
+from venturi.analysis.efficiency import axis_of
 from venturi.analysis.results import Results
 from venturi.analysis.wording import named
 from venturi.report import labels, overlay, palette
@@ -19,6 +20,8 @@ MOST_LINES = 6
 """More lines than this in one panel cannot be told apart."""
 FAR_ABOVE = 4.0
 """A limit that is always more than so many times the highest point is told, not drawn."""
+HOSTS = ("hosts", "loaders")
+"""What counts the machines that a load came from: of imported runs, and of ours."""
 FOLLOWERS = {"streams": {"threads"}, "rows_per_stream": {"bytes_per_stream"}, "rows_per_batch": set[str]()}
 INTERVAL_NOTE = "Points are medians of the repeats, bars their 95 % interval (below 6 repeats their range)."
 
@@ -97,12 +100,13 @@ def over_batch(results: Results, reference: str | None = None) -> Figure | None:
 
 def over_hosts(results: Results, reference: str | None = None) -> Figure | None:
     """Throughput over hosts; None unless at least two numbers of them were measured."""
+    axis = "loaders" if any(axis_of(c) == "loaders" for c in results.cells) else "hosts"
     return _over(
         results,
-        "hosts",
+        axis,
         "throughput-hosts",
         "hosts",
-        lambda c: float(c.parameters["hosts"]),
+        lambda c: float(c.parameters[axis]),
         log=False,
         reference=reference if overlay.rows_only(reference) else None,
     )
@@ -141,10 +145,10 @@ def _over(
             c
             for c in every
             if isinstance(c.parameters.get(axis), int | float)
-            and (c.parameters.get("streams") or axis in ("hosts", "encoders"))
+            and (c.parameters.get("streams") or axis in (*HOSTS, "encoders"))
         ]
         # Over hosts there are published figures of rows alone; elsewhere what is counted in bytes stays so.
-        scale = scale_of(cells) if axis == "hosts" or any(c.in_rows for c in cells) else BYTES
+        scale = scale_of(cells) if axis in HOSTS or any(c.in_rows for c in cells) else BYTES
         if len({c.parameters[axis] for c in cells if scale.of(c).known}) < 2:
             continue
         lines, dropped = _lines(cells, axis, varying(cells), scale)
@@ -189,8 +193,8 @@ def _over(
         panels.append(panel)
         told = _finding(max((chosen for _, chosen in lines), key=_peak), axis)
         findings.append(f"{operation} {named(told, cells[0])}")
-        if axis == "hosts":
-            _proportion(panel, lines, scale)
+        if axis in HOSTS:
+            _proportion(panel, lines, axis, scale)
         if axis == "rows_per_batch":
             at = _knees(results, operation, panel, lines, scale)
             knees += at
@@ -228,10 +232,10 @@ def _over(
     )
 
 
-def _proportion(panel: Panel, lines: Sequence[tuple[str, list[Cell]]], scale: Scale) -> None:
+def _proportion(panel: Panel, lines: Sequence[tuple[str, list[Cell]]], axis: str, scale: Scale) -> None:
     """What as many hosts would do that each do as much as the fewest did."""
     for series, (_, chosen) in zip(list(panel.series), lines, strict=False):
-        first, last = (float(c.parameters["hosts"]) for c in (chosen[0], chosen[-1]))
+        first, last = (float(c.parameters[axis]) for c in (chosen[0], chosen[-1]))
         each = (scale(scale.of(chosen[0]).value) or 0.0) / first
         panel.series.append(
             Series(

@@ -75,7 +75,7 @@ class Figure:
     shared_x: bool = False
     """Panels stand one above the other over one x axis."""
     picture: Any = None
-    """What a renderer draws in the place of panels where it can: a `pipeline.Pipeline`."""
+    """What a renderer draws in the place of panels where it can: a `pipeline.Pipeline`, a `flows.Picture`."""
 
     @property
     def names(self) -> dict[str, Series]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from venturi.analysis.cells import Cell
 from venturi.analysis.results import Results
 from venturi.errors import VenturiError
-from venturi.report import boxes, curves, fits, pipeline, profiles, roofline, tail, timeline
+from venturi.report import boxes, curves, fits, flows, pipeline, places, profiles, roofline, tail, timeline
 from venturi.report.figure import Figure
 
 BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
@@ -17,6 +17,8 @@ BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "throughput-batch": curves.over_batch,
     "throughput-hosts": curves.over_hosts,
     "throughput-encoders": curves.over_encoders,
+    "convergence": lambda results, _: places.figure(results),
+    "flows": lambda results, _: flows.figure(results),
     "roofline": lambda results, _: roofline.roofline(results),
     "model-scaling": lambda results, _: fits.scaling(results),
     "model-hockney": lambda results, _: fits.hockney(results),
@@ -32,6 +34,7 @@ BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
 OF_ONE_CELL: dict[str, Callable[[Results, Cell | None], Figure | None]] = {
     "timeline": timeline.timeline,
     "pipeline": pipeline.figure,
+    "flows": flows.figure,
 }
 
 
@@ -42,7 +45,7 @@ def build(results: Results, reference: str | None = None, without: Collection[st
 
 
 def one(results: Results, name: str, reference: str | None = None, cell: Cell | None = None) -> Figure:
-    """The figure of this name; `timeline` and `pipeline` of this cell, else of the fastest.
+    """The figure of this name; those `OF_ONE_CELL` of this cell, else of the fastest.
 
     Raises `VenturiError` for an unknown name, or where there is nothing to draw.
     """

@@ -22,6 +22,7 @@ from venturi.report import (
     labels,
     method,
     page_cells,
+    page_hosts,
     page_models,
     page_reason,
     palette,
@@ -35,8 +36,8 @@ from venturi.report.markup import e as _e
 from venturi.units import MISSING, percent, pick_unit
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-IN_VIEW = ("timeline", "pipeline")
-"""Figures of one cell, which the view of one cell draws for the cell that is chosen."""
+IN_VIEW = ("timeline", "pipeline", "flows")
+"""Figures of one cell: the view of one cell draws them for the cell that is chosen, and "Hosts" the flows."""
 SCRIPTS = ("page.js", "page_tables.js", "page_pipeline.js", "page_cell.js")
 _HELD = {"unknown": "what holds it back is", "schedule": "by its schedule:"}
 """How a verdict's title follows in a card; most are the name of what is at its limit."""
@@ -76,6 +77,8 @@ def page(results: Results, reference: str | None = None) -> str:
     sections = [
         ("reason", "The reason", page_reason.section(results, numbers)),
         ("summary", "Cells", page_cells.tables(results, numbers)),
+        ("places", "Places", page_hosts.places(results)),
+        ("hosts", "Hosts", page_hosts.loaders(results)),
         ("cell", "One cell", page_cells.view(results, page_cells.listed(results, list(timelines)))),
         ("models", "Models", page_models.models(results)),
         ("figures", "Figures", "".join(_figure(i, f) for i, f in enumerate(drawn))),

@@ -53,8 +53,8 @@ def value(name: str, found: Any) -> str:
 
 def phrase(name: str, found: Any) -> str:
     """A parameter's value as it stands alone in a legend."""
-    if name == "streams":
-        return f"{found} stream" + ("" if found == 1 else "s")
+    if name in ("streams", "loaders") and found is not None:
+        return f"{found} {name[:-1]}" + ("" if found == 1 else "s")
     if name == "rows_per_batch" and found == 1:
         return "1 row/batch"
     if name == "in_flight" and isinstance(found, int):

@@ -6,12 +6,13 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from venturi.analysis import cell_table
+from venturi.analysis import cell_table, hosts_tables
 from venturi.analysis.results import Results
 
 
 def document(results: Results) -> dict[str, Any]:
-    """Cells as in the CSV, each with its whole verdict; findings, failed trials, warnings.
+    """Cells as in the CSV, each with its whole verdict; findings, failed trials, warnings. Where there were
+    several hosts or places also what is derived of them: `places`, `efficiency`, `convergence`, `flows`.
 
     Base units; what was not measured is null.
     """
@@ -36,7 +37,7 @@ def document(results: Results) -> dict[str, Any]:
             for r in results.failures
         ],
         "warnings": [asdict(advice) for advice in results.advice],
-    }
+    } | {name: rows for name in hosts_tables.NAMES if (rows := hosts_tables.rows(results, name))}
 
 
 def _json(value: Any) -> Any:

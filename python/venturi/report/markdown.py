@@ -6,7 +6,7 @@ from typing import Any
 
 from venturi.analysis.cells import by_operation
 from venturi.analysis.results import Results
-from venturi.report import fits, labels, method, reason, summary
+from venturi.report import fits, labels, method, reason, sections, summary
 
 
 def text(results: Results) -> str:
@@ -28,6 +28,16 @@ def text(results: Results) -> str:
             [[c.cells[i] for c in columns] for i in range(len(cells))],
             [c.text for c in columns],
         )
+    for section in sections.sections(results):
+        out += [f"## {escape(section.title)}", ""]
+        for one in section.tables:
+            if one.caption:
+                out += [f"### {escape(one.caption)}", ""]
+            heads = [f"{c.head}, {c.unit}" if c.unit else c.head for c in one.columns]
+            rows = [[c.cells[i] for c in one.columns] for i in range(one.rows)]
+            out += table(heads, rows, [c.text for c in one.columns])
+            out += [line for said in filter(None, one.sentences) for line in (f"- {escape(said)}.", "")]
+        out += [f"{escape(section.note)}", ""]
     failures = summary.failure_rows(results)
     if failures:
         rows = [list(row) for row in failures]

@@ -28,8 +28,10 @@ def _literal(plain: Any) -> str:
 def render(figure: Figure, kind: str) -> bytes:
     """The file's bytes; `kind` is png or svg. The same figure gives the same bytes (no date, fixed ids)."""
     if figure.picture is not None:
-        from venturi.report import matplotlib_pipeline
+        from venturi.report import flows, matplotlib_flows, matplotlib_pipeline
 
+        if isinstance(figure.picture, flows.Picture):
+            return matplotlib_flows.render(figure, figure.picture, kind)
         return matplotlib_pipeline.render(figure, figure.picture, kind)
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg

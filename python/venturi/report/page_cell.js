@@ -46,6 +46,14 @@
       return element("li", {}, element("svg", { viewBox: "0 0 20 10", "aria-hidden": "true" }, shape), name);
     }));
   }
+  function loaders(found) {
+    const side = (text) => (text ? "t" : null);
+    const head = element("tr", {}, found.heads.map(([name, unit, text]) => element("th", { class: side(text), scope: "col" }, name, element("small", {}, unit))));
+    const rows = found.rows.map((row) => element("tr", {}, row.map((text, i) => element("td", { class: side(found.heads[i][2]) }, text))));
+    const table = element("div", { class: "tablebox", tabindex: 0, role: "region", "aria-label": "loaders of this cell" },
+      element("table", {}, element("thead", {}, head), element("tbody", {}, rows)));
+    return found.more ? [table, element("p", { class: "quiet" }, `${found.more} more between the slowest and the fastest.`)] : [table];
+  }
   function draw() {
     const cell = cells[chosen];
     const time = timelines[chosen];
@@ -57,6 +65,7 @@
     const card = element("div", { class: "cellcard" },
       element("h3", { class: "which" }, cell.label), element("p", { class: "quiet" }, cell.name),
       element("dl", { class: "figures" }, [...text.children]), element("div", { class: "two" }, left, right));
+    if (cell.loaders) card.append(element("h4", {}, "loaders"), ...loaders(cell.loaders));
     if (cell.pipeline) card.append(element("h4", {}, "pipeline: share of the time of each end's workers"), picture);
     plot = null;
     if (time) {

@@ -9,6 +9,7 @@ from venturi.analysis.cells import Cell, best, by_operation
 from venturi.analysis.results import Results
 from venturi.report import cell as cells_text
 from venturi.report import labels, palette, pipeline, plotly_stack, profiles, reason, summary, timeline
+from venturi.report import page_hosts as hosts
 from venturi.report.figure import Figure
 from venturi.report.markup import e, parted
 
@@ -123,6 +124,8 @@ def _document(results: Results, cell: Cell) -> dict[str, Any]:
         ],
         "cost": cells_text.cost(cell),
     }
+    if (listed := hosts.document(cell)) is not None:
+        out["loaders"] = listed
     if found.pipeline is not None:
         out["pipeline"] = _pipeline(found.pipeline)
     if (v := found.verdict) is not None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from venturi.analysis.cells import Cell, by_operation
 from venturi.analysis.results import Results, load
-from venturi.report import fits, reason, summary
+from venturi.report import fits, hosts, reason, sections, summary
 from venturi.report.profiles import representative
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def print_results(results: Results, console: Console) -> None:
                 "venturi show --format csv has all, venturi report opens each",
                 "dim",
             )
+    _sections(results, console, say)
     _reason(results, console, say)
     failures = summary.failure_rows(results)
     if failures:
@@ -82,6 +84,27 @@ def print_results(results: Results, console: Console) -> None:
     if cost := summary.instrument(results):
         console.print()
         say(f"{cost}.", "dim")
+
+
+def _sections(results: Results, console: Console, say: Callable[..., None]) -> None:
+    """Places, hosts and loaders, where the run has several."""
+    for section in sections.sections(results, hosts.MOST):
+        console.print()
+        say(section.title, "bold cyan")
+        for table in section.tables:
+            if len(section.tables) > 1 or section.title == hosts.LOADERS:
+                say(table.caption, "bold")
+            shown = [replace(c, cells=c.cells[:MOST_ROWS]) for c in table.columns]
+            kept, left_out = summary.fit(shown, console.width + GAP, lambda c: _width(c) + GAP)
+            console.print(_table(kept))
+            if left_out:
+                heads = ", ".join(c.head for c in left_out)
+                say(f"no room here for: {heads}; venturi show --format markdown has all", "dim")
+            if table.rows > MOST_ROWS:
+                say(f"{table.rows - MOST_ROWS} more rows: venturi show --format markdown has all", "dim")
+            for text in filter(None, table.sentences):
+                for i, line in enumerate(wrap(f"{text}.", console.width - 4)):
+                    say(("  - " if i == 0 else "    ") + line)
 
 
 def print_cell(results: Results, cell: Cell, console: Console) -> None:

@@ -1,0 +1,148 @@
+"""Efficiency over hosts, and what each loader of a cell did."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from venturi.analysis import hosts as analysis
+from venturi.analysis.cells import Cell, best, by_operation
+from venturi.analysis.efficiency import Scaled
+from venturi.analysis.hosts import Host
+from venturi.analysis.results import Results
+from venturi.report import labels, reason, summary
+from venturi.report.sections import Section, Table, numbers, setting
+from venturi.report.summary import Column
+from venturi.units import FACTORS, MISSING, Quantity, percent, pick_unit
+
+__all__ = ["LOADERS", "MOST", "chosen", "columns", "efficiency", "evenness", "few", "loaders"]
+
+LOADERS = "Loaders"
+MOST = 12
+"""Loaders that a terminal shows of one cell."""
+
+
+def efficiency(results: Results) -> Section | None:
+    """A table a setting, a row a number of hosts; None where there were no two numbers of them."""
+    found = results.efficiency
+    if not found:
+        return None
+    tables = [Table(f"{one.operation}{setting(one.where)}", _scaled(one), [_sentence(one)]) for one in found]
+    note = (
+        "Efficiency: rate per host over that with the fewest hosts; with the interval that both medians' "
+        "intervals allow at their worst. Per core: the same of what a CPU-second of the hosts moved. "
+        "Slowest: the slowest loader's rate over the fastest's, median over the trials."
+    )
+    return Section("Efficiency over hosts", tables, note)
+
+
+def _scaled(one: Scaled) -> list[Column]:
+    steps = one.steps
+    cells = [step.cell for step in steps]
+    base = cells[0].main.unit
+    unit = pick_unit(base, [c.main.value for c in cells])
+    each = pick_unit(base, [step.each.value for step in steps])
+    out = [
+        Column("hosts", "", [f"{step.hosts}" for step in steps], 0),
+        numbers("median", [c.main for c in cells], 0, unit),
+        Column(summary.coverage(cells), unit, [c.main.margin(unit) for c in cells], 2),
+        numbers("per host", [step.each for step in steps], 0, each),
+        numbers("efficiency", [step.efficiency for step in steps], 0, "%"),
+        Column("interval", "%", [step.efficiency.margin("%") for step in steps], 1),
+        numbers("per core", [step.per_core for step in steps], 3, "%"),
+        Column("slowest", "%", [percent(s.slowest).removesuffix(" %") for s in steps], 3),
+    ]
+    streams = [c.parameters.get("streams") for c in cells]
+    if len(set(map(repr, streams))) > 1:
+        out.insert(1, Column("streams", "", [labels.value("streams", n) for n in streams], 0))
+    return [c for c in out if c.rank == 0 or any(cell != MISSING for cell in c.cells)]
+
+
+def _sentence(one: Scaled) -> str:
+    last = one.steps[-1]
+    first = one.steps[0].hosts
+    return (
+        f"{last.hosts} hosts do {percent(last.efficiency.value)} each of what "
+        f"{'one does alone' if first == 1 else f'{first} do'}"
+    )
+
+
+def chosen(results: Results) -> list[Cell]:
+    """The cells whose loaders are shown: of each operation and place the fastest that several ran."""
+    out = []
+    for members in by_operation(results.cells).values():
+        places: dict[object, list[Cell]] = {}
+        for cell in members:
+            if analysis.several(cell):
+                places.setdefault(cell.parameters.get("place"), []).append(cell)
+        out += [top for same in places.values() if (top := best(same)) is not None]
+    return out
+
+
+def loaders(results: Results, most: int | None = None) -> Section | None:
+    """A table of the loaders of each `chosen` cell; None where one process ran all streams of every cell."""
+    tables = []
+    for cell in chosen(results):
+        found = analysis.hosts(cell)
+        shown = few(found, most) if most else found
+        said = evenness(found)
+        if len(shown) < len(found):
+            said += f"; {len(found) - len(shown)} more between those shown"
+        tables.append(Table(reason.name_of(results, cell), columns(cell, shown), [said] if said else []))
+    if not tables:
+        return None
+    note = (
+        "Medians over the good trials. Share: of what all moved. CPU: cores of the loader's process; host "
+        "CPU: how busy its host's were. Late: how much later than agreed its last stream began, by its own "
+        "clock; clock: that minus the driver's, and the most that this is wrong."
+    )
+    return Section(LOADERS, tables, note)
+
+
+def evenness(found: Sequence[Host]) -> str:
+    """`4 loaders: the slowest 94 % of the fastest`."""
+    told = analysis.evenness(found)
+    return f"{len(found)} loaders: {told}" if told else ""
+
+
+def few(found: Sequence[Host], most: int = MOST) -> list[Host]:
+    """All, or of many the slowest and the fastest ones, in their order."""
+    if len(found) <= most:
+        return list(found)
+    ranked = sorted(found, key=lambda host: host.rate)
+    kept = {host.name for host in (*ranked[: most // 2], *ranked[-(most - most // 2) :])}
+    return [host for host in found if host.name in kept]
+
+
+def columns(cell: Cell, found: Sequence[Host]) -> list[Column]:
+    """A row a loader."""
+    counted = f"{cell.noun}s"
+    speeds = [Quantity(host.rate, unit=f"{counted}/s" if cell.in_rows else "B/s") for host in found]
+    rows = [Quantity(host.rows, unit=counted) for host in found]
+    late = [Quantity(host.late_ns, unit="ns") for host in found]
+    # A clock's offset and its error compare, so they have one unit.
+    unit = pick_unit("ns", [max([*(abs(h.offset_ns) for h in found), *(h.uncertainty_ns for h in found)])])
+    out = [
+        Column("loader", "", [labels.plain(host.name) for host in found], 0, text=True),
+        Column("address", "", [labels.plain(host.address or MISSING, 46) for host in found], 3, text=True),
+        Column("host", "", [labels.plain(host.node or MISSING, 30) for host in found], 5, text=True),
+        Column("streams", "", [f"{host.streams}" for host in found], 1),
+        numbers(counted, rows, 2),
+        numbers("rate", speeds, 0),
+        Column("share", "%", [f"{100 * host.share:.1f}" for host in found], 0),
+        Column("CPU", "cores", [MISSING if h.cores is None else f"{h.cores:.2f}" for h in found], 1),
+        Column("host CPU", "%", [MISSING if h.busy is None else f"{100 * h.busy:.0f}" for h in found], 2),
+        numbers("late", late, 1),
+        Column("clock", unit, [_clock(host, unit) for host in found], 4),
+    ]
+    if not cell.in_rows:
+        moved = [Quantity(host.payload_bytes, unit="B") for host in found]
+        out.insert(5, numbers("payload", moved, 4))
+    return [c for c in out if c.rank == 0 or any(text != MISSING for text in c.cells)]
+
+
+def _clock(host: Host, unit: str) -> str:
+    """`-1.500 ±0.040`: the offset to two digits of its error."""
+    offset, error = (v / FACTORS[unit][1] for v in (host.offset_ns, host.uncertainty_ns))
+    places = min(4, max(0, 1 - math.floor(math.log10(error)))) if error > 0 else 3
+    return f"{offset:+,.{places}f} ±{error:,.{places}f}"
