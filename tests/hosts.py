@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -274,3 +274,32 @@ def tcp_rate(host: Host, target: str, streams: int = 1, seconds: str = "500ms") 
     limits = json.loads(done.stdout)["limits"]
     (found,) = (limit for limit in limits if limit["place"] != "local" and limit["direction"] == "get")
     return float(found["bytes_per_second"])
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    """The trials of a run that may still go on."""
+    path = out / "trials.jsonl"
+    # Not yet a line: one whose end is not there.
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def busy(on: Iterable[Host]) -> list[str]:
+    """Command lines of loaders, servers and drivers that run on any of these hosts."""
+    found = []
+    for host in on:
+        for pid in host.processes():
+            path = Path(f"/proc/{pid}/cmdline")
+            with contextlib.suppress(OSError):
+                line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if any(word in line for word in ("ray::Ray", "venturi serve", "-m venturi")):
+                    found.append(f"{host.name}: {line}")
+    return found
+
+
+def nothing_is_left(on: Iterable[Host], seconds: float = 30.0) -> None:
+    """Waits until none of them runs; fails where one still does after that time."""
+    until = time.monotonic() + seconds
+    while found := busy(on):
+        assert time.monotonic() < until, found
+        time.sleep(0.2)

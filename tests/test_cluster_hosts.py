@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import time
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import require
-from hosts import NETWORK, Hosts, RayCluster, hosts
+from hosts import NETWORK, RayCluster, busy, hosts, nothing_is_left, records
 from run_support import ROOT, command, environment
 from venturi.analysis import results
 from venturi.cluster.up import own_versions
@@ -57,30 +56,6 @@ def cluster(core: Any) -> Iterator[RayCluster]:
 
 def words(made: RayCluster, out: Path, *more: object) -> list[str]:
     return command("run", made.folder / "five.toml", "--on", "auto", "--out", out, "--no-report", *more)
-
-
-def records(out: Path) -> list[dict[str, Any]]:
-    path = out / "trials.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def busy(on: Hosts) -> list[str]:
-    """Command lines of loaders, servers and drivers that run on any host."""
-    found = []
-    for host in on:
-        for pid in host.processes():
-            path = Path(f"/proc/{pid}/cmdline")
-            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace") if path.exists() else ""
-            if any(word in line for word in ("ray::Ray", "venturi serve", "-m venturi")):
-                found.append(f"{host.name}: {line}")
-    return found
-
-
-def nothing_is_left(on: Hosts, seconds: float = 30.0) -> None:
-    until = time.monotonic() + seconds
-    while found := busy(on):
-        assert time.monotonic() < until, found
-        time.sleep(0.2)
 
 
 def test_a_link_that_limits_one_and_four_loaders(cluster: RayCluster, tmp_path: Path) -> None:

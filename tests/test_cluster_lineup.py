@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -163,6 +164,19 @@ def test_a_loader_that_is_lost(at: str, dies: bool) -> None:
     assert record["hosts"][0]["outcome"] in ("ok", "interrupted")
     for handle in found:
         handle.close()
+
+
+def test_a_server_that_is_gone_ends_all(handles: Any) -> None:
+    """Its connections may say nothing of it, and the loaders wait for data."""
+    found = handles(*(FakeCore(hangs="counted") for _ in range(2)))
+    control = ClusterControl()
+    record = run(SPEC, found, clocks(found), control, QUICK, trouble=lambda: "the server a:1 has ended")
+    assert record["outcome"] == "failed" and record["error"]["kind"] == "lost"
+    assert re.fullmatch(
+        r"the server a:1 has ended \(\d\d:\d\d:\d\d UTC, .* the start; \d+ rows counted\)",
+        record["error"]["message"],
+    )
+    assert {h["outcome"] for h in record["hosts"]} == {"interrupted"}
 
 
 def test_cancelling_ends_all(handles: Any) -> None:

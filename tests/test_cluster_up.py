@@ -9,13 +9,18 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conftest import require
 from hosts import NETWORK, Host, Hosts, RayCluster, hosts
+from run_support import ROOT, command, environment
 from ssh_support import ssh
+from venturi.cluster import up
+from venturi.cluster.remote import Answer, Remote
 from venturi.cluster.up import own_versions
+from venturi.errors import VenturiError
 
 pytestmark = pytest.mark.slow
 JOIN = "import ray, sys; ray.init(address=sys.argv[1], logging_level='ERROR'); print(len(ray.nodes()))"
@@ -77,6 +82,9 @@ def test_up_status_down(three: Hosts, cluster: RayCluster) -> None:
 
     # Whoever has not the token has nothing; it takes a while to believe it.
     stranger = second.start(sys.executable, "-c", JOIN, "10.77.0.1:6379")
+    wrong = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
+    trial = command("run", "--target", "empty://", "--on", "auto", "--out", cluster.folder / "refused")
+    another = head.start(*trial, env=environment(**cluster.variables, **wrong), cwd=ROOT)
     for host in three:
         assert asks_nobody_outside(host)
         host.run(
@@ -96,6 +104,9 @@ def test_up_status_down(three: Hosts, cluster: RayCluster) -> None:
     assert done.returncode == 4 and states[0][0] == "joined" and killed
     _, refused = stranger.communicate(timeout=60)
     assert stranger.returncode == 1 and "Failed to connect to Ray cluster" in refused, refused[-2000:]
+    _, refused = another.communicate(timeout=60)
+    assert another.returncode == 4, refused
+    assert "error: --on auto: the Ray cluster there demands another token than this process has\n" in refused
     done = cluster.down()
     assert (done.returncode, done.stdout) == (0, "3 nodes ended on 3 hosts\n"), done.stderr
     assert left(three) == []
@@ -112,6 +123,37 @@ def test_nothing_is_started_where_a_host_is_missing(three: Hosts, cluster: RayCl
     done = cluster.venturi("cluster", "up", "--hosts", f"{three[0].name},nowhere", *where)
     assert done.returncode == 4 and done.stderr.startswith("error: nowhere: ip: "), done.stderr
     assert left(three) == []
+
+
+def test_hosts_that_cannot_join(three: Hosts, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that reaches nobody, and one with another token: both are named, and nothing is left running."""
+    head, away, stranger = three
+    ask = Remote.ask
+
+    def asked(self: Remote, host: str, do: str, *more: object, **order: Any) -> Answer:
+        if host == stranger.name and do == "start":
+            order["token"] = "0" * 64
+        return ask(self, host, do, *more, **order)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Remote, "ask", asked)
+    monkeypatch.setattr(up, "_START_SECONDS", 20.0)
+    monkeypatch.setenv("XDG_STATE_HOME", cluster.variables["XDG_STATE_HOME"])
+    names, folder = [host.name for host in three], str(cluster.folder / "n")
+    away.cut()
+    try:
+        plan = up.Plan(names, "ip netns exec", sys.executable, NETWORK, cpus=1, directory=folder)
+        with pytest.raises(VenturiError) as error:
+            up.up(plan, lambda level, text: None)
+    finally:
+        away.mend()
+    assert error.value.exit_code == 4 and head.name not in error.value.message, error.value.message
+    found = dict(one.split(": ", 1) for one in error.value.message.split("; "))
+    assert found.keys() == {away.name, stranger.name}
+    assert "ailed to connect" in found[away.name] and "10.77.0.1:6379" in found[away.name]
+    assert found[stranger.name].endswith(": the head demands another token")
+    assert error.value.hint is not None and "must reach one another" in error.value.hint
+    assert left(three) == []
+    assert cluster.down().stdout == "no cluster was started from here\n"
 
 
 def test_a_head_that_cannot_start_says_why(three: Hosts, cluster: RayCluster) -> None:

@@ -92,10 +92,12 @@ def run(
     control: ClusterControl,
     patience: Patience | None = None,
     localised: Callable[[Handle, dict[str, Any]], dict[str, Any]] | None = None,
+    trouble: Callable[[], str | None] | None = None,
 ) -> dict[str, Any]:
     """The merged record of a trial. `spec` is that of the whole trial; the first handle leads.
 
-    `localised` puts into a loader's spec what is its host's own, as paths.
+    `localised` puts into a loader's spec what is its host's own, as paths. `trouble` answers what else has
+    gone that the trial cannot do without, as a server's host; None as long as all is there.
 
     Raises ScenarioError where there are more loaders than streams, and nothing else: what goes wrong later is
     in the record.
@@ -107,7 +109,7 @@ def run(
         _Member(handle, share, clock, at == 0)
         for at, (handle, share, clock) in enumerate(zip(handles, shares, clocks, strict=True))
     ]
-    return _LineUp(spec, members, control, patience or Patience.of(spec), localised).run()
+    return _LineUp(spec, members, control, patience or Patience.of(spec), localised, trouble).run()
 
 
 def alone(
@@ -131,8 +133,9 @@ class _LineUp:
         control: ClusterControl,
         patience: Patience,
         localised: Callable[[Handle, dict[str, Any]], dict[str, Any]] | None,
+        trouble: Callable[[], str | None] | None = None,
     ) -> None:
-        self._localised = localised
+        self._localised, self._trouble = localised, trouble
         self._spec, self._members, self._control, self._patience = spec, members, control, patience
         self._agreed: int | None = None
         self._every = max(_POLL_SECONDS, _POLL_A_LOADER_SECONDS * len(members))
@@ -245,6 +248,8 @@ class _LineUp:
                 raise _Broken
             if self._control.cancelled:
                 raise _Broken
+            if self._trouble is not None and (what := self._trouble()) is not None:
+                raise _Broken({"kind": "lost", "message": f"{what} ({self._known()})", "stream": None})
             if waiting and time.monotonic() > deadline:
                 late = ", ".join(member.where for member in waiting.values())
                 text = f"{late}: not {phase} within {seconds:g} s"
@@ -279,10 +284,13 @@ class _LineUp:
 
     def _lose(self, member: _Member, what: str) -> None:
         if member.lost is None:
-            rows, elapsed = int(member.progress.get("rows") or 0), int(member.progress.get("elapsed_ns") or 0)
-            when = f"{elapsed / 1e9:.1f} s after the start" if elapsed else "before the start"
-            clock = time.strftime("%H:%M:%S", time.gmtime())
-            member.lost = f"{what} ({clock} UTC; last heard of {when}, {rows:,} rows counted)"
+            when, rows = _reached_by([member])
+            member.lost = f"{what} ({_clock()} UTC; last heard of {when}, {rows:,} rows counted)"
+
+    def _known(self) -> str:
+        """When this is, and what all have counted so far."""
+        when, rows = _reached_by(self._members)
+        return f"{_clock()} UTC, {when}; {rows:,} rows counted"
 
     def _tell_all_to_end(self) -> None:
         for member in self._members:
@@ -326,6 +334,17 @@ class _LineUp:
     def _started(self, member: _Member) -> int:
         begun = self._agreed is not None and member.progress.get("elapsed_ns")
         return member.clock.there(self._agreed) if begun and self._agreed else 0
+
+
+def _reached_by(members: Sequence[_Member]) -> tuple[str, int]:
+    """How far they had come when they were heard of last, and their rows."""
+    elapsed = max(int(member.progress.get("elapsed_ns") or 0) for member in members)
+    when = f"{elapsed / 1e9:.1f} s after the start" if elapsed else "before the start"
+    return when, sum(int(member.progress.get("rows") or 0) for member in members)
+
+
+def _clock() -> str:
+    return time.strftime("%H:%M:%S", time.gmtime())
 
 
 def _words(error: BaseException) -> str:

@@ -50,6 +50,7 @@ _HEALTH = {
 # What Ray looks for in the home directory before it asks the cloud's metadata service where it runs.
 _BOOTSTRAP = ("ray_bootstrap_config.yaml", "provider:\n  type: local\n")
 _STARTED = "Ray runtime started"
+_REFUSED = "InvalidAuthToken"
 
 
 class Refused(Exception):
@@ -160,7 +161,8 @@ def start(order: dict[str, Any]) -> dict[str, Any]:
     _remove(directory)
     if len(directory) > _LONGEST_DIRECTORY:
         raise Refused(f"{directory} is too long for the sockets in it", "--directory names a shorter one")
-    os.mkdir(directory, 0o700)
+    # A disk that is mounted there stays when what is on it is removed.
+    _make_base(directory)
     environment = _environment(directory, order.get("token"))
     log = os.path.join(directory, "log")
     with open(log, "wb") as output:
@@ -190,10 +192,10 @@ def start(order: dict[str, Any]) -> dict[str, Any]:
     while _STARTED not in text(log):
         gone = process.poll() is not None
         if gone or time.monotonic() > until:
-            why = _complaint(log)
+            why, hint = _complaint(log)
             _end(directory, node)
             what = "Ray has ended" if gone else f"Ray did not start within {order['seconds']:g} s"
-            raise Refused(f"{what}: {why}" if why else what)
+            raise Refused(f"{what}: {why}" if why else what, hint)
         time.sleep(_POLL_SECONDS)
     return {**_shown(node), "directory": directory}
 
@@ -377,11 +379,16 @@ def _last(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-def _complaint(log: str) -> str:
-    """The line of a log that says most: the last one of an error, else the last one."""
-    lines = [line.strip() for line in text(log).splitlines() if line.strip()]
+def _complaint(log: str) -> tuple[str, str]:
+    """The line of a log that says most, the last one of an error, else the last one; and a hint."""
+    found = text(log)
+    if _REFUSED in found:
+        return "the head demands another token", "venturi cluster down and up: all hosts get a new one"
+    lines = [line.strip() for line in found.splitlines() if line.strip()]
     errors = [line for line in lines if "Error" in line or "error:" in line.lower()]
-    return (errors or lines or [""])[-1][:500]
+    away = "Failed to connect" in found
+    hint = "the hosts must reach one another on all ports: firewalls, and --interface" if away else ""
+    return (errors or lines or [""])[-1][:500], hint
 
 
 def obey(text: str) -> None:

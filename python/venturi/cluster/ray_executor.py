@@ -31,7 +31,11 @@ __all__ = ["RayExecutor"]
 
 _CALLS = 8
 _BEGIN_SECONDS = 60.0
+_BEGIN_A_LOADER_SECONDS = 2.0
+"""More for each loader that starts on the same machine."""
 _REVIVE_SECONDS = 15.0
+_REPLACE_SECONDS = 8.0
+"""To find another host for what was on a dead one: the dead one may just have been noticed."""
 _PING_SECONDS = 5.0
 _CLOCK_SECONDS = 10.0
 """So old may a clock's measurement be: what crystals drift in it is far less than a millisecond."""
@@ -91,12 +95,14 @@ class RayExecutor:
         self._session, self._hosts, self._note = session, hosts, note
         self._boot_id = _boot_id()
         self._servers: list[Any] = []
+        self._serving: list[RemoteServer] = []
         self._loaders: list[RayHandle] = []
         wanted = [hosts.loader_resource] * loaders + [hosts.server_resource] * hosts.servers
         self._places: Places = session.places(wanted)
         try:
             self._loaders = [self._started(at) for at in range(loaders)]
-            self._identified(self._loaders, _BEGIN_SECONDS)
+            here = loaders if session.alone else 1
+            self._identified(self._loaders, _BEGIN_SECONDS + here * _BEGIN_A_LOADER_SECONDS)
             self._check_alike()
             self._clocks(self._loaders)
         except BaseException:
@@ -197,6 +203,7 @@ class RayExecutor:
         """A reference server: on a host of the cluster where the scenario wants one, else here."""
         if not self._hosts.servers:
             return ReferenceServer(*arguments, kind=kind).start()
+        self._places.check(_REPLACE_SECONDS)
         actor = self._places.actor(RayServer, self.loaders + len(self._servers), _CALLS)
 
         def call(method: str, *more: object) -> Future[Any]:
@@ -206,8 +213,10 @@ class RayExecutor:
             kill(self._session.ray, [actor])
             if actor in self._servers:
                 self._servers.remove(actor)
+            self._serving[:] = [one for one in self._serving if one is not server]
 
         self._servers.append(actor)
+        server: RemoteServer | None = None
         try:
             if arguments and call("boot_id").result(_BEGIN_SECONDS) != self._boot_id:
                 raise VenturiError("a server on another host has no files as tables", ExitCode.SCENARIO)
@@ -222,7 +231,13 @@ class RayExecutor:
             end()
             raise VenturiError(f"the server does not start: {_text(error)}", ExitCode.UNREACHABLE) from None
         self._note("info", f"a server of {kind}:// on {hello['address']}")
-        return RemoteServer(call, end, dict(hello))
+        server = RemoteServer(call, end, dict(hello))
+        self._serving.append(server)
+        return server
+
+    def _trouble(self) -> str | None:
+        """What has become of a server that runs on another host."""
+        return next((found for server in self._serving if (found := server.trouble())), None)
 
     # What a sweep asks.
 
@@ -241,7 +256,11 @@ class RayExecutor:
             # A limit of one host's engine.
             return json.dumps(lineup.alone(self._localised(handles[0], spec), handles[0], control))
         return json.dumps(
-            lineup.run(spec, handles, self._clocks(handles), control, localised=self._localised_for(handles))
+            lineup.run(
+                *(spec, handles, self._clocks(handles), control),
+                localised=self._localised_for(handles),
+                trouble=self._trouble,
+            )
         )
 
     def _ready(self, count: int) -> list[RayHandle]:

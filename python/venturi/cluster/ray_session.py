@@ -142,6 +142,12 @@ class Session:
 
 def _no_cluster(on: str, error: Exception) -> tuple[str, ExitCode, str]:
     text = " ".join(str(error).split())
+    if "InvalidAuthToken" in f"{error} {error.__cause__}":
+        return (
+            f"--on {on}: the Ray cluster there demands another token than this process has",
+            ExitCode.UNREACHABLE,
+            "on a host of `venturi cluster up` unset RAY_AUTH_MODE and RAY_AUTH_TOKEN: a file there has it",
+        )
     if "ersion mismatch" in text:
         return (
             f"--on {on}: the cluster has other versions of Ray or Python than this host: {text[:300]}",
@@ -150,11 +156,14 @@ def _no_cluster(on: str, error: Exception) -> tuple[str, ExitCode, str]:
         )
     if on == "local":
         return f"Ray does not start here: {text[:300]}", ExitCode.UNREACHABLE, "venturi run without --on"
-    where = "no Ray cluster is found from this host" if on == "auto" else "no Ray cluster answers there"
+    start = "start one: venturi cluster up --hosts a,b,c; or try --on local"
+    if on == "auto":
+        return f"--on {on}: no Ray cluster is found from this host", ExitCode.UNREACHABLE, start
+    # Ray's client tries again and again, and does not tell why it gave up.
     return (
-        f"--on {on}: {where}",
+        f"--on {on}: no Ray cluster answers there, or not to this token",
         ExitCode.UNREACHABLE,
-        "start one: venturi cluster up --hosts a,b,c; or try --on local",
+        f"{start}; where one runs, --on auto on its head's host says more",
     )
 
 
@@ -167,17 +176,25 @@ class Places:
         self._session, self._resources = session, resources
         bundles = [{"CPU": 1.0, **({name: 1.0} if name else {})} for name in resources]
         self._group = placement_group(bundles, strategy="PACK" if session.alone else "STRICT_SPREAD")
-        if not self._group.wait(_PLACE_SECONDS):
+        try:
+            self.check(_PLACE_SECONDS)
+        except VenturiError:
             self.close()
-            wanted = [name for name in dict.fromkeys(resources) if name]
-            known = ", ".join(session.hosts(None)) or "none"
-            having = f" with a free CPU and {', '.join(wanted)}" if wanted else " with a free CPU"
-            raise VenturiError(
-                f"--on {session.on}: {len(resources)} processes need as many hosts{having}; "
-                f"the cluster's are: {known}",
-                ExitCode.UNREACHABLE,
-                hint="fewer --loaders, or more hosts: venturi cluster status",
-            )
+            raise
+
+    def check(self, seconds: float) -> None:
+        """Waits until there is room for all: what was on a dead host gets another. Raises VenturiError."""
+        if self._group.wait(seconds):
+            return
+        wanted = [name for name in dict.fromkeys(self._resources) if name]
+        known = ", ".join(self._session.hosts(None)) or "none"
+        having = f" with a free CPU and {', '.join(wanted)}" if wanted else " with a free CPU"
+        raise VenturiError(
+            f"--on {self._session.on}: {len(self._resources)} processes need as many hosts{having}; "
+            f"the cluster's are: {known}",
+            ExitCode.UNREACHABLE,
+            hint="fewer --loaders, or more hosts: venturi cluster status",
+        )
 
     def actor(self, kind: type, at: int, calls: int) -> Any:
         """A process of that class at a place, which takes so many calls at a time."""

@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import socket
 import struct
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -18,6 +19,7 @@ __all__ = ["RemoteServer", "ServerHost", "address_in"]
 _SIOCGIFADDR = 0x8915
 _ANSWER_SECONDS = 5.0
 _START_SECONDS = 60.0
+_LOOK_SECONDS = 0.2
 
 
 class ServerHost:
@@ -43,6 +45,12 @@ class ServerHost:
             return {"running": False, "said": ""}
         running = self._server.running
         return {"running": running, "said": "" if running else self._server.complaint()}
+
+    def ended(self) -> str:
+        """Waits until the server runs no more; what it complained of."""
+        while (server := self._server) is not None and server.running:
+            time.sleep(_LOOK_SECONDS)
+        return server.complaint() if server is not None else ""
 
     def stop(self) -> None:
         if self._server is not None:
@@ -76,6 +84,8 @@ class RemoteServer:
         self, call: Callable[..., Future[Any]], end: Callable[[], None], hello: dict[str, Any]
     ) -> None:
         self._call, self._end, self.hello = call, end, hello
+        # Answered when it is over: a host that is no more is not asked, which would take its time.
+        self._ended = call("ended")
 
     @property
     def address(self) -> str:
@@ -83,10 +93,20 @@ class RemoteServer:
 
     @property
     def running(self) -> bool:
-        return bool(self._state().get("running"))
+        return not self._ended.done() and bool(self._state().get("running"))
 
     def complaint(self) -> str:
-        return str(self._state().get("said") or "")
+        return self._last_words() if self._ended.done() else str(self._state().get("said") or "")
+
+    def trouble(self) -> str | None:
+        """Why it serves no more; None as long as nothing is known against it."""
+        if not self._ended.done():
+            return None
+        said = self._last_words()
+        return f"the server {self.address} has ended{': ' + said if said else ''}"
+
+    def _last_words(self) -> str:
+        return "its host is gone" if self._ended.exception() else str(self._ended.result())
 
     def _state(self) -> dict[str, Any]:
         try:
@@ -95,6 +115,7 @@ class RemoteServer:
             return {"running": False, "said": "its host does not answer"}
 
     def stop(self) -> None:
-        with contextlib.suppress(Exception):
-            self._call("stop").result(_ANSWER_SECONDS)
+        if not self._ended.done():
+            with contextlib.suppress(Exception):
+                self._call("stop").result(_ANSWER_SECONDS)
         self._end()
