@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 import synthetic
+from venturi.analysis.results import Results
+from venturi.report.terminal import print_results
 
 ADDRESSES = ("10.77.0.2", "10.77.0.3", "10.77.0.4", "10.77.0.5", "10.77.0.6")
 
@@ -62,3 +67,24 @@ def placed(matrix: list[dict[str, Any]], loaders: int | None = None) -> list[dic
 def both_places(path: Path, streams: tuple[int, ...] = (1, 2, 4), **options: Any) -> Path:
     """A run with both places: the model's remote rate is 0.7 of its local one."""
     return synthetic.make_run(path, synthetic.cells(("get",), streams, ("local", "remote")), **options)
+
+
+def shown(results: Results, width: int = 100) -> str:
+    out = io.StringIO()
+    print_results(results, Console(file=out, width=width, color_system=None))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def record(
+    operation: str, streams: int, rows: int, ns: float, repeat: int = 0, **more: Any
+) -> dict[str, Any]:
+    """As little of a trial as a fit needs: rows of 32 bytes."""
+    p = {"operation": operation, "streams": streams, "rows_per_stream": rows, **more}
+    return {
+        "cell": "-".join(f"{v}" for v in p.values()),
+        "repeat": repeat,
+        "parameters": p,
+        "outcome": "ok",
+        "counts": {"rows": rows * streams, "payload_bytes": 32 * rows * streams},
+        "times": {"interval_ns": int(ns)},
+    }

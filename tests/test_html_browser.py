@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from browser import Browser
+from hosts_records import placed, spread
 from synthetic import HOSTILE, cells, hostile, make_run
 from venturi.analysis.results import load
 from venturi.report import figures, html, palette
@@ -232,6 +234,34 @@ def test_a_narrow_window_in_dark_colours(browser: Browser, report: Path) -> None
     assert rgb(palette.DARK["c0"]) in browser.run(strokes)
     assert rgb(palette.LIGHT["c0"]) not in browser.run(strokes)
     assert browser.run("getComputedStyle(document.body).color") == rgb(palette.DARK["ink"])
+
+
+def test_hosts_and_who_sent_what_at_every_width(browser: Browser, tmp_path: Path) -> None:
+    loaders = [{**p, "loaders": n} for n in (2, 4) for p in cells(("get",), (8,))]
+    run = make_run(tmp_path / "run", placed(loaders), repeats=2, warmup=0, edit=spread(4, 3))
+    path = html.write(run, tmp_path / "report.html")
+    for width, dark in ((1280, False), (NARROW, True)):
+        browser.size(width, 900)
+        browser.dark(dark)
+        browser.open(path, "#hosts")
+        quiet(browser)
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        # Words stand beside the drawing, none on another, and no band is wider than its end.
+        words = "[...document.querySelectorAll('.sankey ul')].map((u) => [...u.children].map((l) => "
+        words += "{ const r = l.getBoundingClientRect(); return [r.left, r.right, r.top, r.bottom]; }))"
+        drawing = "document.querySelector('.sankey svg').getBoundingClientRect()"
+        left, right = browser.run(f"(({{left, right}}) => [left, right])({drawing})")
+        senders, receivers = browser.run(words)
+        assert (len(senders), len(receivers)) == (3, 4) or len(receivers) == 2
+        assert all(end[1] <= left + 1 for end in senders) and all(end[0] >= right - 1 for end in receivers)
+        for side in (senders, receivers):
+            assert all(one[3] <= other[2] + 1 for one, other in pairwise(side))
+        theme = palette.DARK if dark else palette.LIGHT
+        fills = "[...document.querySelectorAll('.sankey path')].map((p) => getComputedStyle(p).fill)"
+        assert set(browser.run(fills)) <= {rgb(theme[f"c{i}"]) for i in range(4)}
+        # The view of a cell has its loaders.
+        rows = "document.querySelectorAll('#cell-view .tablebox tbody tr').length"
+        assert browser.run(rows) in (2, 4)
 
 
 def test_without_scripts_it_still_says_what_was_found(browser: Browser, report: Path) -> None:

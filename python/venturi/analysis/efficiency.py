@@ -27,6 +27,8 @@ class Step:
     """The same of what a CPU-second of the client's hosts moves; unknown where it was not accounted."""
     slowest: float | None
     """The slowest loader's rate over the fastest's, median over the trials."""
+    machines: int
+    """On how many the hosts' processes really ran: loaders may share one."""
 
     @property
     def each(self) -> Quantity:
@@ -100,6 +102,7 @@ def _steps(cells: Sequence[Cell], axis: str) -> tuple[Step, ...]:
             if cell is first
             else over(cell.per_cpu["client"], first.per_cpu["client"]),
             _slowest(cell),
+            len({host.node or host.address or host.name for host in hosts.hosts(cell)}) or n,
         )
         for cell in cells
         for n in (_count(cell, axis),)

@@ -11,7 +11,7 @@ from venturi.analysis.efficiency import Scaled
 from venturi.analysis.hosts import Host
 from venturi.analysis.results import Results
 from venturi.report import labels, reason, summary
-from venturi.report.sections import Section, Table, numbers, setting
+from venturi.report.sections import Section, Table, numbers, setting, settings
 from venturi.report.summary import Column
 from venturi.units import FACTORS, MISSING, Quantity, percent, pick_unit
 
@@ -23,48 +23,68 @@ MOST = 12
 
 
 def efficiency(results: Results) -> Section | None:
-    """A table a setting, a row a number of hosts; None where there were no two numbers of them."""
+    """A table an operation, a row a number of hosts at a setting; None where there were no two numbers."""
     found = results.efficiency
     if not found:
         return None
-    tables = [Table(f"{one.operation}{setting(one.where)}", _scaled(one), [_sentence(one)]) for one in found]
+    tables = []
+    for operation in dict.fromkeys(one.operation for one in found):
+        own = [one for one in found if one.operation == operation]
+        tables.append(Table(labels.plain(operation), _scaled(own), [_sentence(own)]))
+    one_machine = all(step.machines == 1 for one in found for step in one.steps)
     note = (
         "Efficiency: rate per host over that with the fewest hosts; with the interval that both medians' "
         "intervals allow at their worst. Per core: the same of what a CPU-second of the hosts moved. "
-        "Slowest: the slowest loader's rate over the fastest's, median over the trials."
+        "Slowest: the slowest one's rate over the fastest's, median over the trials."
     )
-    return Section("Efficiency over hosts", tables, note)
+    if one_machine:
+        note += (
+            " All loaders ran on one machine, so this says what it has to give, not what more hosts would."
+        )
+    return Section(
+        "Efficiency over loaders of one machine" if one_machine else "Efficiency over hosts", tables, note
+    )
 
 
-def _scaled(one: Scaled) -> list[Column]:
-    steps = one.steps
+def _scaled(found: Sequence[Scaled]) -> list[Column]:
+    steps = [step for one in found for step in one.steps]
     cells = [step.cell for step in steps]
     base = cells[0].main.unit
     unit = pick_unit(base, [c.main.value for c in cells])
     each = pick_unit(base, [step.each.value for step in steps])
-    out = [
-        Column("hosts", "", [f"{step.hosts}" for step in steps], 0),
+    out = settings([one.where for one in found for _ in one.steps])
+    head = "loaders" if any(c.parameters.get("loaders") for c in cells) else "hosts"
+    out.append(Column(head, "", [f"{step.hosts}" for step in steps], 0))
+    if head == "loaders" and any(1 < step.machines < step.hosts for step in steps):
+        out.append(Column("machines", "", [f"{step.machines}" for step in steps], 0))
+    streams = [c.parameters.get("streams") for c in cells]
+    # Streams that grow with the hosts are no setting of their own.
+    if len(set(map(repr, streams))) > 1 and not any("streams" in one.where for one in found):
+        out.append(Column("streams", "", [labels.value("streams", n) for n in streams], 0))
+    out += [
         numbers("median", [c.main for c in cells], 0, unit),
         Column(summary.coverage(cells), unit, [c.main.margin(unit) for c in cells], 2),
-        numbers("per host", [step.each for step in steps], 0, each),
+        numbers("each", [step.each for step in steps], 0, each),
         numbers("efficiency", [step.efficiency for step in steps], 0, "%"),
         Column("interval", "%", [step.efficiency.margin("%") for step in steps], 1),
         numbers("per core", [step.per_core for step in steps], 3, "%"),
-        Column("slowest", "%", [percent(s.slowest).removesuffix(" %") for s in steps], 3),
+        Column("slowest", "%", [percent(step.slowest).removesuffix(" %") for step in steps], 3),
     ]
-    streams = [c.parameters.get("streams") for c in cells]
-    if len(set(map(repr, streams))) > 1:
-        out.insert(1, Column("streams", "", [labels.value("streams", n) for n in streams], 0))
     return [c for c in out if c.rank == 0 or any(cell != MISSING for cell in c.cells)]
 
 
-def _sentence(one: Scaled) -> str:
-    last = one.steps[-1]
-    first = one.steps[0].hosts
-    return (
-        f"{last.hosts} hosts do {percent(last.efficiency.value)} each of what "
-        f"{'one does alone' if first == 1 else f'{first} do'}"
-    )
+def _sentence(found: Sequence[Scaled]) -> str:
+    """`each of 4 does 25 % of what one does alone`; of several settings the least and the most."""
+    ranked = sorted(found, key=lambda one: one.steps[-1].efficiency.value or 0.0)
+    least, most = ranked[0], ranked[-1]
+    fewest = least.steps[0].hosts
+    alone = "one does alone" if fewest == 1 else f"{fewest} do"
+    reached = percent(least.steps[-1].efficiency.value)
+    if least is most:
+        return f"each of {least.steps[-1].hosts} does {reached} of what {alone}"
+    highest = percent(most.steps[-1].efficiency.value)
+    told = f"where there are most of them, each does {reached} to {highest} of what {alone}: "
+    return f"{told}least with {setting(least.where)}, most with {setting(most.where)}"
 
 
 def chosen(results: Results) -> list[Cell]:
@@ -142,7 +162,9 @@ def columns(cell: Cell, found: Sequence[Host]) -> list[Column]:
 
 
 def _clock(host: Host, unit: str) -> str:
-    """`-1.500 ±0.040`: the offset to two digits of its error."""
+    """`-1.500 ±0.040`: the offset to two digits of its error; nothing where both have one clock."""
+    if not host.offset_ns and not host.uncertainty_ns:
+        return MISSING
     offset, error = (v / FACTORS[unit][1] for v in (host.offset_ns, host.uncertainty_ns))
     places = min(4, max(0, 1 - math.floor(math.log10(error)))) if error > 0 else 3
     return f"{offset:+,.{places}f} ±{error:,.{places}f}"

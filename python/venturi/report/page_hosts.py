@@ -9,8 +9,8 @@ from venturi.report.flows import BAR, Band, End
 from venturi.report.markup import e
 from venturi.report.sections import Section, Table
 
-MOST_LOADERS = 200
-"""Rows of a table of loaders; the slowest and the fastest of more."""
+MOST_ROWS = 200
+"""Rows of a table; of more loaders the slowest and the fastest."""
 MOST_IN_A_CELL = 64
 """The same in the view of one cell, of which a page has thousands."""
 MOST_PICTURES = 4
@@ -27,7 +27,7 @@ def places(results: Results) -> str:
 def loaders(results: Results) -> str:
     """Efficiency, the pictures, what each loader did."""
     pictures = "".join(_picture(results, cell) for cell in flows.chosen(results)[:MOST_PICTURES])
-    found = [hosts.efficiency(results), hosts.loaders(results, MOST_LOADERS)]
+    found = [hosts.efficiency(results), hosts.loaders(results, MOST_ROWS)]
     tables = [_section(one) if one is not None else "" for one in found]
     return tables[0] + pictures + tables[1]
 
@@ -49,13 +49,15 @@ def _table(table: Table) -> str:
         f'<th{" class=t" if c.text else ""} scope="col">{e(c.head)}<small>{e(c.unit)}</small></th>'
         for c in table.columns
     )
+    shown = min(table.rows, MOST_ROWS)
     body = "".join(
-        "<tr>" + "".join(_td(c, c.cells[i]) for c in table.columns) + "</tr>" for i in range(table.rows)
+        "<tr>" + "".join(_td(c, c.cells[i]) for c in table.columns) + "</tr>" for i in range(shown)
     )
+    more = f"{table.rows - shown:,} more rows: venturi report --format csv has all."
     return (
         f'<div class="tablebox" tabindex="0" role="region" aria-label="{e(table.caption)}"><table>'
         f"<caption>{e(table.caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    ) + (f'<p class="quiet">{more}</p>' if shown < table.rows else "")
 
 
 def _td(column: summary.Column, text: str) -> str:

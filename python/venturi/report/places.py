@@ -107,7 +107,7 @@ def _share(row: Row) -> str:
 
 
 def _with(row: Row) -> str:
-    return f" with {setting(row.where).removeprefix(', ')}" if row.where else ""
+    return f" with {setting(row.where)}" if row.where else ""
 
 
 def convergence(results: Results) -> Section | None:
@@ -128,7 +128,7 @@ def convergence(results: Results) -> Section | None:
 
 
 def _name(one: Convergence) -> str:
-    return labels.plain(f"{one.operation}{setting(one.where)}")
+    return labels.plain(", ".join(filter(None, (one.operation, setting(one.where)))))
 
 
 def _splits(one: Convergence) -> list[Column]:

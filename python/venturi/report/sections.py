@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis import fit_words
 from venturi.report import labels
 from venturi.report.summary import Column
 from venturi.units import Quantity, pick_unit
@@ -73,5 +72,5 @@ def settings(where: Sequence[dict[str, Any]]) -> list[Column]:
 
 
 def setting(where: dict[str, Any]) -> str:
-    """`, 2 streams, uncompressed`; empty where nothing varies."""
-    return f", {fit_words.setting(where)}" if where else ""
+    """`2 streams, uncompressed`; empty where nothing varies."""
+    return ", ".join(labels.phrase(name, value) for name, value in where.items())
