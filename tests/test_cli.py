@@ -105,6 +105,7 @@ def test_scenarios() -> None:
         "chspark",
         "flight-local",
         "flight-remote",
+        "ingest-32",
         "ingest-akumuli",
         "ingest-protocols",
         "ingest-quick",
@@ -113,6 +114,7 @@ def test_scenarios() -> None:
         "upsert-cassandra",
         "upsert-memsql",
         "upsert-quick",
+        "upsert-scale",
     ]
     shown = venturi("scenarios", "show", "quick").stdout
     assert shown == (ROOT / "python/venturi/scenarios/quick.toml").read_text()

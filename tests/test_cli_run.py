@@ -102,8 +102,8 @@ def test_scaling_is_announced(tmp_path: Path) -> None:
         (["missing.toml"], 3, "error: missing.toml: no such file"),
         (
             ["flight-remote"],
-            3,
-            "error: flight-remote.toml:8: places.remote: no address is given\nhint: name it:",
+            2,
+            "error: flight-remote.toml:9: places.remote: flight://remote is a server on a host of its own",
         ),
         (["--scale", "0", "quick"], 2, "error: --scale 0: must be above 0"),
         (["--resume", ".", "--streams", "2"], 2, "error: --streams does not go with --resume"),

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 SCENARIO = f"""\
 name = "faults"
 [target]
-url = "flight://local"
+url = "flight://remote"
 [workload]
 operation = "get"
 data = "records"
@@ -39,7 +39,6 @@ streams = 2
 duration = "3s"
 [hosts]
 loaders = 2
-servers = 1
 loader_resource = "loader"
 server_resource = "server"
 interface = "{NETWORK}"

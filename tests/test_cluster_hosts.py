@@ -23,14 +23,13 @@ GIGABIT = 1e9 / 8
 SCENARIO = f"""\
 name = "five"
 [target]
-url = "flight://local"
+url = "flight://remote"
 [workload]
 operation = "get"
 data = "records"
 rows_per_batch = 4096
 threads = "streams"
 [hosts]
-servers = 1
 loader_resource = "loader"
 server_resource = "server"
 interface = "{NETWORK}"

@@ -13,7 +13,8 @@ import pytest
 from run_support import command, environment, model, venturi
 from venturi import matrix, toml_text
 from venturi.cli import placement
-from venturi.errors import ScenarioError, VenturiError
+from venturi.endpoints import Endpoints
+from venturi.errors import ExitCode, ScenarioError, VenturiError
 from venturi.scenario import Layer, Scenario, load
 from venturi.trial import build_spec
 
@@ -93,7 +94,7 @@ def test_cells_that_cannot_be_shared_may_be_excluded() -> None:
     ("text", "message"),
     [
         ("[hosts]\nloaders = 0\n", "hosts.loaders"),
-        ("[hosts]\nservers = 2\n", "hosts.servers"),
+        ("[hosts]\nservers = 0\n", "hosts.servers"),
         ('[hosts]\nloaders = "1..4"\n', "a range belongs into [matrix]"),
         ('[hosts]\ninterface = "eth0"\n', "'eth0' is neither an address nor a network, as 10.77.0.0/24"),
         ('[hosts]\nloader_resource = "a b"\n', "is no name of a resource"),
@@ -124,6 +125,40 @@ def test_where_streams_may_run() -> None:
     assert placement.named(scenario(TEXT), None, None)[1] == [
         "no --on: all streams run in this process, and loaders mean nothing"
     ]
+
+
+def planned(text: str, on: str | None) -> None:
+    """As `venturi run --dry-run` looks at it."""
+    with Endpoints(placement.named(scenario(text), on, None)[0], False, lambda level, text: None):
+        pass
+
+
+REMOTE = '[target]\nurl = "flight://remote"\n'
+
+
+def test_a_server_on_a_host_of_its_own_needs_a_cluster() -> None:
+    for on in ("auto", "local", "ray://a:10001", "here,auto"):
+        planned(REMOTE, on)
+        planned(f"{REMOTE}[hosts]\nservers = 3\n", on)
+    for on in (None, "spark"):
+        with pytest.raises(VenturiError) as error:
+            planned(REMOTE, on)
+        assert error.value.exit_code == ExitCode.USAGE
+        assert error.value.message == (
+            "my.toml:2: target.url: flight://remote is a server on a host of its own: name a cluster that "
+            "has one, --on ray://HOST:PORT (auto, local), or a server that runs, --target flight://HOST"
+        )
+    with pytest.raises(VenturiError, match=r"my.toml:3: places.far: .* --place far=akumuli://HOST"):
+        planned('[places]\nnear = "akumuli://local"\nfar = "akumuli://remote"\n', None)
+    # Nobody goes there.
+    planned('[places]\nnear = "flight://local"\nfar = "flight://remote"\n[matrix]\nplace = ["near"]\n', None)
+
+
+def test_servers_that_nobody_asks_for_or_that_cannot_be_several() -> None:
+    with pytest.raises(ScenarioError, match=r"my.toml:2: hosts.servers: servers are started for X://remote"):
+        planned("[hosts]\nservers = 1\n", "auto")
+    with pytest.raises(ScenarioError, match=r"charrow://remote is one, not 2"):
+        planned('[target]\nurl = "charrow://remote"\n[hosts]\nservers = 2\n', "auto")
 
 
 def test_a_resumed_run_goes_on_where_it_was_begun() -> None:

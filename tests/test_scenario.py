@@ -249,8 +249,7 @@ def test_files_are_found_beside_the_scenario(tmp_path: Path) -> None:
 
 
 def loaded(name: str) -> Scenario:
-    flags = Layer("", {"places": {"remote": "flight://far"}}) if name == "flight-remote" else Layer("", {})
-    return load([file_layer(name), flags])
+    return load([file_layer(name)])
 
 
 def same(one: Scenario, other: Scenario) -> bool:
@@ -271,7 +270,8 @@ def test_builtin_scenarios_are_those_of_the_seeds() -> None:
         "arrow-transports": 2 * 2 * 2 + 2 * (4 + 2),  # ClickHouse has four formats, two of them with lz4
         "chspark": 41,  # 45 figures, four settings twice
         "flight-local": 2 * 8 * 50,
-        "flight-remote": 2 * 8 * 20,
+        "flight-remote": 2 * (8 * 20 + 3),  # of four ways to move 4M records one is in the sweep
+        "ingest-32": 1,
         "ingest-akumuli": len({1, usable_cores()}),
         "ingest-protocols": 6,
         "ingest-quick": 2,
@@ -280,9 +280,52 @@ def test_builtin_scenarios_are_those_of_the_seeds() -> None:
         "upsert-cassandra": 1,
         "upsert-memsql": 1,
         "upsert-quick": 4 * 2,
+        "upsert-scale": 3,
     }
     sizes = {cell.parameters["rows_per_stream"] for cell in cells["flight-remote"]}
-    assert (min(sizes), max(sizes)) == (100_000, 3_900_000)
+    assert (min(sizes), max(sizes)) == (100_000, 4_000_000)
+
+
+ALSO = """[matrix]
+streams = [1, 2]
+rows_per_stream = ["10k", "20k"]
+also = [{ streams = [4, 8], rows_per_stream = ["100k", "50k"] }, { streams = [1], rows_per_stream = ["10k"] }]
+"""
+
+
+def sizes(found: Scenario) -> list[tuple[int, int]]:
+    return [(c.parameters["streams"], c.parameters["rows_per_stream"]) for c in matrix.cells(found)]
+
+
+def test_points_beside_the_product_of_the_axes() -> None:
+    found = scenario(ALSO)
+    product = [(1, 10_000), (1, 20_000), (2, 10_000), (2, 20_000)]
+    assert sizes(found) == [*product, (4, 100_000), (8, 50_000)]
+    assert same(found, scenario(found.to_toml()))
+    # Of other axes each value is combined with them.
+    both = scenario(ALSO.replace("[matrix]", '[matrix]\noperation = ["get", "put"]'))
+    assert len(matrix.cells(both)) == 2 * 6
+    # They shrink as the axes do, and go where a flag sets one of theirs.
+    scaled, _ = matrix.scale(scenario(ALSO), 0.5)
+    assert sizes(scaled)[-2:] == [(4, 50_000), (8, 25_000)]
+    flags = Layer("", {"workload": {"streams": 3}}, flags={("workload", "streams"): "--streams"})
+    layer = Layer("s.toml", toml_text.parse(ALSO, "s.toml"), ALSO)
+    assert sizes(load([layer, flags])) == [(3, 10_000), (3, 20_000)]
+
+
+@pytest.mark.parametrize(
+    ("also", "message"),
+    [
+        ("3", "must be a list of tables"),
+        ("[{}]", "must be a list of tables"),
+        ("[{ threads = [1] }]", "no axis of numbers is called 'threads'; there are: streams"),
+        ("[{ streams = [1, -1] }]", "also: streams: "),
+    ],
+)
+def test_mistakes_in_points_beside_the_axes(also: str, message: str) -> None:
+    with pytest.raises(ScenarioError) as error:
+        scenario(f"[matrix]\nstreams = [1, 2]\nalso = {also}\n")
+    assert message in error.value.message and "my.toml:3" in error.value.message
 
 
 def test_scaling_shrinks_and_says_so() -> None:

@@ -20,7 +20,7 @@ from venturi.endpoints import Endpoints
 from venturi.environment import usable_cores
 from venturi.servers import ReferenceServer
 from venturi.trial import FORMAT_VERSION, Cell, Executor, TrialControl, build_spec, run_with_progress
-from venturi.urls import in_process, is_local, is_loopback, scheme_of
+from venturi.urls import in_process, is_local, is_loopback, is_ours, scheme_of
 
 __all__ = [
     "IDENTITY",
@@ -236,7 +236,7 @@ class Prober:
         executor = self._executor
         if probe.kind == "tcp":
             assert probe.cell is not None
-            ours = is_local(probe.url) or (self._stand_in and is_loopback(probe.url))
+            ours = is_ours(probe.url) or (self._stand_in and is_loopback(probe.url))
             options = {} if ours else dict(probe.cell.options)
             spec: dict[str, Any] = {
                 "target": self._server(probe.url),
@@ -305,7 +305,7 @@ class Prober:
     def _found(self, url: str) -> str:
         if not self._executor.needs_server:
             return url
-        if is_local(url) or (self._stand_in and is_loopback(url)):
-            own = self._endpoints.local_address if self._endpoints is not None else None
+        if is_ours(url) or (self._stand_in and is_loopback(url)):
+            own = self._endpoints.own_address(url) if self._endpoints is not None else None
             return own or f"flight://{self._stack.enter_context(ReferenceServer()).address}"
         return urlsplit(url)._replace(path="", query="").geturl()

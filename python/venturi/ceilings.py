@@ -29,6 +29,7 @@ from venturi.endpoints import Endpoints
 from venturi.store import RunWriter
 from venturi.suffixes import format_duration
 from venturi.trial import Executor, TrialControl
+from venturi.urls import each_host
 
 __all__ = ["cache_key", "keep", "measure", "probes", "reason", "seconds"]
 
@@ -51,7 +52,8 @@ def cache_key(probe: Probe, peers: Mapping[str, Mapping[str, Any]]) -> dict[str,
     if probe.kind == "tcp" and foreign(probe.url):
         peer = peers.get(str(probe.place)) or {}
         # The same address may be another machine tomorrow, and the same machine may have started anew.
-        if not peer.get("boot_id"):
+        # Of several hosts only the first has been asked.
+        if not peer.get("boot_id") or len(each_host(probe.url)) > 1:
             return None
         address = urlsplit(probe.url)
         key["peer"] = [

@@ -16,14 +16,23 @@ from venturi.data import DataStore, Prepared
 from venturi.environment import usable_cores
 from venturi.ingests import METRICS
 from venturi.local_store import Settings
-from venturi.local_targets import LocalTargets, Starter, duckdb_library
+from venturi.local_targets import LocalTargets, duckdb_library
 from venturi.matrix import cells
 from venturi.points_file import Columns
 from venturi.scenario import Scenario
 from venturi.settings import SOURCES
+from venturi.starters import Starter
 from venturi.times import SEED_NS
 from venturi.trial import Cell
-from venturi.urls import is_charrow, is_database, is_local, is_loopback, is_time_series, scheme_of
+from venturi.urls import (
+    each_host,
+    is_charrow,
+    is_database,
+    is_loopback,
+    is_ours,
+    is_time_series,
+    scheme_of,
+)
 
 __all__ = ["Endpoints", "is_loopback", "labels"]
 
@@ -80,7 +89,7 @@ class Endpoints:
         preflight.check(self._scenario, self.cells)
 
     def start(self) -> None:
-        """Starts servers for cells that go to `local`. Raises VenturiError where one does not start."""
+        """Starts servers for cells that go to `local` or `remote`. Raises VenturiError where one does not."""
         if self._needs_server:
             tables = {made.name: made.ipc for cell in self.cells if (made := self._served(cell)) is not None}
             self._local.start((str(cell.parameters["target"]) for cell in self.cells), tables)
@@ -114,7 +123,7 @@ class Endpoints:
             stored = self._local.sealed_bytes(target)
             if stored is not None:
                 record["counts"] = {**record["counts"], "stored_bytes": stored}
-        if p["operation"] != "ingest" or p["hosts"] is None or is_local(target):
+        if p["operation"] != "ingest" or p["hosts"] is None or is_ours(target):
             return
         sent = [int(stream.get("rows") or 0) for stream in record.get("streams") or ()]
         rows = max([int(p["rows_per_stream"] or 0), *(n + p["rows_per_batch"] for n in sent)])
@@ -134,7 +143,7 @@ class Endpoints:
             if place in found or url in silent or scheme_of(url) == "empty":
                 continue
             described: object = None
-            if is_local(url):
+            if is_ours(url):
                 described = self._local.environment(url)
             elif not is_database(url) and not is_time_series(url):
                 described = _described(url, cell.options, self._scenario.run.timeout / 1e9)
@@ -144,10 +153,9 @@ class Endpoints:
                 silent.add(url)
         return found
 
-    @property
-    def local_address(self) -> str | None:
-        """URL of the run's own reference server, where there is one."""
-        return self._local.reference_url
+    def own_address(self, url: str) -> str | None:
+        """URL of the run's own reference server where this address is, if there is one."""
+        return self._local.reference_url(url)
 
     def url(self, cell: Cell) -> str:
         """The address for a trial of this cell."""
@@ -159,7 +167,7 @@ class Endpoints:
         hold those of trials and of runs before."""
         target, start = str(cell.parameters["target"]), cell.parameters["start_unix_ns"]
         if start is None:
-            start = SEED_NS if is_local(target) else self._began_s * 10**9
+            start = SEED_NS if is_ours(target) else self._began_s * 10**9
         return _metrics(cell, start + self._ahead_ns.get(target, 0))
 
     def _archives(self, cell: Cell) -> Path:
@@ -204,8 +212,8 @@ class Endpoints:
         if self._needs_server and scheme_of(str(cell.parameters["target"])) == "duckdb":
             more["library"] = duckdb_library()
         url = str(cell.parameters["target"])
-        if self._needs_server and is_time_series(url) and is_local(url) and "+http" not in url:
-            more["http_port"] = self._local.store_http_port
+        if self._needs_server and is_time_series(url) and is_ours(url) and "+http" not in url:
+            more["http_port"] = self._local.store_http_port(url)
         if is_charrow(url):
             served = self._served(cell)
             query = queries.text(cell, served.name if served is not None else None)
@@ -283,7 +291,7 @@ def _described(url: str, options: Mapping[str, Any], seconds: float) -> object:
         with contextlib.suppress(ImportError, AttributeError, RuntimeError, OSError, ValueError):
             from venturi import _core
 
-            address = urlsplit(url)._replace(path="", query="").geturl()
+            address = urlsplit(each_host(url)[0])._replace(path="", query="").geturl()
             ask_for = getattr(_core, f"{'charrow' if is_charrow(url) else 'flight'}_environment")
             answer = ask_for(address, json.dumps(dict(options)))
             answers.append(json.loads(answer) if answer else None)

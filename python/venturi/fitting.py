@@ -20,6 +20,7 @@ from venturi.urls import (
     is_clickhouse,
     is_database,
     is_local,
+    is_ours,
     is_time_series,
     scheme_of,
 )
@@ -155,7 +156,7 @@ def applies(name: str, url: str, operation: str) -> bool:
         if operation == "ingest":
             return name in ("dialect", "messages", "digits")
         return (name == "dialect") == (operation == "upsert")
-    if name in ONLY_HERE and not is_local(url):
+    if name in ONLY_HERE and not is_ours(url):
         return False
     return scheme in APPLIES[name]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from venturi.errors import ScenarioError
 from venturi.settings import UPSERT, FileData, Target, Workload
-from venturi.urls import TIME_SERIES, is_local, is_time_series, scheme_of
+from venturi.urls import TIME_SERIES, is_ours, is_time_series, scheme_of
 
 __all__ = ["HOSTS", "TICK_NS", "check", "is_archive", "is_made", "is_points", "parameters", "values"]
 
@@ -105,7 +105,7 @@ def _amount(workload: Workload, where: Any) -> None:
 
 
 def _options(target: Target, where: Any) -> None:
-    if target.http_port is not None and is_local(target.url):
+    if target.http_port is not None and is_ours(target.url):
         raise ScenarioError(f"{where('target', 'http_port')}: {target.url} is on free ports")
     if target.http_port is not None and target.url.startswith("influx+http://"):
         raise ScenarioError(f"{where('target', 'http_port')}: the port of {target.url} is the one in the URL")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from venturi.errors import VenturiError
-from venturi.servers import ReferenceServer
+from venturi.starters import Server, Starter
 
 __all__ = ["LocalStore", "Settings"]
 
@@ -42,31 +39,28 @@ class Settings:
 
 
 class LocalStore:
-    """At most one at a time, in a temporary directory that goes with it."""
+    """At most one at a time, or one set of them on hosts of their own; what they stored goes with them."""
 
-    def __init__(self, note: Note) -> None:
-        self._note = note
-        self._server: ReferenceServer | None = None
+    def __init__(self, note: Note, starter: Starter, remote: bool = False) -> None:
+        self._note, self._starter, self._remote = note, starter, remote
+        self._server: Server | None = None
         self._settings: Settings | None = None
-        self._folder: Path | None = None
         self._used = False
 
     def ready(self, settings: Settings) -> None:
         """An empty store with these settings. Raises VenturiError where it does not start."""
         server = self._server
-        if server is not None and server.running and not self._used and settings == self._settings:
-            return
-        if server is not None and not server.running:
-            said = server.complaint()
-            self._note("warning", f"the store died{': ' + said if said else ''}; starting another")
+        if server is not None:
+            running = server.running
+            if running and not self._used and settings == self._settings:
+                return
+            if not running:
+                said = server.complaint()
+                self._note("warning", f"the store died{': ' + said if said else ''}; starting another")
         self.stop()
-        self._folder = Path(tempfile.mkdtemp(prefix="venturi-store-"))
         ports = [word for name in ("port", "opentsdb", "influx", "http") for word in (f"--{name}", "0")]
-        self._server = ReferenceServer(
-            "--data", str(self._folder / "data"), *ports, *settings.flags(), kind="timeseries"
-        )
         self._settings, self._used = settings, False
-        self._server.start()
+        self._server = self._starter("timeseries", [*ports, *settings.flags()], self._remote)
 
     def begin(self) -> None:
         """A trial is about to fill it."""
@@ -77,7 +71,7 @@ class LocalStore:
         return self._server.hello if self._server is not None else {}
 
     def url(self, url: str) -> str:
-        """The real address behind `X://local`."""
+        """The real address behind `X://local` or `X://remote`."""
         parts = urlsplit(url)
         address = (self.hello.get("addresses") or {}).get(_SERVED[parts.scheme])
         path = parts.path if parts.path.strip("/") or parts.scheme != "influx+http" else "/venturi"
@@ -85,6 +79,7 @@ class LocalStore:
 
     @property
     def http_port(self) -> int | None:
+        """Where each of them answers what it holds."""
         address = (self.hello.get("addresses") or {}).get("http")
         return int(str(address).rpartition(":")[2]) if address else None
 
@@ -95,22 +90,15 @@ class LocalStore:
 
     def sealed_bytes(self) -> int | None:
         """Bytes of its segments when all is in them: it ends for that, and another one takes its place."""
-        if self._server is None or self._folder is None or not self._server.running:
+        if self._server is None or not self._server.running:
             return None
-        with contextlib.suppress(VenturiError):
-            self._server.stop()
-        self._server = None
-        data = self._folder / "data"
-        files = [f for name in ("points", "series") for f in (data / name).glob("*.parquet")]
-        return sum(f.stat().st_size for f in files) if not list((data / "log").glob("*.log")) else None
+        sealed: int | None = getattr(self._server, "sealed_bytes")()  # noqa: B009 - of stores only
+        self.stop()
+        return sealed
 
     def stop(self) -> None:
         """Ends it, and removes what it stored."""
         if self._server is not None:
             with contextlib.suppress(VenturiError):
-                # Nobody will read what it holds: it need not be written out.
-                self._server.stop(at_once=True)
+                self._server.stop()
             self._server = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None

@@ -1,4 +1,4 @@
-"""What stands for `X://local`: servers of our own and files of our own, there for one run.
+"""What stands for `X://local` and `X://remote`: servers and files of our own, there for one run.
 
 A reference server for Flight, throw-away databases, and a temporary directory for databases of one file.
 """
@@ -9,18 +9,18 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from venturi.environment import describe_host
 from venturi.errors import ScenarioError, VenturiError
 from venturi.local_store import LocalStore, Settings
-from venturi.servers import ReferenceServer
-from venturi.urls import in_process, is_local, is_time_series, scheme_of
+from venturi.starters import Server, Starter, here
+from venturi.urls import in_process, is_ours, is_remote, is_time_series, scheme_of
 
-__all__ = ["LocalTargets", "Starter", "duckdb_library"]
+__all__ = ["LocalTargets", "duckdb_library"]
 
 Note = Callable[[str, str], None]
 _DOUBT_SECONDS = 0.5
@@ -28,28 +28,15 @@ _REFERENCE = ("flight", "charrow")
 """Systems whose reference server is ours, and describes itself."""
 
 
-class _Server(Protocol):
-    """What a reference server and a throw-away database have in common."""
+class _Wanted(NamedTuple):
+    """Servers of a system, beside the loaders or on hosts of their own."""
 
-    hello: dict[str, Any]
-
-    @property
-    def address(self) -> str: ...
-
-    @property
-    def running(self) -> bool: ...
-
-    def complaint(self) -> str: ...
-
-    def stop(self) -> None: ...
+    scheme: str
+    remote: bool
 
 
-Starter = Callable[[str, Sequence[str]], _Server]
-"""Starts a reference server by its kind and arguments, where a run's servers shall be."""
-
-
-def _here(kind: str, arguments: Sequence[str]) -> _Server:
-    return ReferenceServer(*arguments, kind=kind).start()
+def _wanted(url: str) -> _Wanted:
+    return _Wanted(scheme_of(url), is_remote(url))
 
 
 class LocalTargets:
@@ -57,29 +44,30 @@ class LocalTargets:
 
     def __init__(self, note: Note, starter: Starter | None = None) -> None:
         self._note = note
-        self._starter = starter or _here
-        self._wanted: list[str] = []
-        self._servers: dict[str, _Server] = {}
+        self._starter: Starter = starter or here
+        self._wanted: list[_Wanted] = []
+        self._servers: dict[_Wanted, Server] = {}
         self._folder: Path | None = None
         self._tables: dict[str, Path] = {}
-        self._store = LocalStore(note)
+        self._stores = {remote: LocalStore(note, self._starter, remote) for remote in (False, True)}
 
     def start(self, urls: Iterable[str], tables: Mapping[str, Path] | None = None) -> None:
         """Starts what these addresses need; `tables` are IPC files that a server of charrow:// gives, by
         name. Raises VenturiError where a server does not start."""
         self._tables = dict(tables or {})
-        schemes = dict.fromkeys(scheme_of(url) for url in urls if is_local(url) and not is_time_series(url))
-        self._wanted = [scheme for scheme in schemes if not in_process(f"{scheme}://")]
-        for scheme in self._wanted:
-            self._servers[scheme] = self._started(scheme)
+        needed = dict.fromkeys(_wanted(url) for url in urls if is_ours(url) and not is_time_series(url))
+        self._wanted = [wanted for wanted in needed if not in_process(f"{wanted.scheme}://")]
+        for wanted in self._wanted:
+            self._servers[wanted] = self._started(wanted)
 
-    def _started(self, scheme: str) -> _Server:
+    def _started(self, wanted: _Wanted) -> Server:
+        scheme, remote = wanted
         if scheme == "flight":
             # Without tables: before its clock starts, a trial gives the server the file that it will get.
-            return self._starter("flight", [])
+            return self._starter("flight", [], remote)
         if scheme == "charrow":
             given = [word for name, path in self._tables.items() for word in ("--ready", f"{name}={path}")]
-            return self._starter("charrow", given)
+            return self._starter("charrow", given, remote)
         from venturi import throwaway
 
         server = throwaway.for_scheme(scheme)(note=self._note)
@@ -89,8 +77,8 @@ class LocalTargets:
     def ensure(self, doubted: bool = False) -> None:
         """Starts those again that have died. `doubted`: something looks so, and who keeps them may know it
         in a moment."""
-        for scheme in self._wanted:
-            server = self._servers.get(scheme)
+        for wanted in self._wanted:
+            server = self._servers.get(wanted)
             if server is not None:
                 deadline = time.monotonic() + (_DOUBT_SECONDS if doubted else 0.0)
                 while server.running and time.monotonic() < deadline:
@@ -98,24 +86,24 @@ class LocalTargets:
                 if server.running:
                     continue
                 said = server.complaint()
-                ours = scheme in _REFERENCE
-                name = "the reference server" if ours else f"the server of {scheme}://local"
+                ours = wanted.scheme in _REFERENCE
+                name = "the reference server" if ours else f"the server of {wanted.scheme}://local"
                 self._note("warning", f"{name} died{': ' + said if said else ''}; starting another")
                 server.stop()
-                del self._servers[scheme]
+                del self._servers[wanted]
             # Or the last attempt to start another has failed.
-            self._servers[scheme] = self._started(scheme)
+            self._servers[wanted] = self._started(wanted)
 
     def url(self, url: str) -> str:
-        """The real address behind `X://local`; others as they are."""
-        if not is_local(url):
+        """The real address behind `X://local` or `X://remote`; others as they are."""
+        if not is_ours(url):
             return url
         scheme = scheme_of(url)
         if is_time_series(url):
-            return self._store.url(url)
+            return self._stores[is_remote(url)].url(url)
         if in_process(url):
             return f"{scheme}://{self.folder / f'venturi.{scheme}'}"
-        server = self._servers.get(scheme)
+        server = self._servers.get(_wanted(url))
         if server is None:
             return url
         if scheme in _REFERENCE:
@@ -124,24 +112,29 @@ class LocalTargets:
         path = urlsplit(url).path
         return found._replace(path=path if path.strip("/") else found.path).geturl()
 
+    def _store(self, url: str) -> LocalStore | None:
+        """The store that is ours at this address; None for other systems and hosts."""
+        return self._stores[is_remote(url)] if is_ours(url) and is_time_series(url) else None
+
     def empty_store(self, url: str, settings: Settings) -> None:
         """Makes an empty store ready for a trial at this address; nothing for other systems and hosts."""
-        if is_local(url) and is_time_series(url):
-            self._store.ready(settings)
+        if (store := self._store(url)) is not None:
+            store.ready(settings)
 
     def fills_store(self, url: str) -> None:
         """From now on the store holds something."""
-        if is_local(url) and is_time_series(url):
-            self._store.begin()
+        if (store := self._store(url)) is not None:
+            store.begin()
 
     def sealed_bytes(self, url: str) -> int | None:
         """What the store of this address has written when all is in segments; None for other systems."""
-        return self._store.sealed_bytes() if is_local(url) and is_time_series(url) else None
+        store = self._store(url)
+        return store.sealed_bytes() if store is not None else None
 
-    @property
-    def store_http_port(self) -> int | None:
-        """Where the store answers what it has stored."""
-        return self._store.http_port
+    def store_http_port(self, url: str) -> int | None:
+        """Where the store of this address answers what it has stored."""
+        store = self._store(url)
+        return store.http_port if store is not None else None
 
     @property
     def folder(self) -> Path:
@@ -150,17 +143,17 @@ class LocalTargets:
             self._folder = Path(tempfile.mkdtemp(prefix="venturi-"))
         return self._folder
 
-    @property
-    def reference_url(self) -> str | None:
-        """The URL of a reference server, where one runs."""
-        found = ((scheme, self._servers[scheme]) for scheme in _REFERENCE if scheme in self._servers)
-        return next((f"{scheme}://{server.address}" for scheme, server in found), None)
+    def reference_url(self, url: str) -> str | None:
+        """The URL of a reference server of ours where this address is, if one runs there."""
+        found = (self._servers.get(_Wanted(scheme, is_remote(url))) for scheme in _REFERENCE)
+        pairs = zip(_REFERENCE, found, strict=True)
+        return next((f"{scheme}://{server.address}" for scheme, server in pairs if server is not None), None)
 
     def environment(self, url: str) -> dict[str, Any] | None:
-        """What a server of ours tells of itself and its host."""
-        if is_time_series(url):
-            return self._store.environment()
-        server = self._servers.get(scheme_of(url))
+        """What a server of ours tells of itself and its host; of several the first."""
+        if (store := self._store(url)) is not None:
+            return store.environment()
+        server = self._servers.get(_wanted(url))
         if server is None:
             return None
         if scheme_of(url) in _REFERENCE:
@@ -171,7 +164,8 @@ class LocalTargets:
 
     def stop(self) -> None:
         """Ends all servers and removes all files."""
-        self._store.stop()
+        for store in self._stores.values():
+            store.stop()
         for server in self._servers.values():
             with contextlib.suppress(VenturiError):
                 server.stop()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from venturi import fitting, ingests, queries
+from venturi import also, fitting, ingests, queries
 from venturi.conditions import Condition
 from venturi.errors import ScenarioError
 from venturi.settings import (
@@ -27,12 +27,12 @@ from venturi.settings import (
 )
 from venturi.suffixes import format_count, parse_range, spell_duration
 from venturi.trial import Cell
-from venturi.urls import is_local, place_of, scheme_of
+from venturi.urls import is_ours, place_of, scheme_of
 
 if TYPE_CHECKING:
     from venturi.scenario import Layer, Scenario
 
-__all__ = ["cells", "check", "is_local", "read", "scale"]
+__all__ = ["cells", "check", "read", "scale"]
 
 _MOST_CELLS = 100_000
 _WORKING_SET = 1_000_000
@@ -47,14 +47,15 @@ Axes = dict[str, list[Any]]
 
 def read(
     layers: Sequence[Layer], table: dict[str, Any], places: Mapping[str, str]
-) -> tuple[Axes, list[list[str]], list[str]]:
-    """The table [matrix]: axes with validated values, zipped groups, conditions to exclude by."""
+) -> tuple[Axes, list[list[str]], list[str], list[also.Points]]:
+    """The table [matrix]: axes with validated values, zipped groups, conditions to exclude by, and points
+    beside the axes."""
     from venturi import scenario
 
     def wrong(key: str, text: str) -> ScenarioError:
         return ScenarioError(f"{scenario._where(layers, ('matrix', key))}: {text}")
 
-    zips, exclude = table.pop("zip", []), table.pop("exclude", [])
+    zips, exclude, more = (table.pop(key, []) for key in ("zip", "exclude", "also"))
     axes: Axes = {}
     known = [*Workload.model_fields, *Target.model_fields, *scenario.ADDRESS_AXES, "loaders"]
     for axis, values in table.items():
@@ -62,7 +63,7 @@ def read(
         if axis in Run.model_fields and axis not in known:
             raise wrong(axis, "belongs into [run], it is the same for all cells")
         if axis not in known or axis in ("headers", "header_env"):
-            raise wrong(axis, f"unknown key{scenario.suggest(axis, [*known, 'zip', 'exclude'])}")
+            raise wrong(axis, f"unknown key{scenario.suggest(axis, [*known, 'zip', 'exclude', 'also'])}")
         try:
             found = [_valid(name, value, places) for value in _spread(name, values)]
         except ValueError as error:
@@ -80,7 +81,15 @@ def read(
         raise wrong("exclude", "must be a list of conditions in quotes")
     if not isinstance(zips, list) or not all(isinstance(group, list) for group in zips):
         raise wrong("zip", 'must be a list of lists of axes, as in [["streams", "rows_per_stream"]]')
-    return axes, _zips(zips, axes, wrong), exclude
+
+    def valid(axis: str, values: Any) -> list[Any]:
+        try:
+            return [_valid(axis, value, places) for value in _spread(axis, values)]
+        except ValueError as error:
+            raise wrong("also", f"{axis}: {error}") from None
+
+    numbers = [axis for axis in axes if axis in _COUNTS or axis == "duration"]
+    return axes, _zips(zips, axes, wrong), exclude, also.read(more, numbers, valid, wrong)
 
 
 def _zips(zips: list[Any], axes: Axes, wrong: Any) -> list[list[str]]:
@@ -148,19 +157,13 @@ def cells(scenario: Scenario, row_bytes: Mapping[str, float] | None = None) -> l
     # A group stands where its first axis was written, so the order is the file's.
     order = list(scenario.axes)
     groups.sort(key=lambda group: min(order.index(axis) for axis in group))
-    steps = [
-        [
-            dict(zip(group, values, strict=True))
-            for values in zip(*(scenario.axes[a] for a in group), strict=True)
-        ]
-        for group in groups
-    ]
-    count = math.prod(len(step) for step in steps)
+    products = also.products(scenario.axes, groups, scenario.also)
+    count = sum(math.prod(len(step) for step in steps) for steps in products)
     if count > _MOST_CELLS:
         raise ScenarioError(f"the matrix has {count:,} cells; the most are {_MOST_CELLS:,}")
     conditions = [_condition(scenario, text) for text in scenario.exclude]
     found: dict[str, Cell] = {}
-    for combination in itertools.product(*steps):
+    for combination in itertools.chain.from_iterable(itertools.product(*steps) for steps in products):
         chosen = {axis: value for part in combination for axis, value in part.items()}
         for placed in (replace(scenario, on=None), scenario) if scenario.beside else (scenario,):
             cell = _cell(placed, chosen, row_bytes or {})
@@ -290,9 +293,9 @@ def _address(scenario: Scenario, chosen: Mapping[str, Any]) -> tuple[str, str]:
     if "place" in chosen:
         return chosen["place"], scenario.places[chosen["place"]]
     url = chosen.get("target", scenario.target.url)
-    others = {scheme_of(other) for other in scenario.axes.get("target", ()) if is_local(other)}
+    others = {scheme_of(other) for other in scenario.axes.get("target", ()) if is_ours(other)}
     # Two systems that are both started here are two places.
-    return (url if is_local(url) and len(others) > 1 else place_of(url)), url
+    return (url if is_ours(url) and len(others) > 1 else place_of(url)), url
 
 
 def _thin(values: Sequence[Any], factor: float) -> list[int]:
@@ -353,6 +356,7 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
     scaled = replace(
         scenario,
         axes=axes,
+        also=also.scaled(scenario.also, lambda axis, n: shrink(axis, n) if axis in SIZES else n),
         workload=workload.model_copy(update=update),
         run=run.model_copy(update={"repeats": repeats}),
     )

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from venturi.environment import memory
-from venturi.errors import ScenarioError
+from venturi.errors import ScenarioError, VenturiError
 from venturi.local_targets import duckdb_library
 from venturi.suffixes import format_bytes
-from venturi.urls import in_process, is_charrow, is_clickhouse, is_local, scheme_of
+from venturi.urls import in_process, is_charrow, is_clickhouse, is_local, is_remote, scheme_of
 
 if TYPE_CHECKING:
     from venturi.data import Prepared
@@ -40,6 +40,7 @@ _POINT_TEXT_BYTES = 36
 
 def check(scenario: Scenario, cells: Sequence[Cell]) -> None:
     """Raises ScenarioError for the first thing that is missing here."""
+    _remote(scenario, cells)
     _variables(scenario)
     _tls(scenario, cells)
     _cpus(scenario)
@@ -59,6 +60,39 @@ def _values(scenario: Scenario, table: str, key: str) -> list[Any]:
     """All values that a key has in this scenario, without null."""
     found = scenario.axes.get(key, [getattr(getattr(scenario, table), key)])
     return [value for value in found if value is not None]
+
+
+def _remote(scenario: Scenario, cells: Sequence[Cell]) -> None:
+    """Whether servers on hosts of their own have any, and are as many as a trial can speak to."""
+    remote = next((cell for cell in cells if is_remote(str(cell.parameters["target"]))), None)
+    servers = scenario.hosts.servers
+    if remote is None:
+        if servers is not None and scenario.on == "ray":
+            raise ScenarioError(
+                f"{scenario.where('hosts', 'servers')}: servers are started for X://remote, "
+                "and no address of this scenario is one",
+                hint="--target flight://remote; X://local is started beside the first loader",
+            )
+        return
+    url, place = str(remote.parameters["target"]), str(remote.parameters["place"])
+    if scenario.on != "ray":
+        named = place in scenario.places
+        where = scenario.where(*(("places", place) if named else _target_path(scenario)))
+        flag = f"--place {place}=" if named else "--target "
+        raise VenturiError(
+            f"{where}: {url} is a server on a host of its own: name a cluster that has one, "
+            f"--on ray://HOST:PORT (auto, local), or a server that runs, {flag}{scheme_of(url)}://HOST"
+        )
+    several = (servers or 1) > 1
+    if several and any(is_charrow(str(cell.parameters["target"])) for cell in cells):
+        raise ScenarioError(
+            f"{scenario.where('hosts', 'servers')}: the blocks of a query are shared at one server; "
+            f"charrow://remote is one, not {servers}"
+        )
+
+
+def _target_path(scenario: Scenario) -> tuple[str, str]:
+    return ("matrix", "target") if "target" in scenario.axes else ("target", "url")
 
 
 def _variables(scenario: Scenario) -> None:
@@ -205,7 +239,7 @@ def _file(scenario: Scenario, cell: Cell) -> None:
     if is_local(url):
         return
     path = Path(url.partition("://")[2])
-    where = scenario.where(*(("matrix", "target") if "target" in scenario.axes else ("target", "url")))
+    where = scenario.where(*_target_path(scenario))
     if path.is_dir():
         raise ScenarioError(f"{where}: {path} is a directory; name a file in it")
     if not path.parent.is_dir():

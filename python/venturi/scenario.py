@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from venturi import toml_text
+from venturi import also, toml_text
 from venturi.errors import ScenarioError
 from venturi.settings import LISTS, SIZES, FileData, Hosts, Run, Table, Target, Workload, check_url
 from venturi.suffixes import spell_duration
@@ -86,6 +86,8 @@ class Scenario:
     axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     zips: Sequence[Sequence[str]] = ()
     exclude: Sequence[str] = ()
+    # Points beside the product of the axes: tables of axes that advance together.
+    also: Sequence[Mapping[str, Sequence[Any]]] = ()
     description: str = ""
     reference: bool = False
     layers: Sequence[Layer] = ()
@@ -113,6 +115,10 @@ class Scenario:
         }
         matrix["zip"] = [list(group) for group in self.zips] or None
         matrix["exclude"] = list(self.exclude) or None
+        matrix["also"] = [
+            {axis: [_spelled({axis: value})[axis] for value in values] for axis, values in points.items()}
+            for points in self.also
+        ] or None
         tree["matrix"] = matrix if any(value is not None for value in matrix.values()) else None
         return toml_text.dump(tree, "The resolved scenario: defaults, file and flags merged.")
 
@@ -211,7 +217,7 @@ def _displace(below: dict[str, Any], above: Mapping[str, Any]) -> None:
         new |= {"target", "place"}
     if "url" in _table(above, "target") or "target" in _table(above, "matrix"):
         below.pop("places", None)
-    for table, keys in (("workload", SIZES), ("matrix", new - {"zip", "exclude"})):
+    for table, keys in (("workload", SIZES), ("matrix", new - {"zip", "exclude", "also"})):
         if isinstance(below.get(table), dict):
             for key in new & set(keys):
                 below[table].pop(key, None)
@@ -221,6 +227,8 @@ def _displace(below: dict[str, Any], above: Mapping[str, Any]) -> None:
             [axis for axis in group if axis not in new] for group in matrix["zip"] if isinstance(group, list)
         ]
         matrix["zip"] = [group for group in groups if len(group) > 1]
+    if isinstance(matrix, dict) and isinstance(matrix.get("also"), list):
+        matrix["also"] = also.displaced(matrix["also"], new)
 
 
 def _table(tree: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -244,7 +252,7 @@ def load(layers: Sequence[Layer]) -> Scenario:
     from venturi import fitting, matrix
 
     places = _places(layers, _table(tree, "places"))
-    axes, zips, exclude = matrix.read(layers, dict(_table(tree, "matrix")), places)
+    axes, zips, exclude, points = matrix.read(layers, dict(_table(tree, "matrix")), places)
     scenario = Scenario(
         name=_top(layers, tree, "name", str, "scenario"),
         description=_top(layers, tree, "description", str, ""),
@@ -257,6 +265,7 @@ def load(layers: Sequence[Layer]) -> Scenario:
         axes=axes,
         zips=zips,
         exclude=exclude,
+        also=points,
         layers=tuple(layers),
     )
     scenario = fitting.without_strangers(fitting.settled(scenario))

@@ -279,7 +279,9 @@ class Hosts(Table):
     loaders: Annotated[
         Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)] | None, BeforeValidator(null)
     ] = None
-    servers: Annotated[int, BeforeValidator(parse_count), Field(ge=0, le=1)] = 0
+    servers: Annotated[
+        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)] | None, BeforeValidator(null)
+    ] = None
     loader_resource: Annotated[StrictStr | None, BeforeValidator(null), AfterValidator(_resource)] = None
     server_resource: Annotated[StrictStr | None, BeforeValidator(null), AfterValidator(_resource)] = None
     interface: Annotated[StrictStr | None, BeforeValidator(null), AfterValidator(_network)] = None

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from venturi.errors import ExitCode, VenturiError
+from venturi.tcp_probe import probe_tcp
 
 __all__ = [
     "FORMAT_VERSION",
@@ -243,7 +244,7 @@ class CoreExecutor:
         return _text(self._core.run_trial(spec, control))
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
-        return _text(self._core.probe_tcp(spec, control))
+        return probe_tcp(self._core, spec, control)
 
     def probe(self, spec: str, control: TrialControl) -> str:
         return _text(self._core.probe(spec, control))

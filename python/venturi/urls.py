@@ -9,14 +9,18 @@ __all__ = [
     "DEFAULT_PORT",
     "FILES",
     "LOCAL",
+    "REMOTE",
     "TIME_SERIES",
     "check_url",
+    "each_host",
     "in_process",
     "is_charrow",
     "is_clickhouse",
     "is_database",
     "is_local",
     "is_loopback",
+    "is_ours",
+    "is_remote",
     "is_time_series",
     "place_of",
     "scheme_of",
@@ -36,6 +40,10 @@ DATABASES = ("mysql", "cassandra", "postgres", *FILES)
 """Systems that take upserts."""
 TIME_SERIES = ("akumuli", "opentsdb", "influx")
 """Systems that take points of time series."""
+REMOTE = ("flight", "charrow", *TIME_SERIES)
+"""Systems of which a run can start servers on hosts of their own."""
+_SEVERAL = ("flight", *DATABASES, *TIME_SERIES)
+"""Systems whose URL may name several hosts, over which streams are spread."""
 _KNOWN = (
     *("flight", "flight+tls", "charrow", "charrow+tls", "mysql", "mysql+tls", "cassandra", "cassandra+tls"),
     *("clickhouse", "clickhouse+tls", "postgres", "postgres+tls", "sqlite", "duckdb"),
@@ -92,6 +100,23 @@ def is_local(url: str) -> bool:
     return url == LOCAL or urlsplit(url).hostname == "local"
 
 
+def is_remote(url: str) -> bool:
+    """Whether this address means servers of our own on hosts of a cluster, there for the run alone."""
+    return scheme_of(url) in REMOTE and urlsplit(url).hostname == "remote"
+
+
+def is_ours(url: str) -> bool:
+    """Whether the run starts what this address means, here or elsewhere."""
+    return is_local(url) or is_remote(url)
+
+
+def each_host(url: str) -> list[str]:
+    """The addresses of the hosts that a URL names, each as a URL of its own."""
+    parts = urlsplit(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    return [parts._replace(netloc=user + at + host).geturl() for host in hosts.split(",")]
+
+
 def is_loopback(url: str) -> bool:
     """Whether all of the address is this machine's own; a file always is."""
     hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")
@@ -100,9 +125,9 @@ def is_loopback(url: str) -> bool:
 
 
 def place_of(url: str) -> str:
-    """How results call this address where nobody named it: `local`, HOST:PORT, or a file's name."""
-    if is_local(url):
-        return "local"
+    """How results call this address where nobody named it: `local`, `remote`, HOST:PORT, or a file's name."""
+    if is_ours(url):
+        return "local" if is_local(url) else "remote"
     parts = urlsplit(url)
     if in_process(url):
         return parts.path.rsplit("/", 1)[-1]
@@ -133,12 +158,17 @@ def check_url(url: str) -> str:
     form = f"{parts.scheme}://HOST:PORT" + ("/DATABASE" if named else "")
     if not hosts:
         raise ValueError(f"{url!r} names no host; write {form}")
-    several = hosts.split(",") if is_database(url) else [hosts]
-    if len(several) > 1 and "local" in several:
-        raise ValueError(f"{url!r}: local is a server of our own, and stands alone")
-    netloc = user + at + ",".join(_host(url, host, form) for host in several)
+    several = hosts.split(",")
+    if len(several) > 1:
+        _check_several(url, several)
+    whole = [_host(url, host, form) for host in several]
+    if len(set(whole)) < len(whole) and not is_database(url):
+        raise ValueError(f"{url!r}: names a host twice; streams take the hosts in turn, so once is enough")
+    netloc = user + at + ",".join(whole)
     if is_time_series(url):
         _store(parts.scheme, hosts, parts.path, parts.query, user)
+    if is_remote(url):
+        _own(url, parts.scheme, parts.hostname)
     if is_charrow(url):
         _charrow(parts.scheme, parts.path, parts.query, hosts)
     if is_clickhouse(url):
@@ -161,18 +191,42 @@ def _host(url: str, host: str, form: str) -> str:
         port = 0
     if port == 0:
         raise ValueError(f"{url!r}: the port must be a number from 1 to 65535")
-    if parts.hostname == "local" and scheme_of(url) != "flight":
+    if _is_own(scheme_of(url), parts.hostname):
         if port is not None:
-            raise ValueError(f"{url!r}: local is a server of our own, on a free port; leave the port out")
+            raise ValueError(
+                f"{url!r}: {parts.hostname} is a server of our own, on a free port; leave the port out"
+            )
         return host
     if port is None and parts.hostname != "local":
         return f"{host.rstrip(':')}:{_PORTS.get(url.partition('://')[0]) or _PORTS[scheme_of(url)]}"
     return host
 
 
+def _is_own(scheme: str, name: str) -> bool:
+    """Whether a host's name stands for a server that the run starts."""
+    # Of flight://local a port has always been let pass.
+    return (name == "local" and scheme != "flight") or (name == "remote" and scheme in REMOTE)
+
+
+def _check_several(url: str, hosts: list[str]) -> None:
+    """Whether streams can be spread over these hosts."""
+    scheme = scheme_of(url)
+    if scheme not in _SEVERAL:
+        why = (
+            "the blocks of a query are shared at one server"
+            if is_charrow(url)
+            else "a query is answered by one server, which finds the others of its cluster itself"
+        )
+        raise ValueError(f"{url!r}: {scheme}:// takes one host: {why}; name one")
+    for name in ("local", *(("remote",) if scheme in REMOTE else ())):
+        if name in hosts:
+            what = "is a server of our own" if name == "local" else "means servers of our own"
+            raise ValueError(f"{url!r}: {name} {what}, and stands alone")
+
+
 def _own(url: str, scheme: str, host: str | None) -> None:
-    if host == "local" and scheme.endswith("+tls"):
-        raise ValueError(f"{url!r}: a server of our own has no certificate; write {scheme_of(url)}://local")
+    if host in ("local", "remote") and scheme.endswith("+tls"):
+        raise ValueError(f"{url!r}: a server of our own has no certificate; write {scheme_of(url)}://{host}")
 
 
 def _database(scheme: str, path: str, more: bool) -> None:
@@ -193,7 +247,7 @@ def _store(scheme: str, host: str, path: str, query: str, user: str) -> None:
         raise ValueError(f"{scheme}:// asks nobody for a name; leave it out")
     if path.strip("/") and scheme != "influx+http":
         raise ValueError(f"a URL of {scheme}:// names no database; write {scheme}://HOST:PORT")
-    if scheme == "influx+http" and not path.strip("/") and host != "local":
+    if scheme == "influx+http" and not path.strip("/") and host not in ("local", "remote"):
         raise ValueError(f"{scheme}://{host} names no database; write {scheme}://HOST:PORT/DATABASE")
     if path.strip("/").count("/") > 1:
         raise ValueError(f"{path!r} is no database; write {scheme}://HOST:PORT/DATABASE, or .../ORG/BUCKET")
@@ -208,8 +262,8 @@ def _charrow(scheme: str, path: str, query: str, host: str) -> None:
     names = [part.partition("=")[0] for part in query.split("&") if part]
     if any(name != "query" for name in names) or len(names) > 1:
         raise ValueError(f"a URL of {scheme}:// may end with ?query=TEXT, and nothing else")
-    if host == "local" and scheme.endswith("+tls"):
-        raise ValueError("a server of our own has no certificate; write charrow://local")
+    if host in ("local", "remote") and scheme.endswith("+tls"):
+        raise ValueError(f"a server of our own has no certificate; write charrow://{host}")
 
 
 def _file(url: str) -> str:

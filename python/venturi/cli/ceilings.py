@@ -163,7 +163,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     """The cells that these limits are for, read and checked as a scenario's."""
     from venturi.scenario import TABLES, Layer, load
     from venturi.suffixes import parse_count
-    from venturi.urls import is_charrow, is_database
+    from venturi.urls import is_charrow, is_database, is_remote
 
     rows = given["rows_per_batch"]
     if given["message_bytes"] is not None:
@@ -199,6 +199,10 @@ def _scenario(given: dict[str, Any]) -> Scenario:
             raise VenturiError(
                 f"URL {given['url'].partition('://')[0]}://: a database has no port that takes plain bytes",
                 hint="to measure the way there, run on that host: venturi serve flight --host 0.0.0.0",
+            )
+        if is_remote(given["url"]):
+            raise VenturiError(
+                f"URL {given['url']}: stands for servers that venturi run --on starts; name one that runs"
             )
         # What lies there does not matter: only the way is measured.
         target["url"] = urlsplit(given["url"])._replace(path="", query="").geturl()
@@ -280,8 +284,8 @@ class _Session:
     def _probes(self, endpoints: Endpoints) -> list[Probe]:
         """Those of the cells, and the ones that a run makes only where it needs them."""
         from venturi.ceiling_probes import Probe, probes
-        from venturi.matrix import is_local
         from venturi.settings import LOCAL
+        from venturi.urls import is_local
 
         found = probes(endpoints.cells)
         tcp = [probe for probe in found if probe.kind == "tcp"]

@@ -206,7 +206,8 @@ Target = Annotated[
     Text,
     _option(
         "--target",
-        "URL, as flight://host:31337 or mysql://host/database; NAME://local starts a server for the run.",
+        "URL, as flight://host:31337 or mysql://host/database; NAME://local starts a server for the run, "
+        "NAME://remote on hosts of its own (--on).",
     ),
 ]
 Place = Annotated[
@@ -273,16 +274,16 @@ Loaders = Annotated[
     ),
 ]
 Servers = Annotated[
-    Text, _option("--servers", "1: NAME://local is started on a host of the cluster. [default: 0]", _HOSTS)
+    Text, _option("--servers", "Hosts on which NAME://remote starts a server each. [default: 1]", _HOSTS)
 ]
 LoaderResource = Annotated[
     Text, _option("--loader-resource", "Loaders only on hosts with this resource of Ray's.", _HOSTS)
 ]
 ServerResource = Annotated[
-    Text, _option("--server-resource", "The server only on a host with this resource of Ray's.", _HOSTS)
+    Text, _option("--server-resource", "Those servers only on hosts with this resource of Ray's.", _HOSTS)
 ]
 Interface = Annotated[
-    Text, _option("--interface", "Network in which that server listens, as 10.77.0.0/24.", _HOSTS)
+    Text, _option("--interface", "Network in which servers listen on their hosts, as 10.77.0.0/24.", _HOSTS)
 ]
 Master = Annotated[
     Text, _option("--master", "Spark's, as local[4] or spark://HOST:7077, with --on spark.", _HOSTS)

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from venturi.errors import VenturiError
+from venturi.urls import is_remote
 
 if TYPE_CHECKING:
     from venturi.scenario import Scenario
@@ -44,7 +45,7 @@ def named(found: Scenario, on: str | None, master: str | None) -> tuple[Scenario
     if master is not None and place != "spark":
         raise VenturiError("--master is Spark's: it goes with --on spark")
     notes = []
-    if place is None and (found.hosts.loaders is not None or "loaders" in found.axes):
+    if place is None and (found.hosts.loaders not in (None, 1) or "loaders" in found.axes):
         notes.append("no --on: all streams run in this process, and loaders mean nothing")
     return replace(found, on=place, beside=len(_places(on)) > 1), notes
 
@@ -78,10 +79,14 @@ def _placed(found: Scenario, on: str, master: str | None, note: Note) -> Any:
     if on == "spark":
         return import_module("venturi.spark.placement").SparkExecutor(master, note)
     from venturi.cluster.ray_executor import RayExecutor
+    from venturi.matrix import cells
 
-    wanted = [found.hosts.loaders, *found.axes.get("loaders", [])]
+    planned = cells(found)
+    wanted = [cell.parameters["loaders"] for cell in planned]
     most = max((int(value) for value in wanted if value is not None), default=None)
-    return RayExecutor.connect(on, found.hosts, most, note)
+    remote = any(is_remote(str(cell.parameters["target"])) for cell in planned)
+    hosts = found.hosts.model_copy(update={"servers": (found.hosts.servers or 1) if remote else None})
+    return RayExecutor.connect(on, hosts, most, note, beside=found.beside)
 
 
 def with_loaders(found: Scenario, engine: Any) -> Scenario:

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from venturi.tcp_probe import probe_tcp
+
 __all__ = ["ENDED", "PHASES", "Loader", "reached"]
 
 PHASES = ("set-up", "planned", "ready", "running", "counted", "verifying", "done")
@@ -167,15 +169,13 @@ class Loader:
 
     def probe_tcp(self, spec: str) -> str:
         """Raw TCP from here."""
-        return self._probed("probe_tcp", spec)
+        self._control = self._core.Control()
+        return probe_tcp(self._core, spec, self._control)
 
     def probe(self, spec: str) -> str:
         """A limit of this host."""
-        return self._probed("probe", spec)
-
-    def _probed(self, name: str, spec: str) -> str:
         self._control = self._core.Control()
-        answer = getattr(self._core, name)(spec, self._control)
+        answer = self._core.probe(spec, self._control)
         return answer if isinstance(answer, str) else json.dumps(answer)
 
 

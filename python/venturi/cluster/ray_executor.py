@@ -1,4 +1,4 @@
-"""Trials on the hosts of a Ray cluster: a loader a host for the whole run, and a server where asked for."""
+"""Trials on the hosts of a Ray cluster: a loader a host for the whole run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from venturi.cluster import lineup
 from venturi.cluster.clock import ONE_MACHINE, Clock, measure
 from venturi.cluster.handle import ClusterControl
 from venturi.cluster.loader import Loader
+from venturi.cluster.ray_servers import RayServers
 from venturi.cluster.ray_session import Places, Session, kill, later, node_id
-from venturi.cluster.server_host import RemoteServer, ServerHost
 from venturi.cluster.shares import divide
 from venturi.errors import ExitCode, ScenarioError, VenturiError
-from venturi.servers import ReferenceServer
+from venturi.starters import Server, here
+from venturi.tcp_probe import joined
 from venturi.trial import TrialControl, failed_record
-from venturi.urls import in_process, is_local, scheme_of
+from venturi.urls import REMOTE, in_process, is_local, scheme_of
 
 if TYPE_CHECKING:
     from venturi.settings import Hosts
@@ -34,8 +35,6 @@ _BEGIN_SECONDS = 60.0
 _BEGIN_A_LOADER_SECONDS = 2.0
 """More for each loader that starts on the same machine."""
 _REVIVE_SECONDS = 15.0
-_REPLACE_SECONDS = 8.0
-"""To find another host for what was on a dead one: the dead one may just have been noticed."""
 _PING_SECONDS = 5.0
 _CLOCK_SECONDS = 10.0
 """So old may a clock's measurement be: what crystals drift in it is far less than a millisecond."""
@@ -48,13 +47,6 @@ class RayLoader(Loader):
 
     def identify(self) -> dict[str, Any]:
         return {**super().identify(), "node_id": node_id()}
-
-
-class RayServer(ServerHost):
-    """A server's host that knows where in the cluster it is."""
-
-    def node_id(self) -> str:
-        return node_id()
 
 
 @dataclass
@@ -89,20 +81,23 @@ class RayExecutor:
     elsewhere = True
     """What it measures are limits of other hosts than this one."""
 
-    def __init__(self, session: Session, hosts: Hosts, loaders: int, note: Note) -> None:
+    def __init__(
+        self, session: Session, hosts: Hosts, loaders: int, note: Note, beside: bool = False
+    ) -> None:
         """Starts the loaders, and sees whether they are alike. Raises VenturiError."""
         self.loaders = loaders
-        self._session, self._hosts, self._note = session, hosts, note
-        self._boot_id = _boot_id()
-        self._servers: list[Any] = []
-        self._serving: list[RemoteServer] = []
+        self._session, self._note, self._beside = session, note, beside
+        self._boot_id = session.boot_id
         self._loaders: list[RayHandle] = []
-        wanted = [hosts.loader_resource] * loaders + [hosts.server_resource] * hosts.servers
+        servers = hosts.servers or 0
+        wanted = [hosts.loader_resource] * loaders + [hosts.server_resource] * servers
         self._places: Places = session.places(wanted)
+        own = range(loaders, loaders + servers)
+        self._servers = RayServers(session, self._places, own, hosts.interface, note)
         try:
             self._loaders = [self._started(at) for at in range(loaders)]
-            here = loaders if session.alone else 1
-            self._identified(self._loaders, _BEGIN_SECONDS + here * _BEGIN_A_LOADER_SECONDS)
+            crowd = loaders if session.alone else 1
+            self._identified(self._loaders, _BEGIN_SECONDS + crowd * _BEGIN_A_LOADER_SECONDS)
             self._check_alike()
             self._clocks(self._loaders)
         except BaseException:
@@ -110,15 +105,19 @@ class RayExecutor:
             raise
 
     @classmethod
-    def connect(cls, on: str, hosts: Hosts, loaders: int | None, note: Note) -> RayExecutor:
-        """`loaders`: the most that a cell needs; None takes one a host. Raises VenturiError."""
-        session = Session(on, (loaders or 1) + hosts.servers)
+    def connect(
+        cls, on: str, hosts: Hosts, loaders: int | None, note: Note, beside: bool = False
+    ) -> RayExecutor:
+        """`loaders`: the most that a cell needs; None takes one a host. `hosts.servers`: so many hosts are
+        kept for servers. `beside`: this process runs trials too. Raises VenturiError."""
+        servers = hosts.servers or 0
+        session = Session(on, (loaders or 1) + servers)
         try:
             if loaders is None:
                 there = session.hosts(hosts.loader_resource)
-                spare = hosts.servers if hosts.server_resource in (None, hosts.loader_resource) else 0
+                spare = servers if hosts.server_resource in (None, hosts.loader_resource) else 0
                 loaders = 1 if session.alone else max(1, len(there) - spare)
-            return cls(session, hosts, loaders, note)
+            return cls(session, hosts, loaders, note, beside)
         except BaseException:
             session.close()
             raise
@@ -186,12 +185,12 @@ class RayExecutor:
                     f"{url} is a file of one machine, and {elsewhere.name} is on {elsewhere.address}",
                     hint="name a server that all hosts reach",
                 )
-            if is_local(url) and (scheme_of(url) not in ("flight", "charrow") or not self._hosts.servers):
+            if is_local(url) and scheme_of(url) not in REMOTE:
                 raise ScenarioError(
                     f"{url} listens on this machine's loopback, and {elsewhere.name} is on "
                     f"{elsewhere.address}",
-                    hint="[hosts] servers = 1 starts flight:// or charrow:// on a host of the cluster; "
-                    "or name a server that all hosts reach",
+                    hint="name a server that all hosts reach: --target "
+                    f"{scheme_of(url)}://HOST; venturi serve starts one there",
                 )
 
     def _is_here(self, handle: RayHandle) -> bool:
@@ -199,45 +198,14 @@ class RayExecutor:
         network = os.readlink("/proc/self/ns/net") if Path("/proc/self/ns/net").exists() else None
         return handle.identity.get("boot_id") == self._boot_id and handle.identity.get("network") == network
 
-    def starter(self, kind: str, arguments: Sequence[str]) -> Any:
-        """A reference server: on a host of the cluster where the scenario wants one, else here."""
-        if not self._hosts.servers:
-            return ReferenceServer(*arguments, kind=kind).start()
-        self._places.check(_REPLACE_SECONDS)
-        actor = self._places.actor(RayServer, self.loaders + len(self._servers), _CALLS)
-
-        def call(method: str, *more: object) -> Future[Any]:
-            return later(getattr(actor, method).remote(*more))
-
-        def end() -> None:
-            kill(self._session.ray, [actor])
-            if actor in self._servers:
-                self._servers.remove(actor)
-            self._serving[:] = [one for one in self._serving if one is not server]
-
-        self._servers.append(actor)
-        server: RemoteServer | None = None
-        try:
-            if arguments and call("boot_id").result(_BEGIN_SECONDS) != self._boot_id:
-                raise VenturiError("a server on another host has no files as tables", ExitCode.SCENARIO)
-            address = self._session.address(call("node_id").result(_BEGIN_SECONDS)) or "127.0.0.1"
-            hello = call("start", kind, list(arguments), address, self._hosts.interface).result(
-                _BEGIN_SECONDS
-            )
-        except VenturiError:
-            end()
-            raise
-        except Exception as error:
-            end()
-            raise VenturiError(f"the server does not start: {_text(error)}", ExitCode.UNREACHABLE) from None
-        self._note("info", f"a server of {kind}:// on {hello['address']}")
-        server = RemoteServer(call, end, dict(hello))
-        self._serving.append(server)
-        return server
-
-    def _trouble(self) -> str | None:
-        """What has become of a server that runs on another host."""
-        return next((found for server in self._serving if (found := server.trouble())), None)
+    def starter(self, kind: str, arguments: Sequence[str], remote: bool = False) -> Server:
+        """Reference servers on hosts of their own; else one beside the first loader."""
+        if remote:
+            return self._servers.remote(kind, arguments)
+        if all(self._is_here(handle) for handle in self._loaders):
+            return here(kind, arguments)
+        alone = len(self._loaders) == 1 and not self._beside
+        return self._servers.beside(kind, arguments, loopback=alone)
 
     # What a sweep asks.
 
@@ -259,7 +227,7 @@ class RayExecutor:
             lineup.run(
                 *(spec, handles, self._clocks(handles), control),
                 localised=self._localised_for(handles),
-                trouble=self._trouble,
+                trouble=lambda: self._servers.trouble(spec["target"]),
             )
         )
 
@@ -314,20 +282,13 @@ class RayExecutor:
         handles = self._probing(str(spec.pop("from", "")), int(spec["streams"]))
         shares = divide(spec["streams"], len(handles))
         calls = {
-            handle.name: handle.call("probe_tcp", json.dumps(spec | {"streams": share.count}))
+            handle.name: handle.call(
+                "probe_tcp", json.dumps(spec | {"streams": share.count, "first": share.first})
+            )
             for handle, share in zip(handles, shares, strict=True)
         }
         answers = self._probed(handles, calls, control)
-        bad = next((answer for answer in answers if answer.get("outcome") != "ok"), None)
-        if bad is not None:
-            return json.dumps(bad)
-        return json.dumps(
-            {
-                **answers[0],
-                "bytes": sum(answer["bytes"] for answer in answers),
-                "interval_ns": max(answer["interval_ns"] for answer in answers),
-            }
-        )
+        return json.dumps(joined(answers))
 
     def _probing(self, name: str, streams: int) -> list[RayHandle]:
         """Which loaders: `loaders=4` at once, or `loader-2` alone."""
@@ -364,14 +325,9 @@ class RayExecutor:
         self._session.close()
 
     def _end(self) -> None:
-        kill(self._session.ray, [*self._servers, *(handle.actor for handle in self._loaders)])
+        self._servers.close()
+        kill(self._session.ray, [handle.actor for handle in self._loaders])
         self._places.close()
-
-
-def _boot_id() -> str | None:
-    from venturi.environment import read
-
-    return read("/proc/sys/kernel/random/boot_id")
 
 
 def _text(error: BaseException) -> str:

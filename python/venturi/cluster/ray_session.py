@@ -96,7 +96,10 @@ class Session:
 
         Raises VenturiError where there is none.
         """
+        from venturi.environment import read
+
         self.on, self.ray = on, load_ray(on)
+        self.boot_id = read("/proc/sys/kernel/random/boot_id")
         self.alone = on == "local"
         _hush()
         warnings.filterwarnings("ignore", module=r"ray\..*")
@@ -196,20 +199,23 @@ class Places:
             hint="fewer --loaders, or more hosts: venturi cluster status",
         )
 
-    def actor(self, kind: type, at: int, calls: int) -> Any:
-        """A process of that class at a place, which takes so many calls at a time."""
+    def actor(self, kind: type, at: int, calls: int, reserved: bool = True) -> Any:
+        """A process of that class at a place, which takes so many calls at a time.
+
+        Not `reserved`: beside another one there, whose the place's CPU is.
+        """
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         name = self._resources[at]
         options: dict[str, Any] = {
-            "num_cpus": 1,
+            "num_cpus": int(reserved),
             "max_concurrency": calls,
             "max_restarts": 0,
             "scheduling_strategy": PlacementGroupSchedulingStrategy(
                 placement_group=self._group, placement_group_bundle_index=at
             ),
         }
-        if name:
+        if name and reserved:
             options["resources"] = {name: 1.0}
         return self._session.ray.remote(kind).options(**options).remote()
 

@@ -1,4 +1,4 @@
-"""A reference server on a host of the cluster: the process there, and what stands for it at the driver."""
+"""Servers of our own on hosts of a cluster: the process there, and what stands for them at the driver."""
 
 from __future__ import annotations
 
@@ -7,55 +7,84 @@ import ipaddress
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+from urllib.parse import urlsplit
 
 from venturi.errors import ExitCode, VenturiError
 from venturi.servers import ReferenceServer
+from venturi.starters import StoreProcess
 
-__all__ = ["RemoteServer", "ServerHost", "address_in"]
+__all__ = ["RemoteServer", "ServerGroup", "ServerHost", "address_in"]
 
 _SIOCGIFADDR = 0x8915
 _ANSWER_SECONDS = 5.0
-_START_SECONDS = 60.0
+_STOP_SECONDS = 15.0
+_SEAL_SECONDS = 60.0
+_AT_ONCE = 32
 _LOOK_SECONDS = 0.2
 
 
 class ServerHost:
-    """Starts `venturi serve` as a child, which ends when this process does."""
+    """Starts `venturi serve` as children, which end when this process does."""
 
     def __init__(self) -> None:
-        self._server: ReferenceServer | None = None
+        self._servers: dict[str, ReferenceServer | StoreProcess] = {}
 
-    def start(self, kind: str, arguments: Sequence[str], address: str, network: str | None) -> dict[str, Any]:
-        """Listens on `address`, or on this host's own in `network`; answers what the server tells."""
+    def start(
+        self, name: str, kind: str, arguments: Sequence[str], address: str, network: str | None
+    ) -> dict[str, Any]:
+        """Listens on `address`, or on this host's own in `network`; answers what the server tells.
+
+        A store of time series gets a directory here, which goes with it.
+        """
+        self.stop(name)
         host = address if network is None else address_in(network)
-        self._server = ReferenceServer("--host", host, *arguments, kind=kind).start()
-        return self._server.hello
+        words = ("--host", host, *arguments)
+        server: ReferenceServer | StoreProcess = (
+            StoreProcess(*words) if kind == "timeseries" else ReferenceServer(*words, kind=kind)
+        )
+        self._servers[name] = server
+        try:
+            server.start()
+        except VenturiError:
+            del self._servers[name]
+            raise
+        return server.hello
 
     def boot_id(self) -> str | None:
         from venturi.environment import read
 
         return read("/proc/sys/kernel/random/boot_id")
 
-    def state(self) -> dict[str, Any]:
+    def state(self, name: str) -> dict[str, Any]:
         """Whether it runs, and what it complained of if not."""
-        if self._server is None:
+        server = self._servers.get(name)
+        if server is None:
             return {"running": False, "said": ""}
-        running = self._server.running
-        return {"running": running, "said": "" if running else self._server.complaint()}
+        running = server.running
+        return {"running": running, "said": "" if running else server.complaint()}
 
-    def ended(self) -> str:
-        """Waits until the server runs no more; what it complained of."""
-        while (server := self._server) is not None and server.running:
+    def ended(self, name: str) -> str:
+        """Waits until that server runs no more, or is another one; what it complained of."""
+        if name not in self._servers:
+            return ""
+        server = self._servers[name]
+        while self._servers.get(name) is server:
+            if not server.running:
+                return server.complaint()
             time.sleep(_LOOK_SECONDS)
-        return server.complaint() if server is not None else ""
+        return ""
 
-    def stop(self) -> None:
-        if self._server is not None:
-            self._server.stop()
-            self._server = None
+    def sealed_bytes(self, name: str) -> int | None:
+        """Ends a store of time series when all is in segments; answers their bytes."""
+        server = self._servers.get(name)
+        return server.sealed_bytes() if isinstance(server, StoreProcess) else None
+
+    def stop(self, name: str) -> None:
+        if (server := self._servers.pop(name, None)) is not None:
+            server.stop()
 
 
 def address_in(network: str) -> str:
@@ -78,12 +107,10 @@ def address_in(network: str) -> str:
 
 
 class RemoteServer:
-    """As `ReferenceServer`, of one that runs on another host."""
+    """As `ReferenceServer`, of one that runs on another host. `call` asks that host by its name there."""
 
-    def __init__(
-        self, call: Callable[..., Future[Any]], end: Callable[[], None], hello: dict[str, Any]
-    ) -> None:
-        self._call, self._end, self.hello = call, end, hello
+    def __init__(self, call: Callable[..., Future[Any]], hello: dict[str, Any]) -> None:
+        self._call, self.hello, self.stopped = call, hello, False
         # Answered when it is over: a host that is no more is not asked, which would take its time.
         self._ended = call("ended")
 
@@ -100,10 +127,15 @@ class RemoteServer:
 
     def trouble(self) -> str | None:
         """Why it serves no more; None as long as nothing is known against it."""
-        if not self._ended.done():
+        if self.stopped or not self._ended.done():
             return None
         said = self._last_words()
         return f"the server {self.address} has ended{': ' + said if said else ''}"
+
+    def serves(self, url: str) -> bool:
+        """Whether it is one of the servers of this address."""
+        hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")
+        return bool({self.address, *(self.hello.get("addresses") or {}).values()} & set(hosts))
 
     def _last_words(self) -> str:
         return "its host is gone" if self._ended.exception() else str(self._ended.result())
@@ -114,8 +146,62 @@ class RemoteServer:
         except Exception:  # whatever carries calls: a server that cannot be asked is none
             return {"running": False, "said": "its host does not answer"}
 
+    def sealed_bytes(self) -> int | None:
+        """Of a store of time series: its segments when all is in them, for which it ends."""
+        with contextlib.suppress(Exception):
+            sealed: int | None = self._call("sealed_bytes").result(_SEAL_SECONDS)
+            return sealed
+        return None
+
     def stop(self) -> None:
-        if not self._ended.done():
-            with contextlib.suppress(Exception):
-                self._call("stop").result(_ANSWER_SECONDS)
-        self._end()
+        self.stopped = True
+        if self._ended.done() and self._ended.exception():
+            return
+        with contextlib.suppress(Exception):
+            self._call("stop").result(_STOP_SECONDS)
+
+
+class ServerGroup:
+    """Servers on hosts of their own that are one target: streams take them in turn."""
+
+    def __init__(self, servers: Sequence[RemoteServer]) -> None:
+        """`hello` is the first one's, with the addresses of all."""
+        self._servers = list(servers)
+        hellos = [server.hello for server in servers]
+        self.hello: dict[str, Any] = {**hellos[0], "address": _list(h["address"] for h in hellos)}
+        if isinstance(served := hellos[0].get("addresses"), dict):
+            # Without the name of a protocol that one of them does not serve.
+            every = [name for name in served if all(h["addresses"].get(name) for h in hellos)]
+            self.hello["addresses"] = {name: _list(h["addresses"][name] for h in hellos) for name in every}
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of each, as the URL of a target names several."""
+        return str(self.hello["address"])
+
+    @property
+    def running(self) -> bool:
+        return all(self._all(lambda server: server.running))
+
+    def complaint(self) -> str:
+        """What those said that do not run, with their addresses."""
+        said = self._all(lambda server: None if server.running else (server.address, server.complaint()))
+        dead = [f"{found[0]}: {found[1] or 'is gone'}" for found in said if found is not None]
+        return "; ".join(dead)
+
+    def sealed_bytes(self) -> int | None:
+        """Of stores of time series, together; None where one cannot tell."""
+        found = self._all(lambda server: server.sealed_bytes())
+        return None if None in found else sum(found)
+
+    def stop(self) -> None:
+        self._all(lambda server: server.stop())
+
+    def _all(self, ask: Callable[[RemoteServer], Any]) -> list[Any]:
+        """Of all at once: each is another host, and may take its time."""
+        with ThreadPoolExecutor(min(_AT_ONCE, len(self._servers)), "venturi-servers") as pool:
+            return list(pool.map(ask, self._servers))
+
+
+def _list(addresses: Iterable[object]) -> str:
+    return ",".join(map(str, addresses))

@@ -1,0 +1,120 @@
+"""The scenarios of many hosts on five of them (namespaces), small: servers on hosts of their own, beside the
+first loader, and a database that is nobody's; what is merged is the sum of its parts."""
+
+from __future__ import annotations
+
+import glob
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import require
+from database_support import available
+from flight_support import ServerProcess
+from hosts import NETWORK, RayCluster, hosts
+from run_support import ROOT, command, environment
+from venturi.cluster.up import own_versions
+
+pytestmark = pytest.mark.slow
+SMALL = ("--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report", "--interface", NETWORK)
+SUMS = ("rows", "batches", "payload_bytes")
+
+
+@pytest.fixture(scope="module")
+def cluster(core: Any) -> Iterator[RayCluster]:
+    require(own_versions()["ray"], "ray (venturi[cluster])")
+    require(hasattr(core.Control, "start_at"), "venturi._core with shares")
+    with hosts(5) as five:
+        made = RayCluster(five)
+        try:
+            done = made.up("--cpus", 1)
+            assert done.returncode == 0, done.stderr
+            yield made
+        finally:
+            made.remove()
+
+
+def run(cluster: RayCluster, out: Path, scenario: str, *more: object) -> list[dict[str, Any]]:
+    """The records of a run on the cluster, all of them good, verified and merged of what the hosts moved."""
+    words = command("run", scenario, "--on", "auto", "--out", out, *SMALL, *more)
+    found = environment(**cluster.variables)
+    done = cluster.hosts[0].run(*words, env=found, cwd=ROOT, timeout=240)
+    assert done.returncode == 0, done.stderr + done.stdout
+    records = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
+    for record in records:
+        assert record["outcome"] == "ok", record["error"]
+        assert record["verification"]["achieved"] in ("checksum", "sums")
+        parts, parameters = record["hosts"], record["parameters"]
+        assert len(parts) == parameters["loaders"] == len({host["address"] for host in parts})
+        assert sum(host["streams"][1] for host in parts) == parameters["streams"] == len(record["streams"])
+        for name in SUMS:
+            assert sum(host[name] for host in parts) == record["counts"][name], name
+    return records
+
+
+def addresses(record: dict[str, Any]) -> list[str]:
+    return [address.rpartition(":")[0] for address in record["target"]["address"].split(",")]
+
+
+def test_flight_remote(cluster: RayCluster, tmp_path: Path) -> None:
+    """Local and remote side by side, and one amount over 1, 2, 4 and 8 streams."""
+    given = ("--scale", 0.02, "--set", "matrix.streams=[1]")
+    splits = "matrix.also=[{streams=[1,2,4,8],rows_per_stream=['4M','2M','1M','500k']}]"
+    found = run(cluster, tmp_path / "run", "flight-remote", *given, "--set", splits)
+    places = {place: [r for r in found if r["parameters"]["place"] == place] for place in ("local", "remote")}
+    assert len(places["local"]) == len(places["remote"]) == len(found) / 2
+    for record in found:
+        (loader,) = record["hosts"]
+        (server,) = addresses(record)
+        near = record["parameters"]["place"] == "local"
+        assert near == (server in ("127.0.0.1", loader["address"])), (server, loader["address"])
+        assert near or server.startswith("10.77.0.")
+    for records in places.values():
+        counted = [(r["parameters"]["streams"], r["counts"]["rows"]) for r in records]
+        assert sorted(streams for streams, rows in counted if rows == 80_000) == [1, 2, 4, 8]
+
+
+def test_a_server_beside_the_first_of_several_loaders(cluster: RayCluster, tmp_path: Path) -> None:
+    """It listens where all of them reach it."""
+    given = ("--loaders", 3, "--streams", 3, "--rows-per-stream", "50k")
+    (found,) = run(cluster, tmp_path / "run", "flight-remote", "--set", "matrix.place=['local']", *given)
+    assert addresses(found) == [found["hosts"][0]["address"]]
+
+
+def test_ingest_32(cluster: RayCluster, tmp_path: Path) -> None:
+    """Four hosts load, the fifth stores, and keeps nothing."""
+    before = set(glob.glob(f"{tempfile.gettempdir()}/venturi-store-*"))
+    (found,) = run(cluster, tmp_path / "run", "ingest-32", "--scale", 0.0002)
+    assert [host["streams"] for host in found["hosts"]] == [[0, 8], [8, 8], [16, 8], [24, 8]]
+    assert found["counts"]["rows"] == 32 * 17_280
+    (store,) = addresses(found)
+    assert store not in {host["address"] for host in found["hosts"]}
+    assert found["counts"]["stored_bytes"] > 0
+    assert set(glob.glob(f"{tempfile.gettempdir()}/venturi-store-*")) <= before
+
+
+@pytest.fixture
+def database(cluster: RayCluster) -> Iterator[str]:
+    """MariaDB on the last host, as a user would have it there."""
+    available("mariadb")
+    host = cluster.hosts[4]
+    words = command("serve", "mariadb", "--host", host.address, "--port", 0, "--json", "--exit-with-parent")
+    server = ServerProcess([*host.inside(), *words], environment())
+    try:
+        yield f"mysql://venturi@{host.address}:{server.ready['url'].rpartition(':')[2]}"
+    finally:
+        server.stop()
+
+
+def test_upsert_scale(cluster: RayCluster, database: str, tmp_path: Path) -> None:
+    """Ever more hosts, with as many streams each."""
+    fewer = ("--loaders", "1,2,4", "--streams", "2,4,8", "--set", 'matrix.zip=[["loaders","streams"]]')
+    amount = ("--duration", "300ms", "--working-set", "2k")
+    found = run(cluster, tmp_path / "run", "upsert-scale", "--target", database, *fewer, *amount)
+    shape = {(r["parameters"]["loaders"], r["parameters"]["streams"]) for r in found}
+    assert shape == {(1, 2), (2, 4), (4, 8)}
+    assert all(host["rows"] > 0 for record in found for host in record["hosts"])
