@@ -184,7 +184,9 @@ class ServerGroup:
         return all(self._all(lambda server: server.running))
 
     def complaint(self) -> str:
-        """What those said that do not run, with their addresses."""
+        """What those said that do not run; of several with their addresses."""
+        if len(self._servers) == 1:
+            return self._servers[0].complaint()
         said = self._all(lambda server: None if server.running else (server.address, server.complaint()))
         dead = [f"{found[0]}: {found[1] or 'is gone'}" for found in said if found is not None]
         return "; ".join(dead)
