@@ -35,7 +35,8 @@ struct Given {
 pub struct Conductor<'a> {
     pub shared: &'a Shared<'a>,
     pub threads: usize,
-    pub server: Option<u32>,
+    /// Processes of this host that serve.
+    pub servers: Vec<u32>,
     pub began: Instant,
     pub start: Option<Instant>,
     pub setup_ns: Option<u64>,
@@ -62,7 +63,7 @@ impl<'a> Conductor<'a> {
         Self {
             shared,
             threads,
-            server: None,
+            servers: Vec::new(),
             began,
             start: None,
             setup_ns: None,
@@ -233,7 +234,10 @@ impl<'a> Conductor<'a> {
     }
 
     fn cpu(&self) -> (CpuTime, Option<CpuTime>) {
-        (cpu::own(), self.server.and_then(cpu::of_process))
+        let mut servers = self.servers.iter().map(|pid| cpu::of_process(*pid));
+        let first = servers.next().flatten();
+        let all = servers.fold(first, |sum, next| Some(sum?.plus(&next?)));
+        (cpu::own(), all)
     }
 }
 

@@ -21,7 +21,6 @@ use crate::error::{Error, Kind, Result};
 use crate::meter::counters::Counters;
 use crate::meter::cpu::{self, CpuTime};
 use crate::meter::instrument::Instrument;
-use crate::meter::readers::network::is_own;
 use crate::spec::{Operation, TrialSpec, Verify};
 use crate::target::{Tally, Target, Watched};
 
@@ -193,11 +192,6 @@ fn measure(
         .flatten()
         .for_each(|stream| *stream += own.start);
     let groups = spread(groups, spec.threads);
-    let here = record
-        .target
-        .route
-        .is_some_and(|route| is_own(route.peer.ip()));
-    let server = record.target.pid.filter(|_| here);
     let shared = Shared {
         spec,
         target,
@@ -207,7 +201,7 @@ fn measure(
         counters,
     };
     let mut conductor = Conductor::new(&shared, groups.len(), began, observer, strangers);
-    conductor.server = server;
+    conductor.servers = record.target.processes();
     conductor.start = start;
     if start.is_some() {
         conductor.note_start(record);

@@ -16,6 +16,14 @@ impl CpuTime {
         self.user_ns + self.system_ns
     }
 
+    /// Of both processes.
+    pub fn plus(&self, other: &CpuTime) -> CpuTime {
+        CpuTime {
+            user_ns: self.user_ns.saturating_add(other.user_ns),
+            system_ns: self.system_ns.saturating_add(other.system_ns),
+        }
+    }
+
     /// What was used since `earlier`.
     pub fn since(&self, earlier: &CpuTime) -> CpuTime {
         CpuTime {

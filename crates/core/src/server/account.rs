@@ -34,6 +34,31 @@ pub struct Account {
     pub system_ns: u64,
 }
 
+impl Account {
+    /// Both servers together.
+    pub fn plus(mut self, other: Self) -> Self {
+        let sum = |account: &Self| u64::from_str_radix(&account.checksum, 16).unwrap_or(0);
+        self.checksum = format!("{:016x}", sum(&self).wrapping_add(sum(&other)));
+        self.streams += other.streams;
+        self.rows += other.rows;
+        self.batches += other.batches;
+        self.payload_bytes += other.payload_bytes;
+        for (stage, ns) in other.stages {
+            *self.stages.entry(stage).or_default() += ns;
+        }
+        self.workers = self.workers.zip(other.workers).map(|(one, two)| Workers {
+            workers: one.workers + two.workers,
+            time_ns: one.time_ns + two.time_ns,
+        });
+        for (pool, time) in other.pools {
+            self.pools.entry(pool).or_default().add(&time);
+        }
+        self.user_ns += other.user_ns;
+        self.system_ns += other.system_ns;
+        self
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counted {
     pub rows: u64,

@@ -15,10 +15,10 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::meter::align::Clock;
-use crate::meter::clock::{StageClock, StageTotals, Workers};
+use crate::meter::clock::{Stage, StageClock, StageTotals, Workers};
 use crate::meter::series::Series;
 use crate::meter::sockets::Sockets;
-use crate::server::account::PoolTime;
+use crate::server::account::{Account, PoolTime};
 use crate::spec::{Operation, TrialSpec, Verify};
 
 pub mod cassandra;
@@ -27,6 +27,8 @@ pub mod clickhouse;
 pub mod duckdb;
 pub mod empty;
 pub mod flight;
+pub mod hosts;
+mod many;
 pub mod mysql;
 pub mod postgres;
 pub mod sqlite;
@@ -168,6 +170,22 @@ pub struct Verification {
 }
 
 impl Verification {
+    /// So many rows have arrived, and nobody has been asked yet what was sent.
+    pub fn of(requested: Verify, rows: u64) -> Self {
+        Self {
+            requested,
+            achieved: "none",
+            expected_rows: None,
+            rows,
+            expected_checksum: None,
+            checksum: None,
+            sums: None,
+            stored_bytes: None,
+            note: None,
+            mismatch: None,
+        }
+    }
+
     pub fn add_notes(&mut self, more: impl IntoIterator<Item = String>) {
         let all: Vec<_> = self.note.take().into_iter().chain(more).collect();
         self.note = (!all.is_empty()).then(|| all.join("; "));
@@ -175,9 +193,12 @@ impl Verification {
 }
 
 /// Who was measured.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Identity {
+    /// Of all servers, with commas between them.
     pub address: String,
+    /// How many there are; stream s speaks to number s modulo this.
+    pub servers: usize,
     pub software: Option<String>,
     /// A reference server of ours, which accounts for its stages.
     pub reference: bool,
@@ -197,6 +218,28 @@ pub struct Identity {
     /// A connection of the trial, for the interface that carries it.
     #[serde(skip)]
     pub route: Option<Route>,
+    /// Of several servers, where each is a process of this host: these, each once.
+    #[serde(skip)]
+    pub pids: Vec<u32>,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self {
+            address: String::new(),
+            servers: 1,
+            software: None,
+            reference: false,
+            protocol: String::new(),
+            pid: None,
+            handicap: None,
+            round_trip_ns: None,
+            same_machine: None,
+            same_clock: false,
+            route: None,
+            pids: Vec::new(),
+        }
+    }
 }
 
 /// A connection's two addresses.
@@ -231,6 +274,22 @@ pub struct ServerReport {
     pub pools: BTreeMap<String, PoolTime>,
     pub user_ns: u64,
     pub system_ns: u64,
+}
+
+impl From<Account> for ServerReport {
+    fn from(account: Account) -> Self {
+        let mut stages = StageTotals::default();
+        for stage in Stage::ALL {
+            stages.0[stage as usize] = account.stages.get(stage.name()).copied().unwrap_or(0);
+        }
+        Self {
+            stages,
+            workers: account.workers,
+            pools: account.pools,
+            user_ns: account.user_ns,
+            system_ns: account.system_ns,
+        }
+    }
 }
 
 /// The client side of a system. Shared by all threads of a trial; every method

@@ -16,7 +16,7 @@ const URL: Form = Form {
     scheme: "cassandra",
     port: 9042,
     space: "keyspace",
-    several_hosts: true,
+    one_host: None,
 };
 /// What Cassandra itself allows for the name of a keyspace or table.
 pub const LONGEST_NAME: usize = 48;

@@ -20,7 +20,6 @@ use crate::codec::charrow::handshake::{Handshake, Parameters, Request};
 use crate::codec::charrow::{EXTENDED, LONGEST_NAME, LONGEST_QUERY};
 use crate::error::{Error, Kind, Result};
 use crate::meter::align::Trip;
-use crate::meter::clock::{Stage, StageTotals};
 use crate::meter::sockets::Sockets;
 use crate::server::account::Account;
 use crate::spec::{Data, Operation, TrialSpec, Values, Verify};
@@ -234,18 +233,7 @@ impl Charrow {
         let checksum = tallies
             .iter()
             .fold(0u64, |sum, tally| sum.wrapping_add(tally.checksum));
-        let mut found = Verification {
-            requested: self.spec.verify,
-            achieved: "none",
-            expected_rows: None,
-            rows,
-            expected_checksum: None,
-            checksum: None,
-            sums: None,
-            stored_bytes: None,
-            note: None,
-            mismatch: None,
-        };
+        let mut found = Verification::of(self.spec.verify, rows);
         if self.spec.verify == Verify::None {
             return Ok(found);
         }
@@ -378,20 +366,8 @@ impl Target for Charrow {
 
     fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
         Box::pin(async move {
-            let Some(account) = self.account().await? else {
-                return Ok(None);
-            };
-            let mut stages = StageTotals::default();
-            for stage in Stage::ALL {
-                stages.0[stage as usize] = account.stages.get(stage.name()).copied().unwrap_or(0);
-            }
-            Ok(Some(ServerReport {
-                stages,
-                workers: account.workers,
-                pools: account.pools,
-                user_ns: account.user_ns,
-                system_ns: account.system_ns,
-            }))
+            let account = self.account().await?;
+            Ok(account.map(ServerReport::from))
         })
     }
 

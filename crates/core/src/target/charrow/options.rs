@@ -35,6 +35,12 @@ pub fn parse_url(url: &str) -> Result<Place> {
         Some(("charrow+tls", rest)) => (true, rest),
         _ => return Err(wrong("not a charrow URL")),
     };
+    let hosts = rest.split(['/', '?']).next().unwrap_or_default();
+    if hosts.contains(',') {
+        return Err(wrong(
+            "one host, not several: the streams share the blocks of one query, which one server has",
+        ));
+    }
     let (address, rest) =
         Address::place(rest, tls, DEFAULT_PORT).ok_or_else(|| wrong("no host, or no port"))?;
     let text = |part: &str| {
@@ -229,6 +235,11 @@ mod tests {
         ] {
             assert!(parse_url(wrong).is_err(), "{wrong}");
         }
+        let two = parse_url("charrow://a:1,b:2/db").unwrap_err().message;
+        assert!(
+            two.contains("one host, not several: the streams share"),
+            "{two}"
+        );
     }
 
     #[test]

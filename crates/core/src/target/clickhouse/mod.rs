@@ -142,18 +142,7 @@ impl ClickHouse {
                 *sum = wrapped(*sum + more);
             }
         }
-        let mut found = Verification {
-            requested: self.spec.verify,
-            achieved: "none",
-            expected_rows: None,
-            rows,
-            expected_checksum: None,
-            checksum: None,
-            sums: None,
-            stored_bytes: None,
-            note: None,
-            mismatch: None,
-        };
+        let mut found = Verification::of(self.spec.verify, rows);
         found.add_notes(plan.notes.iter().cloned());
         let (Some((before, sums_before)), false) = (plan.there, self.spec.verify == Verify::None)
         else {

@@ -15,7 +15,7 @@ const URL: Form = Form {
     scheme: "clickhouse",
     port: 8123,
     space: "database",
-    several_hosts: false,
+    one_host: Some("the streams share out one query, which one server answers, and what was put is looked for there"),
 };
 /// Where HTTPS is spoken, unless the URL says otherwise.
 const TLS_PORT: u16 = 8443;
@@ -251,6 +251,11 @@ mod tests {
         let found = access("clickhouse://me@h/sales").unwrap();
         assert_eq!((found.web.port, found.database.as_str()), (8123, "sales"));
         assert_eq!(found.user.as_deref(), Some("me"));
+        let two = access("clickhouse://a,b").err().unwrap().message;
+        assert!(
+            two.contains("one host, not several: the streams share"),
+            "{two}"
+        );
         assert_eq!(access("clickhouse://h:9/").unwrap().database, "default");
         assert_eq!(access("clickhouse+tls://[::1]").unwrap().web.port, 8443);
         assert_eq!(

@@ -4,45 +4,49 @@
 //! Flight server (by path, command or ticket), and Venturi's reference server, which
 //! speaks both and also accounts for its side of a trial.
 
+mod ask;
 mod call;
+mod check;
 mod dial;
+mod endpoints;
+mod open;
 mod options;
+mod perf;
 mod plan;
 mod reply;
+mod servers;
 mod session;
+mod verify;
 mod watch;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use prost::Message as _;
-use serde_json::Value;
-
-use crate::codec::ipc::Encoder;
-use crate::codec::proto::Handshake;
 use crate::data::Source;
 use crate::error::{Error, Kind, Result};
 use crate::meter::align::Trip;
-use crate::meter::clock::{Stage, StageClock, StageTotals};
+use crate::meter::clock::StageClock;
 use crate::meter::handicap::Handicap;
 use crate::meter::sockets::Sockets;
 use crate::server::account::Account;
-use crate::spec::{Data, Operation, TrialSpec, Verify};
+use crate::spec::{Data, Operation, TrialSpec};
+use crate::target::hosts::of_stream;
 use crate::target::{
     Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification, Watched,
 };
 
+pub use ask::{environment, tcp_port};
 use call::Link;
 pub(crate) use dial::{client_config, provider, read_certificates, read_key, tls_advice, wire};
 pub(crate) use options::unescape;
 pub use options::{secret, Address, Options};
 use options::{Connections, Subject};
-pub(crate) use plan::listening;
 use plan::Plan;
-use reply::is_unknown;
-use session::{GetSession, PutSession};
+use servers::Server;
 
 /// Headers that a reference server understands; all others ignore them.
 pub const TRIAL_HEADER: &str = "venturi-trial";
@@ -54,18 +58,20 @@ pub const COMPRESSION_HEADER: &str = "venturi-compression";
 
 pub struct Flight {
     spec: Arc<TrialSpec>,
-    address: Address,
+    /// Of the URL, at least one. Stream s of the whole trial speaks to number s modulo them.
+    servers: Vec<Server>,
     subject: Subject,
     options: Options,
     headers: Vec<(String, Vec<u8>)>,
     handicap: Handicap,
     sockets: Arc<Sockets>,
-    /// The process of this host that listens there, where it had to be looked for early.
-    listening: Option<u32>,
     /// What a put sends, or a reference server is given to serve.
     source: Option<Source>,
     plan: Option<Plan>,
+    /// Of all servers together.
     identity: Identity,
+    /// The server whose samples are taken.
+    watched: usize,
     account: Mutex<Option<Account>>,
     /// Comparisons of the clocks before the start.
     trips: Mutex<Vec<Trip>>,
@@ -73,28 +79,26 @@ pub struct Flight {
 
 impl Flight {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
-        let (address, subject) = options::parse_url(&spec.target)?;
+        let (addresses, subject) = options::parse_url(&spec.target)?;
         let options = Options::parse(&spec.options)?;
         let headers = options.headers()?;
-        plan::check(&spec, &subject, &options)?;
+        check::check(&spec, &subject, &options)?;
         let handicap = options.handicap(spec.operation, spec.verify)?;
         // The plan is a part of what is measured; going through all processes shall not be.
-        let listening = spec
-            .include_setup
-            .then(|| plan::listening(&address))
-            .flatten();
+        let server = |address| Server::new(address, spec.include_setup);
+        let servers = addresses.into_iter().map(server).collect();
         Ok(Self {
             spec,
-            address,
+            servers,
             subject,
             options,
             headers,
             handicap,
             sockets: Arc::default(),
-            listening,
             source: None,
             plan: None,
             identity: Identity::default(),
+            watched: 0,
             account: Mutex::new(None),
             trips: Mutex::default(),
         })
@@ -104,9 +108,22 @@ impl Flight {
         Duration::from_nanos(self.spec.timeout_ns)
     }
 
-    async fn link(&self, address: &Address) -> Result<Link> {
+    /// Whom a stream of the trial speaks to.
+    fn server_of(&self, stream: usize) -> &Server {
+        of_stream(&self.servers, stream)
+    }
+
+    async fn link(&self, server: &Server) -> Result<Link> {
+        self.link_to(&server.address, server).await
+    }
+
+    /// A connection to where a server has its data; a place that is a server of the URL itself
+    /// knows its own log-in.
+    async fn link_to(&self, address: &Address, server: &Server) -> Result<Link> {
         let connection = dial::dial(address, &self.options, self.timeout()).await?;
-        let headers = self.headers.clone();
+        let mut known = self.servers.iter().filter(|it| it.address == *address);
+        let login = known.next().unwrap_or(server).login.clone();
+        let headers = self.headers.iter().cloned().chain(login).collect();
         Ok(Link::new(
             connection,
             address.authority(),
@@ -115,26 +132,38 @@ impl Flight {
         ))
     }
 
-    /// A connection that streams of the trial use.
-    async fn stream_link(&self, address: &Address) -> Result<Link> {
-        let link = self.link(address).await?;
-        link.watch(&self.sockets);
-        Ok(link)
+    /// Of several servers an error says which one it is of.
+    fn at(&self, server: &Server, error: Error) -> Error {
+        match self.servers.len() {
+            1 => error,
+            _ => named(error, &server.address.authority()),
+        }
     }
 
     /// Bounds a call outside of the clock.
     async fn within<T>(
         &self,
+        server: &Server,
         what: &str,
         call: impl std::future::Future<Output = Result<T>>,
     ) -> Result<T> {
+        let call = async { call.await.map_err(|error| self.at(server, error)) };
+        self.bounded(&server.address.authority(), what, call).await
+    }
+
+    async fn bounded<T>(
+        &self,
+        place: &str,
+        what: &str,
+        call: impl std::future::Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let tls = self.servers.iter().any(|server| server.address.tls);
         match tokio::time::timeout(self.timeout(), call).await {
-            Ok(result) => result.map_err(|error| first_contact(error.context(what), self.address.tls)),
+            Ok(result) => result.map_err(|error| first_contact(error.context(what), tls)),
             Err(_) => Err(Error::new(
                 Kind::Timeout,
                 format!(
-                    "{}: {what}: no answer within {} s; is it a gRPC server, and does it want TLS (flight+tls://)?",
-                    self.address.authority(),
+                    "{place}: {what}: no answer within {} s; is it a gRPC server, and does it want TLS (flight+tls://)?",
                     self.timeout().as_secs_f64()
                 ),
             )),
@@ -149,135 +178,13 @@ impl Flight {
             )
         })
     }
+}
 
-    fn trial_headers(&self) -> Vec<(String, Vec<u8>)> {
-        let verify: &[u8] = match self.spec.verify {
-            Verify::Checksum => b"checksum",
-            Verify::Count => b"count",
-            Verify::None => b"none",
-        };
-        let mut headers = vec![
-            (
-                TRIAL_HEADER.to_owned(),
-                self.spec.trial.clone().into_bytes(),
-            ),
-            (VERIFY_HEADER.to_owned(), verify.to_vec()),
-        ];
-        // Where the clock runs already, a call of its own would be in the interval.
-        if self.spec.include_setup && self.spec.sample_interval_ns > 0 {
-            let interval = self.spec.sample_interval_ns.to_string().into_bytes();
-            headers.push((SAMPLE_HEADER.to_owned(), interval));
-        }
-        if let (Operation::Get, Some(name)) = (self.spec.operation, &self.options.compression) {
-            headers.push((COMPRESSION_HEADER.to_owned(), name.clone().into_bytes()));
-        }
-        headers
-    }
-
-    /// Can the two ends' checksums be compared?
-    fn has_checksum(&self) -> bool {
-        self.spec.verify == Verify::Checksum && self.identity.reference
-    }
-
-    /// A schema may be beyond Flight, and a batch beyond a gRPC message: said before any
-    /// connection is made.
-    fn encoder(&self, source: &Source) -> Result<Encoder> {
-        Encoder::new(&source.schema(), self.options.compression()?)
-    }
-
-    async fn open_stream(
-        &self,
-        stream: usize,
-        links: &mut BTreeMap<Address, Link>,
-    ) -> Result<Box<dyn Session>> {
-        let plan = self.planned()?;
-        let shared = self.options.connections == Connections::Shared;
-        if !shared {
-            links.clear();
-        }
-        let headers = self.trial_headers();
-        match self.spec.operation {
-            Operation::Get => {
-                let mut pieces = std::collections::VecDeque::new();
-                for piece in &plan.pieces[stream] {
-                    if !links.contains_key(&piece.address) {
-                        links.insert(
-                            piece.address.clone(),
-                            self.stream_link(&piece.address).await?,
-                        );
-                    }
-                    pieces.push_back((links[&piece.address].clone(), piece.ticket.clone()));
-                }
-                if let (Some(ticket), Some((link, _))) = (&plan.warm_up, pieces.front()) {
-                    let pieces = [(link.clone(), ticket.clone())].into();
-                    let warm_up = GetSession::new(pieces, vec![], false, None);
-                    self.within("warming up", drive(Box::new(warm_up), usize::MAX))
-                        .await?;
-                }
-                let stop = self.identity.reference.then(|| self.spec.trial.clone());
-                let checksum = self.has_checksum();
-                let session = GetSession::new(pieces, headers, checksum, stop);
-                Ok(Box::new(session.slowed(self.handicap.clone())))
-            }
-            Operation::Put | Operation::Upsert | Operation::Ingest => {
-                let source = self
-                    .source
-                    .as_ref()
-                    .ok_or_else(|| Error::new(Kind::Internal, "a put without data"))?;
-                if !links.contains_key(&self.address) {
-                    links.insert(self.address.clone(), self.stream_link(&self.address).await?);
-                }
-                let link = links[&self.address].clone();
-                let ack = self.options.ack;
-                if plan.discards {
-                    let encoder = self.encoder(source)?;
-                    let warm_up = PutSession::new(
-                        link.clone(),
-                        vec![],
-                        plan.descriptor(stream),
-                        encoder,
-                        source.cursor(Some(self.spec.rows_per_batch as u64)),
-                        false,
-                        ack,
-                    );
-                    self.within("warming up", drive(Box::new(warm_up), usize::MAX))
-                        .await?;
-                }
-                let cursor = source.cursor(self.spec.rows_per_stream);
-                let session = PutSession::new(
-                    link,
-                    headers,
-                    plan.descriptor(stream),
-                    self.encoder(source)?,
-                    cursor,
-                    self.has_checksum(),
-                    ack,
-                );
-                Ok(Box::new(session.slowed(self.handicap.clone())))
-            }
-        }
-    }
-
-    /// A reference server's account of this trial; asked for once.
-    async fn account(&self) -> Result<Option<Account>> {
-        if !self.identity.reference {
-            return Ok(None);
-        }
-        if let Some(account) = self.account.lock().ok().and_then(|kept| kept.clone()) {
-            return Ok(Some(account));
-        }
-        let link = self.link(&self.address).await?;
-        let asking = link.action("venturi.account", self.spec.trial.as_bytes());
-        let bytes = self
-            .within("asking the server for its account of the trial", asking)
-            .await?;
-        let account: Account = serde_json::from_slice(&bytes).map_err(|error| {
-            Error::protocol(format!("the server's account of the trial: {error}"))
-        })?;
-        if let Ok(mut kept) = self.account.lock() {
-            *kept = Some(account.clone());
-        }
-        Ok(Some(account))
+/// The same error with a place in front of it, if it does not say it yet.
+fn named(error: Error, place: &str) -> Error {
+    match error.message.contains(place) {
+        true => error,
+        false => error.context(place),
     }
 }
 
@@ -323,18 +230,11 @@ impl Target for Flight {
                 self.encoder(&source)?;
                 self.source = Some(source);
             }
-            let link = self.link(&self.address).await?;
-            let login = self.within("logging in", authenticate(&link, &self.options));
-            if let Some(header) = login.await? {
-                self.headers.push(header);
-            }
-            self.identity = self.within("first contact", self.identify(&link)).await?;
-            // Where the clock runs already, it would be a part of what is measured.
-            if !self.spec.include_setup {
-                let round_trip = link.round_trip(self.timeout()).await;
-                self.identity.round_trip_ns = round_trip.map(|took| took.as_nanos() as u64);
-            }
-            let plan = self.within("planning", self.make_plan(&link)).await?;
+            let links = self.contact().await?;
+            let planning = self.make_plan(&links);
+            let plan = self
+                .bounded(&self.identity.address, "planning", planning)
+                .await?;
             self.identity.protocol = plan.protocol.to_owned();
             self.plan = Some(plan);
             Ok(self.identity.clone())
@@ -360,8 +260,8 @@ impl Target for Flight {
                 let session = self.open_stream(stream, &mut links).await;
                 sessions.push(session.map_err(|error| error.context(format!("stream {stream}")))?);
             }
-            for link in links.values() {
-                link.set_users(group.len());
+            for (link, streams) in links.values() {
+                link.set_users(streams.len());
             }
             Ok(sessions)
         })
@@ -373,20 +273,8 @@ impl Target for Flight {
 
     fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
         Box::pin(async move {
-            let Some(account) = self.account().await? else {
-                return Ok(None);
-            };
-            let mut stages = StageTotals::default();
-            for stage in Stage::ALL {
-                stages.0[stage as usize] = account.stages.get(stage.name()).copied().unwrap_or(0);
-            }
-            Ok(Some(ServerReport {
-                stages,
-                workers: account.workers,
-                pools: account.pools,
-                user_ns: account.user_ns,
-                system_ns: account.system_ns,
-            }))
+            let account = self.account().await?;
+            Ok(account.map(ServerReport::from))
         })
     }
 
@@ -404,84 +292,10 @@ impl Target for Flight {
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
         Box::pin(async move {
-            let Some(table) = self.plan.as_ref().and_then(|plan| plan.uploaded.as_ref()) else {
-                return Ok(());
-            };
-            let link = self.link(&self.address).await?;
-            let dropping = link.action("venturi.drop", table.as_bytes());
-            self.within("removing the trial's table", dropping).await?;
-            Ok(())
+            match self.plan.as_ref().and_then(|plan| plan.uploaded.as_ref()) {
+                Some(table) => self.drop_table(table).await,
+                None => Ok(()),
+            }
         })
     }
-}
-
-/// What a reference server says of the machine and software it runs on: JSON. `None`: the
-/// server is another one, or knows nothing.
-pub async fn environment(url: &str, options: &BTreeMap<String, Value>) -> Result<Option<String>> {
-    let (_, answer) = ask(url, options, "venturi.environment").await?;
-    let text = String::from_utf8_lossy(&answer).into_owned();
-    Ok(Some(text).filter(|text| !text.is_empty() && text != "null"))
-}
-
-/// Where a reference server's raw TCP probe listens; it starts on demand.
-pub async fn tcp_port(url: &str, options: &BTreeMap<String, Value>) -> Result<SocketAddr> {
-    let (address, answer) = ask(url, options, "venturi.tcp").await?;
-    let port: u16 = String::from_utf8_lossy(&answer)
-        .parse()
-        .map_err(|_| Error::protocol("the server's answer to venturi.tcp is not a port"))?;
-    tokio::net::lookup_host((address.host.as_str(), port))
-        .await
-        .ok()
-        .and_then(|mut all| all.next())
-        .ok_or_else(|| {
-            Error::new(
-                Kind::Unreachable,
-                format!("{} has no address", address.host),
-            )
-        })
-}
-
-/// One action outside of any trial.
-async fn ask(
-    url: &str,
-    options: &BTreeMap<String, Value>,
-    action: &str,
-) -> Result<(Address, Vec<u8>)> {
-    const PATIENCE: Duration = Duration::from_secs(10);
-    let (address, _) = options::parse_url(url)?;
-    let options = Options::parse(options)?;
-    let asking = async {
-        let connection = dial::dial(&address, &options, PATIENCE).await?;
-        let headers = options.headers()?;
-        let link = Link::new(connection, address.authority(), address.tls, headers);
-        authenticate(&link, &options).await?;
-        link.action(action, b"").await
-    };
-    match tokio::time::timeout(PATIENCE, asking).await {
-        Ok(answer) => answer.map(|bytes| (address, bytes)),
-        Err(_) => Err(Error::new(
-            Kind::Timeout,
-            format!("{}: no answer to {action}", address.authority()),
-        )),
-    }
-}
-
-/// Basic authentication: Handshake for a bearer token, or the header on every call. The
-/// header is set on the link, and returned for further ones.
-async fn authenticate(link: &Link, options: &Options) -> Result<Option<(String, Vec<u8>)>> {
-    let Some(basic) = options.basic()? else {
-        return Ok(None);
-    };
-    let header = ("authorization".to_owned(), basic);
-    let request = Handshake::default().encode_to_vec();
-    let header = match link.login(&header, &request).await {
-        Ok(headers) => headers
-            .into_iter()
-            .find(|header| header.name == "authorization")
-            .map_or(header, |found| (found.name, found.value.into_bytes())),
-        Err(error) if is_unknown(&error) => header,
-        Err(error) => return Err(error),
-    };
-    link.add_header(&header.0, header.1.clone());
-    Ok(Some(header))
 }

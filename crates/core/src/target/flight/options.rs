@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::meter::clock::Stage;
 use crate::meter::handicap::Handicap;
 use crate::spec::{Operation, Verify};
+use crate::target::hosts::{self, Host};
 
 /// Arrow's own perf server listens here.
 const DEFAULT_PORT: u16 = 31337;
@@ -24,50 +25,33 @@ pub struct Address {
 }
 
 impl Address {
-    /// As it stands in a URL and in `:authority`.
-    pub fn authority(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
+    fn of(host: Host, tls: bool) -> Self {
+        let Host { name, port } = host;
+        Self {
+            host: name,
+            port,
+            tls,
         }
     }
 
-    /// Reads `scheme://host[:port]`: Venturi's own schemes and those of Flight locations.
-    fn parse(url: &str) -> Option<(Self, &str)> {
-        let (scheme, rest) = url.split_once("://")?;
-        let tls = match scheme {
-            "flight" | "grpc" | "grpc+tcp" => false,
-            "flight+tls" | "grpc+tls" => true,
-            _ => return None,
-        };
-        Self::place(rest, tls, DEFAULT_PORT)
+    pub fn to_host(&self) -> Host {
+        Host {
+            name: self.host.clone(),
+            port: self.port,
+        }
+    }
+
+    /// As it stands in a URL and in `:authority`.
+    pub fn authority(&self) -> String {
+        self.to_host().authority()
     }
 
     /// `host[:port]` at the beginning of a text, and what follows it.
     pub(crate) fn place(text: &str, tls: bool, default_port: u16) -> Option<(Self, &str)> {
         let end = text.find(['/', '?']).unwrap_or(text.len());
         let (place, rest) = text.split_at(end);
-        let (host, port) = match place.strip_prefix('[') {
-            Some(v6) => {
-                let (host, after) = v6.split_once(']')?;
-                (host, after.strip_prefix(':'))
-            }
-            None => match place.split_once(':') {
-                // An IPv6 address stands in brackets; what is left here has one colon.
-                Some((host, port)) => (host, Some(port)),
-                None => (place, None),
-            },
-        };
-        let port = match port {
-            Some(port) => port.parse().ok().filter(|port| *port > 0)?,
-            None => default_port,
-        };
-        if host.is_empty() {
-            return None;
-        }
-        let host = host.to_owned();
-        Some((Self { host, port, tls }, rest))
+        let host = Host::parse(place, default_port)?;
+        Some((Self::of(host, tls), rest))
     }
 
     /// A Flight location; `None`: the server that was asked (no scheme for another one).
@@ -75,12 +59,23 @@ impl Address {
         if uri.is_empty() || uri.starts_with("arrow-flight-reuse-connection:") {
             return Ok(None);
         }
-        match Self::parse(uri) {
+        let place = scheme(uri).and_then(|(tls, rest)| Self::place(rest, tls, DEFAULT_PORT));
+        match place {
             Some((address, _)) => Ok(Some(address)),
             None => Err(Error::protocol(format!(
                 "the server offers its data at {uri:?}, which Venturi cannot reach; known: grpc://, grpc+tcp://, grpc+tls://"
             ))),
         }
+    }
+}
+
+/// With TLS or without, and what follows the scheme: Venturi's own ones and those of locations.
+fn scheme(url: &str) -> Option<(bool, &str)> {
+    let (scheme, rest) = url.split_once("://")?;
+    match scheme {
+        "flight" | "grpc" | "grpc+tcp" => Some((false, rest)),
+        "flight+tls" | "grpc+tls" => Some((true, rest)),
+        _ => None,
     }
 }
 
@@ -94,13 +89,21 @@ pub enum Subject {
     Ticket(Vec<u8>),
 }
 
-pub fn parse_url(url: &str) -> Result<(Address, Subject)> {
+/// The servers, at least one, and what is asked of them.
+pub fn parse_url(url: &str) -> Result<(Vec<Address>, Subject)> {
     let wrong = |what: &str| {
         Error::usage(format!(
-            "target {url:?}: {what}; write flight://host:port, flight://host:port/table or flight://host:port?command=text"
+            "target {url:?}: {what}; write flight://host:port, flight://host:port/table or flight://host:port?command=text (several hosts with commas between them)"
         ))
     };
-    let (address, rest) = Address::parse(url).ok_or_else(|| wrong("not a Flight URL"))?;
+    let (tls, rest) = scheme(url).ok_or_else(|| wrong("not a Flight URL"))?;
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (places, rest) = rest.split_at(end);
+    let no_host = |text| wrong(&format!("{text:?} is no host"));
+    let places = hosts::parse(places, DEFAULT_PORT).map_err(no_host)?;
+    if let Some(again) = hosts::twice(&places) {
+        return Err(wrong(&format!("{} stands there twice", again.authority())));
+    }
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     let path = path
         .split('/')
@@ -129,7 +132,8 @@ pub fn parse_url(url: &str) -> Result<(Address, Subject)> {
             ))
         }
     };
-    Ok((address, subject))
+    let servers = places.into_iter().map(|host| Address::of(host, tls));
+    Ok((servers.collect(), subject))
 }
 
 fn base64_decode(text: &str) -> Option<Vec<u8>> {
@@ -339,17 +343,27 @@ mod tests {
 
     #[test]
     fn urls() {
-        let (address, subject) = parse_url("flight://localhost").unwrap();
+        let one = |url: &str| {
+            let (mut servers, subject) = parse_url(url).unwrap();
+            assert_eq!(servers.len(), 1);
+            (servers.remove(0), subject)
+        };
+        let (address, subject) = one("flight://localhost");
         assert_eq!(address.authority(), "localhost:31337");
         assert_eq!(subject, Subject::Nothing);
-        let (address, subject) = parse_url("flight+tls://[::1]:9/a%20b/c").unwrap();
+        let (address, subject) = one("flight+tls://[::1]:9/a%20b/c");
         assert!(address.tls);
         assert_eq!(address.authority(), "[::1]:9");
         assert_eq!(subject, Subject::Path(vec!["a b".into(), "c".into()]));
-        let (_, subject) = parse_url("flight://h:1?command=select%201").unwrap();
-        assert_eq!(subject, Subject::Command(b"select 1".to_vec()));
-        let (_, subject) = parse_url("flight://h:1/?ticket=base64:AAE=").unwrap();
+        let (_, subject) = one("flight://h:1?command=select%201,2");
+        assert_eq!(subject, Subject::Command(b"select 1,2".to_vec()));
+        let (_, subject) = one("flight://h:1/?ticket=base64:AAE=");
         assert_eq!(subject, Subject::Ticket(vec![0, 1]));
+        let (servers, subject) = parse_url("flight+tls://a:1,[::1],c/t").unwrap();
+        let all: Vec<_> = servers.iter().map(Address::authority).collect();
+        assert_eq!(all, ["a:1", "[::1]:31337", "c:31337"]);
+        assert!(servers.iter().all(|server| server.tls));
+        assert_eq!(subject, Subject::Path(vec!["t".into()]));
         for wrong in [
             "flight://",
             "http://h",
@@ -360,6 +374,9 @@ mod tests {
             "flight://h/%zz",
             "flight://127.0.0.1::31337",
             "flight://::1:31337",
+            "flight://a,",
+            "flight://a,b:x",
+            "flight://a:31337,b,a",
         ] {
             assert!(parse_url(wrong).is_err(), "{wrong}");
         }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::call::Link;
 use super::reply::is_unknown;
+use super::servers::Server;
 use super::Flight;
 use crate::error::{Error, Result};
 use crate::meter::align::{align, Clock, Trip, TRIPS};
@@ -18,14 +19,18 @@ impl Flight {
         if !self.identity.reference {
             return Ok(());
         }
-        let link = self.link(&self.address).await?;
+        let server = &self.servers[self.watched];
+        let link = self.link(server).await?;
         let asked = json!({
             "trial": self.spec.trial,
             "interval_ns": interval.as_nanos() as u64,
         })
         .to_string();
         let asking = link.action("venturi.watch", asked.as_bytes());
-        match self.within("asking the server to sample", asking).await {
+        match self
+            .within(server, "asking the server to sample", asking)
+            .await
+        {
             Ok(answer) if answer == b"true" => {}
             Ok(_) => return Ok(()),
             // An older server does not know how.
@@ -33,7 +38,7 @@ impl Flight {
             Err(error) => return Err(error),
         }
         if !self.identity.same_clock {
-            let trips = self.trips(&link).await?;
+            let trips = self.trips(server, &link).await?;
             if let Ok(mut kept) = self.trips.lock() {
                 kept.extend(trips);
             }
@@ -45,10 +50,11 @@ impl Flight {
         if !self.identity.reference {
             return Ok(None);
         }
-        let link = self.link(&self.address).await?;
+        let server = &self.servers[self.watched];
+        let link = self.link(server).await?;
         let asking = link.samples("venturi.samples", self.spec.trial.as_bytes());
         let pieces = match self
-            .within("asking the server for its samples", asking)
+            .within(server, "asking the server for its samples", asking)
             .await
         {
             Ok(pieces) => pieces,
@@ -63,7 +69,7 @@ impl Flight {
             let clock = Clock::default();
             return Ok(Some(Watched { series, clock }));
         }
-        let mut trips = self.trips(&link).await?;
+        let mut trips = self.trips(server, &link).await?;
         if let Ok(kept) = self.trips.lock() {
             trips.extend(kept.iter());
         }
@@ -71,12 +77,12 @@ impl Flight {
     }
 
     /// One after the other, each on the clocks of both ends.
-    async fn trips(&self, link: &Link) -> Result<Vec<Trip>> {
+    async fn trips(&self, server: &Server, link: &Link) -> Result<Vec<Trip>> {
         let mut trips = Vec::with_capacity(2 * TRIPS);
         for _ in 0..TRIPS {
             let sent_ns = monotonic_ns();
             let asking = link.action("venturi.clock", b"");
-            let answer = self.within("comparing clocks", asking).await?;
+            let answer = self.within(server, "comparing clocks", asking).await?;
             let received_ns = monotonic_ns();
             let server_ns = String::from_utf8_lossy(&answer).parse().map_err(|_| {
                 Error::protocol("the server's answer to venturi.clock is not a time")

@@ -16,7 +16,7 @@ const URL: Form = Form {
     scheme: "mysql",
     port: 3306,
     space: "database",
-    several_hosts: true,
+    one_host: None,
 };
 /// What the servers allow for a name, in characters.
 const LONGEST_NAME: usize = 64;

@@ -10,7 +10,7 @@ pub const URL: Form = Form {
     scheme: "postgres",
     port: 5432,
     space: "database",
-    several_hosts: false,
+    one_host: Some("rows are written at one server"),
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -31,9 +31,9 @@ pub const HTTP: System = System {
     ..TCP
 };
 
-/// What all requests to write into a place have: with a token the second version's path, where
+/// What all requests to write to one server have: with a token the second version's path, where
 /// `organisation/bucket` stands for a bucket of an organisation; else the first one's.
-pub fn head(place: &Place, options: &Options) -> Result<Head> {
+pub fn head(authority: &str, place: &Place, options: &Options) -> Result<Head> {
     let database = place.database.as_deref().unwrap_or_default();
     let path = match (&options.token_env, database.split_once('/')) {
         (_, Some((organisation, bucket))) => format!(
@@ -45,7 +45,7 @@ pub fn head(place: &Place, options: &Options) -> Result<Head> {
         (None, None) => format!("/write?db={}&precision=ns", escaped(database)),
     };
     Ok(Head {
-        place: place.authority(),
+        place: authority.to_owned(),
         path,
         authorization: options.authorization()?,
     })
@@ -72,7 +72,7 @@ mod tests {
                 ..Options::default()
             };
             let place = Place::parse(url, &HTTP).unwrap();
-            head(&place, &options).unwrap()
+            head(&place.hosts[0].authority(), &place, &options).unwrap()
         };
         let plain = path("influx+http://h/d b", false);
         assert_eq!(plain.path, "/write?db=d%20b&precision=ns");

@@ -11,6 +11,7 @@ mod opentsdb;
 mod options;
 mod place;
 mod post;
+mod servers;
 mod session;
 mod udp;
 mod verify;
@@ -21,28 +22,26 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{lookup_host, TcpStream, UdpSocket};
+use futures::future::{join_all, try_join_all};
 
 use crate::codec::timeseries::Writer;
 use crate::data::points::Layout;
 use crate::error::{Error, Kind, Result};
 use crate::http1;
-use crate::meter::readers::listener::pid_of;
-use crate::meter::readers::network::is_own;
 use crate::meter::sockets::Sockets;
-use crate::socket::prepare;
-use crate::spec::{Data, Operation, TrialSpec, Verify};
-use crate::target::{Identity, LocalFuture, Route, Session, Tally, Target, Verification};
+use crate::spec::{Data, Operation, TrialSpec};
+use crate::target::hosts::of_stream;
+use crate::target::{Identity, LocalFuture, Session, Tally, Target, Verification};
 
-use counters::{Counter, Counting};
 pub use making::{Batch, Maker, Supply};
 pub use options::Dialect;
 use options::Options;
 use place::Place;
 use post::Posts;
+use servers::{Known, Server};
 use session::{Goodbye, Stream};
 use udp::Datagrams;
-use verify::{compare, Counted, Held, Stored};
+use verify::{compare, Held, Stored};
 
 /// How bytes get to a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,17 +102,16 @@ pub struct TimeSeries {
     options: Options,
     dialect: Dialect,
     place: Place,
-    authority: Arc<str>,
+    /// At least one. Stream s of the whole trial speaks to number s modulo them.
+    servers: Vec<Server>,
     sockets: Arc<Sockets>,
     planned: Option<Planned>,
 }
 
 struct Planned {
     supply: Supply,
-    /// Who counts, where it was recognised.
-    counting: Option<Counting>,
-    /// What is there before the trial.
-    before: Held,
+    /// Of each server.
+    known: Vec<Known>,
 }
 
 impl TimeSeries {
@@ -149,8 +147,10 @@ impl TimeSeries {
                 ));
             }
         }
+        let ports = options.http_ports(&place.hosts, system.http_port)?;
+        let hosts = place.hosts.iter().cloned().zip(ports);
         Ok(Self {
-            authority: place.authority().into(),
+            servers: hosts.map(|(host, port)| Server::new(host, port)).collect(),
             sockets: Arc::default(),
             system,
             dialect,
@@ -166,193 +166,40 @@ impl TimeSeries {
         self.planned.as_ref().ok_or_else(unplanned)
     }
 
-    fn address(&self) -> (&str, u16) {
-        (self.place.host.as_str(), self.place.port)
-    }
-
-    async fn connect(&self) -> Result<TcpStream> {
-        let socket = TcpStream::connect(self.address())
-            .await
-            .map_err(|error| http1::unreachable(&self.authority, &error))?;
-        prepare((&socket).into(), None);
-        Ok(socket)
-    }
-
-    /// A socket that sends there; nobody knows whether anyone listens.
-    async fn aim(&self) -> Result<UdpSocket> {
-        let unreachable = |error: std::io::Error| http1::unreachable(&self.authority, &error);
-        let mut addresses = lookup_host(self.address()).await.map_err(unreachable)?;
-        let nobody = || Error::new(Kind::Unreachable, format!("{}: no address", self.authority));
-        let peer = addresses.next().ok_or_else(nobody)?;
-        let here = if peer.is_ipv4() {
-            "0.0.0.0:0"
-        } else {
-            "[::]:0"
-        };
-        let socket = UdpSocket::bind(here).await.map_err(unreachable)?;
-        socket.connect(peer).await.map_err(unreachable)?;
-        Ok(socket)
-    }
-
-    async fn route(&self) -> Result<Option<Route>> {
-        let (local, peer) = match self.system.transport {
-            Transport::Udp => {
-                let socket = self.aim().await?;
-                (socket.local_addr(), socket.peer_addr())
-            }
-            Transport::Tcp | Transport::Http => {
-                let socket = self.connect().await?;
-                (socket.local_addr(), socket.peer_addr())
-            }
-        };
-        Ok(match (local, peer) {
-            (Ok(local), Ok(peer)) => Some(Route { local, peer }),
-            _ => None,
-        })
-    }
-
-    /// Where the server tells what it holds.
-    fn web(&self) -> http1::Web {
-        let port = match (self.system.http_port, self.options.http_port) {
-            (0, None) => self.place.port,
-            (usual, asked) => asked.unwrap_or(usual),
-        };
-        self.web_at(port)
-    }
-
-    fn web_at(&self, port: u16) -> http1::Web {
-        http1::Web {
-            host: self.place.host.clone(),
-            port,
-            authority: self.place.with_port(port),
-            tls: None,
-        }
-    }
-
-    /// Who counts, if it says what it is.
-    async fn recognise(&self) -> Result<Option<Counting>> {
-        if self.system.counts != Counts::Recognised {
-            return Ok(None);
-        }
-        let mut webs = vec![self.web()];
-        let usual = self.system.counting_port;
-        // Elsewhere somebody else's server could answer there.
-        if usual > 0 && self.options.http_port.is_none() && self.place.port == self.system.port {
-            webs.push(self.web_at(usual));
-        }
-        let database = self.place.database.as_deref();
-        for web in &webs {
-            let found = Counting::find(web, database, self.options.authorization()?).await;
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
-    }
-
-    async fn held(&self, supply: &Supply, counting: Option<&Counting>) -> Held {
-        let (who, counted) = match counting {
-            Some(_) if self.spec.verify == Verify::None => {
-                return Held::Unknown("nobody was asked for a count".into());
-            }
-            Some(counting) => (counting.who, counting.count(&supply.metrics()).await),
-            None => {
-                let web = self.web();
-                if let Some(stored) = Stored::ask(&web).await {
-                    return Held::Reference(stored);
-                }
-                if self.system.counts != Counts::Akumuli || self.spec.verify == Verify::None {
-                    return Held::Unknown(self.nobody_tells(web.port));
-                }
-                let counted = akumuli::count(&web, &supply.metrics()).await;
-                (Counter::Akumuli, counted)
-            }
-        };
-        match counted {
-            Ok(points) => Held::Count(Counted { points, who }),
-            Err(error) => Held::Unknown(format!("nobody counts the points: {}", error.message)),
-        }
-    }
-
-    /// Who does not lead counts nothing, but has to know how to say goodbye.
-    async fn known(&self, counting: bool) -> Held {
-        let stored = match counting {
-            true => None,
-            false => Stored::ask(&self.web()).await,
-        };
-        let unknown = || Held::Unknown("the lead counts".into());
-        stored.map_or_else(unknown, Held::Reference)
-    }
-
-    fn nobody_tells(&self, port: u16) -> String {
-        let others = match self.system.counts {
-            Counts::Recognised => ", InfluxDB or QuestDB",
-            _ => "",
-        };
-        format!(
-            "{} is not Venturi's store{others}, or its HTTP port is not {port}: nobody tells how many points it holds",
-            self.authority
-        )
-    }
-
     async fn plan_all(&mut self) -> Result<Identity> {
         let supply = Supply::new(&self.spec)?;
-        let route = self.route().await?;
-        let counting = self.recognise().await?;
-        let before = match self.spec.leads() {
-            true => self.held(&supply, counting.as_ref()).await,
-            false => self.known(counting.is_some()).await,
-        };
-        let here = route.filter(|route| is_own(route.peer.ip()));
-        let mut identity = Identity {
-            address: self.authority.to_string(),
-            protocol: self.system.protocol.into(),
-            same_machine: here.map(|_| true),
-            route,
-            ..Identity::default()
-        };
-        match &before {
-            Held::Reference(stored) => {
-                identity.software = Some(stored.software.clone());
-                identity.reference = true;
-                identity.pid = stored.pid;
-            }
-            _ if self.spec.include_setup => {}
-            _ => identity.pid = here.and_then(|route| pid_of(route.peer)),
-        }
-        if let Some(counting) = &counting {
-            identity.software = Some(counting.software.clone());
-        }
-        self.planned = Some(Planned {
-            supply,
-            counting,
-            before,
-        });
+        let known = self.servers.iter().map(|server| self.know(server, &supply));
+        let known = try_join_all(known).await?;
+        let all: Vec<&Identity> = known.iter().map(|it| &it.identity).collect();
+        let (identity, _) = Identity::together(&all)?;
+        self.planned = Some(Planned { supply, known });
         Ok(identity)
     }
 
     async fn open_one(&self, stream: usize) -> Result<Box<dyn Session>> {
         let planned = self.planned()?;
-        let names = planned.counting.as_ref().map(|it| it.who.names());
+        let server = of_stream(&self.servers, stream);
+        let known = of_stream(&planned.known, stream);
+        let names = known.counting.as_ref().map(|it| it.who.names());
         let dialect = self.dialect.with_names(names.unwrap_or_default());
         let speak = |layout: &Layout| -> Writer { dialect.writer(layout) };
         let (preamble, maker) = planned.supply.stream(stream, &speak)?;
-        let place = self.authority.clone();
+        let place = server.authority.clone();
         match self.system.transport {
             Transport::Udp => {
-                let socket = self.aim().await?;
+                let socket = server.aim().await?;
                 Ok(Box::new(Datagrams::new(socket, place, maker)))
             }
             Transport::Http => {
-                let web = self.web_at(self.place.port);
+                let web = server.web_at(server.host.port);
                 let client = http1::Client::connect(&web).await?;
-                let head = Arc::new(influx::head(&self.place, &self.options)?);
+                let head = Arc::new(influx::head(&server.authority, &self.place, &self.options)?);
                 let posts = Posts::new(client, &self.sockets, head, maker);
                 Ok(Box::new(posts))
             }
             Transport::Tcp => {
-                let socket = self.connect().await?;
-                let goodbye = match planned.before {
+                let socket = server.connect().await?;
+                let goodbye = match known.before {
                     Held::Reference(_) => Goodbye::Flush(self.system.flush, self.system.flushed),
                     _ => Goodbye::Close,
                 };
@@ -363,15 +210,27 @@ impl TimeSeries {
         }
     }
 
+    /// What all servers hold now.
+    async fn held_by_all(&self, planned: &Planned) -> Held {
+        let all = self.servers.iter().zip(&planned.known);
+        let all =
+            all.map(|(server, known)| self.held(server, &planned.supply, known.counting.as_ref()));
+        let all = join_all(all).await;
+        Held::together(self.authorities().zip(&all))
+    }
+
+    fn authorities(&self) -> impl Iterator<Item = &str> {
+        self.servers.iter().map(|server| &*server.authority)
+    }
+
     /// What is there now, all of the trial's points arrived.
-    async fn held_after(&self, planned: &Planned, sent: u64) -> Held {
-        let (before, lags) = match &planned.before {
+    async fn held_after(&self, planned: &Planned, before: &Held, sent: u64) -> Held {
+        let (before, lags) = match before {
             Held::Unknown(why) => return Held::Unknown(why.clone()),
             Held::Count(counted) => (counted.points, counted.who.lags()),
             Held::Reference(stored) => (stored.points, false),
         };
-        let counting = planned.counting.as_ref();
-        let mut after = self.held(&planned.supply, counting).await;
+        let mut after = self.held_by_all(planned).await;
         // Datagrams may still wait to be read, or points to be counted.
         let patience = match self.system.transport {
             _ if lags => QUIET_LAGGING,
@@ -385,29 +244,41 @@ impl TimeSeries {
                 break;
             }
             tokio::time::sleep(LOOK).await;
-            after = self.held(&planned.supply, counting).await;
+            after = self.held_by_all(planned).await;
             quiet = if after.points() == points {
                 quiet + 1
             } else {
                 0
             };
         }
-        match (&after, &planned.before) {
-            (Held::Reference(_), Held::Reference(_)) => {
-                let sealed = Stored::seal(&self.web()).await;
-                sealed.map_or(after, Held::Reference)
-            }
-            _ => after,
+        after
+    }
+
+    /// The same when all stores have sealed what they have, if they can.
+    async fn sealed(&self, after: Held) -> Held {
+        if !matches!(after, Held::Reference(_)) {
+            return after;
         }
+        let sealing = self.servers.iter().map(|server| async move {
+            let sealed = Stored::seal(&server.web()).await;
+            sealed.map(Held::Reference)
+        });
+        let sealed: Option<Vec<Held>> = join_all(sealing).await.into_iter().collect();
+        sealed.map_or(after, |all| Held::together(self.authorities().zip(&all)))
     }
 
     async fn check(&self, tallies: &[Tally]) -> Result<Verification> {
         let planned = self.planned()?;
         let sent = tallies.iter().map(|tally| tally.rows).sum();
-        let after = self.held_after(planned, sent).await;
+        let before = planned.known.iter().map(|known| &known.before);
+        let before = Held::together(self.authorities().zip(before));
+        let mut after = self.held_after(planned, &before, sent).await;
+        if matches!(before, Held::Reference(_)) {
+            after = self.sealed(after).await;
+        }
         // The checksums of archives are those of whole ones.
         let whole = !planned.supply.is_archive() || planned.supply.whole() == Some(sent);
-        let mut found = compare(&planned.before, &after, tallies, self.spec.verify, whole);
+        let mut found = compare(&before, &after, tallies, self.spec.verify, whole);
         if self.system.transport == Transport::Udp && found.achieved == "acknowledged" {
             found.achieved = "none";
         }

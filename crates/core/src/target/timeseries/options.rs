@@ -9,6 +9,7 @@ use crate::codec::timeseries::{Digits, Form, Influx, Names, OpenTsdb, Resp, Writ
 use crate::data::points::Layout;
 use crate::error::{Error, Result};
 use crate::target::flight::secret;
+use crate::target::hosts::Host;
 use crate::target::upsert::Given;
 
 /// A protocol.
@@ -19,13 +20,21 @@ pub enum Words {
     Influx,
 }
 
+/// Of all servers, or of each.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum Ports {
+    All(u16),
+    Each(Vec<u16>),
+}
+
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     pub format: Option<Form>,
     /// 17, or null: as few as read back as the same value.
     pub digits: Option<Value>,
-    pub http_port: Option<u16>,
+    pub http_port: Option<Ports>,
     /// Who writes; where a system asks.
     pub token_env: Option<String>,
     pub user: Option<String>,
@@ -37,9 +46,6 @@ impl Options {
         let mut parsed: Self = Given::new(scheme, options).rest()?;
         // Here null is a value.
         parsed.digits = options.get("digits").cloned();
-        if parsed.http_port == Some(0) {
-            return Err(Error::usage("http_port must be 1..65535"));
-        }
         if parsed.password_env.is_some() && parsed.user.is_none() {
             return Err(Error::usage("password_env needs user"));
         }
@@ -47,6 +53,28 @@ impl Options {
             return Err(Error::usage("token_env or user, not both"));
         }
         Ok(parsed)
+    }
+
+    /// Where each of the servers tells what it holds; usually at `usual`, or where it listens
+    /// if that is 0.
+    pub fn http_ports(&self, hosts: &[Host], usual: u16) -> Result<Vec<u16>> {
+        let ports: Vec<u16> = match &self.http_port {
+            None if usual == 0 => hosts.iter().map(|host| host.port).collect(),
+            None => vec![usual; hosts.len()],
+            Some(Ports::All(port)) => vec![*port; hosts.len()],
+            Some(Ports::Each(ports)) => ports.clone(),
+        };
+        if ports.len() != hosts.len() {
+            return Err(Error::usage(format!(
+                "http_port: {} ports for {} hosts; give one for all, or one for each in the URL's order",
+                ports.len(),
+                hosts.len()
+            )));
+        }
+        if ports.contains(&0) {
+            return Err(Error::usage("http_port must be 1..65535"));
+        }
+        Ok(ports)
     }
 
     /// The header that says who writes.

@@ -1,12 +1,13 @@
-//! `scheme://host[:port][/database]`.
+//! `scheme://host[:port][,host2...][/database]`.
 
 use super::System;
 use crate::error::{Error, Result};
+use crate::target::hosts::{self, Host};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    pub host: String,
-    pub port: u16,
+    /// At least one.
+    pub hosts: Vec<Host>,
     /// What follows the first slash; only where the system has databases.
     pub database: Option<String>,
 }
@@ -17,25 +18,18 @@ impl Place {
         let database = if system.databases { "/database" } else { "" };
         let wrong = |what: &str| {
             Error::usage(format!(
-                "target {url:?}: {what}; write {scheme}://host[:{port}]{database}"
+                "target {url:?}: {what}; write {scheme}://host[:{port}][,host2...]{database}"
             ))
         };
         let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-        let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (host, after) = match place.strip_prefix('[') {
-            Some(v6) => v6
-                .split_once(']')
-                .ok_or_else(|| wrong("a [ without its ]"))?,
-            None => place.find(':').map_or((place, ""), |at| place.split_at(at)),
-        };
-        let port = match after.strip_prefix(':') {
-            Some(port) => port.parse().ok().filter(|port| *port > 0),
-            None if after.is_empty() => Some(*port),
-            None => None,
-        };
-        let port = port.ok_or_else(|| wrong("the port must be 1..65535"))?;
-        if host.is_empty() || host.contains(['@', '?', '#']) {
-            return Err(wrong("there is no host, or it is not alone"));
+        let (places, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if places.contains(['@', '?', '#']) {
+            return Err(wrong("only hosts and their ports may stand there"));
+        }
+        let no_host = |text| wrong(&format!("{text:?} is no host"));
+        let hosts = hosts::parse(places, *port).map_err(no_host)?;
+        if let Some(again) = hosts::twice(&hosts) {
+            return Err(wrong(&format!("{} stands there twice", again.authority())));
         }
         let path = path.trim_end_matches('/');
         if path.contains(['?', '#']) || (!path.is_empty() && !system.databases) {
@@ -45,21 +39,9 @@ impl Place {
             return Err(wrong("the database is missing"));
         }
         Ok(Self {
-            host: host.to_owned(),
-            port,
+            hosts,
             database: system.databases.then(|| path.to_owned()),
         })
-    }
-
-    pub fn authority(&self) -> String {
-        self.with_port(self.port)
-    }
-
-    pub fn with_port(&self, port: u16) -> String {
-        match self.host.contains(':') {
-            true => format!("[{}]:{port}", self.host),
-            false => format!("{}:{port}", self.host),
-        }
     }
 }
 
@@ -71,9 +53,10 @@ mod tests {
     #[test]
     fn urls() {
         let parse = |url| Place::parse(url, &akumuli::TCP);
-        assert_eq!(parse("akumuli://h").unwrap().authority(), "h:8282");
-        assert_eq!(parse("akumuli://h:9/").unwrap().authority(), "h:9");
-        assert_eq!(parse("akumuli://[::1]:9").unwrap().authority(), "[::1]:9");
+        let hosts = |url| hosts::address(&parse(url).unwrap().hosts);
+        assert_eq!(hosts("akumuli://h"), "h:8282");
+        assert_eq!(hosts("akumuli://h:9/"), "h:9");
+        assert_eq!(hosts("akumuli://[::1]:9,h"), "[::1]:9,h:8282");
         for wrong in [
             "akumuli://",
             "akumuli://:8282",
@@ -84,9 +67,14 @@ mod tests {
             "akumuli://h?x=1",
             "akumuli://[::1",
             "akumuli://::1",
+            "akumuli://a,",
+            "akumuli://a,b,a:8282",
         ] {
             let said = parse(wrong).unwrap_err().message;
-            assert!(said.contains("akumuli://host[:8282]"), "{wrong}: {said}");
+            assert!(
+                said.contains("akumuli://host[:8282][,host2...]"),
+                "{wrong}: {said}"
+            );
         }
     }
 }

@@ -18,6 +18,51 @@ pub enum Held {
 }
 
 impl Held {
+    /// What several servers hold together, each by its address. Who does not tell is named, and
+    /// nobody else's answer is worth anything then.
+    pub fn together<'a>(all: impl Iterator<Item = (&'a str, &'a Held)>) -> Self {
+        let all: Vec<_> = all.collect();
+        if let [(_, one)] = all[..] {
+            return one.clone();
+        }
+        let silent: Vec<_> = all
+            .iter()
+            .filter_map(|(authority, held)| match held {
+                Self::Unknown(why) if why.contains(authority) => Some(why.clone()),
+                Self::Unknown(why) => Some(format!("{authority}: {why}")),
+                _ => None,
+            })
+            .collect();
+        if !silent.is_empty() {
+            return Self::Unknown(silent.join("; "));
+        }
+        let sum = all
+            .iter()
+            .map(|(_, held)| Some((*held).clone()))
+            .reduce(|one, two| one?.plus(&two?));
+        sum.flatten().unwrap_or_else(|| {
+            let who = all.iter().map(|(authority, held)| match held {
+                Self::Reference(_) => format!("{authority}: Venturi's store"),
+                Self::Count(counted) => format!("{authority}: {:?}", counted.who),
+                Self::Unknown(_) => String::new(),
+            });
+            let who: Vec<_> = who.collect();
+            Self::Unknown(format!("unlike servers count unlike ({})", who.join(", ")))
+        })
+    }
+
+    /// `None`: they are not of one kind.
+    fn plus(self, other: &Self) -> Option<Self> {
+        match (self, other) {
+            (Self::Reference(one), Self::Reference(two)) => Some(Self::Reference(one.plus(two))),
+            (Self::Count(one), Self::Count(two)) if one.who == two.who => {
+                let points = one.points.saturating_add(two.points);
+                Some(Self::Count(Counted { points, ..one }))
+            }
+            _ => None,
+        }
+    }
+
     pub fn points(&self) -> Option<u64> {
         match self {
             Self::Reference(stored) => Some(stored.points),
@@ -68,6 +113,18 @@ impl Stored {
         stored.filter(|stored| answer.status == 200 && stored.software.starts_with("venturi "))
     }
 
+    fn plus(self, other: &Self) -> Self {
+        Self {
+            points: self.points.saturating_add(other.points),
+            checksum: format!("{:016x}", self.checksum().wrapping_add(other.checksum())),
+            stored_bytes: self
+                .stored_bytes
+                .zip(other.stored_bytes)
+                .map(|(one, two)| one.saturating_add(two)),
+            ..self
+        }
+    }
+
     fn checksum(&self) -> u64 {
         u64::from_str_radix(&self.checksum, 16).unwrap_or(0)
     }
@@ -86,18 +143,9 @@ pub fn compare(
     let digest = tallies
         .iter()
         .fold(0u64, |sum, tally| sum.wrapping_add(tally.checksum));
-    let mut found = Verification {
-        requested,
-        achieved: "acknowledged",
-        expected_rows: Some(sent),
-        rows: sent,
-        expected_checksum: None,
-        checksum: None,
-        sums: None,
-        stored_bytes: None,
-        note: None,
-        mismatch: None,
-    };
+    let mut found = Verification::of(requested, sent);
+    found.achieved = "acknowledged";
+    found.expected_rows = Some(sent);
     let mut notes = Vec::new();
     let there = match (before, after) {
         (Held::Reference(before), Held::Reference(after)) => {

@@ -15,8 +15,9 @@ mod work;
 #[cfg(test)]
 mod tests;
 
+pub use super::hosts::Host;
 pub use calls::{Calls, Executing, Executor, Waits};
 pub use check::{compare, merged_note, Effect, Found};
 pub use named::{is_own, occupied, Common, Given, Method, StatementKind};
-pub use place::{file_of, Form, Host, Login, Place};
+pub use place::{file_of, Form, Login, Place};
 pub use work::{Builder, Prepared, Share, Work};

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::target::flight;
+use crate::target::hosts::{self, Host};
 
 /// What the URLs of one system look like.
 #[derive(Debug, Clone, Copy)]
@@ -15,55 +16,12 @@ pub struct Form {
     pub port: u16,
     /// What comes behind the hosts: "database", "keyspace".
     pub space: &'static str,
-    pub several_hosts: bool,
+    /// Why there can only be one host, where there can.
+    pub one_host: Option<&'static str>,
 }
 
 /// Where tables go that nobody has named a place for.
 const DEFAULT_SPACE: &str = "venturi";
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Host {
-    pub name: String,
-    pub port: u16,
-}
-
-impl Host {
-    /// As it stands in a URL.
-    pub fn authority(&self) -> String {
-        match self.name.contains(':') {
-            true => format!("[{}]:{}", self.name, self.port),
-            false => format!("{}:{}", self.name, self.port),
-        }
-    }
-
-    /// Before any connection is made: whose process listens there, if it is one of this host.
-    pub fn listening(&self) -> Option<u32> {
-        flight::listening(&flight::Address {
-            host: self.name.clone(),
-            port: self.port,
-            tls: false,
-        })
-    }
-
-    fn parse(text: &str, usual: u16) -> Option<Self> {
-        let (name, port) = match text.strip_prefix('[') {
-            Some(v6) => match v6.split_once(']')? {
-                (name, "") => (name, None),
-                (name, after) => (name, Some(after.strip_prefix(':')?)),
-            },
-            None => match text.split_once(':') {
-                Some((name, port)) => (name, Some(port)),
-                None => (text, None),
-            },
-        };
-        let port = match port {
-            Some(port) => port.parse().ok().filter(|port| *port > 0)?,
-            None => usual,
-        };
-        let name = name.to_owned();
-        (!name.is_empty()).then_some(Self { name, port })
-    }
-}
 
 /// What a URL says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,10 +44,9 @@ impl Place {
                 space,
                 ..
             } = form;
-            let more = if form.several_hosts {
-                "[,host2...]"
-            } else {
-                ""
+            let more = match form.one_host {
+                None => "[,host2...]",
+                Some(_) => "",
             };
             Error::usage(format!(
                 "target {url:?}: {what}; write {scheme}://[user@]host[:{port}]{more}/[{space}]"
@@ -127,12 +84,10 @@ impl Place {
             Some("") => return Err(wrong("there is no user before the @")),
             user => user.map(|user| text(user, "user")).transpose()?,
         };
-        let host = |text: &str| {
-            Host::parse(text, form.port).ok_or_else(|| wrong(&format!("{text:?} is no host")))
-        };
-        let hosts: Vec<Host> = hosts.split(',').map(host).collect::<Result<_>>()?;
-        if hosts.len() > 1 && !form.several_hosts {
-            return Err(wrong("one host, not several"));
+        let no_host = |text| wrong(&format!("{text:?} is no host"));
+        let hosts = hosts::parse(hosts, form.port).map_err(no_host)?;
+        if let Some(why) = form.one_host.filter(|_| hosts.len() > 1) {
+            return Err(wrong(&format!("one host, not several: {why}")));
         }
         let space = match space.trim_end_matches('/') {
             "" => DEFAULT_SPACE.to_owned(),
@@ -149,13 +104,12 @@ impl Place {
 
     /// Streams are spread over the hosts; the first one is asked everything else.
     pub fn host_of(&self, stream: usize) -> &Host {
-        &self.hosts[stream % self.hosts.len()]
+        hosts::of_stream(&self.hosts, stream)
     }
 
     /// All hosts, for the record and for error lines.
     pub fn address(&self) -> String {
-        let all: Vec<String> = self.hosts.iter().map(Host::authority).collect();
-        all.join(",")
+        hosts::address(&self.hosts)
     }
 }
 
@@ -239,13 +193,13 @@ mod tests {
         scheme: "mysql",
         port: 3306,
         space: "database",
-        several_hosts: true,
+        one_host: None,
     };
     const ONE: Form = Form {
         scheme: "postgres",
         port: 5432,
         space: "database",
-        several_hosts: false,
+        one_host: Some("it is so"),
     };
 
     #[test]
@@ -278,7 +232,8 @@ mod tests {
                 "{error}"
             );
         }
-        assert!(Place::parse("postgres://a,b", &ONE).is_err());
+        let one = Place::parse("postgres://a,b", &ONE).unwrap_err().message;
+        assert!(one.contains("not several: it is so; write"), "{one}");
         let secret = Place::parse("mysql://me:hush@h", &MANY)
             .unwrap_err()
             .message;

@@ -1,0 +1,129 @@
+//! The servers of the URL: first contact with each, and who they are together.
+
+use futures::future::try_join_all;
+use serde::Deserialize;
+
+use super::ask::authenticate;
+use super::call::Link;
+use super::options::Address;
+use super::Flight;
+use crate::error::{Kind, Result};
+use crate::meter::readers::listener::pid_of;
+use crate::meter::readers::network::is_own;
+use crate::target::many::unlike;
+use crate::target::Identity;
+
+/// A server of the URL, and what is known of it.
+pub(super) struct Server {
+    pub address: Address,
+    /// The process of this host that listens there, where it had to be looked for early.
+    pub listening: Option<u32>,
+    /// The header that its log-in gave for all further calls.
+    pub login: Option<(String, Vec<u8>)>,
+    pub identity: Identity,
+}
+
+impl Server {
+    /// `early`: now, because the clock will run when it is contacted.
+    pub fn new(address: Address, early: bool) -> Self {
+        let host = early.then(|| address.to_host());
+        Self {
+            listening: host.and_then(|host| host.listening()),
+            address,
+            login: None,
+            identity: Identity::default(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Hello {
+    software: String,
+    /// What the server was slowed down by on purpose; empty: nothing.
+    #[serde(default)]
+    handicap: String,
+    pid: u32,
+    boot: Option<String>,
+    #[serde(default)]
+    time_namespace: String,
+}
+
+impl Flight {
+    /// A connection to each server, all of them at a time; afterwards it is known who they are.
+    pub(super) async fn contact(&mut self) -> Result<Vec<Link>> {
+        let contacts = self.servers.iter().map(|server| self.contact_one(server));
+        let contacts = try_join_all(contacts).await?;
+        let mut links = Vec::with_capacity(contacts.len());
+        for (server, (link, login, identity)) in self.servers.iter_mut().zip(contacts) {
+            server.login = login;
+            server.identity = identity;
+            links.push(link);
+        }
+        let all: Vec<&Identity> = self.servers.iter().map(|it| &it.identity).collect();
+        if let Some(pair) = all.windows(2).find(|it| it[0].reference != it[1].reference) {
+            let who = |it: &Identity| match it.reference {
+                true => format!("{} is Venturi's own server", it.address),
+                false => format!("{} is not", it.address),
+            };
+            return Err(unlike(&who(pair[0]), &who(pair[1])));
+        }
+        (self.identity, self.watched) = Identity::together(&all)?;
+        Ok(links)
+    }
+
+    async fn contact_one(
+        &self,
+        server: &Server,
+    ) -> Result<(Link, Option<(String, Vec<u8>)>, Identity)> {
+        let link = self.link(server).await?;
+        let login = self.within(server, "logging in", authenticate(&link, &self.options));
+        let login = login.await?;
+        let identifying = self.identify(server, &link);
+        let mut identity = self.within(server, "first contact", identifying).await?;
+        // Where the clock runs already, it would be a part of what is measured.
+        if !self.spec.include_setup {
+            let round_trip = link.round_trip(self.timeout()).await;
+            identity.round_trip_ns = round_trip.map(|took| took.as_nanos() as u64);
+        }
+        Ok((link, login, identity))
+    }
+
+    async fn identify(&self, server: &Server, link: &Link) -> Result<Identity> {
+        let mut identity = Identity {
+            address: server.address.authority(),
+            route: link.route(),
+            ..Identity::default()
+        };
+        match link.action("venturi.hello", b"").await {
+            Ok(bytes) => {
+                if let Ok(hello) = serde_json::from_slice::<Hello>(&bytes) {
+                    identity.reference = true;
+                    identity.software = Some(hello.software);
+                    identity.handicap = Some(hello.handicap).filter(|slowed| !slowed.is_empty());
+                    // A pid means something on the machine it is from only.
+                    let same_machine = hello
+                        .boot
+                        .zip(crate::server::machine::boot_id())
+                        .map(|(theirs, ours)| theirs == ours);
+                    identity.same_machine = same_machine;
+                    identity.same_clock = same_machine == Some(true)
+                        && hello.time_namespace == crate::server::machine::time_namespace();
+                    identity.pid = Some(hello.pid).filter(|_| same_machine == Some(true));
+                }
+                Ok(identity)
+            }
+            // Any other server: it answers in its own way that it does not know the action.
+            Err(error) if error.kind == Kind::Server => {
+                if let Some(route) = identity.route.filter(|route| is_own(route.peer.ip())) {
+                    identity.same_machine = Some(true);
+                    identity.pid = match self.spec.include_setup {
+                        true => server.listening,
+                        false => pid_of(route.peer),
+                    };
+                }
+                Ok(identity)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
