@@ -9,7 +9,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo test lint format bench-flight bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark clean help check-tools
+.PHONY: all demo test lint format bench-flight bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -84,6 +84,10 @@ bench-charrow: $(BENCH_EXTRAS)
 # BENCH="--record" or BENCH="--only charrow jdbc", see bench/README.md
 bench-spark: $(EXTRAS) $(PACKAGE)
 	$(BIN)/python bench/spark/run.py $(BENCH)
+
+# BENCH="--record" or BENCH="--parts loaders --loaders 10,30", see bench/README.md
+bench-cluster: $(EXTRAS) $(PACKAGE)
+	$(BIN)/python bench/cluster/run.py $(BENCH)
 
 # BENCH="--record" or BENCH=RUN, see bench/README.md
 bench-scale: $(PACKAGE)

@@ -9,8 +9,9 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from venturi.cluster.clock import Clock
@@ -25,7 +26,8 @@ __all__ = ["HEAD_START_NS", "Patience", "alone", "head_start_ns", "join_tallies"
 HEAD_START_NS = 50_000_000
 _HEAD_START_A_LOADER_NS = 1_000_000
 _POLL_SECONDS = 0.1
-_POLL_A_LOADER_SECONDS = 0.002
+_ASKED_AT_ONCE = 10
+"""Loaders that are asked how far they are, each time: a call costs the driver most of a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ class _LineUp:
         self._localised, self._trouble = localised, trouble
         self._spec, self._members, self._control, self._patience = spec, members, control, patience
         self._agreed: int | None = None
-        self._every = max(_POLL_SECONDS, _POLL_A_LOADER_SECONDS * len(members))
+        self._next_poll = 0.0
         self._round_trip_ns = 0
 
     def run(self) -> dict[str, Any]:
@@ -153,7 +155,8 @@ class _LineUp:
             self._reach(self._members, "counted", self._longest())
             told = self._each(others, "tallies")
             self._each([lead], "conclude", join_tallies(told))
-            self._reach(self._members, "done", self._patience.set_up)
+            # The others have nothing left to do, and are asked for their records at once.
+            self._reach([lead], "done", self._patience.set_up)
         except _Broken as broken:
             failure = broken.failure
             self._tell_all_to_end()
@@ -229,12 +232,20 @@ class _LineUp:
     def _reach(self, members: Sequence[_Member], phase: str, seconds: float) -> None:
         """Waits until all are there. Raises _Broken where one ends before, is lost, or takes too long."""
         slice_ = min(seconds, 3600.0)
-        waiting = {self._call(member, "wait", phase, slice_): member for member in members}
+        waiting: dict[Future[Any], _Member] = {}
+        arrived: SimpleQueue[Future[Any]] = SimpleQueue()
+
+        def expect(member: _Member) -> None:
+            call = self._call(member, "wait", phase, slice_)
+            waiting[call] = member
+            call.add_done_callback(arrived.put)
+
+        for member in members:
+            expect(member)
         deadline = time.monotonic() + seconds
         while waiting:
-            done, _ = wait(waiting, self._every, FIRST_COMPLETED)
             broken = False
-            for call in done:
+            for call in _taken(arrived, _POLL_SECONDS):
                 member = waiting.pop(call)
                 if error := call.exception():
                     self._lose(member, _words(error))
@@ -242,7 +253,7 @@ class _LineUp:
                 elif call.result() == ENDED:
                     broken = True
                 elif not reached(str(call.result()), phase):
-                    waiting[self._call(member, "wait", phase, slice_)] = member
+                    expect(member)
             self._poll()
             if broken or any(member.lost for member in self._members):
                 raise _Broken
@@ -256,11 +267,13 @@ class _LineUp:
                 raise _Broken({"kind": "timeout", "message": text, "stream": None})
 
     def _poll(self) -> None:
-        """Progress of all, and whether each of them is still there."""
+        """Progress, and whether those that were asked for it are still there."""
         now = time.monotonic()
-        for member in self._members:
-            if not member.begun or member.lost:
-                continue
+        if now < self._next_poll:
+            return
+        self._next_poll = now + _POLL_SECONDS
+        there = [member for member in self._members if member.begun and not member.lost]
+        for member in there:
             if member.asked is not None and member.asked.done():
                 if error := member.asked.exception():
                     self._lose(member, _words(error))
@@ -269,8 +282,9 @@ class _LineUp:
                 member.asked = None
             elif member.asked is not None and now - member.asked_at > self._patience.answer:
                 self._lose(member, f"has not answered for {self._patience.answer:g} s")
-            if member.asked is None and not member.lost and now - member.asked_at >= self._every:
-                member.asked, member.asked_at = self._call(member, "progress"), now
+        free = [member for member in there if member.asked is None and not member.lost]
+        for member in sorted(free, key=lambda member: member.asked_at)[:_ASKED_AT_ONCE]:
+            member.asked, member.asked_at = self._call(member, "progress"), now
         self._tell_progress()
 
     def _tell_progress(self) -> None:
@@ -304,7 +318,7 @@ class _LineUp:
             for member in self._members
             if member.begun and not member.lost
         }
-        wait(calls, seconds + self._every)
+        wait(calls, seconds + _POLL_SECONDS * (1 + len(calls) / _ASKED_AT_ONCE))
         for call, member in calls.items():
             if not call.done():
                 self._lose(member, f"gave no record for {seconds:g} s")
@@ -334,6 +348,17 @@ class _LineUp:
     def _started(self, member: _Member) -> int:
         begun = self._agreed is not None and member.progress.get("elapsed_ns")
         return member.clock.there(self._agreed) if begun and self._agreed else 0
+
+
+def _taken(arrived: SimpleQueue[Future[Any]], seconds: float) -> list[Future[Any]]:
+    """All that are there; waits so long for the first one."""
+    found = []
+    try:
+        found.append(arrived.get(timeout=seconds))
+        while True:
+            found.append(arrived.get_nowait())
+    except Empty:
+        return found
 
 
 def _reached_by(members: Sequence[_Member]) -> tuple[str, int]:
