@@ -137,10 +137,11 @@ def test_raw_tcp_of_all_loaders_at_once(executor: Any, reference_server: ServerP
 
 def all_move(executor: Any) -> None:
     """Waits until each loader has counted rows, and the driver has heard of it."""
-    until = time.monotonic() + 60
-    while any(not handle.call("progress").result(20).get("rows") for handle in executor._loaders):
-        if time.monotonic() > until:
-            return
+    until, waiting = time.monotonic() + 60, list(executor._loaders)
+    while waiting and time.monotonic() < until:
+        found = waiting[0].call("progress").result(20)
+        if found.get("phase") == "running" and found["rows"]:
+            del waiting[0]
         time.sleep(0.1)
     time.sleep(1.0)
 
