@@ -52,6 +52,9 @@ class Flows:
 
 def flows(cell: Cell) -> Flows | None:
     """None where one process spoke to one server, or where streams were not recorded."""
+    # Most runs have one of each; a large one need not look at every stream to know.
+    if not any(len(r.get("hosts") or []) > 1 or len(_servers(r)) > 1 for r in cell.records):
+        return None
     found: dict[tuple[str, str], float] = {}
     clients: dict[str, None] = {}
     servers: dict[str, None] = {}

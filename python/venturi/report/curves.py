@@ -105,7 +105,7 @@ def over_hosts(results: Results, reference: str | None = None) -> Figure | None:
         results,
         axis,
         "throughput-hosts",
-        "hosts",
+        axis,
         lambda c: float(c.parameters[axis]),
         log=False,
         reference=reference if overlay.rows_only(reference) else None,

@@ -37,7 +37,7 @@ def _section(section: Section) -> str:
     for table in section.tables:
         out.append(_table(table))
         out += [f"<p>{_sentence(text)}</p>" for text in table.sentences if text]
-    return "".join(out) + f'<p class="quiet">{e(section.note)}</p>'
+    return "".join(out) + f'<p class="quiet">{_sentence(section.note.removesuffix("."))}</p>'
 
 
 def _sentence(text: str) -> str:
