@@ -123,6 +123,20 @@ def test_servers_that_cannot_be_told_apart_stand_as_one(several: Path) -> None:
     assert "not known here" in pictures.caption(cell)
 
 
+def test_one_process_and_several_servers(tmp_path: Path) -> None:
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        line["target"]["address"] = "a:1,b:1"
+        return line
+
+    results = load(make_run(tmp_path / "run", cells(("get",), (3,)), repeats=1, warmup=0, edit=edit))
+    found = flows.flows(results.cells[0])
+    assert found is not None
+    assert [(f.sender, f.payload_bytes) for f in found.flows] == [("a:1", 640e6), ("b:1", 320e6)]
+    title = pictures.title(results, results.cells[0])
+    assert title.endswith("960.0 MB from 2 servers to this process")
+    assert 'class="sankey"' in html.page(results) and "Loaders" not in shown(results)
+
+
 def test_a_put_goes_the_other_way(tmp_path: Path) -> None:
     matrix = placed(cells(("put",), (4,)), 2)
     (cell,) = load(make_run(tmp_path / "run", matrix, repeats=1, warmup=0, edit=spread(2))).cells

@@ -13,7 +13,7 @@ from typing import Any
 
 from venturi.analysis.cells import Cell, get
 
-__all__ = ["Flow", "Flows", "flows"]
+__all__ = ["HERE", "Flow", "Flows", "flows"]
 
 HERE = "this process"
 

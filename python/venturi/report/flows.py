@@ -202,7 +202,8 @@ def title(results: Results, cell: Cell) -> str:
     servers, clients = len(getattr(found, server)), len(getattr(found, client))
     # Servers that cannot be told apart stand as one, and are counted by their addresses.
     servers = servers if found.by_server else getattr(found, server)[0].count(",") + 1
-    ends = {server: _plural(servers, "server"), client: _plural(clients, "loader")}
+    here = getattr(found, client) == (analysis.HERE,)
+    ends = {server: _plural(servers, "server"), client: analysis.HERE if here else _plural(clients, "loader")}
     told = f"{Quantity(found.total, unit='B')} from {ends['senders']} to {ends['receivers']}"
     return f"{reason.name_of(results, cell)}: {told}"
 
