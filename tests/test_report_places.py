@@ -13,6 +13,7 @@ from venturi.analysis import places, splits
 from venturi.analysis.cells import Cell, summarise
 from venturi.analysis.results import load
 from venturi.report import csv, figures, html, matplotlib_figures
+from venturi.report import places as texts
 
 MIB = 2**20
 
@@ -147,6 +148,9 @@ def test_a_split_without_a_sweep_says_what_is_missing() -> None:
     (one,) = splits.convergences(summarise(records))
     assert one.limit is None and one.refused.endswith("a law over streams needs 4")
     assert all(s.refused == "no other size was measured with so many streams" for s in one.splits)
+    assert texts._tends(one).endswith(
+        "1, 2, 4 and 8 streams: no other size was measured with so many streams"
+    )
 
 
 def test_a_run_of_splits_is_reported(tmp_path: Path) -> None:

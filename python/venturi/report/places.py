@@ -6,6 +6,7 @@ from venturi.analysis import places
 from venturi.analysis.places import Pair, Row
 from venturi.analysis.results import Results
 from venturi.analysis.splits import Convergence
+from venturi.analysis.wording import listed
 from venturi.report import labels, palette, summary
 from venturi.report.figure import Figure, Panel, Series
 from venturi.report.scale import MB
@@ -150,7 +151,13 @@ def _splits(one: Convergence) -> list[Column]:
 
 
 def _tends(one: Convergence) -> str:
-    refused = [f"{s.streams} streams: {s.refused}" for s in one.splits if s.refused]
+    reasons: dict[str, list[int]] = {}
+    for split in one.splits:
+        if split.refused:
+            reasons.setdefault(split.refused, []).append(split.streams)
+    refused = [
+        f"{listed(map(str, n))} stream{'' if n == [1] else 's'}: {reason}" for reason, n in reasons.items()
+    ]
     if one.limit is None:
         return "; ".join([f"no limit foretold: {one.refused}", *refused])
     limit = one.limit
