@@ -102,9 +102,9 @@ def test_up_status_down(three: Hosts, cluster: RayCluster) -> None:
             break
         assert time.monotonic() < until, done.stdout
     assert done.returncode == 4 and states[0][0] == "joined" and killed
-    _, refused = stranger.communicate(timeout=60)
+    _, refused = stranger.communicate(timeout=120)
     assert stranger.returncode == 1 and "Failed to connect to Ray cluster" in refused, refused[-2000:]
-    _, refused = another.communicate(timeout=60)
+    _, refused = another.communicate(timeout=120)
     assert another.returncode == 4, refused
     assert "error: --on auto: the Ray cluster there demands another token than this process has\n" in refused
     done = cluster.down()

@@ -65,7 +65,7 @@ def test_calls_are_answered(board: Switchboard) -> None:
     assert {line.address for line in lines} == {"127.0.0.1"}
     long = lines[0].call("wait", "ready", 10.0)
     # A short one beside it, and an error by its text.
-    assert abs(lines[0].call("now").result(5) - time.time_ns()) < 1_000_000_000
+    assert abs(lines[0].call("now").result(5) - time.time_ns()) < 5_000_000_000
     with pytest.raises(RuntimeError, match="no such target"):
         lines[0].call("begin", '{"a": 1}').result(5)
     with pytest.raises(RuntimeError, match="no such call"):
