@@ -97,6 +97,25 @@ def test_ingest_32(cluster: RayCluster, tmp_path: Path) -> None:
     assert set(glob.glob(f"{tempfile.gettempdir()}/venturi-store-*")) <= before
 
 
+def test_several_servers(cluster: RayCluster, tmp_path: Path) -> None:
+    """Streams take three hosts in turn, whichever of two loaders they are on."""
+    given = ("--loaders", 2, "--servers", 3, "--streams", 6, "--rows-per-stream", "50k")
+    places = ("--set", "matrix.place=['remote']", "--set", "matrix.operation=['get','put']")
+    found = run(cluster, tmp_path / "run", "flight-remote", *given, *places)
+    assert len(found) == 2
+    for record in found:
+        assert record["target"]["servers"] == len(set(addresses(record))) == 3
+        assert not set(addresses(record)) & {host["address"] for host in record["hosts"]}
+
+
+def test_several_stores(cluster: RayCluster, tmp_path: Path) -> None:
+    """Each series is on one of two hosts; together they hold all points."""
+    given = ("--scale", 0.0002, "--loaders", 3, "--servers", 2, "--streams", 6)
+    (found,) = run(cluster, tmp_path / "run", "ingest-32", *given)
+    assert found["target"]["servers"] == len(set(addresses(found))) == 2
+    assert found["verification"]["rows"] == found["counts"]["rows"] == 6 * 17_280
+
+
 @pytest.fixture
 def database(cluster: RayCluster) -> Iterator[str]:
     """MariaDB on the last host, as a user would have it there."""

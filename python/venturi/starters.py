@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -13,6 +14,9 @@ from venturi.errors import VenturiError
 from venturi.servers import ReferenceServer
 
 __all__ = ["Server", "Starter", "StoreProcess", "here"]
+
+
+_PREFIX = "venturi-store-"
 
 
 class Server(Protocol):
@@ -44,10 +48,15 @@ class Starter(Protocol):
 
 
 class StoreProcess:
-    """A store of time series in a temporary directory, which goes with it."""
+    """A store of time series in a temporary directory, which goes with it; or, where this process is killed,
+    with the next one that is started on this machine."""
 
     def __init__(self, *arguments: str) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="venturi-store-"))
+        from venturi.throwaway import leftovers
+
+        leftovers.sweep(_PREFIX)
+        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        self._lock: int | None = leftovers.locked(self._folder)
         self._server = ReferenceServer("--data", str(self._folder / "data"), *arguments, kind="timeseries")
 
     def start(self) -> StoreProcess:
@@ -89,6 +98,9 @@ class StoreProcess:
         with contextlib.suppress(VenturiError):
             self._server.stop(at_once=True)
         shutil.rmtree(self._folder, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
 def here(kind: str, arguments: Sequence[str], remote: bool = False) -> Server:
