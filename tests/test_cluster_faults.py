@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -130,6 +131,7 @@ def cluster(core: Any) -> Iterator[RayCluster]:
     with hosts(6) as six, contextlib.ExitStack() as stack:
         made = RayCluster(six)
         try:
+            stack.callback(shutil.rmtree, made.folder, ignore_errors=True)
             # The last loader's host has a disk of its own.
             stack.enter_context(disk(made.folder / "n" / six[3].address, 48))
             (made.folder / "n").chmod(0o700)
