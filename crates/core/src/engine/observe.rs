@@ -112,6 +112,10 @@ impl Observer {
         if by == "client" {
             served = served.map(|served| served.beside(seen.as_ref()));
         }
+        let servers = record.target.servers;
+        if let Some(served) = served.as_mut().filter(|_| servers > 1) {
+            served.of_servers = Some(servers);
+        }
         record.resources = Some(Resources::of(same_machine, clock, seen, served));
         record.samples = Some(Samples { client, server });
     }

@@ -5,6 +5,7 @@ mod line_up;
 mod open_loop;
 mod peer;
 mod records;
+mod servers;
 mod shares;
 mod upserts;
 

@@ -35,6 +35,9 @@ pub struct Cost {
 #[derive(Debug, Clone, Serialize)]
 pub struct End {
     pub by: &'static str,
+    /// It is one of so many servers, and the others were not looked at. `None`: the only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_servers: Option<usize>,
     pub window_ns: u64,
     pub process: Option<Process>,
     pub host: Option<Host>,
@@ -151,6 +154,7 @@ impl End {
         let window = Window::of(series, start, end)?;
         Some(Self {
             by,
+            of_servers: None,
             window_ns: window.ns,
             process: window.process(),
             host: window.host(),

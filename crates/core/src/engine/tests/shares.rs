@@ -13,10 +13,10 @@ use crate::error::Kind;
 use crate::server::{charrow, flight, timeseries};
 
 /// A place of a test's own, removed when it ends.
-struct Place(PathBuf);
+pub struct Place(PathBuf);
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("venturi-share-{}-{next}", std::process::id());
@@ -25,7 +25,7 @@ impl Place {
         Self(path)
     }
 
-    fn file(&self, name: &str) -> String {
+    pub fn file(&self, name: &str) -> String {
         self.0.join(name).to_string_lossy().into_owned()
     }
 }
@@ -36,7 +36,7 @@ impl Drop for Place {
     }
 }
 
-fn trial(more: Value) -> Value {
+pub fn trial(more: Value) -> Value {
     let mut spec =
         json!({"trial": "shared", "streams": 5, "threads": 2, "sample_interval_ns": 20_000_000});
     for (name, value) in more.as_object().unwrap() {
@@ -45,17 +45,17 @@ fn trial(more: Value) -> Value {
     spec
 }
 
-fn real(spec: &TrialSpec, control: &Control) -> Record {
+pub fn real(spec: &TrialSpec, control: &Control) -> Record {
     crate::engine::run(spec.clone(), control)
 }
 
 /// Streams 0 and 1 here, 2 to 4 there.
-fn in_two(whole: &Value) -> Vec<Record> {
+pub fn in_two(whole: &Value) -> Vec<Record> {
     line_up(&[part(whole, 0, 2), part(whole, 2, 3)], real, |_| {})
 }
 
 /// By one process, and by two: the same is verified.
-fn same(whole: &Value) -> (Record, Vec<Record>) {
+pub fn same(whole: &Value) -> (Record, Vec<Record>) {
     let one = crate::engine::run(
         TrialSpec::parse(&whole.to_string()).unwrap(),
         &Control::new(),
@@ -82,12 +82,12 @@ fn same(whole: &Value) -> (Record, Vec<Record>) {
     (one, two)
 }
 
-fn flight_server() -> flight::Server {
+pub fn flight_server() -> flight::Server {
     flight::Server::start(r#"{"host": "127.0.0.1", "port": 0, "memory_bytes": 1000000000}"#)
         .unwrap()
 }
 
-fn records(server: &str, operation: &str, more: Value) -> Value {
+pub fn records(server: &str, operation: &str, more: Value) -> Value {
     let mut spec = trial(json!({
         "target": server, "operation": operation, "rows_per_batch": 1000,
         "data": {"source": "records", "columns": 3, "seed": 9}, "rows_per_stream": 30_500,

@@ -19,9 +19,6 @@ mod session;
 mod verify;
 mod watch;
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Before the clock starts: which tickets, which descriptors, and a table of the user's for a
 //! reference server to serve.
 
-use futures::future::{join_all, try_join_all};
+use futures::future::join_all;
 use prost::Message as _;
 use serde_json::json;
 
@@ -144,6 +144,7 @@ impl Flight {
         let Some(source) = &self.source else {
             return Err(Error::new(Kind::Internal, "a table without data"));
         };
+        // All of them to their ends: what is cut off half-way might still arrive.
         let uploads = self
             .servers
             .iter()
@@ -152,8 +153,7 @@ impl Flight {
                 let upload = self.upload(link, source, table).await;
                 upload.map_err(|error| self.at(server, error))
             });
-        try_join_all(uploads).await?;
-        Ok(())
+        join_all(uploads).await.into_iter().collect()
     }
 
     /// Takes the trial's table from all servers; the first error is told when all were asked.

@@ -45,6 +45,7 @@ impl MySql {
         };
         let mut identity = Identity {
             address: self.place.address(),
+            servers: self.place.hosts.len(),
             software: Some(server.software.clone()),
             protocol: match self.options.statement {
                 StatementKind::Text => "mysql text",
