@@ -39,7 +39,7 @@ fn the_fields_are_those_of_the_format() {
     );
     check(
         "/target",
-        "address software reference protocol pid round_trip_ns",
+        "address servers software reference protocol pid round_trip_ns",
     );
     check(
         "/counts",

@@ -127,7 +127,10 @@ fn flight_is_the_same_over_one_two_and_three() {
                     assert!(record.cpu.server.unwrap().total() > 0);
                     assert!(record.samples.as_ref().unwrap().server.is_some());
                 }
-                assert!(one.counts.wire_bytes > one.counts.payload_bytes);
+                // Streams that share a connection count their part of it as they end.
+                if options == json!({}) {
+                    assert!(one.counts.wire_bytes > one.counts.payload_bytes);
+                }
                 sums.push(one.verification.checksum);
             }
             assert_eq!(sums[0], sums[1]);
@@ -156,7 +159,8 @@ fn fewer_streams_than_servers() {
 #[test]
 fn a_get_in_fixed_time_ends_at_all_servers() {
     let servers = [flight_server(), flight_server()];
-    let more = json!({"rows_per_stream": null, "duration_ns": 200_000_000});
+    // Long enough for all streams to have begun, whatever else the machine does.
+    let more = json!({"rows_per_stream": null, "duration_ns": 2_000_000_000});
     let record = run_one(&records(&url(&servers), "get", more));
     assert_eq!(record.error, None);
     let verified = &record.verification;
