@@ -181,7 +181,8 @@ class ServerProcess:
             cwd=ROOT,
             env={**os.environ, **(environment or {})},
         )
-        self.ready = self._first_line(30.0)
+        # One that cannot start says so at once; one with a table of ten million rows takes its time.
+        self.ready = self._first_line(180.0)
         self.address = self.ready["address"].split("://")[-1]
         self.port = int(self.address.rsplit(":", 1)[1])
 

@@ -70,6 +70,16 @@ def test_whole_answers(engine: Server, form: str) -> None:  # noqa: F811
 
 
 @pytest.mark.slow
+def test_the_format_that_jdbc_asks_for(engine: Server) -> None:  # noqa: F811
+    import urllib.request
+
+    headers = {"X-ClickHouse-Format": "JSONEachRow", "X-ClickHouse-User": "venturi"}
+    asked = urllib.request.Request(f"http://{engine.started.address}/", b"SELECT 1 AS a", headers)
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        assert answer.read() == b'{"a":1}\n'
+
+
+@pytest.mark.slow
 def test_settings_are_a_requests_own(engine: Server) -> None:  # noqa: F811
     ask = "SELECT value FROM system.settings WHERE name = 'max_block_size'"
     usual = engine.ask(ask)

@@ -1,6 +1,6 @@
 """Spark has the whole table: counts, sums and every value, over each of the three ways, against its source.
 
-A million rows; VENTURI_SPARK_ROWS=10000000 makes it ten, which takes some minutes and 8 GB of memory.
+A million rows; VENTURI_SPARK_ROWS=10000000 makes it ten, which takes some minutes and 9 GB of memory.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import charrow_support
+from clickhouse_support import Server, clickhouse, engine  # noqa: F401 - fixtures
 from conftest import Start
-from spark_clickhouse import Server, clickhouse, engine  # noqa: F401 - fixtures
 
 pytest.importorskip("pyspark")
 from spark_support import equal, read, sales, session, sums
@@ -65,7 +65,9 @@ def expected(spark: Any, file: Path, source: Any) -> tuple[Any, ...]:
 def whole(frame: Any, expected: tuple[Any, ...], source: Any) -> None:
     assert frame.count() == ROWS
     assert sums(frame) == expected
-    equal(frame.toArrow(), source)
+    # Java has what a task answers several times over, and charrow deals the whole table to the few that run.
+    small = frame if ROWS <= 2_000_000 else frame.repartition(ROWS // 500_000)
+    equal(small.toArrow(), source)
 
 
 def test_charrow(spark: Any, file: Path, source: Any, expected: tuple[Any, ...]) -> None:
@@ -154,11 +156,11 @@ def test_mistakes_are_named(spark: Any, stored: Server, options: dict[str, str],
 
 
 def test_an_answer_that_breaks_off(spark: Any, engine: Server) -> None:  # noqa: F811
-    query = "SELECT number AS venturi_broken, toString(number) AS s FROM numbers(300000)"
+    query = "SELECT number, throwIf(number > 2900000, 'on purpose') AS t FROM numbers(3000000)"
     with pytest.raises(Exception, match="the server's answer cannot be read"):
         read(spark, engine.url, query=query, partitions=1).count()
 
 
 def test_a_server_without_arrow(spark: Any, clickhouse: Server) -> None:  # noqa: F811
     with pytest.raises(Exception, match="this server does not know: it is too old"):
-        read(spark, clickhouse.url, query="SELECT 1 AS a").count()
+        read(spark, clickhouse.url, user="venturi", query="SELECT 1 AS a").count()

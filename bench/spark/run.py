@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
-import platform
 import random
 import re
 import shutil
@@ -19,19 +19,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[1:1] = [str(HERE.parent), str(ROOT / "tests")]
 
-import charrow_support  # noqa: E402 - of the tests, as the next ones
+import numpy as np  # noqa: E402
+import pyarrow as pa  # noqa: E402
+
+import charrow_support  # noqa: E402 - of the tests, as the next ones but one
 import flight_support  # noqa: E402
-from spark_clickhouse import Server, engine_of_today, old_server  # noqa: E402
+import shared  # noqa: E402 - of bench/
+from clickhouse_support import Server, started  # noqa: E402
 from spark_support import read, sales, session, sums  # noqa: E402
 
 POM = HERE / "jdbc.pom.xml"
@@ -146,7 +147,7 @@ class Ways:
 
     def _engine(self) -> Server:
         if not hasattr(self, "_today"):
-            self._today = self._stack.enter_context(engine_of_today(self._folder("chdb")))
+            self._today = self._stack.enter_context(started("chdb"))
             made = "CREATE TABLE sales ENGINE = MergeTree ORDER BY tuple() AS SELECT"
             # With a zone in its type Spark refuses to have it from the driver.
             at = "CAST(toUnixTimestamp(at), 'Nullable(DateTime)') AS at"
@@ -163,7 +164,7 @@ class Ways:
     def _jdbc_old_server(self) -> Frame:
         import duckdb
 
-        server = self._stack.enter_context(old_server(self._folder("old")))
+        server = self._stack.enter_context(started("server"))
         text = self._place / "sales.tsv"
         # Seconds since 1970 are read as such only where they have ten digits.
         at = "strftime(make_timestamp(epoch_us(\"at\")), '%Y-%m-%d %H:%M:%S')"
@@ -172,14 +173,15 @@ class Ways:
             f"TO '{text}' (DELIMITER '\t', HEADER false, QUOTE '', NULLSTR '\\N')"
         )
         server.ask(OLD_TABLE)
-        _post(server, "INSERT INTO sales FORMAT TabSeparated", text)
+        server.put("INSERT INTO sales FORMAT TabSeparated", text)
         text.unlink()
         return self._over_jdbc(server, "ru.yandex.clickhouse.ClickHouseDriver")
 
     def _over_jdbc(self, server: Server, driver: str) -> Frame:
         told = {
-            "url": f"jdbc:clickhouse://127.0.0.1:{server.port}/default?compress=0",
+            "url": f"jdbc:{server.url}?compress=0",
             "driver": driver,
+            "user": "venturi",
             "dbtable": "sales",
             "partitionColumn": "id",
             "lowerBound": "0",
@@ -192,11 +194,6 @@ class Ways:
         """The types of the source, where a driver has others for the same values."""
         return frame.select([frame[f.name].cast(f.dataType) for f in self._truth.schema])
 
-    def _folder(self, name: str) -> Path:
-        folder = self._place / name
-        folder.mkdir()
-        return folder
-
     def trial(self, name: str) -> dict[str, Any]:
         """Spark reads all of it and sums it up. Raises ValueError where it is not what the source has."""
         before, began = busy_s(), time.perf_counter()
@@ -207,92 +204,37 @@ class Ways:
         return {"seconds": seconds, "cpu_s": busy, "rows": found[0]}
 
 
-def _post(server: Server, statement: str, file: Path) -> None:
-    """A file as the rows of an INSERT. Raises SystemExit with the server's word."""
-    import http.client
-    from urllib.parse import quote
-
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=TRIAL_SECONDS)
-    with contextlib.closing(connection), open(file, "rb") as rows:
-        connection.request("POST", f"/?query={quote(statement)}", rows)
-        answer = connection.getresponse()
-        text = answer.read().decode(errors="replace")
-        if answer.status != 200:
-            raise SystemExit(f"error: {statement}: {text.strip()[:300]}")
-
-
 def _note(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)
 
 
 def busy_s() -> float:
     """CPU time of all processes of this machine since it was started, in seconds (Linux)."""
-    user, nice, system, _, _, irq, softirq, *_ = _stat()
+    words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]
+    user, nice, system, _, _, irq, softirq = map(int, words)
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-
-
-def _stat() -> list[int]:
-    return [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
 
 
 def measure(options: argparse.Namespace, output: Path) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
-    head = environment(options)
+    head = {**shared.machine(), "arrow": pa.__version__}
+    head |= {name: getattr(options, name) for name in ("rounds", "rows", "partitions")}
     with contextlib.ExitStack() as stack, open(output, "w") as file:
         ways = Ways(options, stack)
-
-        def keep(line: dict[str, Any]) -> None:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-
+        keep = shared.keeper(file)
         keep(head | {"bytes": ways.bytes, "ways": list(ways.frames), "spark": ways.spark.version})
         shuffle = random.Random(options.seed).shuffle
         for number in range(-1, options.rounds):  # the first one warms up and is not kept
             names = list(ways.frames)
             shuffle(names)
             for name in names:
-                steal, total = _stat()[7], sum(_stat()[:8])
-                line: dict[str, Any] = {"kind": "trial", "round": number, "way": name}
-                try:
-                    line |= ways.trial(name)
-                except Exception as error:  # kept, and the exit status says so
-                    line["error"] = " ".join(str(error).split())[:1000]
-                    print(f"failed: {name}: {line['error']}", file=sys.stderr)
-                line["steal"] = (_stat()[7] - steal) / max(1, sum(_stat()[:8]) - total)
+                line = {"kind": "trial", "round": number, "way": name}
+                # Whatever Spark raises is kept, and the exit status says so.
+                shared.attempted(line, functools.partial(ways.trial, name), (Exception,))
                 if number >= 0 or "error" in line:
                     keep(line)
             if number >= 0:
                 print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
-
-
-def environment(options: argparse.Namespace) -> dict[str, Any]:
-    import pyarrow
-
-    described = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.split(":", 1)[1].strip() for line in described if line.startswith("model name")]
-    commit = subprocess.run(
-        ["git", "-C", str(HERE), "describe", "--always", "--dirty"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
-    return {
-        "kind": "environment",
-        "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "cpu": models[0] if models else platform.machine(),
-        "cpus": os.cpu_count(),
-        "kernel": platform.release(),
-        "arrow": pyarrow.__version__,
-        "commit": commit,
-        "load_before": os.getloadavg()[0],
-        **{name: getattr(options, name) for name in ("rounds", "rows", "partitions")},
-    }
-
-
-def bootstrap(values: list[float]) -> tuple[float, float]:
-    drawn = np.random.default_rng(1).choice(np.array(values), size=(2000, len(values)))
-    low, high = np.percentile(np.median(drawn, axis=1), [2.5, 97.5])
-    return float(low), float(high)
 
 
 def table(source: Path) -> tuple[str, bool]:
@@ -304,10 +246,9 @@ def table(source: Path) -> tuple[str, bool]:
     out = [
         f"# Ways into Spark: {head['date'][:10]}",
         "",
-        f"{head['cpu']}, {head['cpus']} CPUs, Linux {head['kernel']}, Spark {head['spark']}, Arrow "
-        f"{head['arrow']}; commit {head['commit']}; {head['rounds']} rounds of {head['rows'] / 1e6:g} M rows "
-        f"({head['bytes'] / 1e6:.0f} MB in Arrow), {head['partitions']} partitions; load before "
-        f"{head['load_before']:.2f}, CPU time stolen {100 * steal:.1f} %.",
+        f"{shared.described(head)}; Spark {head['spark']}, Arrow {head['arrow']}; {head['rounds']} rounds of "
+        f"{head['rows'] / 1e6:g} M rows ({head['bytes'] / 1e6:.0f} MB in Arrow), {head['partitions']} "
+        f"partitions; load before {head['load_before']:.2f}, CPU time stolen {100 * steal:.1f} %.",
         "",
         "Medians with their 95 % intervals. The ratio is of the same round; CPU is the whole machine's.",
         "",
@@ -319,7 +260,7 @@ def table(source: Path) -> tuple[str, bool]:
         if not own:
             continue
         rates = [line["rows"] / line["seconds"] / 1e6 for line in own.values()]
-        low, high = bootstrap(rates)
+        low, high = shared.bootstrap(rates)
         rate = float(np.median(rates))
         ratios = []
         for peer in ("jdbc", "parquet"):
@@ -338,22 +279,15 @@ def table(source: Path) -> tuple[str, bool]:
 
 def main() -> int:
     options = arguments()
-    stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d-%H%M")
     source = options.source
     if source is None:
         target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-        source = options.output or target / "bench-spark" / f"{stamp}.jsonl"
+        source = options.output or target / "bench-spark" / f"{shared.stamp()}.jsonl"
         began = time.monotonic()
         measure(options, source)
         print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
     text, good = table(source)
-    print(text)
-    if options.record:
-        place = HERE / "results" / f"{source.stem}.md"
-        place.parent.mkdir(exist_ok=True)
-        place.write_text(text)
-        print(f"recorded: {place.relative_to(ROOT)}", file=sys.stderr)
-    return 0 if good else 1
+    return shared.finish(text, good, source.stem, HERE / "results" if options.record else None)
 
 
 if __name__ == "__main__":

@@ -197,7 +197,8 @@ class Handler(BaseHTTPRequestHandler):
                 raise ValueError(f"Code: 62. DB::Exception: A statement of more than {_MOST_STATEMENT} bytes")
             rest.append(piece)
         statement = "\n".join(filter(None, (statement, b"".join(rest).decode())))
-        form = parameters.get("default_format") or "TabSeparated"
+        asked = self.headers.get("X-ClickHouse-Format")
+        form = asked or parameters.get("default_format") or "TabSeparated"
         if found := _FORMAT.search(statement):
             statement, form = statement[: found.start()], found[1]
         zstd = parameters.get("enable_http_compression") == "1" and "zstd" in self._accepted()
