@@ -19,9 +19,10 @@ from venturi.cluster.handle import ClusterControl, Gone, Handle
 from venturi.cluster.loader import ENDED, reached
 from venturi.cluster.merge import Part, lost, merge
 from venturi.cluster.shares import Share, divide, spec_of
+from venturi.errors import VenturiError
 from venturi.trial import failed_record
 
-__all__ = ["HEAD_START_NS", "Patience", "alone", "head_start_ns", "join_tallies", "run"]
+__all__ = ["HEAD_START_NS", "Patience", "alone", "head_start_ns", "join_tallies", "placed", "run"]
 
 HEAD_START_NS = 50_000_000
 _HEAD_START_A_LOADER_NS = 1_000_000
@@ -85,6 +86,30 @@ class _Broken(Exception):
     def __init__(self, failure: dict[str, Any] | None = None) -> None:
         super().__init__(failure)
         self.failure = failure
+
+
+def placed(
+    text: str,
+    control: Any,
+    ready: Callable[[int, Mapping[str, Any]], Sequence[Any]],
+    clocks: Callable[[Sequence[Any]], Sequence[Clock]],
+    localised: Callable[[Any, dict[str, Any]], dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """The record of a spec, over as many loaders as it has `loaders`; without, of one that runs it whole.
+
+    `ready` gives so many loaders that answer, or raises VenturiError.
+    """
+    assert isinstance(control, ClusterControl)
+    spec = json.loads(text)
+    wanted = spec.pop("loaders", None)
+    try:
+        handles = ready(wanted or 1, spec)
+    except VenturiError as error:
+        return failed_record("lost", error.message, started_unix_ns=time.time_ns())
+    if wanted is None:
+        # A limit of one host's engine.
+        return alone(localised(handles[0], spec) if localised else spec, handles[0], control)
+    return run(spec, handles, clocks(handles), control, localised=localised)
 
 
 def run(

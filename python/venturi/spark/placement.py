@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from venturi.cluster import clock, lineup
+from venturi.cluster.alike import is_here, unlike
 from venturi.cluster.handle import ClusterControl
 from venturi.endpoints import is_loopback
-from venturi.environment import describe, version
+from venturi.environment import describe
 from venturi.errors import VenturiError
 from venturi.spark.line import Line, Switchboard, answer_calls
 from venturi.spark.sessions import Session, in_our_words
-from venturi.trial import FORMAT_VERSION, TrialControl, failed_record, load_core
+from venturi.trial import TrialControl
 
 if TYPE_CHECKING:
     from venturi.trial import Cell
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["SparkExecutor"]
 
 Note = Callable[[str, str], None]
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 _ANSWER_SECONDS = 60.0
 _END_SECONDS = 20.0
 _PROBE_SECONDS = 120.0
@@ -93,19 +94,17 @@ class _Gang:
         )
 
     def _look_at_them(self) -> None:
-        here = {"venturi": version("venturi"), "core": load_core().version(), "format": FORMAT_VERSION}
         calls = [(line, line.call("identify")) for line in self.lines]
         for line, call in calls:
             try:
                 line.identity = call.result(_ANSWER_SECONDS)
             except Exception as error:
                 raise VenturiError(f"{line.name} does not say who it is: {error}") from None
-            for name, mine in here.items():
-                if line.identity.get(name) != mine:
-                    raise VenturiError(
-                        f"{line.name} ({line.identity['hostname']}) has {name} {line.identity.get(name)}, "
-                        f"this host {mine}: install the same version on every executor"
-                    )
+            if other := unlike(line.identity):
+                raise VenturiError(
+                    f"{line.name} ({line.identity['hostname']}) has {other}: install the same version on "
+                    "every executor"
+                )
 
     def healthy(self) -> bool:
         return not self._over.is_set() and not any(line.gone for line in self.lines)
@@ -153,23 +152,19 @@ class SparkExecutor:
         return ClusterControl()
 
     def run_trial(self, text: str, control: TrialControl) -> str:
-        assert isinstance(control, ClusterControl)
-        spec = json.loads(text)
-        wanted = spec.pop("loaders", None)
-        try:
-            lines = self._loaders(wanted or 1)
-        except VenturiError as error:
-            return json.dumps(failed_record("lost", error.message, started_unix_ns=time.time_ns()))
-        self._check_reach(spec, lines)
-        if wanted is None:
-            # A limit of one host's engine.
-            record = lineup.alone(spec, lines[0], control)
-        else:
-            record = lineup.run(spec, lines, [self._clock(line) for line in lines], control)
+        record = lineup.placed(
+            text, control, self._ready, lambda lines: [self._clock(line) for line in lines]
+        )
         if record["outcome"] != "ok":
             # Whatever is left of it, the next trial begins with tasks of its own.
             self._dismiss()
         return json.dumps(record)
+
+    def _ready(self, count: int, spec: Mapping[str, Any]) -> list[Line]:
+        """So many loaders that reach what the spec names. Raises VenturiError and ValueError."""
+        lines = self._loaders(count)
+        self._check_reach(spec, lines)
+        return lines
 
     def _loaders(self, count: int) -> list[Line]:
         """So many tasks that answer. Raises VenturiError."""
@@ -186,7 +181,7 @@ class SparkExecutor:
 
     def _check_reach(self, spec: Mapping[str, Any], lines: Sequence[Line]) -> None:
         """Raises ValueError, the word for a cell that asks for something impossible."""
-        far = next((line for line in lines if line.identity["boot_id"] != self._boot_id), None)
+        far = next((line for line in lines if not is_here(line.identity)), None)
         if far is None:
             return
         where = f"{far.name} runs on {far.identity['hostname']}"

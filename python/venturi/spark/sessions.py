@@ -49,8 +49,11 @@ class Session:
             # A barrier stage takes its tasks all at once, and a loader that fails is not tried again.
             "spark.dynamicAllocation.enabled": "false",
             "spark.stage.maxConsecutiveAttempts": "1",
+            # Executors elsewhere may take two minutes to be there; a local one is.
             "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "3s",
-            "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "4",
+            "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": (
+                "4" if chosen.startswith("local") else "40"
+            ),
         }
         if chosen.startswith("local"):
             # Nothing beyond this machine needs to reach it.
@@ -128,7 +131,10 @@ def in_our_words(error: Exception, master: str, count: int) -> str:
     if "SPARK-24819" in text or "more slots than the total number of slots" in text:
         return _too_few(master, count, None)
     if found := re.search(r"No module named '(venturi[\w.]*|pyarrow)'", text):
-        return f"executors have no {found[1]}: pip install 'venturi[spark]' on each of them"
+        return (
+            f"executors have no {found[1]}: pip install 'venturi[spark]' on each of them, or name the Python "
+            "there that has it by PYSPARK_PYTHON"
+        )
     return _first(text)
 
 

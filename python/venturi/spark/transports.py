@@ -18,7 +18,7 @@ from venturi.spark.options import Options
 
 __all__ = ["Transport", "transport"]
 
-_TIMEOUT = 60.0  # seconds without a byte
+_TIMEOUT = 300.0  # seconds without a byte: a query may sort and sum before it has a row
 _PORTS = {"clickhouse": 8123, "clickhouse+tls": 8443}
 # DateTime without digits after the second, also Nullable and LowCardinality.
 _DATE_TIME = re.compile(r"(?:(?:Nullable|LowCardinality)\()*DateTime(?:\('[^']*'\))?\)*")
