@@ -1,0 +1,127 @@
+"""Spark beyond one process: executors on hosts of their own, what is lost there, and a run that is ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from charrow_support import serve_command
+from flight_support import ServerProcess
+from hosts import hosts
+from run_support import environment
+
+pytest.importorskip("pyspark")
+from spark_cluster import Cluster, spark_cluster
+
+pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
+SECONDS = 400.0
+"""For what takes a few: Java starts slowly where all cores are taken."""
+READ = """
+import os
+import sys
+from pyspark.sql import SparkSession
+from venturi.spark import register
+
+spark = SparkSession.builder.master(sys.argv[1]).config("spark.ui.enabled", "false").getOrCreate()
+register(spark)
+table = "records(rows = 200000, columns = 2, block_rows = 1000)"
+frame = spark.read.format("venturi").option("url", sys.argv[2]).option("table", table)
+frame = frame.option("partitions", 2).load()
+places = frame.rdd.barrier().mapPartitions(lambda rows: [(os.readlink("/proc/self/ns/net"), sum(1 for _ in rows))])
+print(*(f"{place} {rows}" for place, rows in places.collect()), sep="\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with hosts(3) as on, spark_cluster(on, tmp_path_factory.mktemp("spark")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def url(cluster: Cluster) -> Iterator[str]:
+    """A server on the driver's host that the others reach."""
+    words = serve_command("--host", cluster.driver.address)
+    server = ServerProcess([*cluster.driver.inside(), *words])
+    yield f"charrow://{server.address}"
+    server.stop()
+
+
+def until(holds: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
+    """What it answers once that is true. Raises AssertionError where the process ends before."""
+    deadline = time.monotonic() + SECONDS
+    while not (found := holds()):
+        if process.poll() is not None:
+            raise AssertionError(f"it has ended: {process.communicate()}")
+        assert time.monotonic() < deadline, "it takes too long"
+        time.sleep(0.05)
+    return found
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    path = out / "trials.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def shape(cluster: Cluster, target: str, out: Path) -> tuple[object, ...]:
+    quick = ("--no-ceilings", "--no-report", "--warmup", "0", "--repeats", "2", "--duration", "8s")
+    where = ("--on", "spark", "--master", cluster.master)
+    return ("run", "--target", target, "--streams", "2", *quick, *where, "--out", out)
+
+
+def test_a_loader_that_dies_and_a_run_that_is_ended(cluster: Cluster, url: str, tmp_path: Path) -> None:
+    """The first trial loses a loader and says which; the second one, of fresh loaders, is interrupted, and
+    nothing of the run is left on any host; then it is gone on with."""
+    out, port = tmp_path / "run", int(url.rpartition(":")[2])
+    run = cluster.start(*shape(cluster, url, out))
+    try:
+        until(lambda: all(cluster.connected(host, port) for host in cluster.workers), run)
+        victim, host = next(iter(cluster.pythons().items()))
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: records(out), run)
+        until(lambda: all(cluster.connected(host, port) for host in cluster.workers), run)
+        run.send_signal(signal.SIGINT)
+        _, said = run.communicate(timeout=SECONDS)
+    finally:
+        run.kill()
+    lost, ended = records(out)
+    assert run.returncode == 130, said
+    assert lost["outcome"] == "failed", lost
+    assert "is gone" in lost["error"]["message"] and host.address in lost["error"]["message"], lost["error"]
+    assert ended["outcome"] == "interrupted", ended
+    deadline = time.monotonic() + SECONDS
+    while (left := cluster.left()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left
+    again = cluster.start("run", "--resume", out, "--on", "spark", "--master", cluster.master)
+    _, said = again.communicate(timeout=SECONDS)
+    good = records(out)[2:]
+    assert [record["outcome"] for record in good] == ["ok"], said
+    assert [host["streams"] for host in good[0]["hosts"]] == [[0, 1], [1, 1]]
+    assert {host["address"] for host in good[0]["hosts"]} == {host.address for host in cluster.workers}
+
+
+def test_a_server_on_the_drivers_loopback(cluster: Cluster, tmp_path: Path) -> None:
+    run = cluster.start(*shape(cluster, "charrow://local", tmp_path / "run"))
+    _, said = run.communicate(timeout=SECONDS)
+    assert run.returncode != 0
+    assert "is on this machine's loopback, and loader-1 runs on" in said and "Traceback" not in said
+
+
+def test_each_executor_reads(cluster: Cluster, url: str, tmp_path: Path) -> None:
+    script = tmp_path / "read.py"
+    script.write_text(READ)
+    words = (sys.executable, script, cluster.master, url)
+    done = cluster.driver.run(*words, env=environment(**cluster.variables()), timeout=SECONDS)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert done.returncode == 0 and sum(int(rows) for _, rows in lines) == 200_000, done.stderr
+    assert len({place for place, _ in lines}) == 2
