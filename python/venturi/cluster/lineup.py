@@ -5,6 +5,7 @@ However a trial ends, every loader has ended its part or is known to be lost, an
 
 from __future__ import annotations
 
+import functools
 import json
 import secrets
 import time
@@ -94,10 +95,11 @@ def placed(
     ready: Callable[[int, Mapping[str, Any]], Sequence[Any]],
     clocks: Callable[[Sequence[Any]], Sequence[Clock]],
     localised: Callable[[Any, dict[str, Any]], dict[str, Any]] | None = None,
+    trouble: Callable[[Mapping[str, Any]], str | None] | None = None,
 ) -> dict[str, Any]:
     """The record of a spec, over as many loaders as it has `loaders`; without, of one that runs it whole.
 
-    `ready` gives so many loaders that answer, or raises VenturiError.
+    `ready` gives so many loaders that answer, or raises VenturiError; the rest is `run`'s.
     """
     assert isinstance(control, ClusterControl)
     spec = json.loads(text)
@@ -109,7 +111,8 @@ def placed(
     if wanted is None:
         # A limit of one host's engine.
         return alone(localised(handles[0], spec) if localised else spec, handles[0], control)
-    return run(spec, handles, clocks(handles), control, localised=localised)
+    ask = None if trouble is None else functools.partial(trouble, spec)
+    return run(spec, handles, clocks(handles), control, localised=localised, trouble=ask)
 
 
 def run(
