@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from venturi.cluster import lineup
+from venturi.cluster.alike import is_here, unlike
 from venturi.cluster.clock import ONE_MACHINE, Clock, measure
 from venturi.cluster.handle import ClusterControl
 from venturi.cluster.loader import Loader
@@ -21,7 +22,7 @@ from venturi.cluster.shares import divide
 from venturi.errors import ExitCode, ScenarioError, VenturiError
 from venturi.starters import Server, here
 from venturi.tcp_probe import joined
-from venturi.trial import TrialControl, failed_record
+from venturi.trial import TrialControl
 from venturi.urls import REMOTE, in_process, is_local, scheme_of
 
 if TYPE_CHECKING:
@@ -140,19 +141,12 @@ class RayExecutor:
             handle.identity = found | {"ip": self._session.address(found["node_id"])}
 
     def _check_alike(self) -> None:
-        from venturi.environment import version
-        from venturi.trial import FORMAT_VERSION, load_core
-
-        core = load_core()
-        here = {"venturi": version("venturi"), "core": core.version(), "format": FORMAT_VERSION}
         for handle in self._loaders:
-            for name, mine in here.items():
-                if handle.identity.get(name) != mine:
-                    raise VenturiError(
-                        f"{handle.name} ({handle.address}) has {name} {handle.identity.get(name)}, "
-                        f"this host {mine}",
-                        hint="install the same version on all hosts",
-                    )
+            if other := unlike(handle.identity):
+                raise VenturiError(
+                    f"{handle.name} ({handle.address}) has {other}",
+                    hint="install the same version on all hosts",
+                )
 
     def _clocks(self, handles: Sequence[RayHandle]) -> list[Clock]:
         """Where each one's clock is now; asked again when it was long ago."""
@@ -175,7 +169,7 @@ class RayExecutor:
 
     def check(self, cells: Sequence[Cell]) -> None:
         """Whether the loaders can reach what these cells ask for. Raises ScenarioError."""
-        elsewhere = next((h for h in self._loaders if not self._is_here(h)), None)
+        elsewhere = next((h for h in self._loaders if not is_here(h.identity)), None)
         if elsewhere is None:
             return
         for cell in cells:
@@ -193,16 +187,11 @@ class RayExecutor:
                     f"{scheme_of(url)}://HOST; venturi serve starts one there",
                 )
 
-    def _is_here(self, handle: RayHandle) -> bool:
-        """Whether it has this process's machine, files and loopback."""
-        network = os.readlink("/proc/self/ns/net") if Path("/proc/self/ns/net").exists() else None
-        return handle.identity.get("boot_id") == self._boot_id and handle.identity.get("network") == network
-
     def starter(self, kind: str, arguments: Sequence[str], remote: bool = False) -> Server:
         """Reference servers on hosts of their own; else one beside the first loader."""
         if remote:
             return self._servers.remote(kind, arguments)
-        if all(self._is_here(handle) for handle in self._loaders):
+        if all(is_here(handle.identity) for handle in self._loaders):
             return here(kind, arguments)
         alone = len(self._loaders) == 1 and not self._beside
         return self._servers.beside(kind, arguments, loopback=alone)
@@ -213,23 +202,12 @@ class RayExecutor:
         return ClusterControl()
 
     def run_trial(self, text: str, control: TrialControl) -> str:
-        assert isinstance(control, ClusterControl)
-        spec = json.loads(text)
-        wanted = spec.pop("loaders", None)
-        try:
-            handles = self._ready(wanted or 1)
-        except VenturiError as error:
-            return json.dumps(failed_record("lost", error.message, started_unix_ns=time.time_ns()))
-        if wanted is None:
-            # A limit of one host's engine.
-            return json.dumps(lineup.alone(self._localised(handles[0], spec), handles[0], control))
-        return json.dumps(
-            lineup.run(
-                *(spec, handles, self._clocks(handles), control),
-                localised=self._localised_for(handles),
-                trouble=lambda: self._servers.trouble(spec["target"]),
-            )
+        record = lineup.placed(
+            *(text, control, lambda count, _: self._ready(count), self._clocks),
+            localised=self._localised,
+            trouble=lambda spec: self._servers.trouble(spec["target"]),
         )
+        return json.dumps(record)
 
     def _ready(self, count: int) -> list[RayHandle]:
         """So many loaders that answer and have nothing to do. Raises VenturiError."""
@@ -255,10 +233,6 @@ class RayExecutor:
             names = ", ".join(f"{handle.name} ({handle.address})" for handle in bad)
             raise VenturiError(f"{count} loaders are wanted and {len(good)} answer; lost: {names}")
         return sorted(good, key=lambda handle: handle.at)[:count]
-
-    def _localised_for(self, handles: Sequence[RayHandle]) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
-        by_name = {handle.name: handle for handle in handles}
-        return lambda handle, spec: self._localised(by_name[handle.name], spec)
 
     def _localised(self, handle: RayHandle, spec: Mapping[str, Any]) -> dict[str, Any]:
         """The spec with files where that host has them: they are sent once."""
