@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ import pytest
 from charrow_support import serve_command
 from flight_support import ServerProcess
 from hosts import hosts
-from run_support import environment
 
 pytest.importorskip("pyspark")
 from spark_cluster import Cluster, spark_cluster
@@ -25,26 +23,6 @@ from spark_cluster import Cluster, spark_cluster
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 SECONDS = 400.0
 """For what takes a few: Java starts slowly where all cores are taken."""
-READ = """
-import os
-import sys
-from pyspark.sql import SparkSession
-from venturi.spark import register
-
-spark = SparkSession.builder.master(sys.argv[1]).config("spark.ui.enabled", "false").getOrCreate()
-register(spark)
-table = "records(rows = 200000, columns = 2, block_rows = 1000)"
-frame = spark.read.format("venturi").option("url", sys.argv[2]).option("table", table)
-frame = frame.option("partitions", 2).load()
-
-
-def read(rows):
-    return [(os.readlink("/proc/self/ns/net"), sum(1 for _ in rows))]
-
-
-places = frame.rdd.barrier().mapPartitions(read)  # both at a time, so on both hosts
-print(*(f"{place} {rows}" for place, rows in places.collect()), sep="\\n")
-"""
 
 
 @pytest.fixture(scope="module")
@@ -121,13 +99,3 @@ def test_a_server_on_the_drivers_loopback(cluster: Cluster, tmp_path: Path) -> N
     _, said = run.communicate(timeout=SECONDS)
     assert run.returncode != 0
     assert "is on this machine's loopback, and loader-1 runs on" in said and "Traceback" not in said
-
-
-def test_each_executor_reads(cluster: Cluster, url: str, tmp_path: Path) -> None:
-    script = tmp_path / "read.py"
-    script.write_text(READ)
-    words = (sys.executable, script, cluster.master, url)
-    done = cluster.driver.run(*words, env=environment(**cluster.variables()), timeout=SECONDS)
-    lines = [line.split() for line in done.stdout.splitlines()]
-    assert done.returncode == 0 and sum(int(rows) for _, rows in lines) == 200_000, done.stderr
-    assert len({place for place, _ in lines}) == 2
