@@ -3,12 +3,20 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::target::flight::{provider, read_certificates, read_key};
+use crate::target::flight::{provider, read_certificates, read_key, secret};
 
 #[derive(Debug)]
 pub(crate) struct Token(pub String);
 
 impl Token {
+    /// The value of the variable where one is named.
+    pub fn of(variable: Option<&str>) -> Result<Option<Self>> {
+        match variable.map(secret).transpose()? {
+            Some(token) if token.is_empty() => Err(Error::usage("the token is empty")),
+            token => Ok(token.map(Self)),
+        }
+    }
+
     /// `Bearer token`, or `Basic` with the token as the password.
     pub fn admits(&self, authorization: Option<&str>) -> bool {
         use base64::Engine;

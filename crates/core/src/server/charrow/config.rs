@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::error::{Error, Result};
 use crate::meter::clock::Stage;
 use crate::meter::handicap::Handicap;
+use crate::server::TableSpec;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -66,14 +67,6 @@ pub struct ServerSpec {
     pub streams: Vec<StreamSpec>,
     #[serde(default)]
     pub engine: EngineKind,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TableSpec {
-    pub name: String,
-    /// An Arrow IPC file.
-    pub ipc: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]

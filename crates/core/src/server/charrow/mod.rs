@@ -20,22 +20,21 @@ mod tests;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::{ServerConnection, StreamOwned};
 use serde_json::json;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::meter::handicap::Handicap;
 use crate::server::access::{tls_config, Files, Token};
 use crate::server::account::{Accounts, Counted};
+use crate::server::listening::{cannot_listen, listen, Threads};
 use crate::server::machine::{boot_id, time_namespace, TcpProbe};
 use crate::socket::prepare;
-use crate::target::flight::secret;
 use builtin::Builtin;
-pub use config::{EngineKind, ServerSpec, StreamSpec, TableSpec};
+pub use config::{EngineKind, ServerSpec, StreamSpec};
 use connection::Connection;
 use engine::Engine;
 pub use outside::Query;
@@ -135,7 +134,7 @@ pub struct Server {
     state: Arc<State>,
     /// Queries for an engine outside.
     desk: Arc<Desk>,
-    accepting: Mutex<Option<JoinHandle<()>>>,
+    threads: Threads,
 }
 
 impl Server {
@@ -149,10 +148,7 @@ impl Server {
             client_ca: spec.tls_client_ca.as_deref(),
         };
         let tls = tls_config(&files, &[])?.map(Arc::new);
-        let token = spec.token_env.as_deref().map(secret).transpose()?;
-        if token.as_deref() == Some("") {
-            return Err(Error::usage("the token is empty"));
-        }
+        let token = Token::of(spec.token_env.as_deref())?;
         let desk = Arc::new(Desk::default());
         let engine: Box<dyn Engine> = match spec.engine {
             EngineKind::Builtin => Box::new(Builtin::new(
@@ -170,21 +166,8 @@ impl Server {
                 memory: spec.query_memory_bytes,
             }),
         };
-        let place = format!("{}:{}", spec.host, spec.port);
-        let io = |error: std::io::Error| {
-            let advice = match error.kind() {
-                std::io::ErrorKind::AddrInUse => {
-                    "; something else listens there: choose another --port (0: any free one)"
-                }
-                _ => "",
-            };
-            Error::new(
-                Kind::Io,
-                format!("cannot listen on {place}: {error}{advice}"),
-            )
-        };
-        let listener = TcpListener::bind((spec.host.as_str(), spec.port)).map_err(io)?;
-        listener.set_nonblocking(true).map_err(io)?;
+        let io = |error: std::io::Error| cannot_listen(&spec.host, spec.port, None, &error);
+        let listener = listen(&spec.host, spec.port).map_err(io)?;
         let address = listener.local_addr().map_err(io)?;
         let (patience, stall) = (spec.patience(), spec.stall_timeout());
         let state = Arc::new(State {
@@ -193,7 +176,7 @@ impl Server {
             sessions: Sessions::new(spec.max_queries),
             accounts: Arc::default(),
             totals: Totals::default(),
-            token: token.map(Token),
+            token,
             environment: spec.environment,
             tcp: TcpProbe::new(address.ip()),
             query_memory: spec.query_memory_bytes,
@@ -206,15 +189,17 @@ impl Server {
             closing: AtomicBool::new(false),
         });
         let shared = state.clone();
-        let accepting = std::thread::Builder::new()
-            .name("accept".into())
-            .spawn(move || accept(&listener, &shared, tls.as_ref(), spec.max_connections))
+        let threads = Threads::default();
+        threads
+            .spawn("accept", move || {
+                accept(&listener, &shared, tls.as_ref(), spec.max_connections);
+            })
             .map_err(io)?;
         Ok(Self {
             address,
             state,
             desk,
-            accepting: Mutex::new(Some(accepting)),
+            threads,
         })
     }
 
@@ -224,21 +209,7 @@ impl Server {
 
     /// Waits until the server has stopped, but no longer than this. True: it has.
     pub fn wait(&self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
-        loop {
-            let running = self
-                .accepting
-                .lock()
-                .is_ok_and(|handle| handle.as_ref().is_some_and(|handle| !handle.is_finished()));
-            if !running {
-                return true;
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            std::thread::sleep(left.min(Duration::from_millis(20)));
-        }
+        self.threads.wait(limit)
     }
 
     /// Takes no more connections, lets queries finish for two seconds, and ends.
@@ -246,10 +217,7 @@ impl Server {
         let state = &self.state;
         state.leaving.store(true, Ordering::Relaxed);
         state.accounts.watch.close();
-        let handle = self.accepting.lock().ok().and_then(|mut kept| kept.take());
-        if let Some(handle) = handle {
-            let _ = handle.join();
-        }
+        self.threads.join();
         let none_left = |limit: Duration| {
             let until = Instant::now() + limit;
             while state.open.load(Ordering::Relaxed) > 0 && Instant::now() < until {

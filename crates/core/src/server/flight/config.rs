@@ -10,7 +10,7 @@ use crate::codec::frame;
 use crate::error::{Error, Result};
 use crate::meter::clock::Stage;
 use crate::meter::handicap::Handicap;
-use crate::server::access;
+use crate::server::{access, TableSpec};
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,14 +53,6 @@ pub struct ServerSpec {
     /// Files to serve as tables.
     #[serde(default)]
     pub tables: Vec<TableSpec>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TableSpec {
-    pub name: String,
-    /// An Arrow IPC file.
-    pub ipc: String,
 }
 
 impl ServerSpec {

@@ -14,9 +14,8 @@ mod worker;
 use std::future::{poll_fn, Future};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::Poll;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
@@ -30,11 +29,12 @@ use crate::http2::{Config, Connection, Role, Wire};
 use crate::meter::handicap::Handicap;
 use crate::server::access::Token;
 use crate::server::account::{Accounts, Counted};
+use crate::server::listening::{cannot_listen, listen, Threads};
 use crate::server::machine::TcpProbe;
+use crate::server::TableSpec;
 use crate::socket::prepare;
-use crate::target::flight::secret;
 use config::tls_acceptor;
-pub use config::{ServerSpec, TableSpec};
+pub use config::ServerSpec;
 use store::{Store, Table};
 use worker::Worker;
 
@@ -100,7 +100,7 @@ pub struct Server {
     address: SocketAddr,
     state: Arc<State>,
     stop: watch::Sender<bool>,
-    accepting: Mutex<Option<JoinHandle<()>>>,
+    threads: Threads,
 }
 
 impl Server {
@@ -112,36 +112,20 @@ impl Server {
         let window = spec.window();
         let handicap = spec.handicap()?;
         let acceptor = tls_acceptor(&spec)?;
-        let token = spec.token_env.as_deref().map(secret).transpose()?;
-        if token.as_deref() == Some("") {
-            return Err(Error::usage("the token is empty"));
-        }
+        let token = Token::of(spec.token_env.as_deref())?;
         let store = Store::new(spec.memory_bytes);
         for table in &spec.tables {
             load(&store, table)?;
         }
-        let place = format!("{}:{}", spec.host, spec.port);
-        let io = |error: std::io::Error| {
-            let advice = match error.kind() {
-                std::io::ErrorKind::AddrInUse => {
-                    "; something else listens there: choose another --port (0: any free one)"
-                }
-                _ => "",
-            };
-            Error::new(
-                Kind::Io,
-                format!("cannot listen on {place}: {error}{advice}"),
-            )
-        };
-        let listener = std::net::TcpListener::bind((spec.host.as_str(), spec.port)).map_err(io)?;
-        listener.set_nonblocking(true).map_err(io)?;
+        let io = |error: std::io::Error| cannot_listen(&spec.host, spec.port, None, &error);
+        let listener = listen(&spec.host, spec.port).map_err(io)?;
         let address = listener.local_addr().map_err(io)?;
         let state = Arc::new(State {
             started: Instant::now(),
             store,
             accounts: Accounts::default(),
             totals: Totals::default(),
-            token: token.map(Token),
+            token,
             environment: spec.environment,
             tcp: TcpProbe::new(address.ip()),
             max_message: spec.max_message_size,
@@ -154,15 +138,17 @@ impl Server {
         });
         let (stop, stopped) = watch::channel(false);
         let shared = state.clone();
-        let accepting = std::thread::Builder::new()
-            .name("accept".into())
-            .spawn(move || accept(listener, shared, acceptor, spec.max_connections, stopped))
+        let threads = Threads::default();
+        threads
+            .spawn("accept", move || {
+                accept(listener, shared, acceptor, spec.max_connections, stopped);
+            })
             .map_err(io)?;
         Ok(Self {
             address,
             state,
             stop,
-            accepting: Mutex::new(Some(accepting)),
+            threads,
         })
     }
 
@@ -172,35 +158,14 @@ impl Server {
 
     /// Waits until the server has stopped, but no longer than this. True: it has.
     pub fn wait(&self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
-        loop {
-            let running = self
-                .accepting
-                .lock()
-                .is_ok_and(|handle| handle.as_ref().is_some_and(|handle| !handle.is_finished()));
-            if !running {
-                return true;
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            std::thread::sleep(left.min(Duration::from_millis(20)));
-        }
+        self.threads.wait(limit)
     }
 
     /// Takes no more connections, lets open streams finish for two seconds, and ends.
     pub fn stop(&self) {
         let _ = self.stop.send(true);
         self.state.accounts.watch.close();
-        if let Some(handle) = self
-            .accepting
-            .lock()
-            .ok()
-            .and_then(|mut handle| handle.take())
-        {
-            let _ = handle.join();
-        }
+        self.threads.join();
         let until = Instant::now() + GRACE + Duration::from_millis(500);
         while self.state.open.load(Ordering::Relaxed) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));

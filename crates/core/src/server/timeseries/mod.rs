@@ -27,11 +27,10 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
-use std::net::{SocketAddr, TcpStream as Socket, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream as Socket};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -41,6 +40,7 @@ use tokio::sync::{watch, Semaphore};
 use crate::codec::budget::Budget;
 use crate::codec::timeseries::parse::Wrong;
 use crate::error::{Error, Kind, Result};
+use crate::server::listening::{cannot_listen, listen, Threads};
 pub use config::ServerSpec;
 use head::Head;
 use reader::{Language, Shared};
@@ -55,7 +55,7 @@ pub struct Server {
     /// Of each protocol that is served.
     addresses: Vec<(&'static str, SocketAddr)>,
     stop: watch::Sender<bool>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Threads,
 }
 
 /// What listens, before threads serve it.
@@ -80,14 +80,14 @@ impl Listeners {
         ];
         for (name, port, language) in wanted {
             let Some(port) = port else { continue };
-            let failed = |error| cannot_listen(name, spec, port, &error);
+            let failed = |error| cannot_listen(&spec.host, port, Some(name), &error);
             let listener = listen(&spec.host, port).map_err(failed)?;
             let address = listener.local_addr().map_err(failed)?;
             listeners.addresses.push((name, address));
             listeners.tcp.push((listener, language));
         }
         if let Some(port) = spec.udp {
-            let failed = |error| cannot_listen("udp", spec, port, &error);
+            let failed = |error| cannot_listen(&spec.host, port, Some("udp"), &error);
             let socket = std::net::UdpSocket::bind((spec.host.as_str(), port)).map_err(failed)?;
             socket.set_nonblocking(true).map_err(failed)?;
             // Nothing holds a sender of datagrams back, so there has to be room.
@@ -98,42 +98,6 @@ impl Listeners {
         }
         Ok(listeners)
     }
-}
-
-/// As the standard library does, but thousands of agents may connect at one time, and
-/// who finds the queue full tries again a second later.
-fn listen(host: &str, port: u16) -> std::io::Result<std::net::TcpListener> {
-    let mut last = std::io::Error::other("the host has no address");
-    for address in (host, port).to_socket_addrs()? {
-        let bound = || {
-            let domain = socket2::Domain::for_address(address);
-            let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
-            socket.set_reuse_address(true)?;
-            socket.bind(&address.into())?;
-            socket.listen(4096)?;
-            socket.set_nonblocking(true)?;
-            Ok(socket.into())
-        };
-        match bound() {
-            Ok(listener) => return Ok(listener),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-fn cannot_listen(name: &str, spec: &ServerSpec, port: u16, error: &std::io::Error) -> Error {
-    let advice = match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            format!("; something else listens there: choose another {name} port (0: any free one)")
-        }
-        _ => String::new(),
-    };
-    let text = format!(
-        "cannot listen on {}:{port} for {name}: {error}{advice}",
-        spec.host
-    );
-    Error::new(Kind::Io, text)
 }
 
 impl Server {
@@ -161,7 +125,7 @@ impl Server {
             shared,
             addresses: listeners.addresses.clone(),
             stop,
-            threads: Mutex::default(),
+            threads: Threads::default(),
         };
         // On an error the server is dropped, which stops what has been started.
         server.spawn_all(listeners).map_err(|error| {
@@ -182,9 +146,10 @@ impl Server {
             let permits = Arc::new(Semaphore::new(reader::PERMITS));
             readers.push(sockets);
             let (store, given) = (self.shared.store.clone(), permits.clone());
-            self.spawn("seal", move || sealer::run(&store, &frozen, &given))?;
+            self.threads
+                .spawn("seal", move || sealer::run(&store, &frozen, &given))?;
             let (shared, stopped, udp) = (self.shared.clone(), self.stop.subscribe(), udp.take());
-            self.spawn("read", move || {
+            self.threads.spawn("read", move || {
                 reader::run(shared, place, incoming, stopped, permits, sealer, udp);
             })?;
         }
@@ -193,17 +158,13 @@ impl Server {
             self.shared.store.bell.clone(),
         );
         if self.shared.store.spec.durable == config::Durable::Fsync {
-            self.spawn("sync", move || commit::run(&store, &bell))?;
+            self.threads
+                .spawn("sync", move || commit::run(&store, &bell))?;
         }
         let (store, stopped) = (self.shared.store.clone(), self.stop.subscribe());
         let tcp = listeners.tcp;
-        self.spawn("accept", move || accept(tcp, &store, readers, stopped))
-    }
-
-    fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-        let thread = std::thread::Builder::new().name(name.into()).spawn(body)?;
-        store::lock(&self.threads).push(thread);
-        Ok(())
+        self.threads
+            .spawn("accept", move || accept(tcp, &store, readers, stopped))
     }
 
     fn address_of(&self, wanted: &str) -> Option<String> {
@@ -223,30 +184,14 @@ impl Server {
 
     /// Waits until the server has stopped, but no longer than this. True: it has.
     pub fn wait(&self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
-        loop {
-            if store::lock(&self.threads)
-                .iter()
-                .all(JoinHandle::is_finished)
-            {
-                return true;
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            std::thread::sleep(left.min(Duration::from_millis(20)));
-        }
+        self.threads.wait(limit)
     }
 
     /// Closes all connections, seals what is in memory, and ends.
     pub fn stop(&self) {
         let _ = self.stop.send(true);
         self.shared.store.close();
-        let threads = std::mem::take(&mut *store::lock(&self.threads));
-        for thread in threads {
-            let _ = thread.join();
-        }
+        self.threads.join();
     }
 
     /// What is stored, as /api/stats has it, and where the server listens; as JSON.

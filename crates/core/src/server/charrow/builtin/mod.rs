@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 
-use super::config::{StreamSpec, TableSpec};
+use super::config::StreamSpec;
 use super::engine::{Engine, Raw, Ready, Run, Wanted};
 use crate::data::{file, payload_bytes, Cursor, Source};
 use crate::error::{Error, Kind, Result};
+use crate::server::TableSpec;
 use crate::spec::{Data, Values};
 use parse::{parse, Argument, From, Statement};
 
