@@ -113,7 +113,9 @@ mod tests {
         assert!(threads.wait(Duration::ZERO));
         let (sender, receiver) = std::sync::mpsc::channel::<()>();
         threads
-            .spawn("waits", move || drop(receiver.recv()))
+            .spawn("waits", move || {
+                let _ = receiver.recv();
+            })
             .unwrap();
         assert!(!threads.wait(Duration::from_millis(1)));
         drop(sender);
