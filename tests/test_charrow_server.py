@@ -4,6 +4,8 @@ shared among partitions, who comes late, goes away or does not read, and errors 
 from __future__ import annotations
 
 import collections
+import contextlib
+import itertools
 import socket
 import struct
 import threading
@@ -280,6 +282,10 @@ def test_one_id_is_one_text(server: ServerProcess) -> None:
         handshake() + number(HEADER) + number(-5),
         handshake() + number(99),
         handshake() + query("q" * 70_000, "SELECT * FROM small"),
+        handshake()[:20],
+        handshake()[:-1],
+        handshake() + number(HEADER) + number(1000) + b"half an id",
+        handshake() + number(HEADER) + sized("q") + number(-1),
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + b" " * 64,
     ],
 )
@@ -299,14 +305,70 @@ def test_lies_get_an_error_and_a_closed_connection(server: ServerProcess, raw: b
     assert server.process.poll() is None
 
 
-def test_half_a_handshake_is_given_up(server: ServerProcess) -> None:
+def trickle(connection: socket.socket, raw: bytes, limit: float = 30.0) -> bytes:
+    """Sends a byte now and then until the other side closes; what it says meanwhile."""
+    said = bytearray()
+    until = time.monotonic() + limit
+    connection.settimeout(0.05)
+    for at in itertools.count():
+        assert time.monotonic() < until, "it may take for ever"
+        with contextlib.suppress(TimeoutError):
+            try:
+                piece = connection.recv(65536)
+            except ConnectionResetError:
+                break
+            if not piece:
+                break
+            said += piece
+        with contextlib.suppress(OSError):
+            connection.sendall(raw[at : at + 1])
+    return bytes(said)
+
+
+@pytest.mark.parametrize("silent", [True, False])
+@pytest.mark.parametrize(
+    ("begun", "rest"),
+    [
+        (handshake()[:20], b"\0" * 10_000),
+        (handshake() + number(HEADER) + number(60_000), b"q" * 10_000),
+        (handshake() + number(HEADER) + sized("q") + number(2**20), b"q" * 10_000),
+    ],
+    ids=["handshake", "query-id", "query"],
+)
+def test_half_a_message_is_given_up(server: ServerProcess, begun: bytes, rest: bytes, silent: bool) -> None:
     host, _, port = server.address.rpartition(":")
     with socket.create_connection((host, int(port)), 10) as connection:
-        connection.sendall(handshake()[:20])
+        connection.sendall(begun)
         began = time.monotonic()
-        while connection.recv(65536):
-            pass
-        assert 1.0 < time.monotonic() - began < 8.0
+        said = trickle(connection, b"" if silent else rest)
+        assert time.monotonic() - began > 0.9
+        assert struct.unpack(">q", said[:8])[0] == ERROR
+        assert b"to its end what it wants within 2 s" in said
+
+
+def test_half_a_tls_handshake_is_given_up(files: Path, certificates: Certificates) -> None:
+    tls = ["--tls-certificate", str(certificates.server), "--tls-key", str(certificates.server_key)]
+    table = f"small={files / 'small.csv'}"
+    with serving("--table", table, "--patience", "1s", *tls) as server:
+        host, _, port = server.address.rpartition(":")
+        with socket.create_connection((host, int(port)), 10) as connection:
+            # A record of 4 KiB: a client's first words, of which the rest comes byte by byte.
+            connection.sendall(bytes.fromhex("16030110000100 0ffc0303"))
+            trickle(connection, b"x" * 4000)
+
+
+def test_strangers_cost_little(server: ServerProcess) -> None:
+    """All they may say, and nothing to its end."""
+    host, _, port = server.address.rpartition(":")
+    long = "x" * 65_536
+    said = handshake(client=long, database=long, user=long, password=long)
+    said += number(HEADER) + sized(long) + number(2**20) + b"q" * (2**20 - 1)
+    before = resident(server)
+    with contextlib.ExitStack() as stack:
+        for _ in range(30):
+            connection = stack.enter_context(socket.create_connection((host, int(port)), 10))
+            connection.sendall(said)
+        assert resident(server) - before < 64 * 2**20
 
 
 def resident(server: ServerProcess) -> int:

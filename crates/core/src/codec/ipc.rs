@@ -291,8 +291,7 @@ impl Decoder {
     }
 
     fn any(&mut self, header: &[u8], body: Buffer) -> Result<Option<RecordBatch>> {
-        let message = arrow_ipc::root_as_message(header)
-            .map_err(|error| Error::protocol(format!("not an Arrow IPC message: {error}")))?;
+        let message = bounded(header)?;
         match message.header_type() {
             MessageHeader::Schema => {
                 let schema = message
@@ -458,6 +457,26 @@ pub(crate) fn quietly<T>(act: impl FnOnce() -> T + UnwindSafe) -> std::thread::R
     outcome
 }
 
+/// One field of a schema may stand for many, and a long name with it. These count all of them, as
+/// they will be in memory: tables (a field has two at least) and bytes.
+const MOST_TABLES: usize = 200_000;
+const LARGEST_TREE: usize = 24 << 20;
+
+/// A message's header, which takes some 50 MB at most when it is read.
+fn bounded(header: &[u8]) -> Result<Message<'_>> {
+    // arrow-ipc does not export the type of its options.
+    fn options_of<O: Default, E>(
+        _: for<'o, 'b> fn(&'o O, &'b [u8]) -> std::result::Result<Message<'b>, E>,
+    ) -> O {
+        O::default()
+    }
+    let mut options = options_of(arrow_ipc::root_as_message_with_opts);
+    options.max_tables = MOST_TABLES;
+    options.max_apparent_size = LARGEST_TREE;
+    arrow_ipc::root_as_message_with_opts(&options, header)
+        .map_err(|error| Error::protocol(format!("not an Arrow IPC message: {error}")))
+}
+
 /// No batch grows beyond this when its buffers are decompressed.
 const DECOMPRESSED_LIMIT: u64 = 4 << 30;
 
@@ -515,7 +534,19 @@ pub fn schema_to_bytes(schema: &Schema) -> Result<Vec<u8>> {
 
 /// Reads what `schema_to_bytes` (of any implementation) wrote.
 pub fn schema_from_bytes(bytes: &[u8]) -> Result<Schema> {
-    quietly(|| arrow_ipc::convert::try_schema_from_ipc_buffer(bytes))
-        .map_err(|_| Error::protocol("an Arrow schema that contradicts itself"))?
-        .map_err(|error| Error::protocol(format!("not an Arrow schema: {error}")))
+    let mut decoder = Decoder::default();
+    if let Some(header) = encapsulated(bytes) {
+        decoder.message(header, None)?;
+    }
+    let schema = decoder.schema.map(Arc::unwrap_or_clone);
+    schema.ok_or_else(|| Error::protocol("not an Arrow schema"))
+}
+
+/// The header of an encapsulated message; its mark is optional, as in old versions of Arrow.
+pub fn encapsulated(bytes: &[u8]) -> Option<&[u8]> {
+    let (length, header) = bytes
+        .strip_prefix(&[0xff; 4])
+        .unwrap_or(bytes)
+        .split_first_chunk::<4>()?;
+    header.get(..u32::from_le_bytes(*length) as usize)
 }

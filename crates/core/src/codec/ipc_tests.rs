@@ -161,3 +161,39 @@ fn a_batch_before_the_schema_is_refused() {
         .unwrap_err();
     assert!(error.message.contains("first message"), "{error}");
 }
+
+#[test]
+fn one_field_that_stands_for_many_is_refused() {
+    let fields = |count: usize| {
+        let names = (0..count).map(|at| match at {
+            0 => "n".repeat(10_000),
+            at => at.to_string(),
+        });
+        let fields: Vec<_> = names
+            .map(|name| Field::new(name, DataType::Int64, true))
+            .collect();
+        schema_to_bytes(&arrow_schema::Schema::new(fields)).unwrap()
+    };
+    assert_eq!(
+        schema_from_bytes(&fields(20_000)).unwrap().fields().len(),
+        20_000
+    );
+    let mut bytes = fields(20_000);
+    // All of the offsets lead to the first field.
+    let places = {
+        let message = arrow_ipc::root_as_message(&bytes[8..]).unwrap();
+        let fields = message.header_as_schema().unwrap().fields().unwrap();
+        fields.bytes().as_ptr() as usize - bytes.as_ptr() as usize
+    };
+    let offset = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().unwrap());
+    let first = places as u32 + offset(&bytes[places..]);
+    for at in (0..20_000).map(|field| places + 4 * field) {
+        assert!(first > at as u32);
+        bytes[at..at + 4].copy_from_slice(&(first - at as u32).to_le_bytes());
+    }
+    // 200 MB of names.
+    let told = schema_from_bytes(&bytes).unwrap_err().message;
+    assert!(told.contains("not an Arrow IPC message"), "{told}");
+    let mut decoder = Decoder::default();
+    assert!(decoder.message(&bytes[8..], None).is_err());
+}

@@ -25,7 +25,7 @@ use arrow_array::{
     BooleanArray, GenericByteViewArray, GenericListViewArray, OffsetSizeTrait, RecordBatch,
     UInt64Array, UnionArray,
 };
-use arrow_buffer::{BooleanBuffer, ToByteSlice};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, ToByteSlice};
 use arrow_schema::{ArrowError, DataType, UnionMode};
 use arrow_select::{filter::filter, take::take};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -36,7 +36,7 @@ use crate::error::{Error, Kind, Result};
 const NULLS: u64 = 0x6e75_6c6c;
 
 /// The digest of a batch. Fails only for values that cannot be laid out plainly,
-/// such as a dictionary column that decodes to more than 2 GiB of 32-bit strings.
+/// such as a dictionary column that stands for more than 1 GiB.
 pub fn digest(batch: &RecordBatch) -> Result<u64> {
     batch
         .columns()
@@ -76,8 +76,8 @@ fn present(array: &dyn Array) -> std::result::Result<u64, ArrowError> {
         DataType::LargeUtf8 => { let a = array.as_string::<i64>(); bytes(a.value_offsets(), a.value_data()) }
         DataType::Binary => { let a = array.as_binary::<i32>(); bytes(a.value_offsets(), a.value_data()) }
         DataType::LargeBinary => { let a = array.as_binary::<i64>(); bytes(a.value_offsets(), a.value_data()) }
-        DataType::Utf8View => views(array.as_string_view()),
-        DataType::BinaryView => views(array.as_binary_view()),
+        DataType::Utf8View => views(array.as_string_view())?,
+        DataType::BinaryView => views(array.as_binary_view())?,
         DataType::FixedSizeBinary(_) => xxh3_64(array.as_fixed_size_binary().value_data()),
         DataType::List(_) => { let a = array.as_list::<i32>(); list(a.value_offsets(), a.values())? }
         DataType::LargeList(_) => { let a = array.as_list::<i64>(); list(a.value_offsets(), a.values())? }
@@ -101,12 +101,21 @@ fn present(array: &dyn Array) -> std::result::Result<u64, ArrowError> {
             .iter()
             .try_fold(array.len() as u64, |state, child| Ok::<_, ArrowError>(mix(state, column(child)?)))?,
         DataType::Dictionary(_, _) => downcast_dictionary_array! {
-            array => column(&take(array.values(), array.keys(), None)?)?,
+            array => {
+                let keys = array.keys();
+                let used = keys.iter().flatten().map(ArrowNativeType::as_usize);
+                bounded(array.values(), keys.len(), used)?;
+                column(&take(array.values(), keys, None)?)?
+            },
             other => return Err(ArrowError::NotYetImplemented(format!("digest of {other}")))
         },
         DataType::RunEndEncoded(_, _) => downcast_run_array! {
             array => {
-                let logical: Vec<u64> = (0..array.len()).map(|row| array.get_physical_index(row) as u64).collect();
+                // A run of a few bytes may stand for any number of rows.
+                bounded(array.values(), array.len(), 0..0)?;
+                let used = || (0..array.len()).map(move |row| array.get_physical_index(row));
+                bounded(array.values(), array.len(), used())?;
+                let logical: Vec<u64> = used().map(|row| row as u64).collect();
                 column(&take(array.values(), &UInt64Array::from(logical), None)?)?
             },
             other => return Err(ArrowError::NotYetImplemented(format!("digest of {other}")))
@@ -166,7 +175,102 @@ fn list<O: OffsetSizeTrait>(
     ))
 }
 
-fn views<V: ByteViewType + ?Sized>(array: &GenericByteViewArray<V>) -> u64 {
+/// What a column may become that stands for a longer one; a peer may say of some bytes that they are
+/// meant any number of times.
+const LARGEST_PLAIN: usize = 1 << 30;
+
+/// Is the column of these of the values, `rows` in all with those that are null, one that fits?
+fn bounded(
+    values: &dyn Array,
+    rows: usize,
+    used: impl Iterator<Item = usize>,
+) -> std::result::Result<(), ArrowError> {
+    let ends = size_of::<u64>();
+    if values.len() <= rows {
+        let each = (0..values.len()).map(|row| weight(values, row, 1));
+        let most = rows.checked_mul(ends + each.max().unwrap_or(0));
+        // The usual case: few values, all of them short.
+        if most.is_some_and(|most| most <= LARGEST_PLAIN) {
+            return Ok(());
+        }
+    }
+    let mut left = rows
+        .checked_mul(ends)
+        .and_then(|bytes| LARGEST_PLAIN.checked_sub(bytes));
+    for row in used {
+        left = left.and_then(|left| left.checked_sub(weight(values, row, 1)));
+        if left.is_none() {
+            break;
+        }
+    }
+    left.map(drop).ok_or_else(too_long)
+}
+
+fn too_long() -> ArrowError {
+    ArrowError::MemoryError(format!(
+        "a column that stands for more than {LARGEST_PLAIN} bytes: use fewer rows per batch"
+    ))
+}
+
+/// Bytes of so many values from this one on, about.
+fn weight(values: &dyn Array, row: usize, rows: usize) -> usize {
+    let of = |child: &dyn Array, start: usize, end: usize| weight(child, start, end - start);
+    let end = row + rows;
+    if end > values.len() {
+        return 0;
+    }
+    match values.data_type() {
+        DataType::Utf8 => span(&values.as_string::<i32>().value_offsets()[row..=end]).len(),
+        DataType::LargeUtf8 => span(&values.as_string::<i64>().value_offsets()[row..=end]).len(),
+        DataType::Binary => span(&values.as_binary::<i32>().value_offsets()[row..=end]).len(),
+        DataType::LargeBinary => span(&values.as_binary::<i64>().value_offsets()[row..=end]).len(),
+        DataType::Utf8View => lengths(&values.as_string_view().views()[row..end]),
+        DataType::BinaryView => lengths(&values.as_binary_view().views()[row..end]),
+        DataType::FixedSizeBinary(width) => *width as usize * rows,
+        DataType::List(_) => {
+            let list = values.as_list::<i32>();
+            let span = span(&list.value_offsets()[row..=end]);
+            of(list.values(), span.start, span.end)
+        }
+        DataType::LargeList(_) => {
+            let list = values.as_list::<i64>();
+            let span = span(&list.value_offsets()[row..=end]);
+            of(list.values(), span.start, span.end)
+        }
+        DataType::Map(_, _) => {
+            let map = values.as_map();
+            let span = span(&map.value_offsets()[row..=end]);
+            of(map.entries(), span.start, span.end)
+        }
+        DataType::FixedSizeList(_, size) => {
+            let list = values.as_fixed_size_list();
+            let size = *size as usize;
+            of(list.values(), row * size, end * size)
+        }
+        DataType::Struct(_) => {
+            let children = values.as_struct().columns().iter();
+            children.map(|child| of(child, row, end)).sum()
+        }
+        // What is left is narrow, or stands for something longer itself: rare enough to be
+        // counted as if all of it were meant.
+        other => match other.primitive_width() {
+            Some(width) => width * rows,
+            None => values.get_buffer_memory_size().max(1) * rows.min(1) + rows,
+        },
+    }
+}
+
+/// Bytes that these views show: the length is a view's lower half.
+fn lengths(views: &[u128]) -> usize {
+    views.iter().map(|view| *view as u32 as usize).sum()
+}
+
+fn views<V: ByteViewType + ?Sized>(
+    array: &GenericByteViewArray<V>,
+) -> std::result::Result<u64, ArrowError> {
+    if lengths(array.views()) > LARGEST_PLAIN {
+        return Err(too_long());
+    }
     let mut offsets = Vec::with_capacity(array.len() + 1);
     let mut data: Vec<u8> = Vec::new();
     offsets.push(0i64);
@@ -174,7 +278,7 @@ fn views<V: ByteViewType + ?Sized>(array: &GenericByteViewArray<V>) -> u64 {
         data.extend_from_slice(array.value(row).as_ref());
         offsets.push(data.len() as i64);
     }
-    bytes(&offsets, &data)
+    Ok(bytes(&offsets, &data))
 }
 
 fn list_view<O: OffsetSizeTrait>(
@@ -185,9 +289,14 @@ fn list_view<O: OffsetSizeTrait>(
     offsets.push(0i64);
     for (&offset, &size) in array.offsets().iter().zip(array.sizes().iter()) {
         let start = offset.as_usize() as u64;
+        if (used.len() + size.as_usize()).saturating_mul(size_of::<u64>()) > LARGEST_PLAIN {
+            return Err(too_long());
+        }
         used.extend(start..start + size.as_usize() as u64);
         offsets.push(used.len() as i64);
     }
+    let rows = used.iter().map(|row| *row as usize);
+    bounded(array.values(), used.len(), rows)?;
     let values = take(array.values(), &UInt64Array::from(used), None)?;
     list(&offsets, &values)
 }
@@ -203,6 +312,8 @@ fn union(array: &UnionArray) -> std::result::Result<u64, ArrowError> {
             UnionMode::Sparse => rows.map(|row| row as u64).collect(),
             UnionMode::Dense => rows.map(|row| array.value_offset(row) as u64).collect(),
         };
+        let rows = used.iter().map(|row| *row as usize);
+        bounded(array.child(id), used.len(), rows)?;
         let values = take(array.child(id), &UInt64Array::from(used), None)?;
         state = mix(state, column(&values)?);
     }

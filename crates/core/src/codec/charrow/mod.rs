@@ -44,7 +44,11 @@ pub const LONGEST_NAME: usize = 64 << 10;
 /// Bytes of a query's text, and of a question's payload.
 pub const LONGEST_QUERY: usize = 1 << 20;
 pub const MOST_ENCODERS: usize = 1024;
-/// Bytes of everything from a server but blocks.
-pub const LONGEST_TEXT: usize = 64 << 20;
+/// Bytes of a server's errors, and of what it says of itself and of a query.
+pub const LONGEST_TEXT: usize = 1 << 20;
+/// Bytes of an Arrow message without its body: a schema, a block's header.
+pub const LONGEST_HEADER: usize = 16 << 20;
+/// Bytes of the answer to a question.
+pub const LONGEST_ANSWER: usize = 64 << 20;
 /// Bytes of a block, where a client sets no bound of its own.
 pub const LARGEST_BLOCK: usize = 1 << 30;

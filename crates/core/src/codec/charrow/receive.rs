@@ -6,7 +6,8 @@ use std::io::IoSliceMut;
 use arrow_buffer::Buffer;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{flag, LONGEST_TEXT};
+use super::{flag, LONGEST_ANSWER, LONGEST_HEADER, LONGEST_TEXT};
+use crate::codec::ipc::encapsulated;
 use crate::codec::slab::{Body, Pool};
 use crate::error::{Error, Kind, Result};
 
@@ -292,7 +293,12 @@ impl Receiver {
 
     fn sized(&self, flag: i64, checksum: Option<u64>, size: i64) -> Result<State> {
         let is_block = matches!(flag, flag::BLOCK | flag::CHECKED_BLOCK);
-        let largest = if is_block { self.largest } else { LONGEST_TEXT };
+        let largest = match flag {
+            _ if is_block => self.largest,
+            flag::SCHEMA => LONGEST_HEADER,
+            flag::ANSWER => LONGEST_ANSWER,
+            _ => LONGEST_TEXT,
+        };
         let Some(size) = usize::try_from(size).ok().filter(|size| *size <= largest) else {
             let kind = match size > 0 && is_block {
                 true => Kind::Memory,
@@ -329,7 +335,7 @@ fn begun(waiting: Waiting, marked: bool, length: [u8; 4]) -> Result<State> {
     let rest = size
         .checked_sub(if marked { 8 } else { 4 })
         .and_then(|rest| rest.checked_sub(length));
-    let Some(body) = rest.filter(|_| length > 0 && length <= LONGEST_TEXT) else {
+    let Some(body) = rest.filter(|_| length > 0 && length <= LONGEST_HEADER) else {
         return Err(Error::protocol(format!(
             "a block of {size} bytes whose header would be {length} bytes long: not an Arrow IPC message"
         )));
@@ -348,14 +354,9 @@ fn begun(waiting: Waiting, marked: bool, length: [u8; 4]) -> Result<State> {
 }
 
 /// The message inside of an encapsulated one without a body.
-pub fn ipc_header(encapsulated: &[u8]) -> Result<&[u8]> {
-    let broken = || Error::protocol("the server sent a schema that is no Arrow IPC message");
-    let rest = encapsulated
-        .strip_prefix(&[0xff; 4])
-        .unwrap_or(encapsulated);
-    let (length, header) = rest.split_first_chunk::<4>().ok_or_else(broken)?;
-    let length = u32::from_le_bytes(*length) as usize;
-    header.get(..length).ok_or_else(broken)
+pub fn ipc_header(bytes: &[u8]) -> Result<&[u8]> {
+    encapsulated(bytes)
+        .ok_or_else(|| Error::protocol("the server sent a schema that is no Arrow IPC message"))
 }
 
 fn text_event(flag: i64, bytes: Vec<u8>) -> Event {

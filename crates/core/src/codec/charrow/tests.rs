@@ -258,6 +258,9 @@ fn sizes_that_lie_are_refused_before_memory_is_taken() {
     assert!(said(13, &[7, 0, 0]).contains("not an Arrow IPC"));
     assert!(said(10, &[i64::MIN]).contains("possible are"));
     assert!(said(8, &[1 << 40]).contains("possible are"));
+    assert!(said(12, &[2 << 20]).contains("up to 1048576"));
+    assert!(said(10, &[20 << 20]).contains("up to 16777216"));
+    assert!(said(15, &[65 << 20]).contains("up to 67108864"));
     assert!(said(9, &[]).contains("flag 9"));
     assert!(said(-1, &[]).contains("flag -1"));
     assert!(said(11, &[100, -1]).contains("header would be"));

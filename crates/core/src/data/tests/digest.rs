@@ -167,3 +167,38 @@ fn the_order_of_columns_counts() {
     };
     assert_ne!(pair(&a, &b), pair(&b, &a));
 }
+
+/// A few bytes that say they stand for more than any machine holds.
+#[test]
+fn a_column_that_stands_for_too_much_is_an_error() {
+    let told = |array: ArrayRef| {
+        let batch = RecordBatch::try_from_iter([("c", array)]).unwrap();
+        digest(&batch).unwrap_err().message
+    };
+    let long = "x".repeat(1 << 20);
+    let texts: ArrayRef = Arc::new(LargeStringArray::from(vec![long.as_str()]));
+    let keys = Int8Array::from(vec![0; 1 << 20]);
+    let dictionary = DictionaryArray::<Int8Type>::try_new(keys, texts.clone()).unwrap();
+    assert!(told(Arc::new(dictionary)).contains("stands for more than"));
+    let ends = Int64Array::from(vec![1i64 << 60]);
+    let numbers = Int64Array::from(vec![7]);
+    let runs = RunArray::<arrow_array::types::Int64Type>::try_new(&ends, &numbers).unwrap();
+    assert!(told(Arc::new(runs)).contains("stands for more than"));
+    let ends = Int64Array::from(vec![1i64 << 20]);
+    let runs = RunArray::<arrow_array::types::Int64Type>::try_new(&ends, &texts).unwrap();
+    assert!(told(Arc::new(runs)).contains("stands for more than"));
+    let lists = {
+        let field = Arc::new(arrow_schema::Field::new(
+            "item",
+            arrow_schema::DataType::Null,
+            true,
+        ));
+        let values: ArrayRef = Arc::new(NullArray::new(1 << 40));
+        let (offsets, sizes) = (vec![0i64; 3], vec![1i64 << 40; 3]);
+        LargeListViewArray::try_new(field, offsets.into(), sizes.into(), values, None).unwrap()
+    };
+    assert!(told(Arc::new(lists)).contains("stands for more than"));
+    let mut views = builder::StringViewBuilder::new().with_deduplicate_strings();
+    (0..2_000).for_each(|_| views.append_value(&long));
+    assert!(told(Arc::new(views.finish())).contains("stands for more than"));
+}

@@ -7,30 +7,30 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::Deserialize;
-
 use super::encode::{self, Making};
 use super::engine::Wanted;
-use super::query::{Deal, Leaving, Query, Seat, Shape};
+use super::query::{Query, Shape};
+use super::questions;
+use super::seat::{Deal, Leaving, Seat};
 use super::sessions::Joined;
 use super::wire::{is_late, Patient, Wire, LOOK_UP};
 use super::State;
 use crate::codec::charrow::handshake::{Fault, Handshake, Parameters, Request, LEAVE};
 use crate::codec::charrow::messages;
 use crate::codec::chunk::Chunk;
-use crate::engine::block_on;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind};
 use crate::meter::clock::{Stage, StageClock, Workers};
-use crate::meter::end::monotonic_ns;
 use crate::meter::sockets::Watch;
 use crate::server::account::{Counted, Spent, ThreadCpu};
-use crate::target::Route;
 
 /// What a block holds about, where the client does not say.
 const BLOCK_BYTES: u64 = 1 << 20;
 
 /// While blocks are sent, a 1.2 client is listened to after so many bytes.
 const LISTEN_AFTER: usize = 1 << 20;
+
+/// Characters of an error that a client is told.
+const LONGEST_ERROR: usize = 16 << 10;
 
 /// What a client that was refused may still say, in reads, before it is hung up on.
 const LAST_READS: usize = 64;
@@ -125,6 +125,10 @@ impl Connection {
                     self.state.patience.as_secs_f64()
                 ),
             )),
+            // Whoever says no more may still listen.
+            Fault::Io(error) if error.kind() == ErrorKind::UnexpectedEof => End::Refused(
+                Error::protocol("the client hung up before the end of what it had to say"),
+            ),
             Fault::Io(_) => End::Gone,
         })
     }
@@ -164,7 +168,9 @@ impl Connection {
 
     /// Tells the client why, and hangs up so that it can be read.
     fn refuse(&mut self, error: &Error) {
-        if self.say(messages::error(&error.message)).is_err() {
+        // It may quote what the client has said.
+        let told: String = error.message.chars().take(LONGEST_ERROR).collect();
+        if self.say(messages::error(&told)).is_err() {
             return;
         }
         // A socket that is closed with bytes unread throws away what it has sent.
@@ -190,66 +196,10 @@ impl Connection {
         match request {
             Request::Query { id, text } => self.query(id, &text),
             Request::Ask { name, payload } => {
-                let answer = self.asked(&name, &payload)?;
+                let answer = questions::answer(&self.state, self.wire.socket(), &name, &payload)?;
                 self.say(messages::answer(&answer))
             }
         }
-    }
-
-    fn asked(&self, name: &str, payload: &str) -> Result<Vec<u8>> {
-        let state = &self.state;
-        let internal = |error: serde_json::Error| Error::new(Kind::Internal, error.to_string());
-        match name {
-            "account" => {
-                let account = block_on(state.accounts.settle(payload))?.ok_or_else(|| {
-                    Error::usage(format!(
-                        "no trial {payload:?}, or its account was handed over already"
-                    ))
-                })?;
-                serde_json::to_vec(&account).map_err(internal)
-            }
-            "watch" => {
-                let asked: Asked = serde_json::from_str(payload)
-                    .map_err(|error| Error::usage(format!("watch: {error}")))?;
-                Ok(self
-                    .open_watch(&asked.trial, asked.interval_ns)
-                    .to_string()
-                    .into_bytes())
-            }
-            "samples" => {
-                let series = block_on(state.accounts.watch.take(payload))?.ok_or_else(|| {
-                    Error::usage(format!("nothing was sampled for trial {payload:?}"))
-                })?;
-                serde_json::to_vec(&series.pack()).map_err(internal)
-            }
-            "clock" => Ok(monotonic_ns().to_string().into_bytes()),
-            "environment" => Ok(state.environment.to_string().into_bytes()),
-            "prepare" => {
-                state.engine.prepare(payload)?;
-                Ok(vec![])
-            }
-            "stop" => {
-                state.accounts.stop(payload);
-                state.sessions.stop(payload);
-                Ok(vec![])
-            }
-            "tcp" => Ok(state.tcp.port()?.to_string().into_bytes()),
-            "statistics" => Ok(state.statistics().to_string().into_bytes()),
-            other => Err(Error::usage(format!(
-                "there is nothing called {:?} to ask for",
-                other.chars().take(40).collect::<String>()
-            ))),
-        }
-    }
-
-    fn open_watch(&self, trial: &str, interval_ns: u64) -> bool {
-        let socket = self.wire.socket();
-        let route = socket
-            .local_addr()
-            .ok()
-            .zip(socket.peer_addr().ok())
-            .map(|(local, peer)| Route { local, peer });
-        self.state.accounts.watch.open(trial, interval_ns, route)
     }
 
     /// A partition of a query, from its first message to its end.
@@ -261,7 +211,7 @@ impl Connection {
         let mut ends_at_once = false;
         if let Some(trial) = &trial {
             if let Some(interval) = self.parameters.sample {
-                self.open_watch(trial, interval);
+                questions::open_watch(&self.state, self.wire.socket(), trial, interval);
             }
             let accounts = &self.state.accounts;
             ends_at_once = accounts.begin(trial).load(Ordering::Relaxed);
@@ -440,10 +390,4 @@ impl Connection {
             Some(_) => Ok(()),
         }
     }
-}
-
-#[derive(Deserialize)]
-struct Asked {
-    trial: String,
-    interval_ns: u64,
 }

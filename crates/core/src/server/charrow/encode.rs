@@ -7,7 +7,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema};
 
 use super::engine::{Raw, Ready, Rows, Run};
-use super::query::{Block, Query};
+use super::query::Query;
+use super::seat::Block;
 use crate::codec::charrow::messages;
 use crate::codec::clickhouse::rowbinary;
 use crate::codec::ipc::{schema_to_bytes, Compression, Encoder};

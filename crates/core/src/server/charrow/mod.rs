@@ -11,6 +11,8 @@ mod encode;
 mod engine;
 mod outside;
 mod query;
+mod questions;
+mod seat;
 mod sessions;
 mod wire;
 
@@ -23,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::{ServerConnection, StreamOwned};
+use rustls::ServerConnection;
 use serde_json::json;
 
 use crate::error::{Error, Result};
@@ -298,10 +300,7 @@ fn wire(socket: TcpStream, state: &State, tls: Option<Arc<rustls::ServerConfig>>
     socket.set_write_timeout(Some(LOOK_UP)).ok()?;
     Some(match tls {
         None => Wire::Tcp(socket),
-        Some(config) => {
-            let session = ServerConnection::new(config).ok()?;
-            Wire::Tls(Box::new(StreamOwned::new(session, socket)))
-        }
+        Some(config) => Wire::tls(ServerConnection::new(config).ok()?, socket),
     })
 }
 

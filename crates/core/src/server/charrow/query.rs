@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::codec::charrow::messages::Wrapped;
+use super::seat::{Block, Deal, Dealt, Leaving, Seat};
 use crate::codec::ipc::Compression;
 use crate::error::{Error, Kind, Result};
 
@@ -20,61 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const AHEAD: u64 = 3;
 /// ... but so many bytes may always wait, however small the blocks are.
 const LEAST_AHEAD: u64 = 4 << 20;
-
-/// A block that is encoded and not dealt yet.
-pub struct Block {
-    pub wrapped: Wrapped,
-    pub rows: u64,
-    pub payload: u64,
-    pub digest: u64,
-}
-
-/// What a partition is told when it asks for more.
-pub enum Deal {
-    Block(Block),
-    /// All blocks have been dealt.
-    End,
-    Failed(Error),
-    /// Nothing for now: look whether the client still lives, and ask again.
-    Nothing,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Dealt {
-    pub blocks: u64,
-    pub rows: u64,
-    pub bytes: u64,
-}
-
-impl Dealt {
-    fn add(&mut self, block: &Block) {
-        self.blocks += 1;
-        self.rows += block.rows;
-        self.bytes += block.payload;
-    }
-}
-
-/// One partition's place in a query.
-#[derive(Debug)]
-pub struct Seat {
-    /// For messages: the client's own number, or the order in which they came.
-    pub name: String,
-    pub index: u64,
-    /// The client said which one it is.
-    numbered: bool,
-    pub dealt: Dealt,
-}
-
-/// How a partition ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leaving {
-    /// It has had its end.
-    Served,
-    /// It wants no more, and has said so: what it has not read it drops on purpose.
-    Content,
-    /// It is gone.
-    Lost,
-}
 
 /// What two partitions must agree on to share blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::query::{named, Leaving, Query, Seat, Shape};
+use super::query::{named, Query, Shape};
+use super::seat::{Leaving, Seat};
 use crate::error::{Error, Kind, Result};
 
 /// How long a query is remembered for partitions that come late ...

@@ -21,14 +21,50 @@ const AT_ONCE: usize = 256;
 
 pub enum Wire {
     Tcp(TcpStream),
-    Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
+    Tls(Box<StreamOwned<ServerConnection, Timed>>),
+}
+
+/// The socket below TLS, which reads on until it has a record, and until hands are shaken: a peer
+/// with a byte now and then would keep the thread.
+pub struct Timed {
+    socket: TcpStream,
+    /// When whoever reads looks up.
+    until: Instant,
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match Instant::now() < self.until {
+            true => self.socket.read(buffer),
+            false => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.socket.write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
 }
 
 impl Wire {
+    pub fn tls(session: ServerConnection, socket: TcpStream) -> Self {
+        let until = Instant::now();
+        Wire::Tls(Box::new(StreamOwned::new(session, Timed { socket, until })))
+    }
+
     pub fn socket(&self) -> &TcpStream {
         match self {
             Wire::Tcp(socket) => socket,
-            Wire::Tls(session) => session.get_ref(),
+            Wire::Tls(session) => &session.get_ref().socket,
         }
     }
 
@@ -44,7 +80,7 @@ impl Wire {
         if let Wire::Tls(session) = self {
             // What has been decrypted already is not in the socket any more.
             if session.conn.wants_read() {
-                return look(session.get_ref());
+                return look(self.socket());
             }
             return Some(true);
         }
@@ -153,7 +189,10 @@ impl Read for Patient<'_> {
         loop {
             let read = match self.wire {
                 Wire::Tcp(socket) => socket.read(buffer),
-                Wire::Tls(session) => session.read(buffer),
+                Wire::Tls(session) => {
+                    session.get_mut().until = Instant::now() + LOOK_UP;
+                    session.read(buffer)
+                }
             };
             let late = self.until.is_some_and(|until| Instant::now() >= until);
             match read {

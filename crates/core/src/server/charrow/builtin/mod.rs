@@ -20,7 +20,8 @@ use parse::{parse, Argument, From, Statement};
 
 /// Rows of a block of made rows, where the query does not say.
 const BLOCK_ROWS: u64 = 32_768;
-/// Ready-made sources kept for the next query of the same words, and their bytes.
+/// Ready-made sources kept for the next query of the same words, as long as they fit in a query's
+/// memory together.
 const SOURCES: usize = 4;
 
 struct Table {
@@ -31,7 +32,8 @@ struct Table {
 pub struct Builtin {
     tables: BTreeMap<String, Table>,
     streams: BTreeMap<String, String>,
-    sources: Mutex<Vec<(String, Source)>>,
+    /// By their words; with their bytes.
+    sources: Mutex<Vec<(String, u64, Source)>>,
     states: states::States,
     /// No made block is larger.
     largest_block: u64,
@@ -119,7 +121,8 @@ impl Builtin {
                 "records: columns must be 1..10000, block_rows at least 1",
             ));
         }
-        self.fits("records", block_rows.saturating_mul(8 * columns))?;
+        let bytes = block_rows.saturating_mul(8 * columns);
+        self.fits("records", bytes)?;
         let kept = kept(
             &crate::data::records::schema(columns as usize),
             statement.columns.as_deref(),
@@ -130,7 +133,7 @@ impl Builtin {
             seed: number("seed", 0)?,
         };
         let key = format!("{data:?} {block_rows} {kept:?}");
-        let source = self.source(&key, || {
+        let source = self.source(&key, bytes, || {
             let source = Source::make(&data, block_rows as usize)?;
             match &kept {
                 None => Ok(source),
@@ -162,16 +165,26 @@ impl Builtin {
         ))
     }
 
-    fn source(&self, key: &str, make: impl FnOnce() -> Result<Source>) -> Result<Source> {
+    fn source(
+        &self,
+        key: &str,
+        bytes: u64,
+        make: impl FnOnce() -> Result<Source>,
+    ) -> Result<Source> {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, source)) = sources.iter().find(|(known, _)| known == key) {
+        if let Some((_, _, source)) = sources.iter().find(|(known, ..)| known == key) {
             return Ok(source.clone());
         }
-        let source = make()?;
-        if sources.len() >= SOURCES {
+        let kept = |sources: &[(String, u64, Source)]| {
+            sources.iter().map(|(_, bytes, _)| bytes).sum::<u64>()
+        };
+        while sources.len() >= SOURCES
+            || !sources.is_empty() && kept(&sources) + bytes > self.largest_block
+        {
             sources.remove(0);
         }
-        sources.push((key.to_owned(), source.clone()));
+        let source = make()?;
+        sources.push((key.to_owned(), bytes, source.clone()));
         Ok(source)
     }
 }

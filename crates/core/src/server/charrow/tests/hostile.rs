@@ -107,6 +107,68 @@ fn one_byte_now_and_then_is_no_handshake() {
 }
 
 #[test]
+fn half_a_message_and_no_more() {
+    let server = serve("");
+    let half = |bytes: &[u8]| {
+        let mut client = Client::raw(&server);
+        client.socket.write_all(bytes).unwrap();
+        client.socket.shutdown(Shutdown::Write).unwrap();
+        match client.event() {
+            Ok(Event::Error(text)) => assert_eq!(client.event().unwrap_err(), "closed", "{text}"),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => return error,
+        }
+        "told".into()
+    };
+    let hello = plain(1).write();
+    for end in 1..hello.len() {
+        assert_eq!(half(&hello[..end]), "told", "{end} bytes of a handshake");
+    }
+    // It has asked for nothing, and hears nothing.
+    assert_eq!(half(&hello), "closed");
+    let (id, text) = (
+        "id".to_owned(),
+        "SELECT * FROM records(rows = 1)".to_owned(),
+    );
+    let query = Request::Query { id, text }.write();
+    for end in 8..query.len() {
+        let said = [&hello, &query[..end]].concat();
+        assert_eq!(half(&said), "told", "{end} bytes of a query");
+    }
+}
+
+#[test]
+fn a_query_id_without_end() {
+    let server = serve(r#", "patience_ns": 300000000"#);
+    let mut client = Client::plain(&server, 1);
+    client.socket.write_all(&numbers(&[0, 60_000])).unwrap();
+    let begun = Instant::now();
+    client.socket.set_nonblocking(true).unwrap();
+    let told = loop {
+        let _ = client.socket.write(b"q");
+        match client.event() {
+            Ok(Event::Error(text)) => break text,
+            Err(late) if late == "WouldBlock" => {}
+            other => panic!("{other:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(begun.elapsed().as_secs() < 20, "it may take for ever");
+    };
+    assert!(told.contains("within 0.3 s"), "{told}");
+}
+
+#[test]
+fn what_an_error_quotes_is_cut() {
+    let server = serve("");
+    let name = "\u{1f980}".repeat(200_000);
+    let (id, text) = (String::new(), format!("SELECT * FROM \"{name}\""));
+    let query = Request::Query { id, text }.write();
+    let told = answer(&server, &[plain(1).write(), query].concat());
+    assert!(told.starts_with("there is no table"));
+    assert!((60_000..=64 << 10).contains(&told.len()), "{}", told.len());
+}
+
+#[test]
 fn strangers_cost_little() {
     let server = serve(r#", "max_connections": 40"#);
     let before = resident();
