@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from database_support import cassandra, mariadb, open_directory, postgres, start_database  # noqa: F401 - fixtures
@@ -20,6 +21,12 @@ from flight_support import Certificates, ServerProcess, peer_command, serve_comm
 # A shell starts what runs in the background with SIGINT ignored, and children inherit that: the commands
 # that tests start and interrupt would never hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes says how busy the machine is, and nothing of what is tested.
+hypothesis.settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

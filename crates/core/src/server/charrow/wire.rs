@@ -87,7 +87,8 @@ impl Wire {
         look(self.socket())
     }
 
-    /// Writes all of it. Whoever takes nothing for `stall` is given up: `TimedOut`.
+    /// Writes all of it. Whoever takes nothing for `stall` is given up: `TimedOut`; who has not
+    /// finished the handshake of TLS is told nothing.
     pub fn send(
         &mut self,
         pieces: &[Chunk],
@@ -95,6 +96,10 @@ impl Wire {
         closing: &AtomicBool,
         clock: &mut StageClock,
     ) -> io::Result<()> {
+        if matches!(self, Wire::Tls(session) if session.conn.is_handshaking()) {
+            // rustls would read on first, and who has not said its part by now does not listen.
+            return Err(ErrorKind::NotConnected.into());
+        }
         let mut slices: Vec<_> = pieces
             .iter()
             .map(|piece| IoSlice::new(piece.as_slice()))
