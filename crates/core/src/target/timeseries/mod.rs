@@ -213,8 +213,7 @@ impl TimeSeries {
     /// What all servers hold now.
     async fn held_by_all(&self, planned: &Planned) -> Held {
         let all = self.servers.iter().zip(&planned.known);
-        let all =
-            all.map(|(server, known)| self.held(server, &planned.supply, known.counting.as_ref()));
+        let all = all.map(|(server, known)| self.held_now(server, &planned.supply, known));
         let all = join_all(all).await;
         Held::together(self.authorities().zip(&all))
     }
@@ -326,5 +325,5 @@ const QUIET: usize = 5;
 /// comes over TCP after two seconds at the latest.
 const QUIET_LAGGING: usize = 50;
 
-/// Who answers nothing to HTTP for so long is asked no further.
+/// Who has not been heard by HTTP and answers nothing for so long is asked no further.
 const PATIENCE: Duration = Duration::from_secs(2);

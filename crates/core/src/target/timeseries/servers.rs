@@ -1,13 +1,14 @@
 //! The servers of a URL: how each is reached, what it says that it holds, and all of them together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::{lookup_host, TcpStream, UdpSocket};
 
 use super::counters::{Counter, Counting};
 use super::making::Supply;
 use super::verify::{Counted, Held, Stored};
-use super::{akumuli, Counts, TimeSeries, Transport};
+use super::{akumuli, Counts, TimeSeries, Transport, PATIENCE};
 use crate::error::{Error, Kind, Result};
 use crate::http1;
 use crate::meter::readers::listener::pid_of;
@@ -174,7 +175,7 @@ impl TimeSeries {
             Some(counting) => (counting.who, counting.count(&supply.metrics()).await),
             None => {
                 let web = server.web();
-                if let Some(stored) = Stored::ask(&web).await {
+                if let Some(stored) = Stored::ask(&web, PATIENCE).await {
                     return Held::Reference(stored);
                 }
                 if self.system.counts != Counts::Akumuli || self.spec.verify == Verify::None {
@@ -190,11 +191,30 @@ impl TimeSeries {
         }
     }
 
+    /// The same after the trial.
+    pub(super) async fn held_now(&self, server: &Server, supply: &Supply, known: &Known) -> Held {
+        if !matches!(known.before, Held::Reference(_)) {
+            return self.held(server, supply, known.counting.as_ref()).await;
+        }
+        // It may still be busy with what it was given.
+        let patience = Duration::from_nanos(self.spec.timeout_ns);
+        let stored = Stored::ask(&server.web(), patience).await;
+        stored.map_or_else(
+            || {
+                Held::Unknown(format!(
+                    "{}: Venturi's store, which told before the trial what it holds, does not afterwards",
+                    server.authority
+                ))
+            },
+            Held::Reference,
+        )
+    }
+
     /// Who does not lead counts nothing, but has to know how to say goodbye.
     async fn goodbye(&self, server: &Server, counting: bool) -> Held {
         let stored = match counting {
             true => None,
-            false => Stored::ask(&server.web()).await,
+            false => Stored::ask(&server.web(), PATIENCE).await,
         };
         let unknown = || Held::Unknown("the lead counts".into());
         stored.map_or_else(unknown, Held::Reference)

@@ -1,5 +1,7 @@
 //! After the clock: does the server hold what was sent?
 
+use std::time::Duration;
+
 use serde::Deserialize;
 
 use super::counters::Counter;
@@ -95,9 +97,9 @@ const MOST_ANSWER: usize = 1 << 20;
 
 impl Stored {
     /// `None`: somebody else listens there, or nobody.
-    pub async fn ask(web: &Web) -> Option<Self> {
+    pub async fn ask(web: &Web, patience: Duration) -> Option<Self> {
         let asking = http1::ask(web, "GET", "/api/stats", b"", MOST_ANSWER);
-        let answer = tokio::time::timeout(super::PATIENCE, asking).await;
+        let answer = tokio::time::timeout(patience, asking).await;
         Self::of(&answer.ok()?.ok()?)
     }
 
