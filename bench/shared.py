@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -102,3 +104,21 @@ def finish(text: str, met: bool, name: str, results: Path | None) -> int:
         place.write_text(text)
         print(f"recorded: {place.relative_to(ROOT)}", file=sys.stderr)
     return 0 if met else 1
+
+
+def run(
+    name: str,
+    options: argparse.Namespace,
+    measure: Callable[[argparse.Namespace, Path], None],
+    tabled: Callable[[Path], tuple[str, bool]],
+) -> int:
+    """Measures, unless the lines of an earlier run were named (`source`), and prints the table."""
+    source: Path | None = options.source
+    if source is None:
+        target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+        source = options.output or target / f"bench-{name}" / f"{stamp()}.jsonl"
+        began = time.monotonic()
+        measure(options, source)
+        print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
+    text, met = tabled(source)
+    return finish(text, met, source.stem, ROOT / "bench" / name / "results" if options.record else None)

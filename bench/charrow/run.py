@@ -10,15 +10,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import os
 import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 sys.path[1:1] = [str(HERE.parent), str(HERE.parent / "flight")]
 
 import pyarrow  # noqa: E402
@@ -88,16 +85,7 @@ def measure(options: argparse.Namespace, output: Path) -> None:
 
 
 def main() -> int:
-    options = arguments()
-    source = options.source
-    if source is None:
-        target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-        source = options.output or target / "bench-charrow" / f"{shared.stamp()}.jsonl"
-        began = time.monotonic()
-        measure(options, source)
-        print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
-    text, met = table.markdown(source)
-    return shared.finish(text, met, source.stem, HERE / "results" if options.record else None)
+    return shared.run("charrow", arguments(), measure, table.markdown)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 sys.path.insert(1, str(HERE.parent))
 
 import numpy as np  # noqa: E402
@@ -243,16 +242,7 @@ def measure(options: argparse.Namespace, output: Path) -> None:
 
 
 def main() -> int:
-    options = arguments()
-    source = options.source
-    if source is None:
-        target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-        source = options.output or target / "bench-cluster" / f"{shared.stamp()}.jsonl"
-        began = time.monotonic()
-        measure(options, source)
-        print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
-    text, met = table.markdown(source)
-    return shared.finish(text, met, source.stem, HERE / "results" if options.record else None)
+    return shared.run("cluster", arguments(), measure, table.markdown)
 
 
 if __name__ == "__main__":

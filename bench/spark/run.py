@@ -278,16 +278,7 @@ def table(source: Path) -> tuple[str, bool]:
 
 
 def main() -> int:
-    options = arguments()
-    source = options.source
-    if source is None:
-        target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-        source = options.output or target / "bench-spark" / f"{shared.stamp()}.jsonl"
-        began = time.monotonic()
-        measure(options, source)
-        print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
-    text, good = table(source)
-    return shared.finish(text, good, source.stem, HERE / "results" if options.record else None)
+    return shared.run("spark", arguments(), measure, table)
 
 
 if __name__ == "__main__":
