@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import textwrap
 from typing import Any
 
 from venturi.report import palette
 from venturi.report.figure import Figure
 from venturi.report.flows import BAR, Band, End, Picture
+from venturi.report.matplotlib_canvas import drawn
 from venturi.report.palette import LIGHT
 
 WIDE, WORDS = 7.2, 2.1
@@ -19,45 +18,25 @@ SCALE = 90.0
 
 def render(figure: Figure, found: Picture, kind: str) -> bytes:
     """The file's bytes; `kind` is png or svg. The same picture gives the same bytes."""
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure as Canvas
-
     from venturi.report.matplotlib_figures import _literal
 
-    title = textwrap.wrap(figure.title, int(WIDE * 9.5))
-    caption = textwrap.wrap(figure.caption, int(WIDE * 15))
-    below, above = 0.25 + 0.14 * len(caption), 0.35 + 0.2 * len(title)
-    high = found.height / SCALE + below + above
-    style: Any = {
-        "font.size": 9,
-        "svg.hashsalt": "venturi",
-        "svg.fonttype": "none",
-        "text.color": LIGHT["ink"],
-    }
-    with rc_context(style):
-        canvas = Canvas(figsize=(WIDE, high))
-        (FigureCanvasAgg if kind == "png" else FigureCanvasSVG)(canvas)
-        ax = canvas.add_axes((0.0, 0.0, 1.0, 1.0))
-        ax.set_xlim(0, WIDE)
-        ax.set_ylim(0, high)
-        ax.axis("off")
-        ax.text(0.15, high - 0.1, "\n".join(map(_literal, title)), va="top", fontsize=11.5, weight="bold")
-        ax.text(0.15, 0.1, "\n".join(map(_literal, caption)), va="bottom", fontsize=7.5, color=LIGHT["muted"])
+    def below(caption: int) -> float:
+        return 0.25 + 0.14 * caption
 
+    def high(title: int, caption: int) -> float:
+        return found.height / SCALE + below(caption) + 0.35 + 0.2 * title
+
+    def draw(ax: Any, caption: int) -> None:
         def y(at: float) -> float:
-            return below + (found.height - at) / SCALE
+            return below(caption) + (found.height - at) / SCALE
 
         for band in found.bands:
             _band(ax, band, y)
         for ends, left in ((found.senders, True), (found.receivers, False)):
             for end in ends:
                 _end(ax, end, left, y, _literal)
-        out = io.BytesIO()
-        metadata = {"Software": "venturi"} if kind == "png" else {"Creator": "venturi", "Date": None}
-        canvas.savefig(out, format=kind, dpi=150, facecolor="white", metadata=metadata)
-        return out.getvalue()
+
+    return drawn(figure, kind, WIDE, high, draw)
 
 
 def _band(ax: Any, band: Band, y: Any) -> None:

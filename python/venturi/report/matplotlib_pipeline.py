@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import textwrap
 from typing import Any
 
 from venturi.report import palette
 from venturi.report.figure import Figure
+from venturi.report.matplotlib_canvas import drawn
 from venturi.report.palette import LIGHT
 from venturi.report.pipeline import WAITS, Pipeline, percent
 
@@ -17,38 +17,15 @@ BOX, GAP, HIGH = 1.15, 0.42, 0.85
 
 def render(figure: Figure, found: Pipeline, kind: str) -> bytes:
     """The file's bytes; `kind` is png or svg. The same pipeline gives the same bytes."""
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure as Canvas
-
-    from venturi.report.matplotlib_figures import _literal
-
     stages = sum(len(side.work) for side in found.sides)
     wide = max(7.2, stages * (BOX + GAP) + len(found.sides) * 0.9)
-    title = textwrap.wrap(figure.title, int(wide * 9.5))
-    caption = textwrap.wrap(figure.caption, int(wide * 15))
-    high = 2.75 + 0.2 * len(title) + 0.14 * len(caption)
-    style: Any = {
-        "font.size": 9,
-        "svg.hashsalt": "venturi",
-        "svg.fonttype": "none",
-        "text.color": LIGHT["ink"],
-    }
-    with rc_context(style):
-        canvas = Canvas(figsize=(wide, high))
-        (FigureCanvasAgg if kind == "png" else FigureCanvasSVG)(canvas)
-        ax = canvas.add_axes((0.0, 0.0, 1.0, 1.0))
-        ax.set_xlim(0, wide)
-        ax.set_ylim(0, high)
-        ax.axis("off")
-        ax.text(0.15, high - 0.1, "\n".join(map(_literal, title)), va="top", fontsize=11.5, weight="bold")
-        ax.text(0.15, 0.1, "\n".join(map(_literal, caption)), va="bottom", fontsize=7.5, color=LIGHT["muted"])
-        _sides(ax, found, 0.14 * len(caption) + 1.15)
-        out = io.BytesIO()
-        metadata = {"Software": "venturi"} if kind == "png" else {"Creator": "venturi", "Date": None}
-        canvas.savefig(out, format=kind, dpi=150, facecolor="white", metadata=metadata)
-        return out.getvalue()
+    return drawn(
+        figure,
+        kind,
+        wide,
+        lambda title, caption: 2.75 + 0.2 * title + 0.14 * caption,
+        lambda ax, caption: _sides(ax, found, 0.14 * caption + 1.15),
+    )
 
 
 def _sides(ax: Any, found: Pipeline, bottom: float) -> None:
