@@ -113,10 +113,12 @@ def _loaders(lines: Lines, head: dict[str, Any], goals: list[Any]) -> list[str]:
         skew, cpu = ([line[name] for line in own] for name in ("skew_ms", "cpu_s"))
         rows.append(f"| {count} | {_text(beyond)} | {_text(cpu)} | {_text(skew, 1)} |")
         if count == run["most"]:
-            goals.append(
-                (f"driver, s a trial of {count} loaders beyond it", _text(beyond), f"< {_BEYOND_SECONDS:g}",
-                 float(np.median(beyond)) < _BEYOND_SECONDS)
-            )  # fmt: skip
+            for what, found in (
+                (f"driver's CPU time, s a trial of {count} loaders", cpu),
+                (f"from a trial's end to the next one's start, {count} loaders on one machine, s", beyond),
+            ):
+                met = float(np.median(found)) < _BEYOND_SECONDS
+                goals.append((what, _text(found), f"< {_BEYOND_SECONDS:g}", met))
     peak = run["peak_bytes"]
     goals.append(
         ("driver's largest memory, MB", f"{peak / 1e6:,.0f}", f"< {_MEMORY / 1e6:g}", peak < _MEMORY)

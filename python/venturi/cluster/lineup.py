@@ -5,20 +5,23 @@ However a trial ends, every loader has ended its part or is known to be lost, an
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from venturi.cluster.clock import Clock
-from venturi.cluster.handle import ClusterControl, Gone, Handle
-from venturi.cluster.loader import ENDED, reached
-from venturi.cluster.merge import Part, lost, merge
+from venturi.cluster.handle import ClusterControl, Handle
+from venturi.cluster.loader import ENDED, PHASES, reached
+from venturi.cluster.member import Member, heard_of, utc, words
+from venturi.cluster.merge import lost, merge
 from venturi.cluster.shares import Share, divide, spec_of
 from venturi.errors import VenturiError
 from venturi.trial import failed_record
@@ -26,10 +29,12 @@ from venturi.trial import failed_record
 __all__ = ["HEAD_START_NS", "Patience", "alone", "head_start_ns", "join_tallies", "placed", "run"]
 
 HEAD_START_NS = 50_000_000
-_HEAD_START_A_LOADER_NS = 1_000_000
+_HEAD_START_A_LOADER_NS = 2_000_000
 _POLL_SECONDS = 0.1
 _ASKED_AT_ONCE = 10
 """Loaders that are asked how far they are, each time: a call costs the driver most of a millisecond."""
+_LONGEST_CALL = 3600.0
+"""A loader answers after so many seconds wherever it is, and is asked again."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ def head_start_ns(clocks: Sequence[Clock], round_trip_ns: int = 0) -> int:
     """From now to the start instant: time for all to hear of it, and more than the clocks are wrong."""
     errors = max((clock.uncertainty_ns for clock in clocks), default=0)
     told = HEAD_START_NS + _HEAD_START_A_LOADER_NS * len(clocks)
-    return max(told, 4 * errors, 3 * round_trip_ns)
+    return told + max(4 * errors, round_trip_ns)
 
 
 def join_tallies(texts: Iterable[str | None]) -> str:
@@ -61,24 +66,13 @@ def join_tallies(texts: Iterable[str | None]) -> str:
     return json.dumps([tally for text in texts for tally in json.loads(text or "[]")])
 
 
-@dataclass
-class _Member:
-    """A loader in this trial."""
+@dataclass(frozen=True)
+class _Awaited:
+    """A call that is answered when the loader has come to a phase."""
 
-    handle: Handle
-    share: Share
-    clock: Clock
-    lead: bool
-    begun: bool = False
-    lost: str | None = None
-    progress: dict[str, Any] = field(default_factory=dict)
-    asked: Future[Any] | None = None
-    asked_at: float = 0.0
-    record: dict[str, Any] | None = None
-
-    @property
-    def where(self) -> str:
-        return f"{self.handle.name} ({self.handle.address})" if self.handle.address else self.handle.name
+    member: Member
+    phase: str
+    call: Future[Any]
 
 
 class _Broken(Exception):
@@ -136,7 +130,7 @@ def run(
     # Servers remember the name of what several processes share, a trial that is tried again too.
     spec = {**spec, "trial": f"{spec['trial']}.{secrets.token_hex(4)}"}
     members = [
-        _Member(handle, share, clock, at == 0)
+        Member(handle, share, clock, at == 0)
         for at, (handle, share, clock) in enumerate(zip(handles, shares, clocks, strict=True))
     ]
     return _LineUp(spec, members, control, patience or Patience.of(spec), localised, trouble).run()
@@ -147,11 +141,11 @@ def alone(
 ) -> dict[str, Any]:
     """The record of a trial that one loader runs whole, without a share."""
     patience = patience or Patience.of(spec)
-    member = _Member(handle, Share(0, int(spec["streams"])), Clock(), True)
+    member = Member(handle, Share(0, int(spec["streams"])), Clock(), True)
     only = _LineUp(spec, [member], control, patience, None)
     only.run_whole()
     if member.record is not None:
-        return member.record
+        return dict(json.loads(member.record))
     return lost(f"{member.where}: {member.lost}", member.progress)
 
 
@@ -159,7 +153,7 @@ class _LineUp:
     def __init__(
         self,
         spec: Mapping[str, Any],
-        members: list[_Member],
+        members: list[Member],
         control: ClusterControl,
         patience: Patience,
         localised: Callable[[Handle, dict[str, Any]], dict[str, Any]] | None,
@@ -172,24 +166,25 @@ class _LineUp:
         self._round_trip_ns = 0
 
     def run(self) -> dict[str, Any]:
-        lead, others = self._members[0], self._members[1:]
+        lead, *others = self._members
         failure = None
         try:
-            self._begin([lead])
-            self._reach([lead], "planned", self._patience.set_up)
-            self._begin(others)
-            self._reach(self._members, "ready", self._patience.set_up)
-            self._start()
-            self._reach(self._members, "counted", self._longest())
-            told = self._each(others, "tallies")
-            self._each([lead], "conclude", join_tallies(told))
-            # The others have nothing left to do, and are asked for their records at once.
-            self._reach([lead], "done", self._patience.set_up)
+            self._reach("planned", [self._begin(lead, "planned")], self._patience.set_up)
+            begun = [self._begin(member, "ready") for member in others]
+            self._reach("ready", [self._wait(lead, "ready"), *begun], self._patience.set_up)
+            self._agree()
+            # The others have nothing left to do when they have counted, and give their records with that.
+            started = [self._start(lead, "counted"), *(self._start(member, "done") for member in others)]
+            self._reach("counted", started, self._longest())
+            conclude = lead.call("conclude", join_tallies(member.tallies for member in others))
+            self._answers({conclude: lead})
+            self._reach("done", [self._wait(lead, "done")], self._patience.set_up)
         except _Broken as broken:
             failure = broken.failure
             self._tell_all_to_end()
         self._collect(self._patience.collect)
-        record = merge([self._part(member) for member in self._members], self._agreed)
+        with _uncollected():
+            record = merge([member.part(self._agreed) for member in self._members], self._agreed)
         if failure is not None and record["outcome"] != "failed":
             record |= {"outcome": "failed", "error": failure}
         return record
@@ -197,9 +192,7 @@ class _LineUp:
     def run_whole(self) -> None:
         try:
             member = self._members[0]
-            self._answers({self._call(member, "begin", json.dumps(dict(self._spec))): member})
-            member.begun = True
-            self._reach([member], "done", self._longest())
+            self._reach("done", [self._begin(member, "done")], self._longest())
         except _Broken:
             self._tell_all_to_end()
         self._collect(self._patience.collect)
@@ -209,79 +202,71 @@ class _LineUp:
         duration = float(self._spec.get("duration_ns") or 0) / 1e9
         return float("inf") if not duration else duration + self._patience.set_up
 
-    def _begin(self, members: Sequence[_Member]) -> None:
-        calls = {}
-        for member in members:
-            own = spec_of(self._spec, member.share, member.lead)
-            try:
-                own = self._localised(member.handle, own) if self._localised is not None else own
-            except Exception as error:  # data that do not get there: told like any other loss
-                self._lose(member, _words(error))
-                raise _Broken from None
-            calls[self._call(member, "begin", json.dumps(own))] = member
-            member.begun = True
-        self._answers(calls)
+    # What is asked of a loader comes with the phase that it shall answer in: a call costs the driver and the
+    # loader most of a millisecond each, and there may be hundreds of loaders.
 
-    def _start(self) -> None:
-        """One instant, told to each by its own clock."""
+    def _begin(self, member: Member, phase: str) -> _Awaited:
+        own = spec_of(self._spec, member.share, member.lead)
+        try:
+            own = self._localised(member.handle, own) if self._localised is not None else own
+        except Exception as error:  # data that do not get there: told like any other loss
+            member.lose(words(error))
+            raise _Broken from None
+        member.begun = True
+        return self._awaited(member, phase, "begin", json.dumps(own))
+
+    def _agree(self) -> None:
+        """On the instant to start at."""
         clocks = [member.clock for member in self._members]
         self._agreed = time.time_ns() + head_start_ns(clocks, self._round_trip_ns)
-        calls = {
-            self._call(member, "start_at", member.clock.there(self._agreed)): member
-            for member in self._members
-        }
-        self._answers(calls)
 
-    def _each(self, members: Sequence[_Member], method: str, *arguments: object) -> list[Any]:
-        return self._answers({self._call(member, method, *arguments): member for member in members})
+    def _start(self, member: Member, phase: str) -> _Awaited:
+        """Tells the instant, by the loader's own clock."""
+        assert self._agreed is not None
+        return self._awaited(member, phase, "start_at", member.clock.there(self._agreed))
 
-    def _call(self, member: _Member, method: str, *arguments: object) -> Future[Any]:
-        try:
-            return member.handle.call(method, *arguments)
-        except Exception as error:  # whatever carries calls: a loader that cannot be called is lost
-            failed: Future[Any] = Future()
-            failed.set_exception(error)
-            return failed
+    def _wait(self, member: Member, phase: str) -> _Awaited:
+        return self._awaited(member, phase, "wait")
 
-    def _answers(self, calls: Mapping[Future[Any], _Member]) -> list[Any]:
-        """Answers in their order; all of them in time, or the trial is broken."""
-        began = time.monotonic()
+    def _awaited(self, member: Member, phase: str, method: str, *arguments: object) -> _Awaited:
+        member.awaited = member.call(method, *arguments, phase, _LONGEST_CALL)
+        return _Awaited(member, phase, member.awaited)
+
+    def _answers(self, calls: Mapping[Future[Any], Member]) -> None:
+        """Waits for the answers; all of them in time, or the trial is broken."""
         wait(calls, self._patience.answer)
         for call, member in calls.items():
             if not call.done():
-                self._lose(member, f"has not answered for {self._patience.answer:g} s")
+                member.lose(f"has not answered for {self._patience.answer:g} s")
             elif error := call.exception():
-                self._lose(member, _words(error))
-        self._round_trip_ns = max(self._round_trip_ns, round((time.monotonic() - began) * 1e9))
+                member.lose(words(error))
         if any(member.lost for member in calls.values()):
             raise _Broken
-        return [call.result() for call in calls]
 
-    def _reach(self, members: Sequence[_Member], phase: str, seconds: float) -> None:
-        """Waits until all are there. Raises _Broken where one ends before, is lost, or takes too long."""
-        slice_ = min(seconds, 3600.0)
-        waiting: dict[Future[Any], _Member] = {}
+    def _reach(self, phase: str, awaited: Sequence[_Awaited], seconds: float) -> None:
+        """Waits until all are where they shall be, which is `phase` or later. Raises _Broken where one ends
+        before, is lost, or takes too long."""
+        waiting: dict[Future[Any], _Awaited] = {}
         arrived: SimpleQueue[Future[Any]] = SimpleQueue()
 
-        def expect(member: _Member) -> None:
-            call = self._call(member, "wait", phase, slice_)
-            waiting[call] = member
-            call.add_done_callback(arrived.put)
+        def expect(one: _Awaited) -> None:
+            waiting[one.call] = one
+            one.call.add_done_callback(arrived.put)
 
-        for member in members:
-            expect(member)
+        for one in awaited:
+            expect(one)
         deadline = time.monotonic() + seconds
         while waiting:
             broken = False
             for call in _taken(arrived, _POLL_SECONDS):
-                member = waiting.pop(call)
+                one = waiting.pop(call)
                 if error := call.exception():
-                    self._lose(member, _words(error))
+                    one.member.lose(words(error))
                     broken = True
-                elif call.result() == ENDED:
+                elif (there := one.member.heard(call.result())) == ENDED:
                     broken = True
-                elif not reached(str(call.result()), phase):
-                    expect(member)
+                elif not reached(there, one.phase):
+                    expect(self._wait(one.member, one.phase))
             self._poll()
             if broken or any(member.lost for member in self._members):
                 raise _Broken
@@ -290,7 +275,7 @@ class _LineUp:
             if self._trouble is not None and (what := self._trouble()) is not None:
                 raise _Broken({"kind": "lost", "message": f"{what} ({self._known()})", "stream": None})
             if waiting and time.monotonic() > deadline:
-                late = ", ".join(member.where for member in waiting.values())
+                late = ", ".join(one.member.where for one in waiting.values())
                 text = f"{late}: not {phase} within {seconds:g} s"
                 raise _Broken({"kind": "timeout", "message": text, "stream": None})
 
@@ -300,20 +285,31 @@ class _LineUp:
         if now < self._next_poll:
             return
         self._next_poll = now + _POLL_SECONDS
-        there = [member for member in self._members if member.begun and not member.lost]
+        there = [m for m in self._members if m.begun and not m.lost and m.record is None]
         for member in there:
             if member.asked is not None and member.asked.done():
                 if error := member.asked.exception():
-                    self._lose(member, _words(error))
+                    member.lose(words(error))
                 else:
                     member.progress = dict(member.asked.result())
                 member.asked = None
             elif member.asked is not None and now - member.asked_at > self._patience.answer:
-                self._lose(member, f"has not answered for {self._patience.answer:g} s")
+                member.lose(f"has not answered for {self._patience.answer:g} s")
         free = [member for member in there if member.asked is None and not member.lost]
         for member in sorted(free, key=lambda member: member.asked_at)[:_ASKED_AT_ONCE]:
-            member.asked, member.asked_at = self._call(member, "progress"), now
+            self._ask(member)
         self._tell_progress()
+
+    def _ask(self, member: Member) -> None:
+        """How far it is."""
+        began = member.asked_at = time.monotonic()
+
+        def answered(_: Future[Any]) -> None:
+            took = round((time.monotonic() - began) * 1e9)
+            self._round_trip_ns = max(self._round_trip_ns, took)
+
+        member.asked = member.call("progress")
+        member.asked.add_done_callback(answered)
 
     def _tell_progress(self) -> None:
         known = [member.progress for member in self._members if member.progress]
@@ -324,58 +320,56 @@ class _LineUp:
         phase = known[0].get("phase") if known else "set-up"
         self._control.update({"phase": phase, **summed, "elapsed_ns": elapsed})
 
-    def _lose(self, member: _Member, what: str) -> None:
-        if member.lost is None:
-            when, rows = _reached_by([member])
-            member.lost = f"{what} ({_clock()} UTC; last heard of {when}, {rows:,} rows counted)"
-
     def _known(self) -> str:
         """When this is, and what all have counted so far."""
-        when, rows = _reached_by(self._members)
-        return f"{_clock()} UTC, {when}; {rows:,} rows counted"
+        when, rows = heard_of(self._members)
+        return f"{utc()} UTC, {when}; {rows:,} rows counted"
 
     def _tell_all_to_end(self) -> None:
         for member in self._members:
             if member.begun and not member.lost:
-                self._call(member, "cancel")
+                member.call("cancel", self._spec["trial"])
 
     def _collect(self, seconds: float) -> None:
         """The records of all that are there; who does not give one in time is lost."""
-        calls = {
-            self._call(member, "result", seconds): member
-            for member in self._members
-            if member.begun and not member.lost
-        }
-        wait(calls, seconds + _POLL_SECONDS * (1 + len(calls) / _ASKED_AT_ONCE))
-        for call, member in calls.items():
-            if not call.done():
-                self._lose(member, f"gave no record for {seconds:g} s")
-            elif error := call.exception():
-                self._lose(member, _words(error))
-            elif call.result() is None:
-                self._lose(member, f"did not end within {seconds:g} s")
-            else:
-                member.record = json.loads(call.result())
+        waiting: dict[Future[Any], Member] = {}
+        arrived: SimpleQueue[Future[Any]] = SimpleQueue()
 
-    def _part(self, member: _Member) -> Part:
-        record = member.record
-        if member.lost is not None:
-            record = lost(member.lost, member.progress, self._started(member))
-        elif record is None:
-            record = failed_record("cancelled", "not begun: the trial was broken off before", "interrupted")
-        return Part(
-            host=member.handle.name,
-            share=member.share,
-            record=record,
-            lead=member.lead,
-            address=member.handle.address,
-            clock=member.clock,
-            identity=member.handle.identity,
-        )
+        def expect(member: Member, call: Future[Any]) -> None:
+            waiting[call] = member
+            call.add_done_callback(arrived.put)
 
-    def _started(self, member: _Member) -> int:
-        begun = self._agreed is not None and member.progress.get("elapsed_ns")
-        return member.clock.there(self._agreed) if begun and self._agreed else 0
+        wanted = [m for m in self._members if m.begun and not m.lost and m.record is None]
+        deadline = time.monotonic() + seconds + _POLL_SECONDS * (1 + len(wanted) / _ASKED_AT_ONCE)
+        for member in wanted:
+            # What is not answered yet is waited for: a call might overtake the one that begins a trial.
+            last = member.awaited
+            pending = last is not None and not last.done()
+            expect(member, last if last and pending else member.call("wait", PHASES[-1], seconds))
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            for call in _taken(arrived, left):
+                member = waiting.pop(call)
+                if error := call.exception():
+                    member.lose(words(error))
+                    continue
+                member.heard(call.result())
+                if member.record is None:
+                    expect(member, member.call("wait", PHASES[-1], max(0.0, deadline - time.monotonic())))
+        for member in waiting.values():
+            member.lose(f"gave no record for {seconds:g} s")
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without collections of garbage: a hundred records make a million objects, none of them garbage, and
+    walking over them again and again would take longer than reading them."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _taken(arrived: SimpleQueue[Future[Any]], seconds: float) -> list[Future[Any]]:
@@ -387,22 +381,3 @@ def _taken(arrived: SimpleQueue[Future[Any]], seconds: float) -> list[Future[Any
             found.append(arrived.get_nowait())
     except Empty:
         return found
-
-
-def _reached_by(members: Sequence[_Member]) -> tuple[str, int]:
-    """How far they had come when they were heard of last, and their rows."""
-    elapsed = max(int(member.progress.get("elapsed_ns") or 0) for member in members)
-    when = f"{elapsed / 1e9:.1f} s after the start" if elapsed else "before the start"
-    return when, sum(int(member.progress.get("rows") or 0) for member in members)
-
-
-def _clock() -> str:
-    return time.strftime("%H:%M:%S", time.gmtime())
-
-
-def _words(error: BaseException) -> str:
-    """Why a call failed, in a line."""
-    if isinstance(error, Gone):
-        return str(error)
-    text = " ".join(str(error).split())
-    return f"failed: {text[:300] or type(error).__name__}"

@@ -11,16 +11,26 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from venturi.tcp_probe import probe_tcp
 
-__all__ = ["ENDED", "PHASES", "Loader", "reached"]
+__all__ = ["ENDED", "PHASES", "Loader", "Told", "reached"]
 
 PHASES = ("set-up", "planned", "ready", "running", "counted", "verifying", "done")
 ENDED = "ended"
 """What `wait` answers where the trial has ended without an outcome of ok."""
 _HANDING_OVER = 10.0
+
+
+class Told(TypedDict):
+    """What a loader answers at a phase. A dictionary: it crosses hosts as JSON."""
+
+    phase: str
+    tallies: str | None
+    """What each stream has moved, once all is counted: JSON, see docs/format.md."""
+    record: str | None
+    """The record's JSON, once the trial has ended."""
 
 
 def reached(phase: str, wanted: str) -> bool:
@@ -43,6 +53,9 @@ class Loader:
         self._control: Any = None
         self._thread: threading.Thread | None = None
         self._record: str | None = None
+        self._beginning = threading.Lock()
+        self._trial: str | None = None
+        self._unwanted: str | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def identify(self) -> dict[str, Any]:
@@ -70,16 +83,21 @@ class Loader:
         """This host's clock: unix time in ns."""
         return time.time_ns()
 
-    def begin(self, spec: str) -> None:
-        """Starts a trial. Raises RuntimeError where one is still running."""
-        if self._thread is not None and self._thread.is_alive():
-            raise RuntimeError("the trial before has not ended")
-        self._control = self._core.Control()
-        self._record = None
-        self._thread = threading.Thread(
-            target=self._run, args=(spec, self._control), name="venturi-loader", daemon=True
-        )
-        self._thread.start()
+    def begin(self, spec: str, phase: str, seconds: float) -> Told:
+        """Starts a trial, and waits as `wait` does. Raises RuntimeError where one is still running."""
+        with self._beginning:
+            if self._thread is not None and self._thread.is_alive():
+                raise RuntimeError("the trial before has not ended")
+            self._control, self._record = self._core.Control(), None
+            self._trial = json.loads(spec).get("trial")
+            if self._trial == self._unwanted:
+                self._control.cancel()
+            self._unwanted = None
+            self._thread = threading.Thread(
+                target=self._run, args=(spec, self._control), name="venturi-loader", daemon=True
+            )
+            self._thread.start()
+        return self.wait(phase, seconds)
 
     def _run(self, spec: str, control: Any) -> None:
         from venturi.trial import failed_record
@@ -92,8 +110,8 @@ class Loader:
         except BaseException as error:  # the driver is told; a thread that ends silently would not be noticed
             self._record = json.dumps(failed_record("internal", f"{type(error).__name__}: {error}"))
 
-    def wait(self, phase: str, seconds: float) -> str:
-        """Waits until the trial has come to `phase`; answers where it is.
+    def wait(self, phase: str, seconds: float) -> Told:
+        """Waits until the trial has come to `phase`; tells where it is.
 
         That is an earlier phase where the time ran out, a later one, or `ENDED` where the trial has ended
         otherwise than well.
@@ -103,7 +121,15 @@ class Loader:
             # In slices: a trial that breaks off may never come to a phase.
             if self._control.wait(phase, min(left, 0.25)):
                 break
-        return self.phase()
+        there, tallies = self.phase(), self._control.tallies()
+        if (record := self._record) is not None and self._thread is not None:
+            # Nearly at its end; then another one may begin.
+            self._thread.join(_HANDING_OVER)
+        return {
+            "phase": there,
+            "tallies": None if tallies is None else str(tallies),
+            "record": record,
+        }
 
     def phase(self) -> str:
         """Where the trial is now."""
@@ -135,23 +161,22 @@ class Loader:
             file.write(chunk)
         return str(path)
 
-    def start_at(self, unix_ns: int) -> None:
-        """The start instant, by this host's clock."""
+    def start_at(self, unix_ns: int, phase: str, seconds: float) -> Told:
+        """Gives the start instant, by this host's clock, and waits as `wait` does."""
         self._control.start_at(unix_ns)
-
-    def tallies(self) -> str | None:
-        """What each stream has moved, once all is counted: JSON, see docs/format.md."""
-        found = self._control.tallies()
-        return None if found is None else str(found)
+        return self.wait(phase, seconds)
 
     def conclude(self, tallies: str) -> None:
         """To the lead: the tallies of all the others, to verify with."""
         self._control.conclude(tallies)
 
-    def cancel(self) -> None:
-        """Ends the trial soon."""
-        if self._control is not None:
-            self._control.cancel()
+    def cancel(self, trial: str | None = None) -> None:
+        """Ends the trial soon; one of that name also where this call has overtaken its `begin`."""
+        with self._beginning:
+            if trial is not None and trial != self._trial:
+                self._unwanted = trial
+            elif self._control is not None:
+                self._control.cancel()
 
     def result(self, seconds: float) -> str | None:
         """The record's JSON, None where the trial has not ended in that time."""

@@ -39,6 +39,8 @@ _REVIVE_SECONDS = 15.0
 _PING_SECONDS = 5.0
 _CLOCK_SECONDS = 10.0
 """So old may a clock's measurement be: what crystals drift in it is far less than a millisecond."""
+_HEARD_SECONDS = 2.0
+"""Who ended a trial well so short a time ago is there, and is not asked again whether it is."""
 _CHUNK = 32 * 1024 * 1024
 Note = Callable[[str, str], None]
 
@@ -61,6 +63,8 @@ class RayHandle:
     clock: Clock = ONE_MACHINE
     # Files that were sent there, by what they were here, and where they are.
     files: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    # By the monotonic clock, when it had ended a trial well.
+    heard: float = float("-inf")
 
     @property
     def address(self) -> str | None:
@@ -207,15 +211,22 @@ class RayExecutor:
             localised=self._localised,
             trouble=lambda spec: self._servers.trouble(spec["target"]),
         )
+        well = {host["host"] for host in record.get("hosts") or () if host["outcome"] == "ok"}
+        for handle in self._loaders:
+            if handle.name in well:
+                handle.heard = time.monotonic()
         return json.dumps(record)
 
     def _ready(self, count: int) -> list[RayHandle]:
         """So many loaders that answer and have nothing to do. Raises VenturiError."""
-        calls = [(handle, handle.call("idle")) for handle in self._loaders]
-        wait([call for _, call in calls], _PING_SECONDS)
-        good: list[RayHandle] = []
+        lately = time.monotonic() - _HEARD_SECONDS
+        good = [handle for handle in self._loaders if handle.heard > lately]
         bad: list[RayHandle] = []
-        for handle, call in calls:
+        calls = {handle.name: handle.call("idle") for handle in self._loaders if handle.heard <= lately}
+        wait(calls.values(), _PING_SECONDS)
+        for handle in self._loaders:
+            if (call := calls.get(handle.name)) is None:
+                continue
             idle = call.done() and call.exception() is None and call.result()
             (good if idle else bad).append(handle)
         for handle in bad if len(good) < count else ():

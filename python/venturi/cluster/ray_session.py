@@ -211,6 +211,8 @@ class Places:
             "num_cpus": int(reserved),
             "max_concurrency": calls,
             "max_restarts": 0,
+            # Nobody looks at Ray's own list of calls, and to report each costs three processes CPU time.
+            "enable_task_events": False,
             "scheduling_strategy": PlacementGroupSchedulingStrategy(
                 placement_group=self._group, placement_group_bundle_index=at
             ),

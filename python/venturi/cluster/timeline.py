@@ -6,6 +6,7 @@ common instants: what a host had between two of its samples is taken as even, an
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,7 +83,7 @@ def _shifted(part: Rows, stride: int) -> dict[str, Any]:
 def _sum(parts: Sequence[Rows]) -> dict[str, Any]:
     times = [np.array(part.columns["t_ns"], dtype=np.float64) + part.origin_ns for part in parts]
     grid = _grid(times, sum(_values(part.columns) for part in parts))
-    out: dict[str, Any] = {"t_ns": [round(at) for at in grid]}
+    out: dict[str, Any] = {"t_ns": _rounded(grid)}
     names = dict.fromkeys(name for part in parts for name in part.columns if name not in _NO_COUNTERS)
     for name in names:
         chosen = _distinct(parts, name)
@@ -98,7 +99,7 @@ def _sum(parts: Sequence[Rows]) -> dict[str, Any]:
         curves = [_curve(times[at], values, grid) for at, values in zip(chosen, columns, strict=True)]
         if all(curve is not None for curve in curves):
             added = np.min(curves, axis=0) if name == "memory_available_bytes" else np.sum(curves, axis=0)
-            out[name] = [round(value) for value in added.tolist()]
+            out[name] = _rounded(added)
     names_of = [
         f"{parts[at].name}/{thread}"
         for at in _distinct(parts, "thread_cpu_ns")
@@ -129,18 +130,21 @@ def _distinct(parts: Sequence[Rows], name: str) -> list[int]:
 
 
 def _curve(at: Any, values: Sequence[int | None], grid: Any) -> Any:
-    known = [(t, value) for t, value in zip(at, values, strict=True) if value is not None]
-    if not known:
-        return None
-    return np.interp(grid, [t for t, _ in known], [value for _, value in known])
+    numbers = np.array(values, dtype=np.float64)  # what is not known becomes NaN
+    known = ~np.isnan(numbers)
+    return np.interp(grid, at[known], numbers[known]) if known.any() else None
+
+
+def _rounded(curve: Any) -> list[int]:
+    whole: list[int] = np.rint(curve).astype(np.int64).tolist()
+    return whole
 
 
 def _items(name: str, columns: Sequence[tuple[Any, Any]], grid: Any) -> list[list[int]]:
     """Lists an item (stream, thread, CPU, connection): one host's after the other's."""
     most = {"thread": _MOST_THREADS, "socket": _MOST_SOCKETS}.get(name.partition("_")[0])
     out: list[list[int]] = []
-    for at, items in columns:
-        for item in items:
-            curve = _curve(at, item, grid)
-            out.append([0] * len(grid) if curve is None else [round(value) for value in curve.tolist()])
-    return out[:most]
+    for at, item in itertools.islice(((at, item) for at, items in columns for item in items), most):
+        curve = _curve(at, item, grid)
+        out.append([0] * len(grid) if curve is None else _rounded(curve))
+    return out

@@ -32,7 +32,7 @@ _MOST_BYTES = 512 << 20
 _MOST_HELLO = 1024
 _PATIENCE = 10.0  # seconds, to connect, to say who one is, and for a peer to take what it is sent
 _METHODS = {
-    *("identify", "now", "begin", "wait", "phase", "start_at", "tallies", "conclude"),
+    *("identify", "now", "begin", "wait", "phase", "start_at", "conclude"),
     *("cancel", "result", "progress", "idle", "probe_tcp", "probe"),
 }
 
