@@ -1,7 +1,11 @@
-"""Several servers that are one target: what each tells of itself, and what is said where they differ."""
+"""Several servers that are one target: what each tells of itself, what is said where they differ, and what
+the ways to them carry."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +18,19 @@ from run_support import SMALL, venturi
 from synthetic import cells, make_run
 from venturi import peers
 from venturi.analysis import likeness, server_advice, servers
+from venturi.analysis.ceilings import alone
+from venturi.analysis.limits import limits, narrowest
 from venturi.analysis.results import load
+from venturi.ceiling_probes import Probe, Prober, probes
+from venturi.cluster.beside import Beside
 from venturi.environment import collect
 from venturi.report import html
 from venturi.servers import ReferenceServer
+from venturi.trial import Cell, CoreExecutor
+from verdict_support import cell_of, raw_tcp, trial
 
 TWO = "10.0.0.2:31337", "10.0.0.3:31337"
+(PARAMETERS,) = cells(("get",), (4,))
 
 
 def described(**changes: Any) -> dict[str, Any]:
@@ -138,3 +149,103 @@ def test_runs_are_compared_by_all_their_servers(tmp_path: Path) -> None:
     assert refused == "the server's CPU differs (Model CPU | Another, Model CPU)"
     assert differing(base, small) == {"memory": (64 * 2**30, (2**30, 64 * 2**30))}
     assert likeness.in_words("memory", (2**30, 64 * 2**30)) == "1.074 GB, 68.72 GB"
+
+
+# What the ways to them carry.
+
+
+def ways(servers: int = 2, **change: Any) -> list[tuple[str | None, int]]:
+    """Names of the probes of raw TCP, and their connections."""
+    asked = probes([Cell(PARAMETERS | {"streams": 5} | change)], servers=servers)
+    return [(p.name, int(p.streams or 0)) for p in asked if p.kind == "tcp"]
+
+
+def test_all_ways_at_once_and_each_alone() -> None:
+    far = {"target": "flight://a:1,b:1"}
+    assert ways(**far) == [(None, 5), ("server-1", 3), ("server-2", 2)]
+    assert ways(**far, streams=1) == [(None, 1)] == ways(target="flight://a:1", streams=1)
+    # One machine's loopback is one way.
+    assert ways(target="flight://127.0.0.1:1,localhost:2") == [(None, 5)]
+    ray = {"on": "ray", "target": "flight://remote"}
+    links = [("loader-1:server-1", 3), ("loader-1:server-2", 2)]
+    assert ways(**ray, loaders=1) == [("loaders=1", 5), *links]
+    # Streams 0 to 2 are the first loader's, 3 and 4 the second one's.
+    assert ways(**ray, loaders=2) == [
+        ("loaders=2", 5), ("loader-1", 3), ("loader-2", 2),
+        ("loader-1:server-1", 2), ("loader-1:server-2", 1),
+        ("loader-2:server-2", 1), ("loader-2:server-1", 1),
+    ]  # fmt: skip
+    # Each loader has one server only, so its way is that link; and too many are not measured one by one.
+    assert ways(**ray, loaders=2, streams=2) == [("loaders=2", 2), ("loader-1", 1), ("loader-2", 1)]
+    assert [name for name, _ in ways(**ray, loaders=17, streams=34)] == ["loaders=17"]
+    assert len(ways(**ray, loaders=4, streams=32, servers=4)) == 1 + 4 + 16
+    assert len(ways(**ray, loaders=4, streams=40, servers=5)) == 1 + 4
+
+
+def test_only_all_ways_at_once_are_a_limit() -> None:
+    alone = [raw_tcp(rate, 4, name=name) for rate, name in ((1e9, "server-1"), (5e9, "server-2"))]
+    together = raw_tcp(4e9, 4, name=None)
+    cell = cell_of(trial(parameters={"streams": 4}), probes=[*itertools.chain(*alone), *together])
+    assert cell.ceilings["raw TCP"].value == 4e9
+    cell = cell_of(trial(parameters={"streams": 4}), probes=[*itertools.chain(*alone)])
+    assert "raw TCP" not in cell.ceilings
+
+
+def test_ways_have_titles() -> None:
+    def named(name: str | None, place: str = "remote", **more: Any) -> str:
+        (limit, *_) = limits(raw_tcp(1e9, 4, place=place, name=name, **more))
+        assert (narrowest([limit], place) is None) == alone(name)
+        return limit.title.removeprefix("raw TCP get, 4 connections, ")
+
+    assert named("loaders=2") == "remote, 2 loaders" and named(None) == "remote"
+    assert named("loader-2") == "remote, loader-2 alone"
+    assert named("loader-2:server-1", address=TWO[0]) == f"remote, loader-2 and {TWO[0]} alone"
+    assert named("server-2", ",".join(TWO), address=TWO[1]) == f"{TWO[1]} alone"
+    assert named("server-2") == "remote, server-2 alone"
+
+
+def test_connections_go_to_the_servers_that_are_meant(core: Any) -> None:
+    """Two servers in this process, asked what they were asked for."""
+    cell = Cell(PARAMETERS | {"streams": 3, "operation": "get"})
+    with ReferenceServer() as one, ReferenceServer() as two, contextlib.ExitStack() as stack:
+        url = f"flight://{one.address},{two.address}"
+        prober = Prober(CoreExecutor(), None, stack, stand_in=False)
+        probe = Probe(
+            "tcp", place="there", direction="get", streams=3, message_bytes=65_536, url=url, cell=cell
+        )
+
+        def line(probe: Probe) -> dict[str, Any]:
+            return prober.line(probe, 0, core.Control(), 0.05)
+
+        whole = line(probe)
+        assert whole["outcome"] == "ok" and whole["bytes"] > 0 and "address" not in whole, whole
+        link = dataclasses.replace(probe, name="server-2", streams=1, server=2)
+        assert line(link)["outcome"] == "ok" and line(link)["address"] == two.address
+        two.stop()
+        # All at once need both, the way to the first one only that.
+        assert line(dataclasses.replace(link, name="server-1", server=1))["outcome"] == "ok"
+        for lost in (line(link), line(probe)):
+            assert lost["outcome"] == "failed" and two.address in lost["error"]["message"], lost
+
+
+def test_loaders_probe_their_own_ways() -> None:
+    """Beside this process: what a probe is from says who makes it."""
+    asked: list[tuple[str, Any]] = []
+
+    class Place:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def probe_tcp(self, spec: str, control: Any) -> str:
+            asked.append((self.name, json.loads(spec).get("from")))
+            return "{}"
+
+        def control(self) -> None:
+            return None
+
+    beside = Beside.__new__(Beside)
+    beside._placed, beside._here = Place("placed"), Place("here")  # type: ignore[assignment]
+    control = beside.control()
+    beside.probe_tcp('{"from": "loader-1", "first": 0}', control)
+    beside.probe_tcp("{}", control)
+    assert asked == [("placed", "loader-1"), ("here", None)]

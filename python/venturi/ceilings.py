@@ -94,7 +94,7 @@ def measure(
     done = {(*(line.get(n) for n in IDENTITY), line["repeat"]) for line in writer.read().ceiling_records()}
     wanted = [
         probe
-        for probe in probes(endpoints.cells, writer.path)
+        for probe in probes(endpoints.cells, writer.path, endpoints.servers)
         if any((*probe.key, repeat) not in done for repeat in range(REPEATS))
     ]
     keys = {probe: cache_key(probe, peers or {}) for probe in wanted}

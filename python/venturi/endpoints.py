@@ -149,6 +149,11 @@ class Endpoints:
                 silent.add(url)
         return found
 
+    @property
+    def servers(self) -> int:
+        """How many servers `X://remote` stands for."""
+        return self._scenario.hosts.servers or 1
+
     def own_address(self, url: str) -> str | None:
         """URL of the run's own reference server where this address is, if there is one."""
         return self._local.reference_url(url)
