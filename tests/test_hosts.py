@@ -100,8 +100,8 @@ def test_the_link_to_each_of_two_servers(three: Hosts) -> None:
         assert list(rates) == [None, "server-1", "server-2"]
         assert rates["server-2"] < 1.5 * 20e6 / 8 and rates["server-1"] > 3 * 20e6 / 8
         assert rates[None] > 2 * rates["server-2"]
-    (whole, *_) = [limit for limit in json.loads(done.stdout)["narrowest"] if target[9:] in limit["title"]]
-    assert "alone" not in whole["title"]
+    (way,) = [line["text"] for line in json.loads(done.stdout)["narrowest"] if target[9:] in line["text"]]
+    assert f"{quick.address} and 1 more" in way and "alone" not in way
 
 
 def test_a_relay_delays_each_way(three: Hosts) -> None:

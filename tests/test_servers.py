@@ -202,6 +202,7 @@ def test_ways_have_titles() -> None:
     assert named("loader-2:server-1", address=TWO[0]) == f"remote, loader-2 and {TWO[0]} alone"
     assert named("server-2", ",".join(TWO), address=TWO[1]) == f"{TWO[1]} alone"
     assert named("server-2") == "remote, server-2 alone"
+    assert named(None, "a:1,b:1,c:1") == "a:1 and 2 more"
 
 
 def test_connections_go_to_the_servers_that_are_meant(core: Any) -> None:

@@ -48,7 +48,9 @@ def title(line: Mapping[str, Any]) -> str:
     kind, name = line.get("kind"), str(line.get("name") or "")
     if kind == "tcp":
         place = str(line.get("place") or "local")
-        where = "" if place == "local" else f", {place}"
+        first, _, more = place.partition(",")
+        named = f"{first} and {more.count(',') + 1} more" if more else place
+        where = "" if place == "local" else f", {named}"
         if name.startswith("loaders="):
             where += f", {_count(int(name.partition('=')[2]), 'loader')}"
         elif alone(name or None):
