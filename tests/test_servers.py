@@ -21,13 +21,14 @@ from venturi.analysis import likeness, server_advice, servers
 from venturi.analysis.ceilings import alone
 from venturi.analysis.limits import limits, narrowest
 from venturi.analysis.results import load
+from venturi.analysis.verdict import Verdict
 from venturi.ceiling_probes import Probe, Prober, probes
 from venturi.cluster.beside import Beside
 from venturi.environment import collect
 from venturi.report import html
 from venturi.servers import ReferenceServer
 from venturi.trial import Cell, CoreExecutor
-from verdict_support import cell_of, raw_tcp, trial
+from verdict_support import cell_of, end, raw_tcp, trial, verdict
 
 TWO = "10.0.0.2:31337", "10.0.0.3:31337"
 (PARAMETERS,) = cells(("get",), (4,))
@@ -149,6 +150,28 @@ def test_runs_are_compared_by_all_their_servers(tmp_path: Path) -> None:
     assert refused == "the server's CPU differs (Model CPU | Another, Model CPU)"
     assert differing(base, small) == {"memory": (64 * 2**30, (2**30, 64 * 2**30))}
     assert likeness.in_words("memory", (2**30, 64 * 2**30)) == "1.074 GB, 68.72 GB"
+
+
+def test_a_verdict_says_how_many_servers_it_saw() -> None:
+    def judged(**more: Any) -> Verdict:
+        full = end(busy=0.99) | more
+        return verdict(same_machine=False, server_end=full, cpu=(0.5, 7.9))
+
+    one, two = judged(), judged(of_servers=2)
+    assert (one.kind, one.end) == (two.kind, two.end) == ("cores", "server")
+    assert two.sentence == f"{one.sentence}; of 2 servers one was watched"
+    assert (one.confidence, two.confidence) == ("high", "medium")
+    # What the client does is known, however many servers there are.
+    waits = {"server_end": end() | {"of_servers": 2}, "same_machine": False}
+    mine = verdict(client_end=end(busy=0.99), cpu=(7.9, 0.5), **waits)
+    assert mine.end == "client" and "watched" not in mine.sentence
+    texts = [e.text for e in mine.evidence if e.name == "server host"]
+    assert len(texts) == 1 and texts[0].startswith("host of one of 2 servers: 15 % of 8 cores busy")
+    silent: dict[str, float] = {}
+    two_addresses = {"address": ",".join(TWO), "servers": 2, "reference": False}
+    unknown = verdict({"await_input": 0.4, "receive": 0.6}, silent, server_end={}, target=two_addresses)
+    assert unknown.kind == "unknown"
+    assert "not each of the 2 servers gives an account of its stages" in unknown.sentence
 
 
 # What the ways to them carry.

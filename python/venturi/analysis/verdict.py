@@ -155,6 +155,9 @@ def _confidence(seen: Seen, hit: Hit, agreeing: int) -> tuple[Confidence, list[s
     if hit.lacks:
         points -= 1
         doubts.append(f"not known: {listed(hit.lacks)}")
+    if seen.servers > 1 and hit.kind in ("cores", "disk") and hit.end != "client":
+        points -= 1
+        doubts.append(f"of {seen.servers} servers one was watched")
     steal = max(seen.client.steal or 0.0, seen.server.steal or 0.0)
     if steal > STOLEN:
         points -= 1
@@ -193,6 +196,8 @@ def _ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]
             end is seen.server and seen.same_machine and seen.client.busy is not None
         ):
             host = "host" if seen.same_machine else f"{end.name}'s host"
+            if end is seen.server and seen.servers > 1:
+                host = f"host of one of {seen.servers} servers"
             text = f"{host}: {percent(end.busy)} of {end.cores:g} cores busy" if end.cores else f"{host} busy"
             if end.busiest is not None:
                 text += f", the busiest {percent(end.busiest)}"
@@ -276,7 +281,12 @@ def _unknown(seen: Seen, rerun: Rerun) -> Verdict:
             )
             settle.append("the same on the server's own host, where its process can be seen")
         elif not cell.in_rows and not server.stages:
-            missing.append("the server gives no account of its stages")
+            several = max((numeric(r, "target", "servers") or 1 for r in cell.records), default=1)
+            missing.append(
+                "the server gives no account of its stages"
+                if several < 2
+                else f"not each of the {several:g} servers gives an account of its stages"
+            )
             settle.append(
                 f"a server that does: {serving(seen)} on the other host, then "
                 + rerun.but(target=elsewhere(seen))
