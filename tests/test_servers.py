@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from compare_support import environment
 from run_support import SMALL, venturi
 from synthetic import cells, make_run
-from venturi import peers
+from venturi import peers, preflight, scenario, toml_text
 from venturi.analysis import likeness, server_advice, servers
 from venturi.analysis.ceilings import alone
 from venturi.analysis.limits import limits, narrowest
@@ -25,6 +26,7 @@ from venturi.analysis.verdict import Verdict
 from venturi.ceiling_probes import Probe, Prober, probes
 from venturi.cluster.beside import Beside
 from venturi.environment import collect
+from venturi.errors import ExitCode, ScenarioError
 from venturi.report import html
 from venturi.servers import ReferenceServer
 from venturi.trial import Cell, CoreExecutor
@@ -172,6 +174,42 @@ def test_a_verdict_says_how_many_servers_it_saw() -> None:
     unknown = verdict({"await_input": 0.4, "receive": 0.6}, silent, server_end={}, target=two_addresses)
     assert unknown.kind == "unknown"
     assert "not each of the 2 servers gives an account of its stages" in unknown.sentence
+
+
+def test_one_server_under_two_names_is_refused(core: object, tmp_path: Path) -> None:
+    done = venturi("run", "--target", "flight://localhost:9,127.0.0.1:9", "--out", tmp_path / "run")
+    assert (done.returncode, done.stdout) == (ExitCode.SCENARIO, "") and not (tmp_path / "run").exists()
+    assert done.stderr == (
+        "error: --target: localhost:9 and 127.0.0.1:9 are one server, 127.0.0.1 port 9; streams take the "
+        "servers in turn\nhint: name each server once\n"
+    )
+
+
+def test_names_are_looked_up_where_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    book = {"a": ["10.0.0.1", "10.0.0.2"], "b": ["10.0.0.2"], "c": ["10.0.0.3"]}
+
+    def look_up(name: str, port: int, **more: Any) -> list[Any]:
+        if name not in book:
+            raise socket.gaierror("nobody knows")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in book[name]]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+    def check(url: str) -> None:
+        text = f"[places]\nthere = '{url}'\n"
+        found = scenario.load([scenario.Layer("my.toml", toml_text.parse(text, "my.toml"), text)])
+        preflight.check_hosts(found, [Cell(PARAMETERS | {"target": url, "place": "there"})])
+
+    with pytest.raises(ScenarioError, match=r"^my.toml:2: .*a:1 and b:1 are one server, 10.0.0.2 port 1;"):
+        check("flight://a:1,c:1,b:1")
+    for url in (
+        "flight://a:1,b:2",
+        "flight://a:1,c:1",
+        "flight://x:1,y:1",
+        "flight://a:1",
+        "mysql://a:1,b:1/d",
+    ):
+        check(url)
 
 
 # What the ways to them carry.

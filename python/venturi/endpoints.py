@@ -83,6 +83,8 @@ class Endpoints:
         self._store.forget_tables()
         self.cells = cells(self._scenario, widths)
         preflight.check(self._scenario, self.cells)
+        if self._needs_server:
+            preflight.check_hosts(self._scenario, self.cells)
 
     def start(self) -> None:
         """Starts servers for cells that go to `local` or `remote`. Raises VenturiError where one does not."""
