@@ -132,6 +132,11 @@ def test_several_stores(cluster: RayCluster, tmp_path: Path) -> None:
     (found,) = run(cluster, tmp_path / "run", "ingest-32", *given)
     assert found["target"]["servers"] == len(set(addresses(found))) == 2
     assert found["verification"]["rows"] == found["counts"]["rows"] == 6 * 17_280
+    told = load(tmp_path / "run").environment["server_hosts"]
+    (stores,) = told.values()
+    # Their ports are others for every trial.
+    assert [address.rpartition(":")[0] for address in stores] == addresses(found)
+    assert all(one["settings"]["durable"] == "os" for one in stores.values())
 
 
 @pytest.fixture

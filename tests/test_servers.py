@@ -25,8 +25,11 @@ from venturi.analysis.results import load
 from venturi.analysis.verdict import Verdict
 from venturi.ceiling_probes import Probe, Prober, probes
 from venturi.cluster.beside import Beside
+from venturi.cluster.server_host import ServerGroup
 from venturi.environment import collect
 from venturi.errors import ExitCode, ScenarioError
+from venturi.local_store import Settings
+from venturi.local_targets import LocalTargets
 from venturi.report import html
 from venturi.servers import ReferenceServer
 from venturi.trial import Cell, CoreExecutor
@@ -89,6 +92,32 @@ def test_one_server_has_no_list() -> None:
     assert (found["server"], found["servers"]) == (one, {"here": one, "there": two})
     assert "server_hosts" not in found and "servers" not in collect({"here": {"a:1": one}})
     assert collect()["server"] is None
+
+
+class Store:
+    """One of a group of stores, elsewhere."""
+
+    def __init__(self, host: str) -> None:
+        self.address = f"{host}:1"
+        addresses = {"resp": f"{host}:1", "opentsdb": f"{host}:2", "http": f"{host}:3", "udp": None}
+        self.hello = {"address": self.address, "addresses": addresses, "settings": {"durable": "os"}}
+        self.hello |= {"environment": {"host": host}}
+        self.running = True
+
+    def stop(self) -> None:
+        self.running = False
+
+
+def test_each_store_of_a_run_tells_of_itself() -> None:
+    group = ServerGroup([Store("a"), Store("b")])  # type: ignore[list-item]
+    local = LocalTargets(lambda level, text: None, lambda kind, arguments, remote=False: group)
+    assert local.environments("opentsdb://remote") == {}
+    local.empty_store("opentsdb://remote", Settings())
+    told = local.environments("opentsdb://remote")
+    assert told == {f"{host}:2": {"host": host, "settings": {"durable": "os"}} for host in "ab"}
+    # Its own address where it does not serve the protocol.
+    assert list(local.environments("akumuli+udp://remote")) == ["a:1", "b:1"]
+    local.stop()
 
 
 def test_every_server_has_a_column() -> None:

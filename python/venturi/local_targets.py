@@ -156,12 +156,15 @@ class LocalTargets:
         hello = store.hello if store is not None else getattr(self._servers.get(_wanted(url)), "hello", None)
         if not hello:
             return {}
-        if store is not None or scheme_of(url) in _REFERENCE:
-            told = [_environment(one) for one in hello.get("each") or [hello]]
-        else:
+        names = [place_of(one) for one in each_host(self.url(url))]
+        if store is None and scheme_of(url) not in _REFERENCE:
             software = {"server": hello.get("software")}
-            told = [{"software": software, "settings": hello.get("settings"), **describe_host()}]
-        return dict(zip(map(place_of, each_host(self.url(url))), told, strict=True))
+            return {names[0]: {"software": software, "settings": hello.get("settings"), **describe_host()}}
+        each = hello.get("each") or [hello]
+        if len(names) < len(each):
+            # A store that is not asked to serve this protocol yet has no address for it.
+            names = [str(one["address"]) for one in each]
+        return {name: _environment(one) for name, one in zip(names, each, strict=True)}
 
     def stop(self) -> None:
         """Ends all servers and removes all files."""
