@@ -22,7 +22,7 @@ from venturi.analysis import likeness, server_advice, servers
 from venturi.analysis.ceilings import alone
 from venturi.analysis.limits import limits, narrowest
 from venturi.analysis.results import load
-from venturi.analysis.verdict import Verdict
+from venturi.analysis.verdict import Verdict, judge
 from venturi.ceiling_probes import Probe, Prober, probes
 from venturi.cluster.beside import Beside
 from venturi.cluster.server_host import ServerGroup
@@ -203,6 +203,19 @@ def test_a_verdict_says_how_many_servers_it_saw() -> None:
     unknown = verdict({"await_input": 0.4, "receive": 0.6}, silent, server_end={}, target=two_addresses)
     assert unknown.kind == "unknown"
     assert "not each of the 2 servers gives an account of its stages" in unknown.sentence
+
+
+def test_cpus_that_a_server_may_use_count_where_all_may_use_as_many() -> None:
+    shares = [1.0, 1.0, *[0.0] * 6]
+    full = end(host={"core_busy_share": shares, "busy_share": 0.25}) | {"of_servers": 2}
+    moved = trial(parameters={"place": "remote"}, same_machine=False, server_end=full, cpu=(0.5, 1.9))
+
+    def judged(*usable: int) -> str:
+        told = [described(cores={"logical": 8, "usable": n}) for n in usable]
+        return judge(cell_of(moved), with_servers(*told)).kind
+
+    assert judged(2, 2) == "cores"
+    assert judged(2, 8) == judged(8, 2) != "cores"
 
 
 def test_one_server_under_two_names_is_refused(core: object, tmp_path: Path) -> None:

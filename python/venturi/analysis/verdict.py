@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from venturi.analysis import crowding, evidence
+from venturi.analysis import crowding, evidence, servers
 from venturi.analysis.cells import Cell, get, numeric
 from venturi.analysis.evidence import Evidence, Seen
 from venturi.analysis.proof import Hit, first
@@ -119,9 +119,14 @@ def judge(cell: Cell, environment: Mapping[str, Any] | None = None) -> Verdict:
 
 def _usable(cell: Cell, environment: Mapping[str, Any], end: str) -> int | None:
     """How many CPUs that end's process may use, as it said when the run began."""
-    described = environment.get(end)
+    described, place = environment.get(end), str(cell.parameters.get("place"))
     if end == "server":
-        described = get(environment, "servers", str(cell.parameters.get("place"))) or described
+        described = get(environment, "servers", place) or described
+        told = servers.several(environment).get(place, {}).values()
+        each = [get(one, "cores", "usable") for one in told if one]
+        if len(set(each)) > 1:
+            # Which of them was watched is not recorded.
+            return None
     found = get(described, "cores", "usable")
     return found if isinstance(found, int) and found > 0 else None
 
