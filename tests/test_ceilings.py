@@ -219,9 +219,17 @@ def test_a_far_host_is_kept_only_where_it_can_be_told(tmp_path: Path) -> None:
         tcp = next(p for p in probes([Cell(PARAMETERS | change)]) if p.kind == "tcp")
         return cache_key(tcp, peers or {})
 
+    def told(*boots: str | None) -> Any:
+        return {"node7": {f"node7:{n}": {"boot_id": boot, "kernel": "6"} for n, boot in enumerate(boots)}}
+
     far = {"target": "flight://node7:1", "place": "node7"}
-    assert key(**far) is None and key({"node7": {"kernel": "6"}}, **far) is None
-    one, other = (key({"node7": {"boot_id": boot}}, **far) for boot in ("a", "b"))
+    assert key(**far) is None and key(told(None), **far) is None
+    one, other = (key(told(boot), **far) for boot in ("a", "b"))
+    assert one is not None and other is not None and one != other
+    # Of several servers each must tell.
+    both = {"target": "flight://node7:1,node7:2", "place": "node7"}
+    assert key(told("a", None), **both) is None and key({"node7": {"node7:1": None}}, **both) is None
+    one, other = (key(told("a", boot), **both) for boot in ("b", "c"))
     assert one is not None and other is not None and one != other
     # All of a loopback's places are the same way.
     assert key() == key(target="flight://127.0.0.1:9", place="127.0.0.1:9") != None  # noqa: E711

@@ -17,6 +17,7 @@ from database_support import available
 from flight_support import ServerProcess
 from hosts import NETWORK, RayCluster, hosts
 from run_support import ROOT, command, environment
+from venturi.analysis.results import load
 from venturi.cluster.up import own_versions
 
 pytestmark = pytest.mark.slow
@@ -98,14 +99,31 @@ def test_ingest_32(cluster: RayCluster, tmp_path: Path) -> None:
 
 
 def test_several_servers(cluster: RayCluster, tmp_path: Path) -> None:
-    """Streams take three hosts in turn, whichever of two loaders they are on."""
-    given = ("--loaders", 2, "--servers", 3, "--streams", 6, "--rows-per-stream", "50k")
+    """Streams take three hosts in turn, whichever of two loaders they are on; each tells of itself, and each
+    link is measured."""
+    given = ("--loaders", 2, "--servers", 3, "--streams", 6, "--rows-per-stream", "50k", "--ceilings")
     places = ("--set", "matrix.place=['remote']", "--set", "matrix.operation=['get','put']")
     found = run(cluster, tmp_path / "run", "flight-remote", *given, *places)
     assert len(found) == 2
     for record in found:
         assert record["target"]["servers"] == len(set(addresses(record))) == 3
         assert not set(addresses(record)) & {host["address"] for host in record["hosts"]}
+    results = load(tmp_path / "run")
+    named = found[0]["target"]["address"].split(",")
+    assert list(results.environment["server_hosts"]["remote"]) == named
+    assert results.environment["server"] == results.environment["server_hosts"]["remote"][named[0]]
+    links = {
+        f"loader-{loader}:server-{n + 1}": address for loader in (1, 2) for n, address in enumerate(named)
+    }
+    for cell in results.cells:
+        lines = [line for line in results.probes if line["direction"] == cell.operation]
+        assert all(line["outcome"] == "ok" and line["bytes"] > 0 for line in lines)
+        assert {line["name"] for line in lines} == {"loaders=2", "loader-1", "loader-2", *links}
+        assert {line["name"]: line["address"] for line in lines if "address" in line} == links
+        together = [
+            line["bytes"] * 1e9 / line["interval_ns"] for line in lines if line["name"] == "loaders=2"
+        ]
+        assert cell.ceilings["raw TCP"].value == pytest.approx(sorted(together)[1])
 
 
 def test_several_stores(cluster: RayCluster, tmp_path: Path) -> None:
@@ -114,6 +132,11 @@ def test_several_stores(cluster: RayCluster, tmp_path: Path) -> None:
     (found,) = run(cluster, tmp_path / "run", "ingest-32", *given)
     assert found["target"]["servers"] == len(set(addresses(found))) == 2
     assert found["verification"]["rows"] == found["counts"]["rows"] == 6 * 17_280
+    told = load(tmp_path / "run").environment["server_hosts"]
+    (stores,) = told.values()
+    # Their ports are others for every trial.
+    assert [address.rpartition(":")[0] for address in stores] == addresses(found)
+    assert all(one["settings"]["durable"] == "os" for one in stores.values())
 
 
 @pytest.fixture

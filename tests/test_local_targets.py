@@ -62,11 +62,12 @@ def test_one_server_for_all_cells_of_a_system() -> None:
     assert local.url("mysql://local") == "mysql://venturi@127.0.0.1:4001/venturi"
     assert local.url("mysql://local/venturi_two") == "mysql://venturi@127.0.0.1:4001/venturi_two"
     assert local.url("mysql://far/db") == "mysql://far/db"
-    told = local.environment("mysql://local")
+    (told,) = local.environments("mysql://local").values()
     assert (
         told is not None and told["software"] == {"server": "MariaDB 11"} and told["settings"] == {"a": "1"}
     )
-    assert "kernel" in told and local.environment("postgres://local") is None
+    assert "kernel" in told and list(local.environments("mysql://local")) == ["127.0.0.1:4001"]
+    assert local.environments("postgres://local") == {}
     local.stop()
     assert not Server.made[0].running
 

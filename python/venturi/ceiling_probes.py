@@ -9,18 +9,29 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from venturi.analysis.ceilings import DIALECTS, codec_of, data_label, together, waits_for_disk
+from venturi.analysis.ceilings import DIALECTS, codec_of, data_label, link, together, waits_for_disk
+from venturi.cluster.shares import divide
 from venturi.endpoints import Endpoints
 from venturi.environment import usable_cores
 from venturi.servers import ReferenceServer
 from venturi.trial import FORMAT_VERSION, Cell, Executor, TrialControl, build_spec, run_with_progress
-from venturi.urls import in_process, is_local, is_loopback, is_ours, scheme_of
+from venturi.urls import (
+    each_host,
+    in_process,
+    is_local,
+    is_loopback,
+    is_ours,
+    is_remote,
+    place_of,
+    scheme_of,
+)
 
 __all__ = [
     "IDENTITY",
@@ -43,7 +54,7 @@ _MAKING_READY = {"memory": 0.5, "engine": 0.05, "disk": 0.1}
 """Before a repeat, about: memory is touched, batches are made."""
 MOST_DISK_BYTES = 1 << 30
 _LINKS = 16
-"""Up to so many loaders each one's way to the server is measured by itself, too."""
+"""Up to so many loaders each one's way is measured by itself, too, and so many links from host to host."""
 _MOST_ENGINE_ROWS = 50_000
 """Rows of `usage` that the engine's probe of upserts goes round in."""
 NAMES = {
@@ -72,6 +83,12 @@ class Probe:
     """The scenario's address, of a TCP probe."""
     cell: Cell | None = field(default=None, compare=False)
     """A cell that needs it, which says what the data are."""
+    loader: str | None = field(default=None, compare=False)
+    """From which loaders, of a cell that has some: `loaders=4` all at once, `loader-2` alone."""
+    first: int = field(default=0, compare=False)
+    """The number of the first stream whose way this is, which says the server."""
+    server: int | None = field(default=None, compare=False)
+    """The only server that is spoken to, from 1; None: all of them in turn, as streams do."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -83,8 +100,9 @@ def foreign(url: str) -> bool:
     return not is_local(url) and not is_loopback(url)
 
 
-def probes(found: Iterable[Cell], path: Path | None = None) -> list[Probe]:
-    """The distinct probes that these cells ask for. `path`: where a local target would store."""
+def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) -> list[Probe]:
+    """The distinct probes that these cells ask for. `path`: where a local target would store; `servers`: how
+    many `X://remote` stands for."""
     distinct: dict[Probe, None] = {}
 
     def want(probe: Probe) -> None:
@@ -95,12 +113,12 @@ def probes(found: Iterable[Cell], path: Path | None = None) -> list[Probe]:
         # What the empty target does is a limit, and has none.
         if url.startswith("empty:"):
             continue
-        if p.get("on") == "ray":
-            for probe in _links(cell, size):
+        ways = _ways(cell, size, servers if is_remote(url) else len(each_host(url)))
+        if p.get("on") == "ray" and (p.get("loaders") or 1) > 1:
+            # What one host can do is no limit of several.
+            for probe in ways:
                 want(probe)
-            if (p.get("loaders") or 1) > 1:
-                # What one host can do is no limit of several.
-                continue
+            continue
         # A point is more on every wire than its payload: memory holds none back before the engine does.
         for threads in sorted({1, usable_cores()}) if p["operation"] != "ingest" else ():
             want(Probe("memory", end="client", name="copy", threads=threads))
@@ -109,20 +127,9 @@ def probes(found: Iterable[Cell], path: Path | None = None) -> list[Probe]:
                 want(Probe("disk", end="client", name=name, path=str(_storage(url, path or Path()))))
         if size is None:
             continue
-        place, label, upsert = str(p["place"]), data_label(p), p["operation"] == "upsert"
-        if not upsert and p["operation"] != "ingest" and p.get("on") != "ray":
-            # A database has no port that takes plain bytes.
-            want(
-                Probe(
-                    "tcp",
-                    place=place,
-                    direction=p["operation"],
-                    streams=p["streams"],
-                    message_bytes=size,
-                    url=url,
-                    cell=cell,
-                )
-            )
+        for probe in ways:
+            want(probe)
+        label, upsert = data_label(p), p["operation"] == "upsert"
         if label is None:
             continue
         want(
@@ -150,17 +157,17 @@ def probes(found: Iterable[Cell], path: Path | None = None) -> list[Probe]:
     return list(distinct)
 
 
-def _links(cell: Cell, size: int | None) -> list[Probe]:
-    """Raw TCP from all loaders of a cell at once, and from each alone where they are few."""
+def _ways(cell: Cell, size: int | None, servers: int) -> list[Probe]:
+    """Raw TCP over all ways of a cell at once, and over each alone where there are several but few."""
     p, url = cell.parameters, str(cell.parameters["target"])
-    loaders, streams = p.get("loaders") or 1, int(p["streams"])
+    # A database has no port that takes plain bytes, nor a store of time series.
     if size is None or p["operation"] not in ("get", "put"):
         return []
-    alone = (
-        [(f"loader-{n + 1}", -(-streams // loaders)) for n in range(loaders)] if 1 < loaders <= _LINKS else []
-    )
-    return [
-        Probe(
+    placed, streams = p.get("on") == "ray", int(p["streams"])
+    loaders = int(p.get("loaders") or 1) if placed else 1
+
+    def probe(name: str | None, count: int, **more: Any) -> Probe:
+        return Probe(
             "tcp",
             place=str(p["place"]),
             name=name,
@@ -169,9 +176,29 @@ def _links(cell: Cell, size: int | None) -> list[Probe]:
             message_bytes=size,
             url=url,
             cell=cell,
+            **more,
         )
-        for name, count in [(together(loaders), streams), *alone]
-    ]
+
+    all_at_once = together(loaders) if placed else None
+    found = [probe(all_at_once, streams, loader=all_at_once)]
+    # Who has fewer streams than loaders is told so by the trial.
+    shares = [(n + 1, share) for n, share in enumerate(divide(streams, min(loaders, streams)))]
+    if 1 < loaders <= _LINKS:
+        found += [
+            probe(link(n, None), share.count, loader=link(n, None), first=share.first) for n, share in shares
+        ]
+    # Of a loopback all ways are the same one.
+    links = Counter(
+        (n if placed else None, stream % servers + 1)
+        for n, share in (shares if servers > 1 and foreign(url) else ())
+        for stream in range(share.first, share.first + share.count)
+    )
+    if loaders < len(links) <= _LINKS:
+        found += [
+            probe(link(n, server), count, loader=link(n, None) or None, server=server)
+            for (n, server), count in links.items()
+        ]
+    return found
 
 
 def _storage(url: str, usual: Path) -> Path:
@@ -218,7 +245,7 @@ class Prober:
             answer = self._answer(probe, duration, control)
         except Exception as error:  # the run is worth more than its ceiling; the reason is told
             answer = {"outcome": "failed", "error": str(error) or type(error).__name__}
-        more = {"batches": answer["batches"]} if "batches" in answer else {}
+        more: dict[str, Any] = {name: answer[name] for name in ("batches", "address") if name in answer}
         return {
             "format": FORMAT_VERSION,
             **dict(zip(IDENTITY, probe.key, strict=True)),
@@ -238,18 +265,25 @@ class Prober:
             assert probe.cell is not None
             ours = is_ours(probe.url) or (self._stand_in and is_loopback(probe.url))
             options = {} if ours else dict(probe.cell.options)
+            target = self._server(probe.url)
+            one = {}
+            if probe.server is not None:
+                hosts = each_host(target)
+                # A model has no addresses.
+                target = hosts[(probe.server - 1) % len(hosts)]
+                one = {"address": place_of(target)}
             spec: dict[str, Any] = {
-                "target": self._server(probe.url),
+                "target": target,
                 # Another host may ask for a token or a certificate; servers that are only ours do not.
                 "options": options,
                 "direction": probe.direction,
                 "streams": probe.streams,
                 "message_bytes": probe.message_bytes,
                 "duration_ns": duration,
-                # For whoever places it: from how many loaders, or from which one.
-                **({"from": probe.name} if probe.name else {}),
+                # For whoever places it: from how many loaders, or from which one, and its first stream.
+                **({"from": probe.loader, "first": probe.first} if probe.loader else {}),
             }
-            return run_with_progress(executor.probe_tcp, spec, control)
+            return run_with_progress(executor.probe_tcp, spec, control) | one
         if probe.kind == "engine":
             return self._engine(probe, duration, control)
         spec = {"kind": probe.kind, "duration_ns": duration}

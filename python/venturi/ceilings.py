@@ -26,18 +26,18 @@ from venturi.ceiling_probes import (
     seconds,
 )
 from venturi.endpoints import Endpoints
+from venturi.peers import Told
 from venturi.store import RunWriter
 from venturi.suffixes import format_duration
 from venturi.trial import Executor, TrialControl
-from venturi.urls import each_host
 
 __all__ = ["cache_key", "keep", "measure", "probes", "reason", "seconds"]
 
 
-def cache_key(probe: Probe, peers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+def cache_key(probe: Probe, peers: Mapping[str, Told]) -> dict[str, Any] | None:
     """What a kept probe must have been measured of. None where that cannot be told: it is measured each time.
 
-    `peers` are the environments that the other ends tell, by place.
+    `peers` are the environments that the other ends tell, by place and server.
     """
     key: dict[str, Any] = dict(zip(IDENTITY, probe.key, strict=True))
     key |= {"place": None, "repeats": REPEATS, "seconds": SECONDS[probe.kind]}
@@ -50,19 +50,14 @@ def cache_key(probe: Probe, peers: Mapping[str, Mapping[str, Any]]) -> dict[str,
         except OSError:
             return None
     if probe.kind == "tcp" and foreign(probe.url):
-        peer = peers.get(str(probe.place)) or {}
+        told = list((peers.get(str(probe.place)) or {}).values())
         # The same address may be another machine tomorrow, and the same machine may have started anew.
-        # Of several hosts only the first has been asked.
-        if not peer.get("boot_id") or len(each_host(probe.url)) > 1:
+        known = [peer for peer in told if peer and peer.get("boot_id")]
+        if not known or len(known) < len(told):
             return None
         address = urlsplit(probe.url)
-        key["peer"] = [
-            address.scheme,
-            address.netloc,
-            peer["boot_id"],
-            peer.get("kernel"),
-            peer.get("software"),
-        ]
+        state = [value for peer in known for value in map(peer.get, ("boot_id", "kernel", "software"))]
+        key["peer"] = [address.scheme, address.netloc, *state]
     return key
 
 
@@ -81,7 +76,7 @@ def measure(
     writer: RunWriter,
     note: Callable[[str, str], None],
     guard: Callable[[TrialControl | None], bool],
-    peers: Mapping[str, Mapping[str, Any]] | None = None,
+    peers: Mapping[str, Told] | None = None,
     cache: CeilingCache | None = None,
     fresh: bool = False,
 ) -> None:
@@ -99,7 +94,7 @@ def measure(
     done = {(*(line.get(n) for n in IDENTITY), line["repeat"]) for line in writer.read().ceiling_records()}
     wanted = [
         probe
-        for probe in probes(endpoints.cells, writer.path)
+        for probe in probes(endpoints.cells, writer.path, endpoints.servers)
         if any((*probe.key, repeat) not in done for repeat in range(REPEATS))
     ]
     keys = {probe: cache_key(probe, peers or {}) for probe in wanted}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from venturi import preflight, queries
+from venturi import peers, preflight, queries
 from venturi.data import DataStore, Prepared
 from venturi.environment import usable_cores
 from venturi.ingests import METRICS
@@ -25,7 +22,6 @@ from venturi.starters import Starter
 from venturi.times import SEED_NS
 from venturi.trial import Cell
 from venturi.urls import (
-    each_host,
     is_charrow,
     is_database,
     is_loopback,
@@ -87,6 +83,8 @@ class Endpoints:
         self._store.forget_tables()
         self.cells = cells(self._scenario, widths)
         preflight.check(self._scenario, self.cells)
+        if self._needs_server:
+            preflight.check_hosts(self._scenario, self.cells)
 
     def start(self) -> None:
         """Starts servers for cells that go to `local` or `remote`. Raises VenturiError where one does not."""
@@ -131,27 +129,32 @@ class Endpoints:
         steps = -(-rows // (METRICS * hosts)) + 1
         self._ahead_ns[target] = self._ahead_ns.get(target, 0) + steps * int(p["tick_ns"])
 
-    def server_environments(self) -> dict[str, dict[str, Any]]:
-        """What the other ends say of themselves, by place; nothing of those that are not ours.
+    def server_environments(self) -> dict[str, peers.Told]:
+        """What the other ends say of themselves, by place and server; nothing of those that are not ours.
 
-        Asking is not worth an error: whoever does not answer is left out, and the trials will say why.
+        Asking is not worth an error: a place where nobody answers is left out, and the trials will say why.
         """
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, peers.Told] = {}
         silent: set[str] = set()
         for cell in self.cells if self._needs_server else ():
             place, url = str(cell.parameters["place"]), str(cell.parameters["target"])
             if place in found or url in silent or scheme_of(url) == "empty":
                 continue
-            described: object = None
+            told: peers.Told = {}
             if is_ours(url):
-                described = self._local.environment(url)
+                told = self._local.environments(url)
             elif not is_database(url) and not is_time_series(url):
-                described = _described(url, cell.options, self._scenario.run.timeout / 1e9)
-            if isinstance(described, dict):
-                found[place] = described
+                told = peers.ask(url, cell.options, self._scenario.run.timeout / 1e9)
+            if any(described is not None for described in told.values()):
+                found[place] = told
             else:
                 silent.add(url)
         return found
+
+    @property
+    def servers(self) -> int:
+        """How many servers `X://remote` stands for."""
+        return self._scenario.hosts.servers or 1
 
     def own_address(self, url: str) -> str | None:
         """URL of the run's own reference server where this address is, if there is one."""
@@ -281,26 +284,6 @@ def _columns(cell: Cell) -> Columns:
     p = cell.parameters
     values = str(p["values"]).split(",") if p["values"] else ()
     return Columns(p["time"], tuple(p["tags"] or ()), tuple(values))
-
-
-def _described(url: str, options: Mapping[str, Any], seconds: float) -> object:
-    """The environment that a reference server tells, None where it tells none in that time."""
-    answers: list[object] = []
-
-    def ask() -> None:
-        with contextlib.suppress(ImportError, AttributeError, RuntimeError, OSError, ValueError):
-            from venturi import _core
-
-            address = urlsplit(each_host(url)[0])._replace(path="", query="").geturl()
-            ask_for = getattr(_core, f"{'charrow' if is_charrow(url) else 'flight'}_environment")
-            answer = ask_for(address, json.dumps(dict(options)))
-            answers.append(json.loads(answer) if answer else None)
-
-    # The core is patient with a server that says nothing; a run need not be.
-    thread = threading.Thread(target=ask, name="venturi-environment", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return answers[0] if answers else None
 
 
 def _is_file(cell: Cell) -> bool:

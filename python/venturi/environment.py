@@ -14,7 +14,10 @@ import sys
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from venturi.peers import Told
 
 __all__ = ["collect", "cpu_times", "describe", "describe_host", "usable_cores"]
 
@@ -212,11 +215,16 @@ def describe() -> dict[str, Any]:
     return {"software": software, **describe_host()}
 
 
-def collect(servers: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
-    """All ends: the client is this process; `servers` is what the others report, by place.
+def collect(told: Mapping[str, Told] | None = None) -> dict[str, Any]:
+    """All ends: the client is this process; `told` is what the others report, by place and server.
 
-    `server` is the first of them; where there are several, `servers` has each.
+    `server` is the first that tells anything. Where several places have one, `servers` has that of each; a
+    place of several servers has all of them in `server_hosts`.
     """
-    known = {place: dict(found) for place, found in (servers or {}).items()}
+    places = told or {}
+    firsts = {place: next((one for one in found.values() if one), None) for place, found in places.items()}
+    known = {place: dict(first) for place, first in firsts.items() if first}
+    several = {place: dict(found) for place, found in places.items() if len(found) > 1}
     both: dict[str, Any] = {"client": describe(), "server": next(iter(known.values()), None)}
-    return both | ({"servers": known} if len(known) > 1 else {})
+    both |= {"servers": known} if len(known) > 1 else {}
+    return both | ({"server_hosts": several} if several else {})

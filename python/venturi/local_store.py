@@ -83,11 +83,6 @@ class LocalStore:
         address = (self.hello.get("addresses") or {}).get("http")
         return int(str(address).rpartition(":")[2]) if address else None
 
-    def environment(self) -> dict[str, Any] | None:
-        found = self.hello.get("environment")
-        settings = self.hello.get("settings")
-        return {**found, "settings": settings} if isinstance(found, dict) else None
-
     def sealed_bytes(self) -> int | None:
         """Bytes of its segments when all is in them: it ends for that, and another one takes its place."""
         if self._server is None or not self._server.running:

@@ -17,8 +17,9 @@ from urllib.parse import urlsplit
 from venturi.environment import describe_host
 from venturi.errors import ScenarioError, VenturiError
 from venturi.local_store import LocalStore, Settings
+from venturi.peers import Told
 from venturi.starters import Server, Starter, here
-from venturi.urls import in_process, is_ours, is_remote, is_time_series, scheme_of
+from venturi.urls import each_host, in_process, is_ours, is_remote, is_time_series, place_of, scheme_of
 
 __all__ = ["LocalTargets", "duckdb_library"]
 
@@ -149,18 +150,21 @@ class LocalTargets:
         pairs = zip(_REFERENCE, found, strict=True)
         return next((f"{scheme}://{server.address}" for scheme, server in pairs if server is not None), None)
 
-    def environment(self, url: str) -> dict[str, Any] | None:
-        """What a server of ours tells of itself and its host; of several the first."""
-        if (store := self._store(url)) is not None:
-            return store.environment()
-        server = self._servers.get(_wanted(url))
-        if server is None:
-            return None
-        if scheme_of(url) in _REFERENCE:
-            found = server.hello.get("environment")
-            return found if isinstance(found, dict) else None
-        software = {"server": server.hello.get("software")}
-        return {"software": software, "settings": server.hello.get("settings"), **describe_host()}
+    def environments(self, url: str) -> Told:
+        """What each server of ours tells of itself and its host."""
+        store = self._store(url)
+        hello = store.hello if store is not None else getattr(self._servers.get(_wanted(url)), "hello", None)
+        if not hello:
+            return {}
+        names = [place_of(one) for one in each_host(self.url(url))]
+        if store is None and scheme_of(url) not in _REFERENCE:
+            software = {"server": hello.get("software")}
+            return {names[0]: {"software": software, "settings": hello.get("settings"), **describe_host()}}
+        each = hello.get("each") or [hello]
+        if len(names) < len(each):
+            # A store that is not asked to serve this protocol yet has no address for it.
+            names = [str(one["address"]) for one in each]
+        return {name: _environment(one) for name, one in zip(names, each, strict=True)}
 
     def stop(self) -> None:
         """Ends all servers and removes all files."""
@@ -173,6 +177,13 @@ class LocalTargets:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+
+
+def _environment(hello: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Of a reference server's first words."""
+    found = hello.get("environment")
+    settings = {"settings": hello["settings"]} if "settings" in hello else {}
+    return {**found, **settings} if isinstance(found, dict) else None
 
 
 def duckdb_library() -> str:

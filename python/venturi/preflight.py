@@ -6,24 +6,37 @@ anything is started or written, and names the flag or the line.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from venturi.environment import memory
 from venturi.errors import ScenarioError, VenturiError
 from venturi.local_targets import duckdb_library
 from venturi.suffixes import format_bytes
-from venturi.urls import in_process, is_charrow, is_clickhouse, is_local, is_remote, scheme_of
+from venturi.urls import (
+    each_host,
+    in_process,
+    is_charrow,
+    is_clickhouse,
+    is_database,
+    is_local,
+    is_remote,
+    place_of,
+    scheme_of,
+)
 
 if TYPE_CHECKING:
     from venturi.data import Prepared
     from venturi.scenario import Scenario
     from venturi.trial import Cell
 
-__all__ = ["check", "check_columns"]
+__all__ = ["check", "check_columns", "check_hosts"]
 
 _FILES = ("tls_ca", "tls_certificate", "tls_key")
 _MOST_THREADS = 4096
@@ -52,6 +65,34 @@ def check(scenario: Scenario, cells: Sequence[Cell]) -> None:
         _archive(scenario, cell)
 
 
+def check_hosts(scenario: Scenario, cells: Sequence[Cell]) -> None:
+    """Whether hosts of one address are different ones, as far as their names are known here. One server under
+    two names would be asked for its count twice, and no trial's sum would be right. Raises ScenarioError."""
+    places = {str(cell.parameters["target"]): str(cell.parameters["place"]) for cell in cells}
+    for url, place in places.items():
+        # Nodes of a database share what they hold: that is asked once.
+        hosts = [] if is_database(url) else each_host(url)
+        # One is what it is, and its name is looked up by the trial, whose time that is.
+        named = [(at, host) for host in hosts if len(hosts) > 1 for at in _addresses(host)]
+        first: dict[tuple[str, int], str] = {}
+        for at, host in named:
+            if (other := first.setdefault(at, host)) != host:
+                raise ScenarioError(
+                    f"{_address_where(scenario, place)}: {place_of(other)} and {place_of(host)} are one "
+                    f"server, {at[0]} port {at[1]}; streams take the servers in turn",
+                    hint="name each server once",
+                )
+
+
+def _addresses(url: str) -> set[tuple[str, int]]:
+    """Addresses and port that the host of a URL has; none where its name is not known here."""
+    parts = urlsplit(url)
+    with contextlib.suppress(OSError, ValueError):
+        found = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
+        return {(str(address[0]), int(address[1])) for *_, address in found}
+    return set()
+
+
 def _where(scenario: Scenario, table: str, key: str) -> str:
     return scenario.where("matrix" if key in scenario.axes else table, key)
 
@@ -76,12 +117,10 @@ def _remote(scenario: Scenario, cells: Sequence[Cell]) -> None:
         return
     url, place = str(remote.parameters["target"]), str(remote.parameters["place"])
     if scenario.on != "ray":
-        named = place in scenario.places
-        where = scenario.where(*(("places", place) if named else _target_path(scenario)))
-        flag = f"--place {place}=" if named else "--target "
+        flag = f"--place {place}=" if place in scenario.places else "--target "
         raise VenturiError(
-            f"{where}: {url} is a server on a host of its own: name a cluster that has one, "
-            f"--on ray://HOST:PORT (auto, local), or a server that runs, {flag}{scheme_of(url)}://HOST"
+            f"{_address_where(scenario, place)}: {url} is a server on a host of its own: name a cluster that "
+            f"has one, --on ray://HOST:PORT (auto, local), or a server that runs, {flag}{scheme_of(url)}://HOST"
         )
     several = (servers or 1) > 1
     if several and any(is_charrow(str(cell.parameters["target"])) for cell in cells):
@@ -89,6 +128,11 @@ def _remote(scenario: Scenario, cells: Sequence[Cell]) -> None:
             f"{scenario.where('hosts', 'servers')}: the blocks of a query are shared at one server; "
             f"charrow://remote is one, not {servers}"
         )
+
+
+def _address_where(scenario: Scenario, place: str) -> str:
+    """Where the address of that place was given."""
+    return scenario.where(*(("places", place) if place in scenario.places else _target_path(scenario)))
 
 
 def _target_path(scenario: Scenario) -> tuple[str, str]:

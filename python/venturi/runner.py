@@ -102,7 +102,7 @@ def estimate(scenario: Scenario, found: list[Cell]) -> Estimate:
     seconds = moved * per_cell + len(found) * per_cell * _SECONDS_PER_TRIAL
     seconds += sum(duration or 0 for duration in durations) / 1e9 * per_cell
     if scenario.run.ceilings:
-        seconds += ceilings.seconds(ceilings.probes(found))
+        seconds += ceilings.seconds(ceilings.probes(found, servers=scenario.hosts.servers or 1))
     unknown = sum(size is None and not duration for size, duration in zip(sizes, durations, strict=True))
     return Estimate(found, len(found) * per_cell, total, seconds, unknown)
 

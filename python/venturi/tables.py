@@ -201,6 +201,7 @@ _CEILING = {
     "message_bytes": _I,
     "path": _S,
     "data": _S,
+    "address": _S,
     "repeat": _I,
     "bytes": _I,
     "interval_ns": _I,

@@ -14,9 +14,11 @@ __all__ = [
     "NEAR",
     "Ceiling",
     "Limits",
+    "alone",
     "binding",
     "codec_of",
     "data_label",
+    "link",
     "share",
     "stores",
     "waits_for_disk",
@@ -68,6 +70,18 @@ def waits_for_disk(parameters: Mapping[str, Any]) -> bool:
 def together(loaders: int | None) -> str | None:
     """What a probe of raw TCP from so many loaders at once is named."""
     return None if loaders is None else f"loaders={loaders}"
+
+
+def link(loader: int | None, server: int | None) -> str:
+    """What a probe of raw TCP over one way is named, ends numbered from 1: `loader-2`, `server-1`, or both as
+    `loader-2:server-1`."""
+    ends = {"loader": loader, "server": server}
+    return ":".join(f"{end}-{number}" for end, number in ends.items() if number is not None)
+
+
+def alone(name: str | None) -> bool:
+    """Whether a probe of raw TCP of this name went over one way only, where trials have several."""
+    return name is not None and "=" not in name
 
 
 def data_label(parameters: Mapping[str, Any]) -> str | None:

@@ -175,6 +175,12 @@ class Seen:
         return float(self.cell.parameters.get("streams") or 1)
 
     @property
+    def servers(self) -> int:
+        """How many servers there were of which one was watched, on a host of its own; 1 where it is the only
+        one, or where both ends share a host."""
+        return 1 if self.same_machine else int(self.facts.get("of_servers", 1))
+
+    @property
     def busy(self) -> float | None:
         """Of the busier host; one host where both ends share it."""
         known = [e.busy for e in (self.client, self.server) if e.busy is not None]
@@ -233,6 +239,7 @@ def facts(record: Record, usable: Mapping[str, int]) -> Facts:
     put("round_trip", numeric(record, "target", "round_trip_ns") or None)
     put("same_machine", _flag(get(record, "resources", "same_machine")))
     put("reference", _flag(get(record, "target", "reference")))
+    put("of_servers", numeric(record, "resources", "server", "of_servers"))
     for end in ENDS:
         _stages(record, end, put)
         cpu = [numeric(record, "cpu", end, n) for n in ("user_ns", "system_ns")]

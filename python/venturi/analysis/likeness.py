@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from venturi.analysis import servers
 from venturi.analysis.advice import noise
 from venturi.analysis.cells import get
+from venturi.units import Quantity
 
 if TYPE_CHECKING:
     from venturi.analysis.cells import Cell
@@ -58,7 +60,8 @@ _DERIVED = frozenset({"row_bytes"})
 
 @dataclass(frozen=True)
 class Fact:
-    """One property of both runs. `end` is client, server or run; None is a value that nobody wrote down."""
+    """One property of both runs. `end` is client, server or run; None is a value that nobody wrote down, a
+    tuple those of several servers that differ."""
 
     end: str
     name: str
@@ -81,24 +84,27 @@ class Fact:
             return False
         if self.name in _POINTS:
             return bool(abs(self.base - self.run) > _POINTS[self.name])
-        if self.name == "memory":
-            return bool(abs(self.base - self.run) > MEMORY_TOLERANCE * max(self.base, self.run))
-        return True
+        return self.name != "memory" or not _same_memory((self.base, self.run))
 
 
 def facts(base: Results, run: Results) -> list[Fact]:
     """Everything known of both sides, the client first; the server only where it is another host."""
     out: list[Fact] = []
     for end in ("client", "server"):
-        pair = [_mapping(get(r.environment, end)) for r in (base, run)]
+        pair = [[_mapping(get(r.environment, end))] for r in (base, run)]
         if end == "server":
             clients = [_mapping(get(r.environment, "client")) for r in (base, run)]
-            if all(not s or s.get("host") == c.get("host") for s, c in zip(pair, clients, strict=True)):
+            pair = [servers.of_first_place(r.environment) for r in (base, run)]
+            both = zip(pair, clients, strict=True)
+            if all(s.get("host") == c.get("host") for side, c in both for s in side):
                 # On the client's host only its software can differ.
                 out += [f for f in _end(end, *pair) if f.name in ("Venturi", "commit") and f.base is not None]
                 continue
         out += _end(end, *pair)
     out.append(Fact("server", "software", _peers(base), _peers(run), "matters"))
+    numbers = [common("servers", [get(r, "target", "servers") for r in side.records]) for side in (base, run)]
+    if any(number not in (None, 1) for number in numbers):
+        out.append(Fact("server", "servers", numbers[0], numbers[1], "matters"))
     busy = [_disturbance(r) for r in (base, run)]
     for i, name in enumerate((_STOLEN, _OTHERS)):
         out.append(Fact("client", name, busy[0][i], busy[1][i], "matters"))
@@ -110,13 +116,48 @@ def _mapping(found: Any) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _end(end: str, base: Mapping[str, Any], run: Mapping[str, Any]) -> list[Fact]:
-    out = [Fact(end, name, get(base, *path), get(run, *path), weight) for name, path, weight in _FACTS]
-    known = [_mapping(side.get("sysctls")) for side in (base, run)]
-    for name in dict.fromkeys((*known[0], *known[1])):
-        weight: Weight = "note" if name in _IDLE_SYSCTLS else "matters"
-        out.append(Fact(end, str(name), known[0].get(name), known[1].get(name), weight))
-    return out
+def _end(end: str, base: Sequence[Mapping[str, Any]], run: Sequence[Mapping[str, Any]]) -> list[Fact]:
+    def fact(name: str, path: tuple[str, ...], weight: Weight) -> Fact:
+        before, after = (common(name, [get(one, *path) for one in side]) for side in (base, run))
+        return Fact(end, name, before, after, weight)
+
+    return [fact(*known) for known in properties([*base, *run])]
+
+
+def properties(ends: Sequence[Mapping[str, Any]]) -> list[tuple[str, tuple[str, ...], Weight]]:
+    """Of these ends each property's name, its path in a description, and how much a difference weighs."""
+    names = dict.fromkeys(str(name) for end in ends for name in _mapping(end.get("sysctls")))
+    weights: dict[str, Weight] = dict.fromkeys(_IDLE_SYSCTLS, "note")
+    return [*_FACTS, *((name, ("sysctls", name), weights.get(name, "matters")) for name in names)]
+
+
+def common(name: str, values: Sequence[Any]) -> Any:
+    """The value of a property that all have who know it; where they differ, each once."""
+    distinct: list[Any] = []
+    for value in values:
+        if value is not None and value not in distinct:
+            distinct.append(value)
+    if len(distinct) < 2 or (name == "memory" and _same_memory(distinct)):
+        return distinct[0] if distinct else None
+    # In whichever order they were named, they are the same servers.
+    return tuple(sorted(distinct, key=str))
+
+
+def _same_memory(sizes: Sequence[Any]) -> bool:
+    """Whether these sizes (bytes) are one, but for what a kernel keeps."""
+    known = [size for size in sizes if isinstance(size, int | float)]
+    return len(known) == len(sizes) and max(known) - min(known) <= MEMORY_TOLERANCE * max(known)
+
+
+def in_words(name: str, value: Any) -> str:
+    """A property's value as it is read: sizes and frequencies with their units."""
+    if isinstance(value, tuple):
+        return ", ".join(in_words(name, one) for one in value)
+    if name in ("memory", "swap") and isinstance(value, int | float):
+        return Quantity(float(value), unit="B").text()
+    if name.endswith("frequency") and isinstance(value, int | float):
+        return f"{value / 1e6:g} GHz"
+    return " ".join(str(value).split())
 
 
 def _disturbance(results: Results) -> tuple[float, float] | tuple[None, None]:
@@ -194,4 +235,5 @@ def refusal(found: Sequence[Fact]) -> str | None:
     first = unlike[0]
     where = "" if first.end == "run" else f"the {first.end}'s "
     more = f", and {len(unlike) - 1} more differences of this kind" if len(unlike) > 1 else ""
-    return f"{where}{first.name} differs ({first.base} | {first.run}){more}"
+    before, after = (in_words(first.name, value) for value in (first.base, first.run))
+    return f"{where}{first.name} differs ({before} | {after}){more}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from venturi.analysis.ceilings import alone
 from venturi.analysis.statistics import Interval, median_interval
 from venturi.units import Quantity
 
@@ -47,11 +48,17 @@ def title(line: Mapping[str, Any]) -> str:
     kind, name = line.get("kind"), str(line.get("name") or "")
     if kind == "tcp":
         place = str(line.get("place") or "local")
-        where = "" if place == "local" else f", {place}"
-        if name.startswith("loader"):
-            where += (
-                f", {name} alone" if "=" not in name else f", {_count(int(name.split('=')[1]), 'loader')}"
-            )
+        first, _, more = place.partition(",")
+        named = f"{first} and {more.count(',') + 1} more" if more else place
+        where = "" if place == "local" else f", {named}"
+        if name.startswith("loaders="):
+            where += f", {_count(int(name.partition('=')[2]), 'loader')}"
+        elif alone(name or None):
+            address = line.get("address")
+            ends = [str(address) if address and end.startswith("server-") else end for end in name.split(":")]
+            # A place without a name of its own is the list of the servers.
+            where = "" if address in place.split(",") else where
+            where += f", {' and '.join(ends)} alone"
         return f"raw TCP {line.get('direction')}, {_count(line.get('streams'), 'connection')}{where}"
     if kind == "memory":
         return f"memory copy, {_count(line.get('threads'), 'core')}"
@@ -139,7 +146,7 @@ def narrowest(found: Sequence[Limit], place: str = "local") -> Narrowest | None:
         kind = str(limit.fields.get("kind"))
         if limit.rate is None or kind not in ("tcp", "memory", "engine"):
             continue
-        if kind == "tcp" and limit.fields.get("place") != place:
+        if kind == "tcp" and (limit.fields.get("place") != place or alone(limit.fields.get("name"))):
             continue
         if kind not in best or limit.rate.median > _median(best[kind]):
             best[kind] = limit

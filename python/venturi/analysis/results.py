@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.analysis import cells as cells_module
 from venturi.analysis import findings as findings_module
+from venturi.analysis import server_advice
 from venturi.analysis import verdict as verdict_module
 from venturi.analysis.advice import Advice, advise
 from venturi.analysis.cells import Cell, get
@@ -93,7 +94,8 @@ class Results:
 
     @cached_property
     def advice(self) -> list[Advice]:
-        return advise(self.cells, self.records, self.probes, self.directory.samples)
+        found = advise(self.cells, self.records, self.probes, self.directory.samples)
+        return [*found, *server_advice.advise(self.environment)]
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:

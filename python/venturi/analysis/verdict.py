@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from venturi.analysis import crowding, evidence
+from venturi.analysis import crowding, evidence, servers
 from venturi.analysis.cells import Cell, get, numeric
 from venturi.analysis.evidence import Evidence, Seen
 from venturi.analysis.proof import Hit, first
@@ -119,9 +119,14 @@ def judge(cell: Cell, environment: Mapping[str, Any] | None = None) -> Verdict:
 
 def _usable(cell: Cell, environment: Mapping[str, Any], end: str) -> int | None:
     """How many CPUs that end's process may use, as it said when the run began."""
-    described = environment.get(end)
+    described, place = environment.get(end), str(cell.parameters.get("place"))
     if end == "server":
-        described = get(environment, "servers", str(cell.parameters.get("place"))) or described
+        described = get(environment, "servers", place) or described
+        told = servers.several(environment).get(place, {}).values()
+        each = [get(one, "cores", "usable") for one in told if one]
+        if len(set(each)) > 1:
+            # Which of them was watched is not recorded.
+            return None
     found = get(described, "cores", "usable")
     return found if isinstance(found, int) and found > 0 else None
 
@@ -155,6 +160,9 @@ def _confidence(seen: Seen, hit: Hit, agreeing: int) -> tuple[Confidence, list[s
     if hit.lacks:
         points -= 1
         doubts.append(f"not known: {listed(hit.lacks)}")
+    if seen.servers > 1 and hit.kind in ("cores", "disk") and hit.end != "client":
+        points -= 1
+        doubts.append(f"of {seen.servers} servers one was watched")
     steal = max(seen.client.steal or 0.0, seen.server.steal or 0.0)
     if steal > STOLEN:
         points -= 1
@@ -193,6 +201,8 @@ def _ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]
             end is seen.server and seen.same_machine and seen.client.busy is not None
         ):
             host = "host" if seen.same_machine else f"{end.name}'s host"
+            if end is seen.server and seen.servers > 1:
+                host = f"host of one of {seen.servers} servers"
             text = f"{host}: {percent(end.busy)} of {end.cores:g} cores busy" if end.cores else f"{host} busy"
             if end.busiest is not None:
                 text += f", the busiest {percent(end.busiest)}"
@@ -276,7 +286,12 @@ def _unknown(seen: Seen, rerun: Rerun) -> Verdict:
             )
             settle.append("the same on the server's own host, where its process can be seen")
         elif not cell.in_rows and not server.stages:
-            missing.append("the server gives no account of its stages")
+            several = max((numeric(r, "target", "servers") or 1 for r in cell.records), default=1)
+            missing.append(
+                "the server gives no account of its stages"
+                if several < 2
+                else f"not each of the {several:g} servers gives an account of its stages"
+            )
             settle.append(
                 f"a server that does: {serving(seen)} on the other host, then "
                 + rerun.but(target=elsewhere(seen))

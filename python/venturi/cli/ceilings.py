@@ -291,7 +291,9 @@ class _Session:
         tcp = [probe for probe in found if probe.kind == "tcp"]
         if not is_local(tcp[0].url):
             self.place = str(tcp[0].place)
-            tcp += [dataclasses.replace(probe, place="local", url=LOCAL) for probe in tcp]
+            tcp += [
+                dataclasses.replace(probe, place="local", url=LOCAL) for probe in tcp if probe.name is None
+            ]
         cell = endpoints.cells[0]
         size, label = cell.message_bytes, next(p.data for p in found if p.kind == "engine")
         names = dict.fromkeys([*CODECS, *([self.given["compression"]] if self.given["compression"] else [])])

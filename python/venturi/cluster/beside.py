@@ -28,7 +28,8 @@ class _Control(ClusterControl):
 
 
 class Beside:
-    """Trials that have loaders run where `placed` runs them, all others and the probes in this process."""
+    """Trials that have loaders, and probes of their ways, run where `placed` runs them; all else does in this
+    process."""
 
     needs_server = True
     measures = True
@@ -55,6 +56,8 @@ class Beside:
         return self._run_here("run_trial", spec, control)
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
+        if json.loads(spec).get("from"):
+            return str(self._placed.probe_tcp(spec, control))
         return self._run_here("probe_tcp", spec, control)
 
     def probe(self, spec: str, control: TrialControl) -> str:

@@ -262,13 +262,15 @@ class RayExecutor:
         return {**spec, "data": {**spec["data"], "ipc": handle.files[key]}}
 
     def probe_tcp(self, text: str, control: TrialControl) -> str:
-        """Several loaders at once, with a share of the connections each, or one alone: what ways carry."""
+        """Several loaders at once, with a share of the connections each, or one alone: what ways carry.
+        `first`: the number of the first stream whose way is meant, which says the server."""
         spec = json.loads(text)
         handles = self._probing(str(spec.pop("from", "")), int(spec["streams"]))
+        first = int(spec.pop("first", 0))
         shares = divide(spec["streams"], len(handles))
         calls = {
             handle.name: handle.call(
-                "probe_tcp", json.dumps(spec | {"streams": share.count, "first": share.first})
+                "probe_tcp", json.dumps(spec | {"streams": share.count, "first": first + share.first})
             )
             for handle, share in zip(handles, shares, strict=True)
         }

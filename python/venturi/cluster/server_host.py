@@ -165,10 +165,11 @@ class ServerGroup:
     """Servers on hosts of their own that are one target: streams take them in turn."""
 
     def __init__(self, servers: Sequence[RemoteServer]) -> None:
-        """`hello` is the first one's, with the addresses of all."""
+        """`hello` is the first one's, with the addresses of all; `each` in it has everybody's own."""
         self._servers = list(servers)
         hellos = [server.hello for server in servers]
-        self.hello: dict[str, Any] = {**hellos[0], "address": _list(h["address"] for h in hellos)}
+        whole = {"address": _list(h["address"] for h in hellos), "each": hellos}
+        self.hello: dict[str, Any] = {**hellos[0], **whole}
         if isinstance(served := hellos[0].get("addresses"), dict):
             # Without the name of a protocol that one of them does not serve.
             every = [name for name in served if all(h["addresses"].get(name) for h in hellos)]

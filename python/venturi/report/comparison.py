@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from venturi.analysis.cells import Cell, varying
 from venturi.analysis.compare import Comparison, Row
-from venturi.analysis.likeness import Fact
+from venturi.analysis.likeness import Fact, in_words
 from venturi.report import labels
 from venturi.report.markdown import escape, table
 from venturi.units import FACTORS, MISSING, Quantity, percent, pick_unit
@@ -189,15 +189,11 @@ def fact(found: Fact) -> tuple[str, str, str]:
     def shown(value: object) -> str:
         if value is None:
             return "not known"
-        if found.name in ("memory", "swap") and isinstance(value, int | float):
-            return Quantity(float(value), unit="B").text()
         if found.share and isinstance(value, int | float):
             return percent(value, 1)
-        if found.name.endswith("frequency") and isinstance(value, int | float):
-            return f"{value / 1e6:g} GHz"
         if found.end == "run" and found.name != "started":
             return labels.value(found.name, value)
-        return labels.plain(" ".join(str(value).split()), 60)
+        return labels.plain(in_words(found.name, value), 60)
 
     where = "" if found.end == "run" else f"{found.end}: "
     return f"{where}{found.name}", shown(found.base), shown(found.run)

@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from venturi.analysis import servers
 from venturi.analysis.ceilings import share
 from venturi.analysis.cells import Cell, best, by_operation, get, speed, varying
 from venturi.analysis.results import Results, load
@@ -286,14 +287,10 @@ def _upper(text: str) -> str:
 
 def _environment(results: Results) -> str:
     environment = results.environment
-    servers = environment.get("servers")
-    ends = {"client": _flat(environment.get("client"))}
-    if isinstance(servers, dict) and servers:
-        ends |= {f"server {place}": _flat(found) for place, found in servers.items()}
-    else:
-        ends["server"] = _flat(environment.get("server"))
+    ends = {end: _flat(found) for end, found in servers.ends(environment).items()}
     described = {end for end, found in ends.items() if found}
-    known = ("client", "server", "servers", "format", "run", "started_unix_ns", "command", "imported")
+    known = {"client", "server", "servers", "server_hosts"}
+    known |= {"format", "run", "started_unix_ns", "command", "imported"}
     rest = _flat({k: v for k, v in environment.items() if k not in known})
     out = _imported(environment.get("imported"))
     if described:
