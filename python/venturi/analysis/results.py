@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from venturi.analysis.places import Row
     from venturi.analysis.predict import Checked
     from venturi.analysis.splits import Convergence
+    from venturi.analysis.stragglers import Straggler
 
 RUNS = Path("venturi-runs")
 """Where `venturi run` puts runs unless told otherwise."""
@@ -93,7 +94,17 @@ class Results:
 
     @cached_property
     def advice(self) -> list[Advice]:
-        return advise(self.cells, self.records, self.probes, self.directory.samples)
+        behind = [one for found in self.stragglers.values() for one in found]
+        return advise(self.cells, self.records, self.probes, self.directory.samples, behind)
+
+    @cached_property
+    def stragglers(self) -> dict[str, list[Straggler]]:
+        """Hosts well behind the others, by the name of the cell; cells without any are left out."""
+        from venturi.analysis import stragglers
+
+        boots = stragglers.machines(self.environment)
+        found = {cell.name: stragglers.stragglers(cell, boots) for cell in self.cells}
+        return {name: behind for name, behind in found.items() if behind}
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:

@@ -1,0 +1,265 @@
+"""Stragglers: of several hosts that run a trial together, one that is well behind the others time and again.
+
+A host is compared with those that are placed as it is, by what each of its streams moved until the host's
+last one ended, trial by trial. What trials have in common falls out of that quotient, and what differs by
+chance is seldom at the same host each time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from venturi.analysis.cells import Cell, Record, get, is_good, numeric, quotient
+from venturi.analysis.flows import server_addresses, told_apart
+from venturi.analysis.hosts import counted
+from venturi.analysis.proof.ends import KEPT_UP
+
+__all__ = ["BEHIND", "Straggler", "machines", "stragglers"]
+
+BEHIND = 0.8
+"""Under this part of the others' rate a host is behind: Hadoop calls a task a straggler that is 20 % behind
+the average of its like (Zaharia et al., Improving MapReduce Performance in Heterogeneous Environments, OSDI
+2008, section 2.1)."""
+MOST = 0.8
+"""Of the good trials in which it has to be behind: 4 of 5, all of 3."""
+LEAST = 3
+"""Good trials: of fewer there is no median that a single disturbance could not move."""
+LEAST_OF_TWO = 5
+"""Good trials where only two are compared: there are no others whose spread would tell chance from cause."""
+OUTLIER = 3.5
+"""How many robust standard deviations of the others it has to lie below them (Iglewicz and Hoaglin, How to
+Detect and Handle Outliers, 1993: modified z-scores over 3.5)."""
+_NORMAL = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A host that is behind: a loader, or several that share an address. Figures are medians over trials."""
+
+    names: tuple[str, ...]
+    address: str | None
+    cell: Cell = field(repr=False)
+    ratio: float
+    """Its rate per stream over the median of the others'."""
+    behind: int
+    """Trials in which it was."""
+    trials: int
+    """Good trials in which it took part beside others."""
+    others: tuple[str, ...]
+    """The loaders that it was compared with."""
+    later_ns: float | None
+    """How much later than the median of the others' ends the trial's was; None where the time was fixed."""
+    cost: float
+    """Of the trial's length, or where the time was fixed of what was moved: what is lost by it."""
+
+    @property
+    def name(self) -> str:
+        return ", ".join(self.names)
+
+    @property
+    def one_of_two(self) -> bool:
+        """Whether nobody could tell if this one is slow or the other one fast."""
+        return len(self.others) == 1
+
+
+@dataclass
+class _Unit:
+    """What has one address, in one trial."""
+
+    names: list[str] = field(default_factory=list)
+    address: str | None = None
+    machine: str = ""
+    first: list[tuple[int, int]] = field(default_factory=list)
+    amounts: dict[int, float] = field(default_factory=dict)
+    streams: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, float] = field(default_factory=dict)
+
+    def add(self, server: int, amount: float, end: float) -> None:
+        self.amounts[server] = self.amounts.get(server, 0.0) + amount
+        self.streams[server] = self.streams.get(server, 0) + 1
+        self.ends[server] = max(self.ends.get(server, 0.0), end)
+
+    @property
+    def end(self) -> float:
+        return max(self.ends.values())
+
+    @property
+    def amount(self) -> float:
+        return sum(self.amounts.values())
+
+    def per_stream(self, server: int) -> float:
+        return self.amounts[server] / self.streams[server] / self.ends[server]
+
+
+@dataclass
+class _Seen:
+    """One of them beside the others in one trial."""
+
+    unit: _Unit
+    rivals: list[_Unit]
+    log_ratio: float
+    later_ns: float
+    lost: float
+
+
+def machines(environment: Mapping[str, Any]) -> dict[str, str]:
+    """Loaders to the boot of the machine that each ran on, as far as a run's environment tells."""
+    told = environment.get("hosts")
+    found = {name: get(host, "boot_id") for name, host in told.items()} if isinstance(told, Mapping) else {}
+    return {name: str(boot) for name, boot in found.items() if boot}
+
+
+def stragglers(cell: Cell, boots: Mapping[str, str] | None = None) -> list[Straggler]:
+    """Those of a cell, the one furthest behind first. Empty where nothing can be told: too few good trials,
+    no two hosts that are placed alike, a schedule that was kept.
+
+    Left out are hosts where a server runs too. Loaders of one address are one; a host is compared with those
+    only that have as many loaders, on machines that have as many. `boots`: `machines` of the run.
+    """
+    seen: dict[str, list[_Seen]] = {}
+    by_trial: list[dict[str, _Seen]] = []
+    for record in cell.records:
+        if not is_good(record) or _kept_up(record):
+            continue
+        by_trial.append(_compared(record, counted(cell), boots or {}))
+        for key, one in by_trial[-1].items():
+            seen.setdefault(key, []).append(one)
+    fixed_time = bool(cell.parameters.get("duration_ns"))
+    found = [
+        _straggler(cell, trials, fixed_time)
+        for key, trials in seen.items()
+        if _is_behind(trials) and _stands_out(key, trials, by_trial)
+    ]
+    # Of three hosts one that is fast leaves two behind: what is usual is where most are.
+    rivals = max((len(one.others) for one in found), default=0)
+    if 2 * len(found) > rivals or (len(found) > 1 and rivals < 3):
+        found = [one for one in found if len(found) == 1]
+    return sorted(found, key=lambda one: one.ratio)
+
+
+def _kept_up(record: Record) -> bool:
+    """Whether a schedule set the rate: what nobody was asked for nobody lacks."""
+    rate = numeric(record, "schedule", "rate")
+    done = quotient(numeric(record, "counts", "batches"), numeric(record, "times", "interval_ns"), 1e9)
+    return bool(rate) and (done is None or done >= KEPT_UP * (rate or 0.0))
+
+
+def _is_behind(trials: Sequence[_Seen]) -> bool:
+    needed = LEAST_OF_TWO if min(len(one.rivals) for one in trials) < 2 else LEAST
+    return len(trials) >= needed and _behind(trials) >= MOST * len(trials)
+
+
+def _behind(trials: Sequence[_Seen]) -> int:
+    return sum(one.log_ratio < math.log(BEHIND) for one in trials)
+
+
+def _stands_out(key: str, trials: Sequence[_Seen], by_trial: Sequence[Mapping[str, _Seen]]) -> bool:
+    """Whether it is further from the others than they are from one another, and than trials explain."""
+    own = median(one.log_ratio for one in trials)
+    swings = [abs(one.log_ratio - own) for one in trials]
+    others: dict[str, list[float]] = {}
+    for seen in by_trial:
+        if key in seen:
+            for name in map(_key, seen[key].rivals):
+                others.setdefault(name, []).append(seen[name].log_ratio)
+    usual = {name: median(values) for name, values in others.items()}
+    if len(usual) > 1:
+        # The only other one's quotient is this one's, turned over, and tells nothing more.
+        swings += [abs(value - usual[name]) for name, values in others.items() for value in values]
+    chance = _NORMAL * median(swings) * math.sqrt(math.pi / 2 / len(trials))
+    middle = median(usual.values())
+    # A few lie nearer to their own median than to the true one.
+    between = _NORMAL * median(abs(value - middle) for value in usual.values())
+    between *= math.sqrt(len(usual) / (len(usual) - 1)) if len(usual) > 1 else 0.0
+    return own <= -OUTLIER * math.hypot(chance, between)
+
+
+def _straggler(cell: Cell, trials: Sequence[_Seen], fixed_time: bool) -> Straggler:
+    last = trials[-1]
+    later = median(one.later_ns for one in trials)
+    return Straggler(
+        tuple(last.unit.names),
+        last.unit.address,
+        cell,
+        math.exp(median(one.log_ratio for one in trials)),
+        _behind(trials),
+        len(trials),
+        tuple(name for rival in last.rivals for name in rival.names),
+        None if fixed_time else later,
+        median(one.lost for one in trials) if fixed_time else _part_of(later, cell),
+    )
+
+
+def _part_of(later: float, cell: Cell) -> float:
+    return (quotient(later, cell.interval.value) or 0.0) if cell.interval.known else 0.0
+
+
+def _compared(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, _Seen]:
+    """Each host of a trial with those that it may be compared with; without those that have none."""
+    units = _units(record, what, boots)
+    crowd: dict[str, int] = {}
+    for unit in units.values():
+        crowd[unit.machine] = crowd.get(unit.machine, 0) + len(unit.names)
+    serving = {address.rpartition(":")[0].strip("[]") for address in server_addresses(record)}
+    alike: dict[tuple[int, int], list[_Unit]] = {}
+    for unit in units.values():
+        # Beside a server the way is shorter and the cores are shared; it is no measure of the others either.
+        if unit.ends and unit.address not in serving:
+            alike.setdefault((len(unit.names), crowd[unit.machine]), []).append(unit)
+    out = {}
+    for group in alike.values():
+        for unit in group:
+            rivals = [other for other in group if other is not unit]
+            ratio = _ratio(unit, rivals)
+            if ratio is not None:
+                usual = median(other.end for other in rivals)
+                whole = sum(other.amount for other in units.values())
+                lost = unit.amount * (1 / ratio - 1) / whole if whole else 0.0
+                end = max(other.end for other in units.values() if other.ends)
+                out[_key(unit)] = _Seen(unit, rivals, math.log(ratio), end - usual, lost)
+    # Who has none is nobody's rival.
+    for one in out.values():
+        one.rivals = [rival for rival in one.rivals if _key(rival) in out]
+    return {key: one for key, one in out.items() if one.rivals}
+
+
+def _ratio(unit: _Unit, rivals: Sequence[_Unit]) -> float | None:
+    """Of the rate per stream, and of all that the host moved where that is more: one that has more streams
+    than the others is not behind because each of them gets less. Only streams at the same server compare."""
+    found = []
+    for server in unit.amounts:
+        there = [rival.per_stream(server) for rival in rivals if server in rival.amounts]
+        if there and (usual := median(there)):
+            found.append(unit.per_stream(server) / usual)
+    whole = median(rival.amount / rival.end for rival in rivals) if rivals else 0.0
+    if not found or not whole or not unit.amount:
+        return None
+    return max(median(found), unit.amount / unit.end / whole)
+
+
+def _units(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, _Unit]:
+    """By address, or where none was told by name."""
+    out: dict[str, _Unit] = {}
+    owners: list[tuple[int, int, _Unit]] = []
+    for host in record.get("hosts") or []:
+        name, address = str(host["host"]), host.get("address")
+        unit = out.setdefault(str(address or name), _Unit(address=address))
+        unit.names.append(name)
+        unit.machine = boots.get(name) or str(host.get("node") or address or name)
+        owners.append((*host["streams"], unit))
+    count = len(server_addresses(record)) if told_apart(record) else 1
+    for stream in record.get("streams") or []:
+        number, amount, end = stream.get("stream"), stream.get(what), stream.get("end_ns")
+        unit_ = next((own for first, n, own in owners if first <= (number or 0) < first + n), None)
+        if unit_ is not None and isinstance(number, int) and amount is not None and end:
+            unit_.add(number % count, float(amount), float(end))
+    return out
+
+
+def _key(unit: _Unit) -> str:
+    return unit.address or unit.names[0]
