@@ -270,7 +270,7 @@ def _nothing(one: Straggler, probes: Sequence[Mapping[str, Any]]) -> str:
     same = []
     if (links := _links(one, probes)) is not None:
         same.append(
-            f"its link alone carries as much ({rate(links[0])} of raw TCP, the others {rate(links[1])})"
+            f"its link alone carries as much ({rate(links[0])} of raw TCP, the others' {rate(links[1])})"
         )
     if (busy := _both(one, _of("host", "busy_share"))) is not None:
         same.append(f"its CPUs were no busier ({percent(busy[0])}, the others' {percent(busy[1])})")

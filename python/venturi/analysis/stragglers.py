@@ -29,7 +29,8 @@ MOST = 0.8
 LEAST = 3
 """Good trials: of fewer there is no median that a single disturbance could not move."""
 LEAST_OF_TWO = 5
-"""Good trials where only two are compared: there are no others whose spread would tell chance from cause."""
+"""Good trials where only two are compared, and it has to be behind in all of them: there are no others whose
+spread would tell chance from cause."""
 OUTLIER = 3.5
 """How many robust standard deviations of the others it has to lie below them (Iglewicz and Hoaglin, How to
 Detect and Handle Outliers, 1993: modified z-scores over 3.5)."""
@@ -122,18 +123,16 @@ def stragglers(cell: Cell, boots: Mapping[str, str] | None = None) -> list[Strag
     only that have as many loaders, on machines that have as many. `boots`: `machines` of the run.
     """
     seen: dict[str, list[_Seen]] = {}
-    by_trial: list[dict[str, _Seen]] = []
     for record in cell.records:
-        if not is_good(record) or _kept_up(record):
+        if len(record.get("hosts") or []) < 2 or not is_good(record) or _kept_up(record):
             continue
-        by_trial.append(_compared(record, counted(cell), boots or {}))
-        for key, one in by_trial[-1].items():
+        for key, one in _compared(record, counted(cell), boots or {}).items():
             seen.setdefault(key, []).append(one)
     fixed_time = bool(cell.parameters.get("duration_ns"))
     found = [
         _straggler(cell, trials, fixed_time)
-        for key, trials in seen.items()
-        if _is_behind(trials) and _stands_out(key, trials, by_trial)
+        for trials in seen.values()
+        if _is_behind(trials) and _stands_out(trials)
     ]
     # Of three hosts one that is fast leaves two behind: what is usual is where most are.
     rivals = max((len(one.others) for one in found), default=0)
@@ -150,32 +149,36 @@ def _kept_up(record: Record) -> bool:
 
 
 def _is_behind(trials: Sequence[_Seen]) -> bool:
-    needed = LEAST_OF_TWO if min(len(one.rivals) for one in trials) < 2 else LEAST
-    return len(trials) >= needed and _behind(trials) >= MOST * len(trials)
+    needed, part = (LEAST_OF_TWO, 1.0) if min(len(one.rivals) for one in trials) < 2 else (LEAST, MOST)
+    return len(trials) >= needed and _behind(trials) >= part * len(trials)
 
 
 def _behind(trials: Sequence[_Seen]) -> int:
     return sum(one.log_ratio < math.log(BEHIND) for one in trials)
 
 
-def _stands_out(key: str, trials: Sequence[_Seen], by_trial: Sequence[Mapping[str, _Seen]]) -> bool:
+def _stands_out(trials: Sequence[_Seen]) -> bool:
     """Whether it is further from the others than they are from one another, and than trials explain."""
     own = median(one.log_ratio for one in trials)
     swings = [abs(one.log_ratio - own) for one in trials]
     others: dict[str, list[float]] = {}
-    for seen in by_trial:
-        if key in seen:
-            for name in map(_key, seen[key].rivals):
-                others.setdefault(name, []).append(seen[name].log_ratio)
+    for one in trials:
+        for rival in one.rivals:
+            ratio = _ratio(rival, [other for other in one.rivals if other is not rival])
+            if ratio is not None:
+                others.setdefault(_key(rival), []).append(math.log(ratio))
     usual = {name: median(values) for name, values in others.items()}
+    swings += [abs(value - usual[name]) for name, values in others.items() for value in values]
+    # Of few values the median deviation is too small (Croux and Rousseeuw, Time-Efficient Algorithms for Two
+    # Highly Robust Estimators of Scale, 1992); a median's variance is pi / 2 of that of a mean.
+    n = len(trials)
+    chance = _NORMAL * median(swings) * n / (n - 0.8) * math.sqrt(math.pi / 2 / n)
+    between = 0.0
     if len(usual) > 1:
-        # The only other one's quotient is this one's, turned over, and tells nothing more.
-        swings += [abs(value - usual[name]) for name, values in others.items() for value in values]
-    chance = _NORMAL * median(swings) * math.sqrt(math.pi / 2 / len(trials))
-    middle = median(usual.values())
-    # A few lie nearer to their own median than to the true one.
-    between = _NORMAL * median(abs(value - middle) for value in usual.values())
-    between *= math.sqrt(len(usual) / (len(usual) - 1)) if len(usual) > 1 else 0.0
+        middle = median(usual.values())
+        # Each was compared with the rest of them, which is no more certain than it is itself.
+        few = math.sqrt((len(usual) - 1) / len(usual))
+        between = _NORMAL * few * median(abs(value - middle) for value in usual.values())
     return own <= -OUTLIER * math.hypot(chance, between)
 
 
