@@ -233,6 +233,8 @@ def test_markdown_and_files(several: Path, tmp_path: Path) -> None:
     assert len(written["hosts"].read_text().splitlines()) == 1 + 4 * (1 + 2 + 4)
     found = json.loads(json.dumps(machine.document(results), allow_nan=False))
     assert [step["hosts"] for step in found["efficiency"]] == [1, 2, 4]
+    (warning,) = (w for w in found["warnings"] if w["kind"] == "straggler")
+    assert warning["finding"].startswith("loader-2 (10.77.0.3) is a straggler: 50 % of the median rate")
     assert found["efficiency"][2]["slowest_over_fastest"] == pytest.approx(0.5, abs=0.01)
 
 
