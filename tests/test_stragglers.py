@@ -173,6 +173,15 @@ def test_the_figures_of_fixed_time() -> None:
     assert one.later_ns is None and one.cost == pytest.approx(60 / 340)
 
 
+def test_one_that_moves_nothing_is_furthest_behind() -> None:
+    stuck = trial(EVEN, fixed_time=True)
+    for stream in stuck["streams"][4:6]:
+        stream |= {"payload_bytes": 0, "rows": 0, "end_ns": 0}
+    (one,) = found(*[stuck] * 3)
+    assert one.name == "loader-3" and one.ratio == pytest.approx(0.0, abs=1e-3)
+    assert one.cost == pytest.approx(1 / 3)
+
+
 def test_one_that_begins_late_is_behind_by_that() -> None:
     (one,) = found(*[trial(EVEN, late_ns={1: 3 * 10**9})] * 3)
     assert one.name == "loader-2" and one.ratio == pytest.approx(0.25)
@@ -248,7 +257,11 @@ def test_a_host_whose_loaders_are_as_many_as_on_the_others_is_named_as_one() -> 
     addresses = ["a", "a", "b", "b", "c", "c", "d", "d"]
     (one,) = found(*[trial([100e6] * 4 + [40e6] * 2 + [100e6] * 2, addresses=addresses)] * 3)
     assert one.names == ("loader-5", "loader-6") and one.address == "c"
-    assert len(one.others) == 6
+    assert len(one.others) == 6 and one.hosts == 3
+    two = trial([100e6] * 2 + [40e6] * 2, addresses=["a", "a", "b", "b"])
+    assert found(*[two] * 4) == []
+    (one,) = found(*[two] * 5)
+    assert one.names == ("loader-3", "loader-4") and one.one_of_two
 
 
 def test_a_loader_beside_the_server_is_no_measure_of_the_others() -> None:

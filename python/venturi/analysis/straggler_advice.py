@@ -78,13 +78,13 @@ def told(one: Straggler) -> str:
     part = f"{percent(one.ratio)} of the"
     trials = f"behind in {one.behind} of {one.trials} good trials ({cell})"
     if one.one_of_two:
-        text = f"{head} is the slower one of two: {part} rate per stream of {one.others[0]}, {trials}"
+        text = f"{head} is the slower one of two: {part} rate per stream of {', '.join(one.others)}, {trials}"
     else:
         text = f"{head} is a straggler: {part} median rate per stream of {len(one.others)} others, {trials}"
     if one.later_ns is None:
         return f"{text}; as fast as the others it would have moved {percent(one.cost)} of the trial's more"
     later = f"{Quantity(one.later_ns, unit='ns').text()} ({percent(one.cost)} of it)"
-    whom = one.others[0] if one.one_of_two else "the others' median"
+    whom = ", ".join(one.others) if one.one_of_two else "the others' median"
     return f"{text}; a trial ended {later} later than {whom}"
 
 

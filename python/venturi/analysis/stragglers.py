@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from venturi.analysis.cells import Cell, Record, get, is_good, numeric, quotient
+from venturi.analysis.cells import Cell, Record, get, numeric, quotient
 from venturi.analysis.flows import server_addresses, told_apart
 from venturi.analysis.hosts import counted
 from venturi.analysis.proof.ends import KEPT_UP
@@ -38,6 +38,10 @@ _NORMAL = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 
 
+_STUCK = 1e-6
+"""Of the others' rate; stands for hosts that moved nothing, as ratios have to have a logarithm."""
+
+
 @dataclass(frozen=True)
 class Straggler:
     """A host that is behind: a loader, or several that share an address. Figures are medians over trials."""
@@ -53,6 +57,8 @@ class Straggler:
     """Good trials in which it took part beside others."""
     others: tuple[str, ...]
     """The loaders that it was compared with."""
+    hosts: int
+    """How many hosts these are."""
     later_ns: float | None
     """How much later than the median of the others' ends the trial's was; None where the time was fixed."""
     cost: float
@@ -65,7 +71,7 @@ class Straggler:
     @property
     def one_of_two(self) -> bool:
         """Whether nobody could tell if this one is slow or the other one fast."""
-        return len(self.others) == 1
+        return self.hosts == 1
 
 
 @dataclass
@@ -75,7 +81,6 @@ class _Unit:
     names: list[str] = field(default_factory=list)
     address: str | None = None
     machine: str = ""
-    first: list[tuple[int, int]] = field(default_factory=list)
     amounts: dict[int, float] = field(default_factory=dict)
     streams: dict[int, int] = field(default_factory=dict)
     ends: dict[int, float] = field(default_factory=dict)
@@ -92,6 +97,10 @@ class _Unit:
     @property
     def amount(self) -> float:
         return sum(self.amounts.values())
+
+    @property
+    def count(self) -> int:
+        return sum(self.streams.values())
 
     def per_stream(self, server: int) -> float:
         return self.amounts[server] / self.streams[server] / self.ends[server]
@@ -124,7 +133,7 @@ def stragglers(cell: Cell, boots: Mapping[str, str] | None = None) -> list[Strag
     """
     seen: dict[str, list[_Seen]] = {}
     for record in cell.records:
-        if len(record.get("hosts") or []) < 2 or not is_good(record) or _kept_up(record):
+        if len(record.get("hosts") or []) < 2 or _kept_up(record):
             continue
         for key, one in _compared(record, counted(cell), boots or {}).items():
             seen.setdefault(key, []).append(one)
@@ -135,9 +144,8 @@ def stragglers(cell: Cell, boots: Mapping[str, str] | None = None) -> list[Strag
         if _is_behind(trials) and _stands_out(trials)
     ]
     # Of three hosts one that is fast leaves two behind: what is usual is where most are.
-    rivals = max((len(one.others) for one in found), default=0)
-    if 2 * len(found) > rivals or (len(found) > 1 and rivals < 3):
-        found = [one for one in found if len(found) == 1]
+    if len(found) > 1 and 2 * len(found) > max(one.hosts for one in found):
+        return []
     return sorted(found, key=lambda one: one.ratio)
 
 
@@ -193,6 +201,7 @@ def _straggler(cell: Cell, trials: Sequence[_Seen], fixed_time: bool) -> Straggl
         _behind(trials),
         len(trials),
         tuple(name for rival in last.rivals for name in rival.names),
+        len(last.rivals),
         None if fixed_time else later,
         median(one.lost for one in trials) if fixed_time else _part_of(later, cell),
     )
@@ -220,11 +229,11 @@ def _compared(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, 
             rivals = [other for other in group if other is not unit]
             ratio = _ratio(unit, rivals)
             if ratio is not None:
-                usual = median(other.end for other in rivals)
-                whole = sum(other.amount for other in units.values())
-                lost = unit.amount * (1 / ratio - 1) / whole if whole else 0.0
-                end = max(other.end for other in units.values() if other.ends)
-                out[_key(unit)] = _Seen(unit, rivals, math.log(ratio), end - usual, lost)
+                later = max(other.end for other in units.values() if other.ends)
+                later -= median(other.end for other in rivals)
+                usual = median(other.amount / other.count for other in rivals) * unit.count
+                lost = (usual - unit.amount) / sum(other.amount for other in units.values())
+                out[_key(unit)] = _Seen(unit, rivals, math.log(ratio), later, lost)
     # Who has none is nobody's rival.
     for one in out.values():
         one.rivals = [rival for rival in one.rivals if _key(rival) in out]
@@ -240,27 +249,29 @@ def _ratio(unit: _Unit, rivals: Sequence[_Unit]) -> float | None:
         if there and (usual := median(there)):
             found.append(unit.per_stream(server) / usual)
     whole = median(rival.amount / rival.end for rival in rivals) if rivals else 0.0
-    if not found or not whole or not unit.amount:
+    if not found or not whole:
         return None
-    return max(median(found), unit.amount / unit.end / whole)
+    return max(_STUCK, median(found), unit.amount / unit.end / whole)
 
 
 def _units(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, _Unit]:
     """By address, or where none was told by name."""
     out: dict[str, _Unit] = {}
-    owners: list[tuple[int, int, _Unit]] = []
+    owners: dict[int, _Unit] = {}
     for host in record.get("hosts") or []:
         name, address = str(host["host"]), host.get("address")
         unit = out.setdefault(str(address or name), _Unit(address=address))
         unit.names.append(name)
         unit.machine = boots.get(name) or str(host.get("node") or address or name)
-        owners.append((*host["streams"], unit))
-    count = len(server_addresses(record)) if told_apart(record) else 1
+        first, count = host["streams"]
+        owners |= dict.fromkeys(range(first, first + count), unit)
+    apart = len(server_addresses(record)) if told_apart(record) else 1
     for stream in record.get("streams") or []:
-        number, amount, end = stream.get("stream"), stream.get(what), stream.get("end_ns")
-        unit_ = next((own for first, n, own in owners if first <= (number or 0) < first + n), None)
-        if unit_ is not None and isinstance(number, int) and amount is not None and end:
-            unit_.add(number % count, float(amount), float(end))
+        number, amount = stream.get("stream"), numeric(stream, what)
+        # One that came to nothing has no end of its own.
+        end = numeric(stream, "end_ns") or numeric(record, "times", "interval_ns")
+        if number in owners and amount is not None and end:
+            owners[number].add(number % apart, amount, end)
     return out
 
 
