@@ -8,6 +8,7 @@ chance is seldom at the same host each time.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -111,10 +112,15 @@ class _Seen:
     """One of them beside the others in one trial."""
 
     unit: _Unit
-    rivals: list[_Unit]
+    group: list[_Unit]
+    """All that are placed alike, itself too."""
     log_ratio: float
     later_ns: float
     lost: float
+
+    @property
+    def rivals(self) -> list[_Unit]:
+        return [other for other in self.group if other is not self.unit]
 
 
 def machines(environment: Mapping[str, Any]) -> dict[str, str]:
@@ -157,7 +163,7 @@ def _kept_up(record: Record) -> bool:
 
 
 def _is_behind(trials: Sequence[_Seen]) -> bool:
-    needed, part = (LEAST_OF_TWO, 1.0) if min(len(one.rivals) for one in trials) < 2 else (LEAST, MOST)
+    needed, part = (LEAST_OF_TWO, 1.0) if min(len(one.group) for one in trials) < 3 else (LEAST, MOST)
     return len(trials) >= needed and _behind(trials) >= part * len(trials)
 
 
@@ -171,10 +177,8 @@ def _stands_out(trials: Sequence[_Seen]) -> bool:
     swings = [abs(one.log_ratio - own) for one in trials]
     others: dict[str, list[float]] = {}
     for one in trials:
-        for rival in one.rivals:
-            ratio = _ratio(rival, [other for other in one.rivals if other is not rival])
-            if ratio is not None:
-                others.setdefault(_key(rival), []).append(math.log(ratio))
+        for name, ratio in _ratios(one.rivals).items():
+            others.setdefault(name, []).append(math.log(ratio))
     usual = {name: median(values) for name, values in others.items()}
     swings += [abs(value - usual[name]) for name, values in others.items() for value in values]
     # Of few values the median deviation is too small (Croux and Rousseeuw, Time-Efficient Algorithms for Two
@@ -191,7 +195,7 @@ def _stands_out(trials: Sequence[_Seen]) -> bool:
 
 
 def _straggler(cell: Cell, trials: Sequence[_Seen], fixed_time: bool) -> Straggler:
-    last = trials[-1]
+    last, rivals = trials[-1], trials[-1].rivals
     later = median(one.later_ns for one in trials)
     return Straggler(
         tuple(last.unit.names),
@@ -200,8 +204,8 @@ def _straggler(cell: Cell, trials: Sequence[_Seen], fixed_time: bool) -> Straggl
         math.exp(median(one.log_ratio for one in trials)),
         _behind(trials),
         len(trials),
-        tuple(name for rival in last.rivals for name in rival.names),
-        len(last.rivals),
+        tuple(name for rival in rivals for name in rival.names),
+        len(rivals),
         None if fixed_time else later,
         median(one.lost for one in trials) if fixed_time else _part_of(later, cell),
     )
@@ -224,34 +228,52 @@ def _compared(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, 
         if unit.ends and unit.address not in serving:
             alike.setdefault((len(unit.names), crowd[unit.machine]), []).append(unit)
     out = {}
+    last = max((unit.end for unit in units.values() if unit.ends), default=0.0)
+    whole = sum(unit.amount for unit in units.values())
     for group in alike.values():
-        for unit in group:
-            rivals = [other for other in group if other is not unit]
-            ratio = _ratio(unit, rivals)
-            if ratio is not None:
-                later = max(other.end for other in units.values() if other.ends)
-                later -= median(other.end for other in rivals)
-                usual = median(other.amount / other.count for other in rivals) * unit.count
-                lost = (usual - unit.amount) / sum(other.amount for other in units.values())
-                out[_key(unit)] = _Seen(unit, rivals, math.log(ratio), later, lost)
-    # Who has none is nobody's rival.
-    for one in out.values():
-        one.rivals = [rival for rival in one.rivals if _key(rival) in out]
-    return {key: one for key, one in out.items() if one.rivals}
+        ratios = _ratios(group)
+        # What compares with nobody is nobody's measure.
+        told = [unit for unit in group if _key(unit) in ratios]
+        ends = sorted(unit.end for unit in told)
+        amounts = sorted(unit.amount / unit.count for unit in told)
+        for unit in told if len(told) > 1 else ():
+            usual = _median_without(amounts, unit.amount / unit.count) * unit.count
+            later, lost = last - _median_without(ends, unit.end), (usual - unit.amount) / whole
+            out[_key(unit)] = _Seen(unit, told, math.log(ratios[_key(unit)]), later, lost)
+    return out
 
 
-def _ratio(unit: _Unit, rivals: Sequence[_Unit]) -> float | None:
-    """Of the rate per stream, and of all that the host moved where that is more: one that has more streams
-    than the others is not behind because each of them gets less. Only streams at the same server compare."""
-    found = []
-    for server in unit.amounts:
-        there = [rival.per_stream(server) for rival in rivals if server in rival.amounts]
-        if there and (usual := median(there)):
-            found.append(unit.per_stream(server) / usual)
-    whole = median(rival.amount / rival.end for rival in rivals) if rivals else 0.0
-    if not found or not whole:
-        return None
-    return max(_STUCK, median(found), unit.amount / unit.end / whole)
+def _ratios(group: Sequence[_Unit]) -> dict[str, float]:
+    """Each one's rate over the median of the others'; without those that compare with nobody.
+
+    Of the rate per stream, and of all that the host moved where that is more: one that has more streams than
+    the others is not behind because each of them gets less. Only streams at the same server compare.
+    """
+    by_server: dict[int, list[float]] = {}
+    for unit in group:
+        for server in unit.amounts:
+            by_server.setdefault(server, []).append(unit.per_stream(server))
+    ordered = {server: sorted(rates) for server, rates in by_server.items()}
+    wholes = sorted(unit.amount / unit.end for unit in group)
+    out = {}
+    for unit in group:
+        rates = {server: unit.per_stream(server) for server in unit.amounts}
+        usual = {s: _median_without(ordered[s], rate) for s, rate in rates.items() if len(ordered[s]) > 1}
+        found = [rates[server] / value for server, value in usual.items() if value]
+        whole = unit.amount / unit.end
+        if found and (others := _median_without(wholes, whole)):
+            out[_key(unit)] = max(_STUCK, median(found), whole / others)
+    return out
+
+
+def _median_without(ordered: Sequence[float], value: float) -> float:
+    """The median of sorted values without one of them that is `value`; two values or more."""
+    at, left = bisect_left(ordered, value), len(ordered) - 1
+
+    def other(index: int) -> float:
+        return ordered[index + (index >= at)]
+
+    return (other((left - 1) // 2) + other(left // 2)) / 2
 
 
 def _units(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, _Unit]:
