@@ -33,6 +33,9 @@ def spread(loaders: int, servers: int = 1, slow: int | None = None) -> synthetic
             count = len(streams) // n + (1 if i < len(streams) % n else 0)
             own = streams[first : first + count]
             took = interval if slow is None or i == slow else interval // 2
+            if took < interval:
+                for stream in own:
+                    stream["end_ns"] //= 2
             hosts.append(
                 {
                     "host": f"loader-{i + 1}",

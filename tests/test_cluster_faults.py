@@ -24,6 +24,8 @@ import pytest
 from conftest import require
 from hosts import NETWORK, Host, RayCluster, busy, hosts, nothing_is_left, records
 from run_support import ROOT, command, environment
+from venturi.analysis.results import Results
+from venturi.analysis.stragglers import LEAST_OF_TWO
 from venturi.cluster.up import own_versions
 from venturi.store import RunDirectory
 
@@ -182,18 +184,24 @@ def lost_row(record: dict[str, Any], host: Host) -> None:
 
 
 def test_a_host_whose_link_is_slow(cluster: RayCluster, driver: Driver) -> None:
-    """No fault: it has moved less than the other, and what it has moved is right."""
+    """No fault: it has moved less than the other, what it has moved is right, and a warning names it."""
     driver.wait_for(bool)
     slow = host_of(cluster, "ray::RayLoader", but=cluster.hosts[0])
     slow.shape("40mbit")
     try:
-        # The second one from now has never seen another link.
-        record = driver.wait_for(lambda found: len(found) > 1, len(driver.records()))[1]
+        # The first one from now has seen another link too.
+        found = driver.wait_for(lambda found: len(found) > LEAST_OF_TWO, len(driver.records()))[1:]
     finally:
         slow.unshape()
-    assert record["outcome"] == "ok" and record["verification"]["achieved"] == "checksum", record["error"]
-    rows = {part["address"]: part["rows"] for part in record["hosts"]}
-    assert len(rows) == 2 and 0 < rows.pop(slow.address) < min(rows.values()) / 2
+    for record in found:
+        assert record["outcome"] == "ok" and record["verification"]["achieved"] == "checksum", record["error"]
+        rows = {part["address"]: part["rows"] for part in record["hosts"]}
+        assert len(rows) == 2 and 0 < rows.pop(slow.address) < min(rows.values()) / 2
+    results = Results(RunDirectory(driver.out), found, [])
+    (warning,) = (advice for advice in results.advice if advice.kind == "straggler")
+    assert f"({slow.address}) is the slower one of two" in warning.finding, warning
+    (behind,) = results.stragglers.values()
+    assert [one.address for one in behind] == [slow.address]
 
 
 def test_a_loaders_disk_that_is_full(cluster: RayCluster, driver: Driver) -> None:

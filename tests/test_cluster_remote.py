@@ -22,6 +22,19 @@ from venturi.cluster.up import own_versions
 
 pytestmark = pytest.mark.slow
 SMALL = ("--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report", "--interface", NETWORK)
+CHARROW = """\
+name = "charrow-remote"
+[target]
+url = "charrow://remote"
+[workload]
+operation = "get"
+data = "records"
+rows_per_stream = "50k"
+rows_per_batch = 4096
+streams = 6
+[hosts]
+loaders = 3
+"""
 SUMS = ("rows", "batches", "payload_bytes")
 
 
@@ -84,6 +97,18 @@ def test_a_server_beside_the_first_of_several_loaders(cluster: RayCluster, tmp_p
     given = ("--loaders", 3, "--streams", 3, "--rows-per-stream", "50k")
     (found,) = run(cluster, tmp_path / "run", "flight-remote", "--set", "matrix.place=['local']", *given)
     assert addresses(found) == [found["hosts"][0]["address"]]
+
+
+def test_charrow_remote(cluster: RayCluster, tmp_path: Path) -> None:
+    """One server on a host of its own, whose blocks three loaders share."""
+    scenario = tmp_path / "charrow.toml"
+    scenario.write_text(CHARROW)
+    (found,) = run(cluster, tmp_path / "run", str(scenario))
+    (server,) = addresses(found)
+    assert server not in {host["address"] for host in found["hosts"]}
+    assert found["target"]["reference"] and found["target"]["servers"] == 1
+    # Whoever is ready takes the next block: nobody knows how many each got, but each row went to one of them.
+    assert found["counts"]["rows"] == sum(stream["rows"] for stream in found["streams"]) == 6 * 50_000
 
 
 def test_ingest_32(cluster: RayCluster, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -25,6 +26,10 @@ from venturi.errors import VenturiError
 pytestmark = pytest.mark.slow
 JOIN = "import ray, sys; ray.init(address=sys.argv[1], logging_level='ERROR'); print(len(ray.nodes()))"
 GATEWAY = "10.77.0.254"
+SILENT = """
+from ray._raylet import Config
+print(Config.grpc_client_keepalive_time_ms(), Config.grpc_client_keepalive_timeout_ms())
+"""
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +58,17 @@ def left(on: Hosts) -> list[str]:
 def asks_nobody_outside(host: Host) -> bool:
     """Whether the host has tried to reach its way out, which is an address that nobody has."""
     return not host.run("ip", "neigh", "show", GATEWAY).stdout
+
+
+def test_how_soon_ray_knows_that_a_connection_is_silent() -> None:
+    """A host that stays cut off ends by itself, as docs/cluster.md has it for these settings of Ray's."""
+    require(own_versions()["ray"], "ray (venturi[cluster])")
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    words = [sys.executable, "-c", SILENT]
+    done = subprocess.run(words, env=alone, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["300000", "120000"]
+    said = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    assert "not acknowledged for 120 s" in said and "probed every 300 s" in said
 
 
 def test_up_status_down(three: Hosts, cluster: RayCluster) -> None:

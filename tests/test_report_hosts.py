@@ -202,7 +202,9 @@ def test_the_screen_of_a_cell_has_its_loaders(several: Path) -> None:
     print_cell(results, cell, Console(file=out, width=100, color_system=None))
     text = out.getvalue()
     assert "loaders 4: the slowest 50 % of the fastest" in text
-    assert "loader-4  10.77.0.5" in text
+    assert "loader-4    10.77.0.5" in text
+    assert "loader-2 !  10.77.0.3" in text
+    assert "! loader-2 (10.77.0.3) is a straggler: 50 %" in text
 
 
 def test_page(several: Path, placed_run: Path) -> None:
@@ -221,7 +223,7 @@ def test_page(several: Path, placed_run: Path) -> None:
 def test_markdown_and_files(several: Path, tmp_path: Path) -> None:
     results = load(several)
     text = markdown.text(results)
-    for part in ("## Efficiency over hosts", "## Loaders", "| loader-2 | 10.77.0.3 |"):
+    for part in ("## Efficiency over hosts", "## Loaders", "| loader-2 ! | 10.77.0.3 |"):
         assert part in text
     written = {path.stem: path for path in csv.write(results, tmp_path / "tables", "csv")}
     assert {"hosts", "efficiency", "flows"} <= set(written) and "places" not in written
@@ -231,6 +233,8 @@ def test_markdown_and_files(several: Path, tmp_path: Path) -> None:
     assert len(written["hosts"].read_text().splitlines()) == 1 + 4 * (1 + 2 + 4)
     found = json.loads(json.dumps(machine.document(results), allow_nan=False))
     assert [step["hosts"] for step in found["efficiency"]] == [1, 2, 4]
+    (warning,) = (w for w in found["warnings"] if w["kind"] == "straggler")
+    assert warning["finding"].startswith("loader-2 (10.77.0.3) is a straggler: 50 % of the median rate")
     assert found["efficiency"][2]["slowest_over_fastest"] == pytest.approx(0.5, abs=0.01)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis import load_advice
+from venturi.analysis import load_advice, straggler_advice
 from venturi.analysis.ceilings import share as share_of
 from venturi.analysis.cells import Cell, get, main_rate, numeric, quotient, steady_main
 from venturi.analysis.statistics import range_coverage
@@ -20,6 +20,8 @@ from venturi.urls import is_charrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from venturi.analysis.stragglers import Straggler
 
 __all__ = ["Advice", "advise", "noise", "noise_of_samples"]
 
@@ -45,6 +47,7 @@ def advise(
     records: Sequence[Mapping[str, Any]],
     probes: Sequence[Mapping[str, Any]],
     samples: Callable[[str], pa.Table] | None = None,
+    stragglers: Sequence[Straggler] = (),
 ) -> list[Advice]:
     """All warnings of a run, the gravest first.
 
@@ -62,6 +65,7 @@ def advise(
         _noise(measured, samples),
         _instrument(cells),
         _over_ceiling(cells),
+        straggler_advice.advise(stragglers, cells, probes),
         _steady(cells),
         _short(cells),
         _skew(cells),

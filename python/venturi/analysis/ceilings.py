@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ __all__ = [
     "data_label",
     "link",
     "share",
+    "single_links",
     "stores",
     "waits_for_disk",
 ]
@@ -31,6 +33,8 @@ and a last short batch or a string column moves a trial's mean message size a li
 RAW_TCP, ENGINE, MEMORY, DISK = "raw TCP", "engine", "memory copy", "disk"
 DIALECTS = ("mysql", "postgres", "sqlite", "duckdb")
 """Statements that `empty://` can build."""
+_ALONE = "loader-"
+"""How names of probes begin that one loader made by itself."""
 _KEEP_NOTHING = ("flight", "flight+tls", "charrow", "charrow+tls", "empty")
 
 
@@ -82,6 +86,24 @@ def link(loader: int | None, server: int | None) -> str:
 def alone(name: str | None) -> bool:
     """Whether a probe of raw TCP of this name went over one way only, where trials have several."""
     return name is not None and "=" not in name
+
+
+def single_links(probes: Iterable[Mapping[str, Any]], parameters: Mapping[str, Any]) -> dict[str, float]:
+    """What raw TCP carries from each loader of these trials alone (B/s), as far as it was probed; medians of
+    the probes' repeats, of any message size."""
+    wanted = (parameters.get("place"), parameters.get("operation"))
+    found: dict[str, list[float]] = {}
+    for probe in probes:
+        name, moved, took = str(probe.get("name") or ""), probe.get("bytes"), probe.get("interval_ns")
+        if probe.get("outcome", "ok") != "ok" or not moved or not took:
+            continue
+        if (
+            name.startswith(_ALONE)
+            and ":" not in name
+            and (probe.get("place"), probe.get("direction")) == wanted
+        ):
+            found.setdefault(name, []).append(moved * 1e9 / took)
+    return {name: median(rates) for name, rates in found.items()}
 
 
 def data_label(parameters: Mapping[str, Any]) -> str | None:

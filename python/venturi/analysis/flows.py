@@ -13,7 +13,7 @@ from typing import Any
 
 from venturi.analysis.cells import Cell, get
 
-__all__ = ["HERE", "Flow", "Flows", "flows"]
+__all__ = ["HERE", "Flow", "Flows", "flows", "server_addresses", "told_apart"]
 
 HERE = "this process"
 
@@ -53,17 +53,17 @@ class Flows:
 def flows(cell: Cell) -> Flows | None:
     """None where one process spoke to one server, or where streams were not recorded."""
     # Most runs have one of each; a large one need not look at every stream to know.
-    if not any(len(r.get("hosts") or []) > 1 or len(_servers(r)) > 1 for r in cell.records):
+    if not any(len(r.get("hosts") or []) > 1 or len(server_addresses(r)) > 1 for r in cell.records):
         return None
     found: dict[tuple[str, str], float] = {}
     clients: dict[str, None] = {}
     servers: dict[str, None] = {}
     known = True
     for record in cell.records:
-        names = _servers(record)
-        apart = len(names) > 1 and _spread(record)
-        known = known and (apart or len(names) == 1)
-        if not apart:
+        names = server_addresses(record)
+        told = told_apart(record)
+        known = known and (told or len(names) == 1)
+        if not told:
             names = [names[0] if len(names) == 1 else ", ".join(names)]
         servers |= dict.fromkeys(names)
         owners = _owners(record)
@@ -86,13 +86,16 @@ def flows(cell: Cell) -> Flows | None:
     return Flows(tuple(clients), tuple(servers), listed, known)
 
 
-def _servers(record: Mapping[str, Any]) -> list[str]:
+def server_addresses(record: Mapping[str, Any]) -> list[str]:
+    """Addresses of a trial's servers, in their order."""
     address = str(get(record, "target", "address") or "the server")
     return [part for part in address.split(",") if part] or [address]
 
 
-def _spread(record: Mapping[str, Any]) -> bool:
-    """Whether stream s is at server s % n."""
+def told_apart(record: Mapping[str, Any]) -> bool:
+    """Whether there are n servers, and stream s is at server s % n."""
+    if len(server_addresses(record)) < 2:
+        return False
     scheme = str(get(record, "parameters", "target") or "").partition("://")[0]
     if scheme.startswith("flight"):
         perf = get(record, "target", "protocol") == "perf" or get(record, "parameters", "operation") != "get"

@@ -10,7 +10,7 @@ from typing import Any
 from venturi.analysis.cells import Cell, numeric, quotient
 from venturi.units import percent
 
-__all__ = ["Host", "evenness", "hosts", "rates", "several"]
+__all__ = ["Host", "counted", "evenness", "hosts", "rates", "several"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def several(cell: Cell) -> bool:
 
 def hosts(cell: Cell) -> list[Host]:
     """In their order; empty where one process ran all streams."""
-    what = _what(cell)
+    what = counted(cell)
     found: dict[str, list[tuple[Mapping[str, Any], float]]] = {}
     for record in cell.records:
         listed = record.get("hosts") or []
@@ -60,14 +60,15 @@ def hosts(cell: Cell) -> list[Host]:
 
 def rates(cell: Cell) -> list[list[float]]:
     """Of each good trial every loader's rate, of those that took time."""
-    what = _what(cell)
+    what = counted(cell)
     return [
         [host[what] * 1e9 / host["interval_ns"] for host in record.get("hosts") or [] if host["interval_ns"]]
         for record in cell.records
     ]
 
 
-def _what(cell: Cell) -> str:
+def counted(cell: Cell) -> str:
+    """The count by which its hosts are judged."""
     return "rows" if cell.in_rows else "payload_bytes"
 
 

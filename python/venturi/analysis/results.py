@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from venturi.analysis.places import Row
     from venturi.analysis.predict import Checked
     from venturi.analysis.splits import Convergence
+    from venturi.analysis.stragglers import Straggler
 
 RUNS = Path("venturi-runs")
 """Where `venturi run` puts runs unless told otherwise."""
@@ -94,8 +95,18 @@ class Results:
 
     @cached_property
     def advice(self) -> list[Advice]:
-        found = advise(self.cells, self.records, self.probes, self.directory.samples)
+        behind = [one for found in self.stragglers.values() for one in found]
+        found = advise(self.cells, self.records, self.probes, self.directory.samples, behind)
         return [*found, *server_advice.advise(self.environment)]
+
+    @cached_property
+    def stragglers(self) -> dict[str, list[Straggler]]:
+        """Hosts well behind the others, by the name of the cell; cells without any are left out."""
+        from venturi.analysis import stragglers
+
+        boots = stragglers.machines(self.environment)
+        found = {cell.name: stragglers.stragglers(cell, boots) for cell in self.cells}
+        return {name: behind for name, behind in found.items() if behind}
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:

@@ -257,14 +257,14 @@ def evenness(cell: Cell) -> str | None:
     return f"{len(found)}: {told}" if told else None
 
 
-def _loaders(cell: Cell, width: int) -> list[tuple[str, str]]:
+def _loaders(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
     """A line a loader; of many the slowest and the fastest."""
     found = loaders.hosts(cell)
     if not found:
         return []
-    shown = hosts.few(found)
+    shown, behind = hosts.few(found), results.stragglers.get(cell.name, [])
     kept, _ = summary.fit(
-        hosts.columns(cell, shown), width - 2, lambda c: max(map(len, [c.head, c.unit, *c.cells])) + 2
+        hosts.columns(cell, shown, behind), width - 2, lambda c: max(map(len, [c.head, c.unit, *c.cells])) + 2
     )
     wide = [max(map(len, [c.head, c.unit, *c.cells])) for c in kept]
 
@@ -313,7 +313,9 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
         known = [f"{name} {shown[name]}" for name in pair if name in shown]
         if known:
             say("; ".join(known), "bold" if pair[0] == "throughput" else "")
-    out += _loaders(cell, width)
+    out += _loaders(results, cell, width)
+    for text in hosts.marks(results.stragglers.get(cell.name, [])):
+        say(text)
     if found.limits:
         out.append(("bold", "limits"))
         wide = max(len(limit.name) for limit in found.limits)

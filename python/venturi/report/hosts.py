@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from venturi.analysis import hosts as analysis
+from venturi.analysis import straggler_advice
 from venturi.analysis.cells import Cell, best, by_operation
 from venturi.analysis.efficiency import Scaled
 from venturi.analysis.hosts import Host
 from venturi.analysis.results import Results
+from venturi.analysis.stragglers import Straggler
 from venturi.report import labels, reason, summary
 from venturi.report.sections import Section, Table, numbers, setting, settings
 from venturi.report.summary import Column
 from venturi.units import FACTORS, MISSING, Quantity, percent, pick_unit
 
-__all__ = ["LOADERS", "MOST", "chosen", "columns", "efficiency", "evenness", "few", "loaders"]
+__all__ = ["LOADERS", "MOST", "chosen", "columns", "efficiency", "evenness", "few", "loaders", "marks"]
 
 LOADERS = "Loaders"
 MOST = 12
 """Loaders that a terminal shows of one cell."""
+_MARK = "!"
 
 
 def efficiency(results: Results) -> Section | None:
@@ -105,16 +108,21 @@ def loaders(results: Results, most: int | None = None) -> Section | None:
     for cell in chosen(results):
         found = analysis.hosts(cell)
         shown = few(found, most) if most else found
+        behind = results.stragglers.get(cell.name, [])
         said = evenness(found)
         if len(shown) < len(found):
             said += f"; {len(found) - len(shown)} more between those shown"
-        tables.append(Table(reason.name_of(results, cell), columns(cell, shown), [said] if said else []))
+        told = [said, *marks(behind)]
+        tables.append(
+            Table(reason.name_of(results, cell), columns(cell, shown, behind), list(filter(None, told)))
+        )
     if not tables:
         return None
     note = (
         "Medians over the good trials. Share: of what all moved. CPU: cores of the loader's process; host "
         "CPU: how busy its host's were. Late: how much later than agreed its last stream began, by its own "
-        "clock; clock: that minus the driver's, and the most that this is wrong."
+        "clock; clock: that minus the driver's, and the most that this is wrong. !: a straggler, well behind "
+        "the others in most trials."
     )
     return Section(LOADERS, tables, note)
 
@@ -134,8 +142,14 @@ def few(found: Sequence[Host], most: int = MOST) -> list[Host]:
     return [host for host in found if host.name in kept]
 
 
-def columns(cell: Cell, found: Sequence[Host]) -> list[Column]:
-    """A row a loader."""
+def marks(behind: Sequence[Straggler]) -> list[str]:
+    """What a mark in the table says: `! loader-2 (10.77.0.3) is a straggler: ...`."""
+    return [f"{_MARK} {labels.plain(straggler_advice.told(one))}" for one in behind]
+
+
+def columns(cell: Cell, found: Sequence[Host], behind: Sequence[Straggler] = ()) -> list[Column]:
+    """A row a loader, with a mark where it is a straggler."""
+    marked = {name for one in behind for name in one.names}
     counted = f"{cell.noun}s"
     speeds = [Quantity(host.rate, unit=f"{counted}/s" if cell.in_rows else "B/s") for host in found]
     rows = [Quantity(host.rows, unit=counted) for host in found]
@@ -143,7 +157,7 @@ def columns(cell: Cell, found: Sequence[Host]) -> list[Column]:
     # A clock's offset and its error compare, so they have one unit.
     unit = pick_unit("ns", [max([*(abs(h.offset_ns) for h in found), *(h.uncertainty_ns for h in found)])])
     out = [
-        Column("loader", "", [labels.plain(host.name) for host in found], 0, text=True),
+        Column("loader", "", [_name(host, marked) for host in found], 0, text=True),
         Column("address", "", [labels.plain(host.address or MISSING, 46) for host in found], 3, text=True),
         Column("host", "", [labels.plain(host.node or MISSING, 30) for host in found], 5, text=True),
         Column("streams", "", [f"{host.streams}" for host in found], 1),
@@ -159,6 +173,10 @@ def columns(cell: Cell, found: Sequence[Host]) -> list[Column]:
         moved = [Quantity(host.payload_bytes, unit="B") for host in found]
         out.insert(5, numbers("payload", moved, 4))
     return [c for c in out if c.rank == 0 or any(text != MISSING for text in c.cells)]
+
+
+def _name(host: Host, marked: Container[str]) -> str:
+    return labels.plain(host.name) + (f" {_MARK}" if host.name in marked else "")
 
 
 def _clock(host: Host, unit: str) -> str:

@@ -124,7 +124,7 @@ def _document(results: Results, cell: Cell) -> dict[str, Any]:
         ],
         "cost": cells_text.cost(cell),
     }
-    if (listed := hosts.document(cell)) is not None:
+    if (listed := hosts.document(results, cell)) is not None:
         out["loaders"] = listed
     if found.pipeline is not None:
         out["pipeline"] = _pipeline(found.pipeline)

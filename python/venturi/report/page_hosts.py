@@ -64,14 +64,15 @@ def _td(column: summary.Column, text: str) -> str:
     return f'<td class="t">{e(text)}</td>' if column.text else f"<td>{e(text)}</td>"
 
 
-def document(cell: Cell) -> dict[str, object] | None:
+def document(results: Results, cell: Cell) -> dict[str, object] | None:
     """The loaders of a cell for the page's script: heads and rows as text. None of a cell of one process."""
     from venturi.analysis import hosts as analysis
 
     found = analysis.hosts(cell)
     if not found:
         return None
-    columns = hosts.columns(cell, hosts.few(found, MOST_IN_A_CELL))
+    behind = results.stragglers.get(cell.name, [])
+    columns = hosts.columns(cell, hosts.few(found, MOST_IN_A_CELL), behind)
     return {
         "heads": [[c.head, c.unit, c.text] for c in columns],
         "rows": [list(row) for row in zip(*(c.cells for c in columns), strict=True)],

@@ -1,0 +1,395 @@
+"""Stragglers: found where one was planted, and not where none was; records by formula, noise from seeds."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from venturi.analysis import straggler_advice
+from venturi.analysis.cells import Cell, summarise
+from venturi.analysis.stragglers import Straggler, machines, stragglers
+
+WORK = 1e8
+"""Bytes of a stream, where the work is fixed."""
+DURATION_NS = 10**9
+EVEN = [100e6] * 4
+SLOW = [100e6, 100e6, 40e6, 100e6]
+"""Bytes a second of each stream, by loader; the third is the straggler."""
+
+
+def trial(
+    rates: Sequence[float],
+    *,
+    streams: Sequence[int] | None = None,
+    fixed_time: bool = False,
+    addresses: Sequence[str] | None = None,
+    parts: Mapping[int, Mapping[str, Any]] | None = None,
+    servers: Sequence[float] = (1.0,),
+    server: str = "10.0.0.100",
+    rate_kept: float | None = None,
+    late_ns: Mapping[int, int] | None = None,
+) -> dict[str, Any]:
+    """As much of a record as several loaders of one cell leave. `servers`: by what each multiplies rates;
+    `parts`: more of a loader's item of `hosts`; `late_ns`: how much later a loader's streams begin."""
+    counts = streams or [2] * len(rates)
+    hosts, listed, first = [], [], 0
+    for i, (speed, count) in enumerate(zip(rates, counts, strict=True)):
+        own = []
+        for number in range(first, first + count):
+            each, begun = speed * servers[number % len(servers)], (late_ns or {}).get(i, 0)
+            moved = each * (DURATION_NS - begun) / 1e9 if fixed_time else WORK
+            end = DURATION_NS if fixed_time else begun + round(WORK / each * 1e9)
+            own.append(
+                {"stream": number, "payload_bytes": moved, "rows": 1, "start_ns": begun, "end_ns": end}
+            )
+        hosts.append(
+            {
+                "host": f"loader-{i + 1}",
+                "address": addresses[i] if addresses else f"10.0.0.{i + 1}",
+                "node": f"node{i + 1}",
+                "streams": [first, count],
+                "interval_ns": max(stream["end_ns"] for stream in own),
+                "payload_bytes": sum(stream["payload_bytes"] for stream in own),
+                **((parts or {}).get(i) or {}),
+            }
+        )
+        listed += own
+        first += count
+    interval = max(stream["end_ns"] for stream in listed)
+    schedule = {"rate": 1000.0} if rate_kept is not None else None
+    return {
+        "cell": "one",
+        "outcome": "ok",
+        "parameters": {
+            **{"operation": "get", "place": "remote", "target": "flight://remote", "on": "ray"},
+            **{"streams": len(listed), "loaders": len(rates)},
+            **{
+                "rows_per_stream": None if fixed_time else 1,
+                "duration_ns": DURATION_NS if fixed_time else None,
+            },
+        },
+        "target": {
+            "address": ",".join(f"{server}{n or ''}:31337" for n in range(len(servers))),
+            "protocol": "perf",
+            "reference": True,
+        },
+        "counts": {
+            "payload_bytes": sum(stream["payload_bytes"] for stream in listed),
+            "rows": len(listed),
+            "batches": (rate_kept or 0.0) * interval / 1e6,
+        },
+        "times": {"interval_ns": interval},
+        "schedule": schedule,
+        "hosts": hosts,
+        "streams": listed,
+    }
+
+
+def cell_of(trials: Sequence[Mapping[str, Any]]) -> Cell:
+    (cell,) = summarise([{**one, "repeat": n} for n, one in enumerate(trials)])
+    return cell
+
+
+def found(*trials: Mapping[str, Any], **more: Any) -> list[Straggler]:
+    return stragglers(cell_of(trials), **more)
+
+
+def noisy(
+    loaders: int,
+    repeats: int,
+    seed: int,
+    spread: float,
+    planted: float | None = None,
+    hosts: float = 0.03,
+    disturbed: float = 0.05,
+) -> tuple[Cell, str]:
+    """A cell whose trials differ as real ones do, and who was planted: rates of a trial have a factor in
+    common, hosts differ for good, each trial of each host again by `spread` (log-normal), and now and then
+    one is disturbed to a fifth to four fifths of its rate."""
+    chance = random.Random(seed)
+    usual = [math.exp(chance.gauss(0, hosts)) for _ in range(loaders)]
+    who = chance.randrange(loaders)
+    if planted is not None:
+        usual[who] *= planted
+    trials = []
+    for _ in range(repeats):
+        common = 1e8 * math.exp(chance.gauss(0, 0.1))
+        rates = []
+        for own in usual:
+            disturbance = chance.uniform(0.2, 0.8) if chance.random() < disturbed else 1.0
+            rates.append(common * own * math.exp(chance.gauss(0, spread)) * disturbance)
+        trials.append(trial(rates))
+    return cell_of(trials), f"loader-{who + 1}"
+
+
+@pytest.mark.parametrize("loaders", [3, 4, 8, 32])
+@pytest.mark.parametrize("repeats", [3, 5, 10])
+def test_a_planted_one_is_found_and_nobody_else(loaders: int, repeats: int) -> None:
+    for seed in range(30):
+        cell, who = noisy(loaders, repeats, seed, 0.02, planted=0.5, disturbed=0.0)
+        assert [one.names for one in stragglers(cell)] == [(who,)], seed
+
+
+@pytest.mark.parametrize(("spread", "disturbed"), [(0.02, 0.05), (0.08, 0.05), (0.15, 0.02), (0.3, 0.0)])
+@pytest.mark.parametrize("loaders", [2, 3, 4, 8])
+def test_where_none_was_planted_none_is_found(loaders: int, spread: float, disturbed: float) -> None:
+    """At most one run in a hundred is told of one that chance made, however much trials differ."""
+    seeds = 100
+    accused = sum(
+        bool(stragglers(noisy(loaders, repeats, seed, spread, disturbed=disturbed)[0]))
+        for repeats in (3, 5)
+        for seed in range(seeds)
+    )
+    assert accused <= 2 * seeds / 100
+
+
+@pytest.mark.parametrize("loaders", [4, 8])
+def test_a_planted_one_is_mostly_found_in_noise_too(loaders: int) -> None:
+    hits = 0
+    for seed in range(50):
+        cell, who = noisy(loaders, 5, seed, 0.08, planted=0.4)
+        accused = [one.name for one in stragglers(cell)]
+        assert accused in ([], [who]), seed
+        hits += accused == [who]
+    assert hits >= 45
+
+
+def test_the_figures_of_fixed_work() -> None:
+    (one,) = found(*[trial(SLOW)] * 4, trial(EVEN))
+    assert (one.name, one.address, one.behind, one.trials) == ("loader-3", "10.0.0.3", 4, 5)
+    assert one.others == ("loader-1", "loader-2", "loader-4") and not one.one_of_two
+    assert one.ratio == pytest.approx(0.4)
+    # 2.5 s beside 1 s.
+    assert one.later_ns == pytest.approx(1.5e9) and one.cost == pytest.approx(0.6)
+
+
+def test_the_figures_of_fixed_time() -> None:
+    (one,) = found(*[trial(SLOW, fixed_time=True)] * 3)
+    # 60 of 340 MB a second are lacking.
+    assert one.later_ns is None and one.cost == pytest.approx(60 / 340)
+
+
+def test_one_that_moves_nothing_is_furthest_behind() -> None:
+    stuck = trial(EVEN, fixed_time=True)
+    for stream in stuck["streams"][4:6]:
+        stream |= {"payload_bytes": 0, "rows": 0, "end_ns": 0}
+    (one,) = found(*[stuck] * 3)
+    assert one.name == "loader-3" and one.ratio == pytest.approx(0.0, abs=1e-3)
+    assert one.cost == pytest.approx(1 / 3)
+
+
+def test_one_that_begins_late_is_behind_by_that() -> None:
+    (one,) = found(*[trial(EVEN, late_ns={1: 3 * 10**9})] * 3)
+    assert one.name == "loader-2" and one.ratio == pytest.approx(0.25)
+
+
+# Who is not accused.
+
+
+@pytest.mark.parametrize(
+    "trials",
+    [
+        [EVEN] * 5,
+        # One trial and two are no habit.
+        [SLOW],
+        [SLOW] * 2,
+        # Just not far enough.
+        [[100e6, 100e6, 81e6, 100e6]] * 5,
+        # Another one each time, and one that was disturbed once.
+        [[*EVEN[:n], 30e6, *EVEN[n + 1 :]] for n in (0, 1, 2, 3, 0)],
+        [SLOW, SLOW, EVEN, EVEN, EVEN],
+        # Half of them, and two of three: nobody knows what is usual.
+        [[100e6, 100e6, 40e6, 40e6]] * 5,
+        [[100e6, 40e6, 40e6]] * 5,
+        # Hosts that all differ.
+        [[100e6, 75e6, 56e6, 42e6]] * 5,
+        # Two, and too few trials to tell.
+        [[100e6, 40e6]] * 4,
+        # One alone.
+        [[100e6]] * 5,
+    ],
+)
+def test_nobody_is_accused(trials: list[list[float]]) -> None:
+    assert found(*map(trial, trials)) == []
+
+
+def test_of_two_it_is_told_which_one_is_slower_and_that_this_is_all_that_is_known() -> None:
+    (one,) = found(*[trial([100e6, 40e6])] * 5)
+    assert one.name == "loader-2" and one.one_of_two
+    advice = straggler_advice.advise([one], [one.cell], [])
+    assert advice is not None
+    assert advice.finding.startswith(
+        "loader-2 (10.0.0.2) is the slower one of two: 40 % of the rate per stream of loader-1, "
+        "behind in 5 of 5 good trials"
+    )
+    assert "nobody can tell whether one is slow or the other one fast" in advice.cause
+
+
+def test_two_of_many_are_both_named() -> None:
+    behind = found(*[trial([100e6, 50e6, 100e6, 100e6, 100e6, 40e6, 100e6])] * 3)
+    assert [one.name for one in behind] == ["loader-6", "loader-2"]
+    advice = straggler_advice.advise(behind, [behind[0].cell], [])
+    assert advice is not None and "; loader-2 (10.0.0.2) is behind too" in advice.finding
+
+
+def test_a_schedule_that_was_kept_is_nobodys_fault() -> None:
+    assert found(*[trial(SLOW, rate_kept=1.0)] * 5) == []
+    assert [one.name for one in found(*[trial(SLOW, rate_kept=0.6)] * 5)] == ["loader-3"]
+
+
+def test_loaders_of_one_machine_are_not_accused_for_it() -> None:
+    shared = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.3", "10.0.0.4"]
+    rates = [100e6, 100e6, 50e6, 50e6, 100e6]
+    assert found(*[trial(rates, addresses=shared)] * 5) == []
+    # All on one address, as --on local has them.
+    assert found(*[trial(SLOW, addresses=["127.0.0.1"] * 4)] * 5) == []
+    # With addresses of their own, on one machine by its boot: they are compared with one another.
+    boots = {f"loader-{n}": "ab" if n in (3, 4) else str(n) for n in range(1, 6)}
+    assert found(*[trial(rates)] * 5, boots=boots) == []
+    assert [one.name for one in found(*[trial(SLOW)] * 5, boots=dict.fromkeys(boots, "ab"))] == ["loader-3"]
+
+
+def test_a_host_whose_loaders_are_as_many_as_on_the_others_is_named_as_one() -> None:
+    addresses = ["a", "a", "b", "b", "c", "c", "d", "d"]
+    (one,) = found(*[trial([100e6] * 4 + [40e6] * 2 + [100e6] * 2, addresses=addresses)] * 3)
+    assert one.names == ("loader-5", "loader-6") and one.address == "c"
+    assert len(one.others) == 6 and one.hosts == 3
+    two = trial([100e6] * 2 + [40e6] * 2, addresses=["a", "a", "b", "b"])
+    assert found(*[two] * 4) == []
+    (one,) = found(*[two] * 5)
+    assert one.names == ("loader-3", "loader-4") and one.one_of_two
+
+
+def test_a_loader_beside_the_server_is_no_measure_of_the_others() -> None:
+    beside = trial([40e6, 100e6, 100e6, 100e6], server="10.0.0.1")
+    assert found(*[beside] * 5) == []
+
+
+def test_more_streams_on_fewer_cores_are_no_fault() -> None:
+    # 3, 2, 2 and 2 streams share as much a host; and as much a stream.
+    hosts = trial([200e6, 300e6, 300e6, 300e6], streams=[3, 2, 2, 2], fixed_time=True)
+    assert found(*[hosts] * 5) == []
+    assert found(*[trial(EVEN, streams=[3, 1, 3, 3], fixed_time=True)] * 5) == []
+
+
+def test_a_server_that_is_slow_is_not_its_loaders_fault() -> None:
+    # Of three servers the third is slow, and loaders 3 and 6 have all of their one stream there.
+    rates, one_each = [100e6] * 6, [1] * 6
+    assert found(*[trial(rates, streams=one_each, servers=(1.0, 1.0, 0.3))] * 5) == []
+    # Alone at its server: nobody knows whose fault it is.
+    assert found(*[trial(rates[:3], streams=[1] * 3, servers=(1.0, 1.0, 0.3))] * 5) == []
+    slow = trial([100e6, 40e6, *rates[2:]], streams=one_each, servers=(1.0, 1.0, 1.0))
+    # At the server of the second one is only the fifth beside it.
+    assert [one.name for one in found(*[slow] * 5)] == ["loader-2"]
+
+
+def test_machines_of_an_environment() -> None:
+    assert machines({"hosts": {"loader-1": {"boot_id": "x"}, "loader-2": {"boot_id": None}}}) == {
+        "loader-1": "x"
+    }
+    assert machines({}) == {}
+
+
+# What is said of it.
+
+
+def resources(**groups: Mapping[str, float]) -> dict[str, Any]:
+    return {"cpu": {"user_ns": 10**8, "system_ns": 10**8}, "resources": {"window_ns": 10**9, **groups}}
+
+
+SIGNS = {
+    "quota": (
+        *({"cgroup": {"throttled_ns": 4e8}}, {"cgroup": {"throttled_ns": 0}}),
+        "held it back 40 % of the time, the others 0 %",
+    ),
+    "stolen": (
+        *({"host": {"steal_share": 0.3}}, {"host": {"steal_share": 0.01}}),
+        "30 % of its CPU time was stolen, 1 % of the others'",
+    ),
+    "busy": (
+        *({"host": {"busy_share": 0.97, "cores": 8}}, {"host": {"busy_share": 0.3, "cores": 8}}),
+        "its host's CPUs were busy 97 %, the others' 30 %; 96 % was not the loader",
+    ),
+    "smaller": ({"host": {"cores": 2}}, {"host": {"cores": 8}}, "its host has 2 CPUs, the others 8"),
+    "port": (
+        *({"network": {"speed_bits_per_second": 1e8}}, {"network": {"speed_bits_per_second": 1e10}}),
+        "its interface runs at 100 Mbit/s, the others' at 10,000",
+    ),
+    "retransmits": (
+        *({"sockets": {"retransmits": 900}}, {"sockets": {"retransmits": 3}}),
+        "900 segments were sent again in a trial, 3 at the others",
+    ),
+    "drops": (
+        *({"network": {"rx_drops": 70, "tx_drops": 7}}, {"network": {"rx_drops": 0, "tx_drops": 0}}),
+        "77 packets were dropped by its interface in a trial, 0 at the others",
+    ),
+    "far": (
+        *({"sockets": {"rtt_ns": 48e6}}, {"sockets": {"rtt_ns": 2e5}}),
+        "its connections' round trip was 48 ms, the others' 0.2 ms",
+    ),
+}
+
+
+def advice_of(trials: Sequence[Mapping[str, Any]], probes: Sequence[Mapping[str, Any]] = ()) -> Any:
+    cell = cell_of(trials)
+    return straggler_advice.advise(stragglers(cell), [cell], probes)
+
+
+@pytest.mark.parametrize("sign", list(SIGNS))
+def test_what_speaks_for_a_reason_is_told(sign: str) -> None:
+    own, others, text = SIGNS[sign]
+    parts = {n: resources(**(own if n == 2 else others)) for n in range(4)}
+    assert text in advice_of([trial(SLOW, parts=parts)] * 3).cause
+    # All alike say nothing.
+    parts = {n: resources(**own) for n in range(4)}
+    assert advice_of([trial(SLOW, parts=parts)] * 3).cause.startswith("nothing that was measured tells why")
+
+
+def test_a_late_start_is_told() -> None:
+    advice = advice_of([trial(EVEN, late_ns={1: 3 * 10**9})] * 3)
+    assert "its last stream began 75 % of the trial after the start, the others' 0 %" in advice.cause
+
+
+def probe(name: str, rate: float) -> dict[str, Any]:
+    return {
+        **{"kind": "tcp", "place": "remote", "direction": "get", "name": name, "streams": 2, "outcome": "ok"},
+        **{"bytes": rate, "interval_ns": 10**9},
+    }
+
+
+def test_single_links_tell_whether_it_is_the_link() -> None:
+    slow = [probe(f"loader-{n}", 5e6 if n == 3 else 110e6) for n in range(1, 5)]
+    advice = advice_of([trial(SLOW)] * 3, slow)
+    assert "raw TCP from it alone carries 5.00 MB/s, from the others 110 MB/s" in advice.cause
+    assert advice.next.startswith("Look at that host's link")
+    even = [probe(f"loader-{n}", 110e6) for n in range(1, 5)]
+    advice = advice_of([trial(SLOW)] * 3, even)
+    assert "its link alone carries as much (110 MB/s of raw TCP, the others' 110 MB/s)" in advice.cause
+    assert "--ceilings" in advice_of([trial(SLOW)] * 3).next and "--ceilings" not in advice.next
+
+
+def test_the_warning() -> None:
+    advice = advice_of([trial(SLOW)] * 3)
+    assert advice.kind == "straggler"
+    assert advice.finding == (
+        "loader-3 (10.0.0.3) is a straggler: 40 % of the median rate per stream of 3 others, behind in 3 of "
+        "3 good trials (get with 8 streams); a trial ended 1.500 s (60 % of it) later than the others' median"
+    )
+    assert "[hosts] loader_resource" in advice.next
+    advice = advice_of([trial(SLOW, fixed_time=True)] * 3)
+    assert advice.finding.endswith("; as fast as the others it would have moved 18 % of the trial's more")
+    assert advice_of([trial(EVEN)] * 3) is None
+
+
+def test_of_several_cells_the_worst_is_told_and_how_many_there_are() -> None:
+    trials = [trial(SLOW), trial([100e6, 100e6, 20e6, 100e6]), trial(EVEN)]
+    records = [{**one, "cell": str(n), "repeat": k} for n, one in enumerate(trials) for k in range(3)]
+    cells = summarise(records)
+    advice = straggler_advice.advise([one for cell in cells for one in stragglers(cell)], cells, [])
+    assert advice is not None
+    assert "loader-3 (10.0.0.3) is a straggler: 20 %" in advice.finding
+    assert "so it is in 2 of 3 cells that several hosts ran" in advice.finding
