@@ -193,6 +193,25 @@ def test_cancelling_ends_all(handles: Any) -> None:
     assert time.monotonic() - began < SOON
 
 
+def test_a_cancel_that_overtakes_the_begin_it_means() -> None:
+    """Calls of an actor with several threads come in any order."""
+    spec = {**SPEC, "share": {"first": 0, "count": 5, "lead": True}}
+    loader = Loader(FakeCore())
+    loader.cancel("second")
+    first = loader.begin(json.dumps({**spec, "trial": "first"}), "ready", 5.0)
+    assert first["phase"] == "ready" and first["record"] is None
+    loader.cancel("first")
+    assert json.loads(loader.wait("done", 5.0)["record"] or "{}")["outcome"] == "interrupted"
+    loader.cancel("second")
+    second = loader.begin(json.dumps({**spec, "trial": "second"}), "done", 5.0)
+    assert second["phase"] == "ended"
+    assert json.loads(second["record"] or "{}")["error"]["kind"] == "cancelled"
+    # It was meant once.
+    assert loader.begin(json.dumps({**spec, "trial": "second"}), "ready", 5.0)["phase"] == "ready"
+    loader.cancel()
+    loader.wait("done", 5.0)
+
+
 def test_more_loaders_than_streams(handles: Any) -> None:
     found = handles(*(FakeCore() for _ in range(3)))
     with pytest.raises(ScenarioError, match="2 streams cannot be shared by 3 loaders"):
