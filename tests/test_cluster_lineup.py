@@ -200,6 +200,8 @@ def test_a_cancel_that_overtakes_the_begin_it_means() -> None:
     loader.cancel("second")
     first = loader.begin(json.dumps({**spec, "trial": "first"}), "ready", 5.0)
     assert first["phase"] == "ready" and first["record"] is None
+    # Nor is another trial's progress told.
+    assert loader.progress("first")["phase"] == "ready" and loader.progress("second") == {}
     loader.cancel("first")
     assert json.loads(loader.wait("done", 5.0)["record"] or "{}")["outcome"] == "interrupted"
     loader.cancel("second")

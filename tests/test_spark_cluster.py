@@ -6,16 +6,20 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from charrow_support import serve_command
 from flight_support import ServerProcess
 from hosts import hosts
+from run_support import environment
 
 pytest.importorskip("pyspark")
 from spark_cluster import Cluster, spark_cluster
@@ -99,3 +103,48 @@ def test_a_server_on_the_drivers_loopback(cluster: Cluster, tmp_path: Path) -> N
     _, said = run.communicate(timeout=SECONDS)
     assert run.returncode != 0
     assert "is on this machine's loopback, and loader-1 runs on" in said and "Traceback" not in said
+
+
+READ = """
+import json, socket, sys
+from pyspark.sql import SparkSession
+from venturi.spark import register
+
+master, driver, url = sys.argv[1:]
+
+def whose(batches):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((driver, 9))  # sends nothing: which address would speak to it
+        here = probe.getsockname()[0]
+    for batch in batches:
+        total = pc.sum(batch["id"]).as_py()
+        yield pa.RecordBatch.from_pydict({"host": [here], "rows": [batch.num_rows], "total": [total]})
+
+spark = SparkSession.builder.master(master).config("spark.driver.host", driver).getOrCreate()
+register(spark)
+reader = spark.read.format("venturi").option("url", url).option("table", "numbers").option("partitions", 2)
+found = reader.load().mapInArrow(whose, "host string, rows bigint, total bigint").collect()
+print(json.dumps([row.asDict() for row in found]))
+"""
+
+
+def test_a_table_read_by_executors_on_other_hosts(cluster: Cluster, tmp_path: Path) -> None:
+    """The data source's readers run where Spark's tasks do, and all rows come once."""
+    path, rows = tmp_path / "numbers.parquet", 400_000
+    pq.write_table(pa.table({"id": range(rows)}), path, row_group_size=20_000)
+    host = cluster.driver
+    served = serve_command("--host", host.address, "--table", f"numbers={path}")
+    server = ServerProcess([*host.inside(), *served])
+    try:
+        words = (sys.executable, "-c", READ, cluster.master, host.address, f"charrow://{server.address}")
+        reader = host.start(*words, env=environment(**cluster.variables()))
+        said, trouble = reader.communicate(timeout=SECONDS)
+    finally:
+        server.stop()
+    assert reader.returncode == 0, trouble[-3000:]
+    found = json.loads(said.splitlines()[-1])
+    assert {piece["host"] for piece in found} <= {worker.address for worker in cluster.workers}
+    assert sum(piece["rows"] for piece in found) == rows
+    assert sum(piece["total"] for piece in found) == rows * (rows - 1) // 2

@@ -308,7 +308,7 @@ class _LineUp:
             took = round((time.monotonic() - began) * 1e9)
             self._round_trip_ns = max(self._round_trip_ns, took)
 
-        member.asked = member.call("progress")
+        member.asked = member.call("progress", self._spec["trial"])
         member.asked.add_done_callback(answered)
 
     def _tell_progress(self) -> None:

@@ -184,9 +184,11 @@ class Loader:
             self._thread.join(seconds)
         return self._record
 
-    def progress(self) -> dict[str, Any]:
-        """Counters of the streams here, and the phase."""
-        return {**self._progress(), "phase": self.phase()} if self._control is not None else {}
+    def progress(self, trial: str | None = None) -> dict[str, Any]:
+        """Counters of the streams here, and the phase; empty where no trial, or not that one, has begun."""
+        if self._control is None or trial not in (None, self._trial):
+            return {}
+        return {**self._progress(), "phase": self.phase()}
 
     def _progress(self) -> dict[str, Any]:
         found = self._control.progress()
