@@ -15,7 +15,7 @@ import pytest
 from cluster_support import FakeCore
 from venturi.cluster.clock import Clock
 from venturi.cluster.handle import ClusterControl, LocalHandle
-from venturi.cluster.lineup import Patience, head_start_ns, join_tallies, run
+from venturi.cluster.lineup import Patience, alone, head_start_ns, join_tallies, run
 from venturi.cluster.loader import Loader
 from venturi.errors import ScenarioError
 
@@ -271,6 +271,15 @@ def test_the_engine_shared_is_the_engine_whole(
     assert record["latency"]["service"]["count"] == whole["latency"]["service"]["count"]
     assert [s["stream"] for s in record["streams"]] == [s["stream"] for s in whole["streams"]]
     assert record["stages"]["server"] and record["workers"]["client"]["workers"] == 5
+
+
+def test_a_trial_that_one_loader_runs_whole(core: Any, handles: Any) -> None:
+    (handle,) = handles(core)
+    spec = {**SHARED, "target": "empty://", "rows_per_stream": 10_000, "timeout_ns": 2 * 10**9}
+    for _ in range(2):
+        record = alone(spec, handle, ClusterControl())
+        assert record["outcome"] == "ok", record["error"]
+        assert record["counts"]["rows"] == 50_000 and "hosts" not in record
 
 
 def test_an_upsert_shared_is_verified_by_the_lead(core: Any, handles: Any, tmp_path: Any) -> None:

@@ -192,7 +192,10 @@ class _LineUp:
     def run_whole(self) -> None:
         try:
             member = self._members[0]
-            self._reach("done", [self._begin(member, "done")], self._longest())
+            member.begun = True
+            # Without a share: nobody else says when to start.
+            begun = self._awaited(member, "done", "begin", json.dumps(dict(self._spec)))
+            self._reach("done", [begun], self._longest())
         except _Broken:
             self._tell_all_to_end()
         self._collect(self._patience.collect)

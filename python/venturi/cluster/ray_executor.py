@@ -213,8 +213,7 @@ class RayExecutor:
         )
         well = {host["host"] for host in record.get("hosts") or () if host["outcome"] == "ok"}
         for handle in self._loaders:
-            if handle.name in well:
-                handle.heard = time.monotonic()
+            handle.heard = time.monotonic() if handle.name in well else float("-inf")
         return json.dumps(record)
 
     def _ready(self, count: int) -> list[RayHandle]:
