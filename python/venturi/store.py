@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import gc
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from venturi.collector import without_collector
 from venturi.errors import StoreError
 from venturi.trial import FORMAT_VERSION
 
@@ -397,7 +397,7 @@ def _read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     number = 0
     try:
         # The collector would look again and again through millions of objects in which there is no cycle.
-        with _without_collector(), path.open("rb") as file:
+        with without_collector(), path.open("rb") as file:
             while chunk := file.readlines(_CHUNK):
                 found = _parsed(chunk)
                 if found is None:
@@ -411,17 +411,6 @@ def _read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from None
     return lines, 0
-
-
-@contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _parsed(chunk: list[bytes]) -> list[dict[str, Any]] | None:

@@ -5,13 +5,11 @@ However a trial ends, every loader has ended its part or is known to be lost, an
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import gc
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -23,6 +21,7 @@ from venturi.cluster.loader import ENDED, PHASES, reached
 from venturi.cluster.member import Member, heard_of, utc, words
 from venturi.cluster.merge import lost, merge
 from venturi.cluster.shares import Share, divide, spec_of
+from venturi.collector import without_collector
 from venturi.errors import VenturiError
 from venturi.trial import failed_record
 
@@ -183,7 +182,7 @@ class _LineUp:
             failure = broken.failure
             self._tell_all_to_end()
         self._collect(self._patience.collect)
-        with _uncollected():
+        with without_collector():
             record = merge([member.part(self._agreed) for member in self._members], self._agreed)
         if failure is not None and record["outcome"] != "failed":
             record |= {"outcome": "failed", "error": failure}
@@ -360,19 +359,6 @@ class _LineUp:
                     expect(member, member.call("wait", PHASES[-1], max(0.0, deadline - time.monotonic())))
         for member in waiting.values():
             member.lose(f"gave no record for {seconds:g} s")
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without collections of garbage: a hundred records make a million objects, none of them garbage, and
-    walking over them again and again would take longer than reading them."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _taken(arrived: SimpleQueue[Future[Any]], seconds: float) -> list[Future[Any]]:
