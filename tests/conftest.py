@@ -17,6 +17,7 @@ import pytest
 
 from database_support import cassandra, mariadb, open_directory, postgres, start_database  # noqa: F401 - fixtures
 from flight_support import Certificates, ServerProcess, peer_command, serve_command
+from records_schema import records_follow_the_schema  # noqa: F401 - a fixture of every module
 
 # A shell starts what runs in the background with SIGINT ignored, and children inherit that: the commands
 # that tests start and interrupt would never hear it.
