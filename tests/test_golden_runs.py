@@ -15,10 +15,10 @@ from typing import Any
 
 import jsonschema
 import pytest
-from records_schema import VALIDATOR
-from run_support import venturi
 
 import venturi as package
+from records_schema import VALIDATOR
+from run_support import venturi
 
 pytestmark = pytest.mark.slow
 
