@@ -4,11 +4,14 @@ quota. All of it is removed again, whatever happens.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
+import ssl
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -99,6 +102,37 @@ def relay(port: int, milliseconds: float) -> Iterator[int]:
         yield made.port
     finally:
         made.stop()
+
+
+@contextlib.contextmanager
+def tls_front(port: int, certificate: Path, key: Path) -> Iterator[int]:
+    """The port of a server of TLS on this host that hands on to `port` what it decrypts, and back."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    async def one_way(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def both_ways(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(one_way(reader, there[1]), one_way(there[0], writer))
+
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        starting = asyncio.start_server(both_ways, "127.0.0.1", 0, ssl=context)
+        front = asyncio.run_coroutine_threadsafe(starting, loop).result(10)
+        yield front.sockets[0].getsockname()[1]
+        loop.call_soon_threadsafe(front.close)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 @contextlib.contextmanager

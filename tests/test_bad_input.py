@@ -241,6 +241,16 @@ def test_a_cpu_that_is_not_there(tmp_path: Path) -> None:
     assert ended.returncode == 3
 
 
+@pytest.mark.parametrize("kind", ["flight", "charrow", "timeseries"])
+def test_a_server_for_other_hosts_says_so_first(kind: str, tmp_path: Path) -> None:
+    # An address for documentation (RFC 5737), which no host here has: nothing is ever open.
+    ended = venturi("serve", kind, "--host", "192.0.2.7", cwd=tmp_path)
+    warning, hint, error = ended.stderr.splitlines()
+    assert warning.startswith("warning: 192.0.2.7 is reachable by other hosts, ")
+    assert hint.startswith("hint: ") and error.startswith("error: cannot listen on 192.0.2.7:")
+    assert (ended.returncode, ended.stdout) == (4, "")
+
+
 def test_more_than_the_memory(tmp_path: Path) -> None:
     arguments = ("--operation", "put", "--rows-per-batch", "100M", "--streams", "4000", "--dry-run")
     ended = venturi("run", *arguments, "--rows-per-stream", "1G", cwd=tmp_path)

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from clickhouse_support import Server, clickhouse, engine, has_chdb, old_server  # noqa: F401 - fixtures
+from flight_support import Certificates
+from path_support import tls_front
 from run_support import venturi
 from venturi.throwaway import ClickHouse
 
@@ -163,6 +165,17 @@ def test_what_cannot_be_is_one_line(clickhouse: Server) -> None:  # noqa: F811
     # The server may say at once that this is no TLS, or wait for more of it.
     deaf = get(url=clickhouse.url.replace("clickhouse:", "clickhouse+tls:"), query="SELECT 1", patience_s=2)
     assert deaf["error"]["kind"] in ("tls", "unreachable") and "speak TLS" in deaf["error"]["message"]
+
+
+def test_a_server_behind_tls(clickhouse: Server, certificates: Certificates) -> None:  # noqa: F811
+    plain = int(clickhouse.url.split("/")[2].rsplit(":", 1)[1])
+    with tls_front(plain, certificates.server, certificates.server_key) as port:
+        url = clickhouse.url.replace("clickhouse:", "clickhouse+tls:").replace(f":{plain}", f":{port}")
+        trusted = {"tls_ca": str(certificates.ca), "format": "native"}
+        good(trial(url, "put", RECORDS, rows=20_000, **trusted), 40_000)
+        good(trial(url, "get", RECORDS, rows=20_000, **trusted), 40_000)
+        stranger = trial(url, "get", RECORDS, rows=20_000, tls_ca=str(certificates.other_ca), format="native")
+        refused(stranger, "tls", "certificate")
 
 
 @pytest.mark.parametrize("form", ["arrow", "native", "rowbinary", "parquet"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,37 @@ import pytest
 
 from conftest import require
 from run_support import venturi
+from venturi.errors import ExitCode
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench" / "ingest"))
 import stores
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 POINTS = 200_000
+
+
+class GuardedInfluxDb(stores.InfluxDb):
+    """It answers to `loader` and its password only."""
+
+    LOG_IN = urllib.parse.urlencode({"u": "loader", "p": "s3cret pass&word"})
+
+    def command(self) -> list[str]:
+        command = super().command()
+        config = Path(command[-1])
+        config.write_text(config.read_text().replace("[http]\n", "[http]\n  auth-enabled = true\n"))
+        return command
+
+    def answers(self) -> bool:
+        there = f"http://127.0.0.1:{self.ports['http']}/query"
+        stores.fetch(there, b"q=CREATE USER loader WITH PASSWORD 's3cret pass%26word' WITH ALL PRIVILEGES")
+        stores.fetch(f"{there}?{self.LOG_IN}", b"q=CREATE DATABASE bench")
+        return True
+
+    def _query(self, text: str) -> list[dict[str, object]]:
+        query = urllib.parse.urlencode({"db": "bench", "q": text})
+        there = f"http://127.0.0.1:{self.ports['http']}/query?{self.LOG_IN}&{query}"
+        series: list[dict[str, object]] = json.loads(stores.fetch(there))["results"][0].get("series", [])
+        return series
 
 
 def started(kind: type[stores.Server], place: Path) -> Iterator[stores.Server]:
@@ -88,6 +114,22 @@ def test_influxdb(influxdb: stores.Server, tmp_path: Path) -> None:
     found = ingested(target, tmp_path / "again", "--start", "2017-01-01")["verification"]
     assert found["achieved"] == "acknowledged"
     assert f"{POINTS} before and {POINTS} afterwards" in found["note"]
+
+
+def test_influxdb_that_wants_a_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFLUX_PW", "s3cret pass&word")
+    monkeypatch.setenv("INFLUX_WRONG", "guessed")
+    for server in started(GuardedInfluxDb, tmp_path):
+        target = f"influx+http://127.0.0.1:{server.ports['http']}/bench"
+        who = ("--user", "loader", "--password-env")
+        record = ingested(target, tmp_path, "--start", "2017-01-01", *who, "INFLUX_PW")
+        assert record["verification"]["achieved"] == "count" and counted(server, POINTS) == POINTS
+        for place, wrong in (("wrong", (*who, "INFLUX_WRONG")), ("nobody", ())):
+            words = ["--points-per-stream", "1000", "--no-ceilings", "--out", str(tmp_path / place), *wrong]
+            done = venturi("run", "--target", target, *words)
+            assert done.returncode == ExitCode.TRIALS_FAILED and "the server said 401" in done.stderr, (
+                done.stderr
+            )
 
 
 @pytest.mark.parametrize("way", ["influx", "influx+http"])

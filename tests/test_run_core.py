@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -67,6 +69,30 @@ def started_trial(server: ReferenceServer, path: Path, *arguments: object) -> su
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
     return process
+
+
+def affinities(pid: int) -> set[str]:
+    """On which CPUs the threads of the trial in this process may run."""
+    found = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            if (task / "comm").read_text().startswith("client-"):
+                status = (task / "status").read_text()
+                found.add(re.search(r"Cpus_allowed_list:\s*(\S+)", status)[1])  # type: ignore[index]
+    return found
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system pins no threads")
+def test_pinned_threads_keep_to_their_cpu(tmp_path: Path) -> None:
+    for cpu in (max(os.sched_getaffinity(0)), min(os.sched_getaffinity(0))):
+        with ReferenceServer() as server:
+            pinned = ("--duration", "20s", "--repeats", "1", "--pin", cpu)
+            process = started_trial(server, tmp_path / str(cpu), *pinned)
+            try:
+                assert affinities(process.pid) == {str(cpu)}
+            finally:
+                process.kill()
+                process.communicate()
 
 
 def test_quick_ends_well_and_follows_the_schema(tmp_path: Path) -> None:
