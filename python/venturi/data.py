@@ -8,13 +8,12 @@ batches of exactly the wanted rows.
 from __future__ import annotations
 
 import errno
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from venturi import temporary
 from venturi.charrow_tables import unpacked
 from venturi.errors import ScenarioError, StoreError
 from venturi.points_file import Columns, arranged
@@ -145,7 +144,7 @@ class DataStore:
     """A temporary folder with what has been prepared; gone when the block ends."""
 
     def __init__(self) -> None:
-        self._folder: Path | None = None
+        self._held: temporary.Held | None = None
         self._made: dict[tuple[Any, ...], Prepared] = {}
         self._tables: dict[str, Any] = {}
 
@@ -153,9 +152,9 @@ class DataStore:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        if self._held is not None:
+            self._held.remove()
+            self._held = None
 
     def prepare(self, label: str, rows_per_batch: int | None = None) -> Prepared:
         """The IPC file of a source with batches of so many rows.
@@ -194,9 +193,9 @@ class DataStore:
     @property
     def folder(self) -> Path:
         """Where all of it lies."""
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="venturi-"))
-        return self._folder
+        if self._held is None:
+            self._held = temporary.make("data")
+        return self._held.path
 
     def forget_tables(self) -> None:
         """Frees the memory of what was read; call it when all is prepared."""
@@ -233,7 +232,7 @@ class DataStore:
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StoreError(
-                    f"{self._folder}: the disk is full while preparing {label}", hint="point TMPDIR elsewhere"
+                    f"{self.folder}: the disk is full while preparing {label}", hint="point TMPDIR elsewhere"
                 ) from None
             reason = str(error).strip().splitlines()[0]
             raise ScenarioError(f"{label}: its schema cannot be carried as Arrow IPC: {reason}") from None
