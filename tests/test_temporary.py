@@ -1,4 +1,4 @@
-"""Temporary directories: what a SIGKILL leaves goes with the next start, whatever kind it is, and nothing else."""
+"""Temporary directories: what a SIGKILL leaves goes with the next start, of every kind, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -254,7 +254,7 @@ def test_no_place_is_said(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a\n1\n")
     full = "import tempfile; tempfile.tempdir = '/proc/1/task'; from venturi.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", full, "run", "--target", "empty://", "--operation", "put", "--data", "rows.csv"],
+        [*python(full), *["run", "--target", "empty://", "--operation", "put", "--data", "rows.csv"]],
         cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 7 and done.stderr.startswith("error: no temporary directory can be made: ")

@@ -209,11 +209,10 @@ class Sweep:
 
     def planned(self) -> int:
         """Trials still to run, without those an adaptive stop may add."""
-        once = [
-            *(self._round(self._endpoints.cells, r, True) for r in range(self._run.warmup)),
-            *(self._round(self._endpoints.cells, r, False) for r in range(self._run.repeats)),
-        ]
-        return sum(len(slots) for slots in once)
+        ids = {cell.id for cell in self._endpoints.cells}
+        rounds = {True: self._run.warmup, False: self._run.repeats}
+        done = sum(cell in ids and repeat < rounds[warmup] for cell, repeat, warmup in self._done)
+        return len(ids) * sum(rounds.values()) - done
 
     def run(self) -> Result:
         """Runs until the end, a stop, or an interruption. Raises StoreError where trials cannot be kept."""

@@ -248,9 +248,10 @@ def _scenario(given: dict[str, Any]) -> Scenario:
 def _scaled(found: Scenario, factor: float) -> tuple[Scenario, list[str]]:
     from venturi import matrix
 
-    if not factor > 0:
-        raise VenturiError(f"--scale {factor:g}: must be above 0")
-    scaled, done = matrix.scale(found, factor)
+    try:
+        scaled, done = matrix.scale(found, factor)
+    except ValueError as error:
+        raise VenturiError(f"--scale {factor:g}: {error}") from None
     before, after = len(matrix.cells(found)), len(matrix.cells(scaled))
     head = f"scaled by {factor:g}: {after} of {before} cells"
     return scaled, ["; ".join([head, *done])]
