@@ -40,7 +40,7 @@ KINDS: dict[str, tuple[list[str], str]] = {
         command("run", "--target", "empty://", "--operation", "put", "--data", "rows.csv", *RUN),
         "venturi-data-*/*.arrow",
     ),
-    "store": (command("serve", "timeseries", *FREE), "venturi-store-*/log/*"),
+    "store": (command("serve", "timeseries", *FREE), "venturi-store-*/*"),
     "run's store": (command("run", "--target", "akumuli://local", *RUN), "venturi-store-*/data/log/*"),
     "loader": (python(LOADER), "venturi-loader-*/x.arrow"),
     **{kind: (python(HELD.format(kind)), f"venturi-{kind}-*") for kind in ("ray", "spark", "jars")},
@@ -55,7 +55,7 @@ KINDS: dict[str, tuple[list[str], str]] = {
 def place() -> Iterator[Path]:
     """A directory for temporary ones, which the accounts that servers run as can enter."""
     with tempfile.TemporaryDirectory(prefix="sweep-") as name:
-        os.chmod(name, 0o755)
+        os.chmod(name, 0o1777)
         yield Path(name)
 
 
@@ -101,12 +101,15 @@ def test_what_a_kill_leaves_goes_with_the_next_start(
     monkeypatch.setenv("TMPDIR", str(place))
     words, there = KINDS[kind]
     with subprocess.Popen(
-        words, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
+        assert process.stdout is not None and process.stderr is not None
         guards: list[int] = []
         try:
+            if "serve" in words:
+                assert process.stdout.readline().startswith("serving "), process.stderr.read()
             until(lambda: list(place.glob(there)) or process.poll() is not None, "it has no directory")
-            assert process.poll() is None, process.stderr and process.stderr.read()
+            assert process.poll() is None, process.stderr.read()
             (held,) = (path for path in place.glob("venturi-*") if list(place.glob(there)))
             next_start(tmp_path / "beside")
             assert held.is_dir() and list(place.glob(there)), "a live process has lost its directory"

@@ -67,8 +67,8 @@ def read_table(label: str) -> pa.Table:
 
     path = locate(label)
     try:
-        kind = path.stat().st_mode
-        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             # A pipe would be read twice, and may never end.
             raise ScenarioError(f"{label}: is no file", hint="write what comes from a pipe into a file first")
         with path.open("rb") as file:

@@ -166,7 +166,7 @@ def builtin_text(name: str) -> str:
 def file_layer(name: str) -> Layer:
     """A scenario file, or a built-in scenario by its name."""
     path = Path(name)
-    if path.suffix != ".toml" and not path.exists():
+    if path.suffix != ".toml" and not os.path.exists(path):
         text = builtin_text(name)
         return Layer(f"{name}.toml", toml_text.parse(text, f"{name}.toml"), text, Path.cwd())
     try:

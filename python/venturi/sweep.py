@@ -211,7 +211,7 @@ class Sweep:
         """Trials still to run, without those an adaptive stop may add."""
         ids = {cell.id for cell in self._endpoints.cells}
         rounds = {True: self._run.warmup, False: self._run.repeats}
-        done = sum(cell in ids and repeat < rounds[warmup] for cell, repeat, warmup in self._done)
+        done: int = sum(cell in ids and repeat < rounds[warmup] for cell, repeat, warmup in self._done)
         return len(ids) * sum(rounds.values()) - done
 
     def run(self) -> Result:

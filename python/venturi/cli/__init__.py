@@ -7,6 +7,7 @@ imports pyarrow, numpy or plotly at its top.
 from __future__ import annotations
 
 import difflib
+import errno
 import gc
 import importlib
 import importlib.util
@@ -21,6 +22,7 @@ from typer.core import TyperGroup
 
 from venturi.cli import output
 from venturi.errors import DamagedWarning, ExitCode, StoreError, VenturiError
+from venturi.names import listed
 
 __all__ = ["app", "fail", "main", "say"]
 
@@ -208,12 +210,8 @@ def _end(error: BaseException) -> NoReturn:
         sys.exit(int(ExitCode.INTERRUPTED))
     if os.environ.get("VENTURI_DEBUG"):
         raise error
-    if isinstance(error, OSError) and not _has_directory():
-        fail(StoreError("the working directory has been deleted", hint="cd to one that is there"))
-    from venturi import store
-
-    if (damaged := store.what_is_damaged()) is not None:
-        fail(damaged)
+    if (theirs := _not_ours(error)) is not None:
+        fail(theirs)
     fail(
         VenturiError(
             f"a fault of Venturi's own: {type(error).__name__}: {error}",
@@ -223,9 +221,21 @@ def _end(error: BaseException) -> NoReturn:
     )
 
 
-def _has_directory() -> bool:
+_REFUSALS = (
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM),
+    *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO),
+)
+"""What the system says of paths that users name, wherever we first touch them."""
+
+
+def _not_ours(error: Exception) -> VenturiError | None:
+    """What the machine or a file has done, where that is behind an error; None for our own faults."""
     try:
         os.getcwd()
     except OSError:
-        return False
-    return True
+        return StoreError("the working directory has been deleted", hint="cd to one that is there")
+    if isinstance(error, OSError) and error.filename is not None and error.errno in _REFUSALS:
+        return StoreError(f"{listed([str(error.filename)])}: {error.strerror}")
+    from venturi import store
+
+    return store.what_is_damaged()
