@@ -11,7 +11,6 @@ import errno
 import fcntl
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -427,8 +426,8 @@ def _read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
                 found = _parsed(chunk)
                 if found is None:
                     return _with_torn_end(path, lines, number, chunk + file.readlines())
-                for line in found:
-                    _accept(line, path)
+                for at, line in enumerate(found, number + 1):
+                    _accept(line, path, at)
                 lines += found
                 number += len(chunk)
     except FileNotFoundError:
@@ -447,21 +446,15 @@ def _refuse(name: str) -> Any:
 
 
 _JSON = json.JSONDecoder(parse_constant=_refuse)
-_MOST_INTEGER = 2**63
-# Digits that may be an integer of more than 64 bits; those behind a point are a fraction's.
-_HUGE = re.compile(rb"(?<![\d.])\d{20,}")
+_MOST = 2**63
 
 
 def _parsed(chunk: list[bytes]) -> list[dict[str, Any]] | None:
-    """Whole lines as objects; None where any of them is not exactly one object, or may hold what is to be
-    refused."""
+    """Whole lines as objects; None where any of them is not exactly one object."""
     if not chunk[-1].endswith(b"\n"):
         return None
-    text = b"[%b]" % b",".join(chunk)
-    if _HUGE.search(text):
-        return None
     try:
-        found: list[dict[str, Any]] = _JSON.decode(text.decode())
+        found: list[dict[str, Any]] = _JSON.decode((b"[%b]" % b",".join(chunk)).decode())
     except (ValueError, RecursionError):
         return None
     # Lines that are wrong one by one can make a right list together: "{" and "}", or "{},{}".
@@ -480,8 +473,6 @@ def _with_torn_end(
         line: Any = None
         try:
             line = _JSON.decode(text.decode())
-            if _HUGE.search(text):
-                _refuse_huge(line)
         except _NoNumber as error:
             raise StoreError(f"{path}:{number + at + 1}: {error}; the file is damaged") from None
         except (ValueError, RecursionError):
@@ -491,23 +482,26 @@ def _with_torn_end(
             if at == len(rest) - 1:
                 return lines, len(text)
             raise StoreError(f"{path}:{number + at + 1}: not a JSON object; the file is damaged")
-        _accept(line, path)
+        _accept(line, path, number + at + 1)
         lines.append(line)
     return lines, 0
 
 
-def _accept(line: dict[str, Any], path: Path) -> None:
+def _accept(line: dict[str, Any], path: Path, number: int) -> None:
+    """What every figure is made of is looked at in every line, for wrong counts and times make wrong figures
+    without a word; `what_is_damaged` looks at all the rest when something has gone wrong."""
     _check_version(line, path)
+    for name in ("counts", "times"):
+        group = line.get(name)
+        for key, value in group.items() if isinstance(group, dict) else ():
+            if value is not None and (type(value) is not int or not -_MOST <= value < _MOST):
+                shown = f"{json.dumps(value, default=str):.40}"
+                raise StoreError(
+                    f"{path}:{number}: {name}.{key} is {shown}, not a whole number of 64 bits; "
+                    "the file is damaged"
+                )
     if line.get("error") or line.get("errors"):
         shorten_errors(line)
-
-
-def _refuse_huge(value: Any) -> None:
-    """Raises _NoNumber for an integer that has no place in a table."""
-    if isinstance(value, int) and not -_MOST_INTEGER <= value < _MOST_INTEGER:
-        raise _NoNumber(f"an integer of {len(str(value))} digits is over 64 bits")
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _refuse_huge(inner)
 
 
 def _remove_unfinished(directory: RunDirectory) -> None:
