@@ -12,7 +12,7 @@ import pytest
 
 from venturi import throwaway
 from venturi.errors import ExitCode, VenturiError
-from venturi.throwaway import cassandra_jars, java, leftovers, network, postgres, programs, storage
+from venturi.throwaway import cassandra_jars, java, network, postgres, programs, storage
 
 
 @pytest.fixture
@@ -191,28 +191,6 @@ def test_data_must_be_ours(tmp_path: Path) -> None:
     with pytest.raises(VenturiError, match="has files already, and not of venturi serve mariadb"):
         throwaway.MariaDb(data=tmp_path).start()
     assert os.listdir(tmp_path) == ["precious"]
-
-
-def test_what_was_left_behind_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    names = ("venturi-x-left", "venturi-x-held", "venturi-x-foreign", "venturi-y-other")
-    locks = {}
-    for name in names:
-        (tmp_path / name / "data").mkdir(parents=True)
-        if name != "venturi-x-foreign":
-            locks[name] = leftovers.locked(tmp_path / name)
-    (tmp_path / "venturi-x-link").symlink_to(tmp_path / "venturi-y-other")
-    os.close(locks["venturi-x-left"])
-    os.close(locks["venturi-y-other"])
-    leftovers.sweep("venturi-x-")
-    assert len(os.listdir(tmp_path)) == 5  # too young to be sure
-    monkeypatch.setattr(leftovers, "_LEAST_AGE_SECONDS", 0.0)
-    leftovers.sweep("venturi-x-")
-    assert sorted(os.listdir(tmp_path)) == [
-        *("venturi-x-foreign", "venturi-x-held", "venturi-x-link", "venturi-y-other")
-    ]
-    assert (tmp_path / "venturi-y-other" / "data").is_dir()
-    os.close(locks["venturi-x-held"])
 
 
 def test_addresses() -> None:

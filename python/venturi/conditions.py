@@ -35,6 +35,8 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
+# Python's own parser gives up on deep nesting in several ways, some of which end the process.
+_MOST_LETTERS = 2000
 
 
 class Condition:
@@ -42,9 +44,11 @@ class Condition:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        if len(text) > _MOST_LETTERS:
+            raise ValueError(f"a condition has {len(text):,} characters; the most are {_MOST_LETTERS:,}")
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise ValueError(
                 f"{text!r} is not a condition; write, for example, \"operation == 'put' and streams > 4\""
             ) from None
@@ -57,6 +61,10 @@ class Condition:
             raise ValueError(f"{self.text!r} compares values of different types") from None
         except ZeroDivisionError:
             raise ValueError(f"{self.text!r} divides by zero") from None
+        except OverflowError:
+            raise ValueError(f"{self.text!r} makes a number that is too large") from None
+        except RecursionError:
+            raise ValueError(f"{self.text!r} is nested too deeply") from None
 
     def _value(self, node: ast.expr, names: Mapping[str, Any]) -> Any:
         if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None):

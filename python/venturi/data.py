@@ -8,13 +8,14 @@ batches of exactly the wanted rows.
 from __future__ import annotations
 
 import errno
-import shutil
-import tempfile
+import io
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from venturi import temporary
 from venturi.charrow_tables import unpacked
 from venturi.errors import ScenarioError, StoreError
 from venturi.points_file import Columns, arranged
@@ -26,6 +27,7 @@ __all__ = ["DataStore", "Prepared", "locate", "read_table"]
 
 # Without a wish, batches are of this many rows: what a typical Arrow reader hands out.
 _USUAL_BATCH = 65_536
+_CSV_PIECE = 1 << 22
 _BUILTIN = {"builtin:birdstrikes": "birdstrikes.parquet"}
 
 
@@ -65,6 +67,10 @@ def read_table(label: str) -> pa.Table:
 
     path = locate(label)
     try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            # A pipe would be read twice, and may never end.
+            raise ScenarioError(f"{label}: is no file", hint="write what comes from a pipe into a file first")
         with path.open("rb") as file:
             head = file.read(8)
     except FileNotFoundError:
@@ -81,7 +87,7 @@ def read_table(label: str) -> pa.Table:
         )
     try:
         table: pa.Table = read(path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError, EOFError) as error:
+    except (pa.ArrowException, OSError, ValueError, EOFError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ScenarioError(f"{label}: not readable as {kind}: {reason}") from None
     if table.num_columns == 0:
@@ -133,19 +139,78 @@ def _read_ipc_stream(path: Path) -> Any:
 
 
 def _read_csv(path: Path, delimiter: str) -> Any:
+    """Raises ValueError for what the parser takes without a word: an open quote, bytes that are no UTF-8."""
     import pyarrow as pa
-    from pyarrow import csv
+    from pyarrow import csv, types
 
-    packed = path.suffix.lower() == ".gz"
-    with pa.input_stream(str(path), compression="gzip" if packed else None) as file:
-        return csv.read_csv(file, parse_options=csv.ParseOptions(delimiter=delimiter))
+    def opened() -> Any:
+        packed = path.suffix.lower() == ".gz"
+        return pa.input_stream(str(path), compression="gzip" if packed else None)
+
+    quotes = 0
+    with opened() as file:
+        while piece := file.read(_CSV_PIECE):
+            quotes += piece.count(b'"')
+    # Line ends inside of quotes keep the parser from cutting a file wherever a line ends, which is quicker.
+    options = csv.ParseOptions(delimiter=delimiter, newlines_in_values=quotes > 0)
+    with opened() as file:
+        table = csv.read_csv(file, parse_options=options)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        # Such bytes make the column binary, which no text is else.
+        if types.is_binary(column.type) or types.is_large_binary(column.type):
+            raise ValueError(_not_utf8(name, column))
+    # What an open quote swallows has a line end in it, or is the end of the file.
+    if quotes % 2 or (quotes and _has_line_end(table)):
+        with opened() as file:
+            _check_quotes(file, delimiter)
+    return table
+
+
+def _has_line_end(table: Any) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = (column for column in table.columns if column.type == pa.string())
+    return any(pc.any(pc.match_substring(column, "\n")).as_py() for column in texts)
+
+
+def _not_utf8(name: str, column: Any) -> str:
+    for row, value in enumerate(column, 1):
+        try:
+            (value.as_py() or b"").decode()
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            return (
+                f"row {row}, column {name}: byte 0x{byte:02x} is no UTF-8; "
+                "if it is Latin-1: iconv -f latin1 -t utf-8"
+            )
+    return f"column {name} holds bytes and no text"
+
+
+def _check_quotes(file: Any, delimiter: str) -> None:
+    """Raises ValueError naming the line where a quoted value begins that does not end where it should.
+
+    The parser would take all up to the next quote, or to the end of the file, for one value.
+    """
+    import csv
+
+    line = 1
+    before = csv.field_size_limit(2**31 - 1)
+    try:
+        rows = csv.reader(io.TextIOWrapper(file, "utf-8", newline=""), delimiter=delimiter, strict=True)
+        for _ in rows:
+            line = rows.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"line {line}: a quoted value does not end as it should: {error}") from None
+    finally:
+        csv.field_size_limit(before)
 
 
 class DataStore:
     """A temporary folder with what has been prepared; gone when the block ends."""
 
     def __init__(self) -> None:
-        self._folder: Path | None = None
+        self._held: temporary.Held | None = None
         self._made: dict[tuple[Any, ...], Prepared] = {}
         self._tables: dict[str, Any] = {}
 
@@ -153,9 +218,9 @@ class DataStore:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        if self._held is not None:
+            self._held.remove()
+            self._held = None
 
     def prepare(self, label: str, rows_per_batch: int | None = None) -> Prepared:
         """The IPC file of a source with batches of so many rows.
@@ -194,9 +259,9 @@ class DataStore:
     @property
     def folder(self) -> Path:
         """Where all of it lies."""
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="venturi-"))
-        return self._folder
+        if self._held is None:
+            self._held = temporary.make("data")
+        return self._held.path
 
     def forget_tables(self) -> None:
         """Frees the memory of what was read; call it when all is prepared."""
@@ -233,7 +298,7 @@ class DataStore:
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StoreError(
-                    f"{self._folder}: the disk is full while preparing {label}", hint="point TMPDIR elsewhere"
+                    f"{self.folder}: the disk is full while preparing {label}", hint="point TMPDIR elsewhere"
                 ) from None
             reason = str(error).strip().splitlines()[0]
             raise ScenarioError(f"{label}: its schema cannot be carried as Arrow IPC: {reason}") from None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from venturi import peers, preflight, queries
+from venturi import peers, preflight, queries, temporary
 from venturi.data import DataStore, Prepared
 from venturi.environment import usable_cores
 from venturi.ingests import METRICS
@@ -57,6 +57,8 @@ class Endpoints:
         self.cells: list[Cell] = []
 
     def __enter__(self) -> Endpoints:
+        # Also where this run makes no directory of its own: what a killed one left goes now.
+        temporary.sweep()
         try:
             self._prepare()
         except BaseException:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["ExitCode", "ScenarioError", "StoreError", "VenturiError", "exit_code_for_kind"]
+__all__ = ["DamagedWarning", "ExitCode", "ScenarioError", "StoreError", "VenturiError", "exit_code_for_kind"]
 
 
 class ExitCode(IntEnum):
@@ -50,6 +50,10 @@ class StoreError(VenturiError):
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message, ExitCode.STORE, hint)
+
+
+class DamagedWarning(UserWarning):
+    """A part of a run cannot be read, and what was asked for goes without it."""
 
 
 # Kinds of a failed trial (docs/format.md) that have an exit code of their own when

@@ -6,14 +6,13 @@ A reference server for Flight, throw-away databases, and a temporary directory f
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from venturi import temporary
 from venturi.environment import describe_host
 from venturi.errors import ScenarioError, VenturiError
 from venturi.local_store import LocalStore, Settings
@@ -48,7 +47,7 @@ class LocalTargets:
         self._starter: Starter = starter or here
         self._wanted: list[_Wanted] = []
         self._servers: dict[_Wanted, Server] = {}
-        self._folder: Path | None = None
+        self._held: temporary.Held | None = None
         self._tables: dict[str, Path] = {}
         self._stores = {remote: LocalStore(note, self._starter, remote) for remote in (False, True)}
 
@@ -140,9 +139,9 @@ class LocalTargets:
     @property
     def folder(self) -> Path:
         """The directory with our own files."""
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="venturi-"))
-        return self._folder
+        if self._held is None:
+            self._held = temporary.make("files")
+        return self._held.path
 
     def reference_url(self, url: str) -> str | None:
         """The URL of a reference server of ours where this address is, if one runs there."""
@@ -174,9 +173,9 @@ class LocalTargets:
             with contextlib.suppress(VenturiError):
                 server.stop()
         self._servers.clear()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        if self._held is not None:
+            self._held.remove()
+            self._held = None
 
 
 def _environment(hello: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["cells", "check", "read", "scale"]
 
 _MOST_CELLS = 100_000
+_MOST_TRIALS = 10_000_000
 _WORKING_SET = 1_000_000
 _COUNTS = {
     *("rows_per_stream", "bytes_per_stream", "streams", "threads", "rows_per_batch"),
@@ -52,8 +53,8 @@ def read(
     beside the axes."""
     from venturi import scenario
 
-    def wrong(key: str, text: str) -> ScenarioError:
-        return ScenarioError(f"{scenario._where(layers, ('matrix', key))}: {text}")
+    def wrong(key: str, text: str, hint: str | None = None) -> ScenarioError:
+        return ScenarioError(f"{scenario._where(layers, ('matrix', key))}: {text}", hint)
 
     zips, exclude, more = (table.pop(key, []) for key in ("zip", "exclude", "also"))
     axes: Axes = {}
@@ -104,7 +105,11 @@ def _zips(zips: list[Any], axes: Axes, wrong: Any) -> list[list[str]]:
         lengths = {axis: len(axes[axis]) for axis in group}
         if len(set(lengths.values())) > 1:
             spelled = ", ".join(f"{axis} has {length}" for axis, length in lengths.items())
-            raise wrong("zip", f"zipped axes must be of one length; {spelled} values")
+            raise wrong(
+                "zip",
+                f"zipped axes must be of one length; {spelled} values",
+                hint="give each as many, or make a product of them: --set matrix.zip=[]",
+            )
     return [list(group) for group in zips]
 
 
@@ -141,9 +146,16 @@ def check(scenario: Scenario) -> None:
     if len(sizes) > 1:
         where = scenario.where("matrix" if sizes[1] in scenario.axes else "workload", sizes[1])
         raise ScenarioError(f"{where}: {' and '.join(sizes)} exclude one another; keep one")
-    if not cells(scenario):
+    found = len(cells(scenario))
+    if not found:
         raise ScenarioError(
             f"{scenario.where('matrix', 'exclude')}: every cell is excluded", hint="loosen a condition"
+        )
+    trials = found * (scenario.run.repeats + scenario.run.warmup)
+    if trials > _MOST_TRIALS:
+        raise ScenarioError(
+            f"{scenario.where('run', 'repeats')}: {trials:,} trials, warm-up included; "
+            f"the most are {_MOST_TRIALS:,}"
         )
 
 
@@ -311,7 +323,13 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
 
     Below 1, long axes are thinned to their ends and a few points between, and repeats are
     reduced to 3 at the least. No stream gets less than one batch, no duration less than 200 ms.
+
+    Raises ValueError for a factor that is no positive number, or makes a size that nothing can have.
     """
+    if not factor > 0:
+        raise ValueError("must be above 0")
+    if factor == math.inf:
+        raise ValueError("must be a number")
     notes: list[str] = []
     workload = scenario.workload
     batch = min([workload.rows_per_batch, *scenario.axes.get("rows_per_batch", [])])
@@ -320,6 +338,8 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
 
     def shrink(size: str, value: int) -> int:
         smallest: int = min(value, least[size])
+        if value * factor >= 2**63:
+            raise ValueError(f"{size} {spell(size, value)} becomes too large")
         return max(smallest, round(value * factor))
 
     def spell(size: str, value: int) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from venturi.errors import ScenarioError
+from venturi.names import listed, similar
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +36,7 @@ def arranged(label: str, table: pa.Table, columns: Columns) -> tuple[pa.Table, C
     for flag, wanted in (("--time", (time,)), ("--tags", columns.tags), ("--values", columns.values)):
         for name in wanted:
             if name not in names:
-                raise ScenarioError(f"{flag}: {label} has no column {name}{_similar(name, names)}")
+                raise ScenarioError(f"{flag}: {label} has no column {name}{similar(name, names)}")
     used = {time, *columns.tags}
     values = columns.values or tuple(
         f.name for f in table.schema if f.name not in used and _is_number(f.type)
@@ -64,7 +63,7 @@ def _the_time(label: str, table: pa.Table) -> str:
     found = [f.name for f in table.schema if types.is_timestamp(f.type) or types.is_date(f.type)]
     if len(found) == 1:
         return str(found[0])
-    which = f"several ({', '.join(found)})" if found else "none"
+    which = f"several ({listed(found)})" if found else "none"
     raise ScenarioError(
         f"{label}: which column is the time? Of times it has {which}", hint="name it: --time ts"
     )
@@ -137,8 +136,3 @@ def _value(label: str, name: str, column: Any) -> Any:
 
 def _first(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
-
-
-def _similar(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; it has {', '.join(known)}"

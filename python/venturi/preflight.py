@@ -7,7 +7,6 @@ anything is started or written, and names the flag or the line.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import socket
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 from venturi.environment import memory
 from venturi.errors import ScenarioError, VenturiError
 from venturi.local_targets import duckdb_library
+from venturi.names import similar
 from venturi.suffixes import format_bytes
 from venturi.urls import (
     each_host,
@@ -304,7 +304,7 @@ def check_columns(scenario: Scenario, cell: Cell, data: Prepared) -> None:
         for name in p[key] or ():
             if name not in data.columns:
                 raise ScenarioError(
-                    f"{where}: {data.path} has no column {name}{_similar(name, list(data.columns))}"
+                    f"{where}: {data.path} has no column {name}{similar(name, list(data.columns))}"
                 )
             kind = data.columns[name]
             if key == "add" and not types.is_integer(kind):
@@ -315,8 +315,3 @@ def check_columns(scenario: Scenario, cell: Cell, data: Prepared) -> None:
                 raise ScenarioError(f"{where}: {name} has nulls; a key must not")
             if key == "key" and types.is_nested(kind):
                 raise ScenarioError(f"{where}: {name} is {kind}, which is no key")
-
-
-def _similar(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; it has {', '.join(known)}"

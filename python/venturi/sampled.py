@@ -6,6 +6,7 @@ Columns keep their units in their names. docs/format.md says what each one means
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from venturi.errors import StoreError
+from venturi.errors import DamagedWarning
 
 __all__ = ["ENDS", "RESOURCE", "SAMPLE", "resource_rows", "samples", "samples_of", "thread_names"]
 
@@ -160,7 +161,7 @@ def samples(
         trial: Ids; None takes all. One without samples is left out.
         columns: Of `SAMPLE`, in this order; None takes all, and those of older versions as well.
 
-    Raises StoreError where a file cannot be read.
+    A file that cannot be read is as one that is not there, and a `DamagedWarning` says so.
     """
     if trial is None:
         paths = sorted(folder.glob("*.parquet"))
@@ -168,35 +169,48 @@ def samples(
         names = [trial] if isinstance(trial, str) else trial
         paths = [path for name in names if (path := folder / f"{name}.parquet").exists()]
     wanted = None if columns is None else list(columns)
+    kinds = {name: SAMPLE[name] for name in SAMPLE if wanted is None or name in wanted}
+    empty = pa.table({name: pa.array([], kind) for name, kind in {"trial": _S, **kinds}.items()})
     parts = []
     for path in paths:
         try:
-            with pq.ParquetFile(path) as file:
-                there = file.schema_arrow.names
-                table = file.read(columns=None if wanted is None else [n for n in wanted if n in there])
-                rows = file.metadata.num_rows
-        except (pa.ArrowInvalid, OSError) as error:
-            raise StoreError(f"{path}: cannot be read: {error}") from None
-        if "end" not in there:  # before both ends were sampled, a row was of the client's
-            table = table.append_column("end", pa.array(["client"] * rows, _S))
-        table = table.append_column("trial", pa.array([path.stem] * rows, _S))
-        parts.append(table.replace_schema_metadata(None))
-    kinds = {name: SAMPLE[name] for name in SAMPLE if wanted is None or name in wanted}
-    empty = pa.table({name: pa.array([], kind) for name, kind in {"trial": _S, **kinds}.items()})
+            part = _of_file(path, wanted)
+            pa.unify_schemas([empty.schema, part.schema], promote_options="default")
+            parts.append(part)
+        except (pa.ArrowException, OSError) as error:
+            _say_damaged(path, error)
     table = pa.concat_tables([empty, *parts], promote_options="default")
     order = list(SAMPLE) if wanted is None else [name for name in wanted if name in table.column_names]
     others = [] if wanted is not None else [n for n in table.column_names if n not in SAMPLE and n != "trial"]
     return table.select(["trial", *order, *others])
 
 
+def _of_file(path: Path, wanted: list[str] | None) -> pa.Table:
+    with pq.ParquetFile(path) as file:
+        there = file.schema_arrow.names
+        table = file.read(columns=None if wanted is None else [n for n in wanted if n in there])
+        rows = file.metadata.num_rows
+    if "end" not in there:  # before both ends were sampled, a row was of the client's
+        table = table.append_column("end", pa.array(["client"] * rows, _S))
+    table = table.append_column("trial", pa.array([path.stem] * rows, _S))
+    return table.replace_schema_metadata(None)
+
+
+def _say_damaged(path: Path, error: Exception) -> None:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    text = f"{path}: cannot be read: {reason}; its trial is shown without samples"
+    warnings.warn(text, DamagedWarning, stacklevel=3)
+
+
 def thread_names(folder: Path, trial: str) -> dict[str, list[str]]:
     """Names of the threads of each end, in the order of `thread_cpu_ns`; empty where there are none."""
     path = folder / f"{trial}.parquet"
+    found: dict[str, Any] = {}
     try:
         metadata = pq.read_schema(path).metadata if path.exists() else None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise StoreError(f"{path}: cannot be read: {error}") from None
-    found = json.loads((metadata or {}).get(b"thread_names", b"{}"))
+        found = json.loads((metadata or {}).get(b"thread_names", b"{}"))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        _say_damaged(path, error)
     return {end: [str(name) for name in found.get(end) or []] for end in ENDS}
 
 

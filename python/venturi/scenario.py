@@ -8,6 +8,7 @@ field, or the flag.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,6 +35,8 @@ BUILTIN_DATA = {"builtin:birdstrikes": "birdstrikes.parquet"}
 _HERE = Path(__file__).parent
 # Keys whose value is a list, where others want an axis.
 LIST_VALUES = ("pin", "headers", "key", "add", "tags", "values", *LISTS)
+# A file system takes 255 bytes; the run's directory has the time in its name too.
+_MOST_NAME = 200
 _DURATIONS = ("duration", "timeout", "sample_interval", "tick")
 
 
@@ -163,7 +166,7 @@ def builtin_text(name: str) -> str:
 def file_layer(name: str) -> Layer:
     """A scenario file, or a built-in scenario by its name."""
     path = Path(name)
-    if path.suffix != ".toml" and not path.exists():
+    if path.suffix != ".toml" and not os.path.exists(path):
         text = builtin_text(name)
         return Layer(f"{name}.toml", toml_text.parse(text, f"{name}.toml"), text, Path.cwd())
     try:
@@ -223,12 +226,34 @@ def _displace(below: dict[str, Any], above: Mapping[str, Any]) -> None:
                 below[table].pop(key, None)
     matrix = below.get("matrix")
     if isinstance(matrix, dict) and isinstance(matrix.get("zip"), list):
-        groups = [
-            [axis for axis in group if axis not in new] for group in matrix["zip"] if isinstance(group, list)
-        ]
-        matrix["zip"] = [group for group in groups if len(group) > 1]
+        groups = [_rezipped(group, new, _table(above, "matrix")) for group in matrix["zip"]]
+        matrix["zip"] = [group for group in groups if not isinstance(group, list) or len(group) > 1]
     if isinstance(matrix, dict) and isinstance(matrix.get("also"), list):
         matrix["also"] = also.displaced(matrix["also"], new)
+
+
+def _rezipped(group: Any, new: set[str], above: Mapping[str, Any]) -> Any:
+    """A zipped group when a higher layer sets `new`: its values take part, where it has several."""
+    if not isinstance(group, list):
+        return group
+    size = next((axis for axis in above if axis in SIZES), None)
+    kept = [axis if axis not in new or axis in above else size if axis in SIZES else None for axis in group]
+    return list(dict.fromkeys(axis for axis in kept if axis is not None))
+
+
+def _still_zipped(layers: Sequence[Layer], zips: Sequence[Sequence[str]]) -> list[str]:
+    """Which axes of a higher layer advance with others because a lower one zipped them."""
+    notes = []
+    for number, layer in reversed(list(enumerate(layers))):
+        if layer.has(("matrix", "zip")):
+            for group in zips:
+                if any(above.has(("matrix", axis)) for above in layers[number + 1 :] for axis in group):
+                    notes.append(
+                        f"{' and '.join(group)} advance together, as {layer.place(('matrix', 'zip'))} says; "
+                        "--set matrix.zip=[] makes a product of them"
+                    )
+            break
+    return notes
 
 
 def _table(tree: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -267,6 +292,7 @@ def load(layers: Sequence[Layer]) -> Scenario:
         exclude=exclude,
         also=points,
         layers=tuple(layers),
+        notes=_still_zipped(layers, zips),
     )
     scenario = fitting.without_strangers(fitting.settled(scenario))
     scenario = _resolve_files(scenario)
@@ -279,8 +305,14 @@ def _top(layers: Sequence[Layer], tree: Mapping[str, Any], key: str, kind: type,
     if not isinstance(value, kind):
         wanted = {str: "a text", bool: "true or false"}[kind]
         raise ScenarioError(f"{_where(layers, (key,))}: must be {wanted}")
-    if key == "name" and isinstance(value, str) and (not value or "/" in value or value.startswith(".")):
-        raise ScenarioError(f"{_where(layers, (key,))}: {value!r} cannot be part of a directory's name")
+    if key == "name" and isinstance(value, str):
+        if not value or "/" in value or value.startswith(".") or not value.isprintable():
+            raise ScenarioError(f"{_where(layers, (key,))}: {value!r} cannot be part of a directory's name")
+        if len(os.fsencode(value)) > _MOST_NAME:
+            raise ScenarioError(
+                f"{_where(layers, (key,))}: {len(value)} characters are too many for a part of a directory's "
+                f"name; the most are {_MOST_NAME}"
+            )
     return value
 
 
@@ -302,6 +334,8 @@ def _places(layers: Sequence[Layer], table: Mapping[str, Any]) -> dict[str, str]
 
 
 def _check_keys(layer: Layer) -> None:
+    if (path := _with_nul(layer.tree)) is not None:
+        raise ScenarioError(f"{layer.place(path)}: has a NUL character in it")
     for key, value in layer.tree.items():
         if key not in TOP:
             raise ScenarioError(f"{layer.place((key,))}: unknown key{suggest(key, TOP)}")
@@ -316,6 +350,19 @@ def _check_keys(layer: Layer) -> None:
             f"{layer.place(('format',))}: written in format {version}, this Venturi reads 1",
             hint="install a newer Venturi",
         )
+
+
+def _with_nul(tree: Any) -> Path_ | None:
+    """Where a text has a NUL, which no path, URL or name can have."""
+    if isinstance(tree, str):
+        return () if "\0" in tree else None
+    if isinstance(tree, list):
+        return next((() for inner in tree if _with_nul(inner) is not None), None)
+    for key, inner in tree.items() if isinstance(tree, Mapping) else ():
+        below = () if "\0" in str(key) else _with_nul(inner)
+        if below is not None:
+            return (str(key), *below)
+    return None
 
 
 def suggest(key: str, known: Sequence[str] = (), home: str | None = None) -> str:

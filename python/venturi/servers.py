@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from typing import IO, Any
 
 from venturi.errors import ExitCode, VenturiError
@@ -26,10 +27,11 @@ _STOP_SECONDS = 5.0
 
 class ReferenceServer:
     """`venturi serve flight` (or another `kind`) on free ports of the loopback interface; use as a context
-    manager."""
+    manager. It keeps the descriptors `hold` open as long as it lives."""
 
-    def __init__(self, *arguments: str, kind: str = "flight") -> None:
+    def __init__(self, *arguments: str, kind: str = "flight", hold: Sequence[int] = ()) -> None:
         self._kind = kind
+        self._hold = tuple(hold)
         self._arguments = ["--port", "0", "--json", "--exit-with-parent", *arguments]
         self._child: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
@@ -55,6 +57,7 @@ class ReferenceServer:
             stderr=self._errors,
             # Ctrl-C is for the run, which stops its server when it is done with it.
             start_new_session=True,
+            pass_fds=self._hold,
         )
         try:
             line = self._first_line()

@@ -55,6 +55,7 @@ USAGE_ROW_BYTES = 69.1
 
 Count = Annotated[int, BeforeValidator(parse_count), Field(ge=1)]
 Whole = Annotated[int, BeforeValidator(parse_count), Field(ge=0)]
+Repeats = Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=1_000_000)]
 Duration = Annotated[int, BeforeValidator(parse_duration), Field(ge=1)]
 
 
@@ -294,12 +295,12 @@ def _adaptive(value: Any) -> Any:
 class Run(Table):
     """How often, in which order, and what happens on a failure."""
 
-    repeats: Count = 5
-    warmup: Whole = 1
+    repeats: Repeats = 5
+    warmup: Annotated[int, BeforeValidator(parse_count), Field(ge=0, le=1_000_000)] = 1
     shuffle: StrictBool = True
     seed: Whole = 1
     adaptive: Annotated[float | None, BeforeValidator(_adaptive)] = None
-    max_repeats: Count = 30
+    max_repeats: Repeats = 30
     on_failure: Literal["continue", "stop"] = "continue"
     timeout: Duration = 30_000_000_000
     sample_interval: Annotated[int, BeforeValidator(parse_duration), Field(ge=0)] = 100_000_000

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
+from venturi import temporary
 from venturi.errors import VenturiError
 from venturi.servers import ReferenceServer
 
 __all__ = ["Server", "Starter", "StoreProcess", "here"]
-
-
-_PREFIX = "venturi-store-"
 
 
 class Server(Protocol):
@@ -52,12 +46,12 @@ class StoreProcess:
     with the next one that is started on this machine."""
 
     def __init__(self, *arguments: str) -> None:
-        from venturi.throwaway import leftovers
-
-        leftovers.sweep(_PREFIX)
-        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        self._lock: int | None = leftovers.locked(self._folder)
-        self._server = ReferenceServer("--data", str(self._folder / "data"), *arguments, kind="timeseries")
+        self._held = temporary.make("store")
+        self._data = self._held.path / "data"
+        # The store holds the directory too: it may live a moment longer than this process.
+        self._server = ReferenceServer(
+            "--data", str(self._data), *arguments, kind="timeseries", hold=[self._held.descriptor]
+        )
 
     def start(self) -> StoreProcess:
         """Raises VenturiError with what it said where it does not start."""
@@ -89,18 +83,15 @@ class StoreProcess:
             return None
         with contextlib.suppress(VenturiError):
             self._server.stop()
-        data = self._folder / "data"
-        files = [file for name in ("points", "series") for file in (data / name).glob("*.parquet")]
-        return sum(file.stat().st_size for file in files) if not list((data / "log").glob("*.log")) else None
+        files = [file for name in ("points", "series") for file in (self._data / name).glob("*.parquet")]
+        logs = list((self._data / "log").glob("*.log"))
+        return sum(file.stat().st_size for file in files) if not logs else None
 
     def stop(self) -> None:
         """Ends it and removes what it stored; nobody will read that, so it need not be written out."""
         with contextlib.suppress(VenturiError):
             self._server.stop(at_once=True)
-        shutil.rmtree(self._folder, ignore_errors=True)
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._held.remove()
 
 
 def here(kind: str, arguments: Sequence[str], remote: bool = False) -> Server:

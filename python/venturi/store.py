@@ -17,17 +17,38 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.collector import without_collector
 from venturi.errors import StoreError
-from venturi.trial import FORMAT_VERSION
+from venturi.trial import FORMAT_VERSION, shorten_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["RunDirectory", "RunWriter", "line_text"]
+__all__ = ["RunDirectory", "RunWriter", "line_text", "what_is_damaged"]
 
 SCENARIO, ENVIRONMENT = "scenario.toml", "environment.json"
 TRIALS, CEILINGS, SAMPLES, LOCK = "trials.jsonl", "ceilings.jsonl", "samples", ".lock"
 PREDICTIONS = "predictions.jsonl"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+_read: list[RunDirectory] = []
+"""What this process has opened, for `what_is_damaged`."""
+
+
+def what_is_damaged() -> StoreError | None:
+    """Whether a run that was read holds what no Venturi writes: asked after a fault, to tell whose it is."""
+    from venturi import damage
+
+    for directory in _read:
+        with contextlib.suppress(StoreError, OSError):
+            found = damage.first(directory.records())
+            if found is not None:
+                number, text = found
+                return StoreError(
+                    f"{directory.path / TRIALS}:{number + 1}: {text}; the file is damaged",
+                    hint="take that line out; if Venturi itself has written it so, please report it: "
+                    "VENTURI_DEBUG=1 shows where it fails",
+                )
+    return None
 
 
 class RunDirectory:
@@ -46,6 +67,7 @@ class RunDirectory:
                 f"{self.path}: not a run directory ({ENVIRONMENT} and {TRIALS} are missing)",
                 hint="name the directory that `venturi run` printed",
             )
+        _read.append(self)
         # Reading the environment checks the format's version before anything else is believed.
         self.environment: dict[str, Any] = self._read_environment()
 
@@ -198,6 +220,7 @@ class RunWriter:
                     repaired.append(f"{directory.path / name}: cut off a torn last line of {torn} bytes")
             with _explained(directory.path):
                 (directory.path / SAMPLES).mkdir(exist_ok=True)
+                _remove_unfinished(directory)
         except BaseException:
             os.close(lock)
             raise
@@ -271,7 +294,8 @@ class RunWriter:
 
     def _append_text(self, name: str, text: str) -> None:
         """Whole lines, in one piece."""
-        data = text.encode()
+        # A path may hold bytes that are no UTF-8; an escape is what JSON takes for them.
+        data = text.encode(errors="backslashreplace")
         path = self.path / name
         with _explained(path):
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -402,8 +426,8 @@ def _read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
                 found = _parsed(chunk)
                 if found is None:
                     return _with_torn_end(path, lines, number, chunk + file.readlines())
-                for line in found:
-                    _check_version(line, path)
+                for at, line in enumerate(found, number + 1):
+                    _accept(line, path, at)
                 lines += found
                 number += len(chunk)
     except FileNotFoundError:
@@ -413,13 +437,25 @@ def _read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     return lines, 0
 
 
+class _NoNumber(ValueError):
+    """JSON that Python takes and that no number of ours can be."""
+
+
+def _refuse(name: str) -> Any:
+    raise _NoNumber(f"{name} is no number")
+
+
+_JSON = json.JSONDecoder(parse_constant=_refuse)
+_MOST = 2**63
+
+
 def _parsed(chunk: list[bytes]) -> list[dict[str, Any]] | None:
     """Whole lines as objects; None where any of them is not exactly one object."""
     if not chunk[-1].endswith(b"\n"):
         return None
     try:
-        found: list[dict[str, Any]] = json.loads(b"[" + b",".join(chunk) + b"]")
-    except ValueError:
+        found: list[dict[str, Any]] = _JSON.decode((b"[%b]" % b",".join(chunk)).decode())
+    except (ValueError, RecursionError):
         return None
     # Lines that are wrong one by one can make a right list together: "{" and "}", or "{},{}".
     if len(found) != len(chunk) or not all(isinstance(line, dict) for line in found):
@@ -435,16 +471,47 @@ def _with_torn_end(
     """Goes on line by line; only the very last one may be torn."""
     for at, text in enumerate(rest):
         line: Any = None
-        with contextlib.suppress(ValueError):
-            line = json.loads(text)
+        try:
+            line = _JSON.decode(text.decode())
+        except _NoNumber as error:
+            raise StoreError(f"{path}:{number + at + 1}: {error}; the file is damaged") from None
+        except (ValueError, RecursionError):
+            line = None
         if not isinstance(line, dict) or not text.endswith(b"\n"):
             # After a power cut a line's place may hold zeros: torn as well, if it is the last.
             if at == len(rest) - 1:
                 return lines, len(text)
             raise StoreError(f"{path}:{number + at + 1}: not a JSON object; the file is damaged")
-        _check_version(line, path)
+        _accept(line, path, number + at + 1)
         lines.append(line)
     return lines, 0
+
+
+def _accept(line: dict[str, Any], path: Path, number: int) -> None:
+    """What every figure is made of is looked at in every line, for wrong counts and times make wrong figures
+    without a word; `what_is_damaged` looks at all the rest when something has gone wrong."""
+    _check_version(line, path)
+    for name in ("counts", "times"):
+        group = line.get(name)
+        for key, value in group.items() if isinstance(group, dict) else ():
+            if value is not None and (type(value) is not int or not -_MOST <= value < _MOST):
+                shown = f"{json.dumps(value, default=str):.40}"
+                raise StoreError(
+                    f"{path}:{number}: {name}.{key} is {shown}, not a whole number of 64 bits; "
+                    "the file is damaged"
+                )
+    if line.get("error") or line.get("errors"):
+        shorten_errors(line)
+
+
+def _remove_unfinished(directory: RunDirectory) -> None:
+    """Removes files whose writing was cut off by a kill, and samples whose trial was not stored any more."""
+    stored = {f"{line.get('trial')}.parquet" for line in directory.records()}
+    for partial in directory.path.glob("*.tmp"):
+        partial.unlink(missing_ok=True)
+    for file in (directory.path / SAMPLES).iterdir():
+        if file.suffix == ".tmp" or (file.suffix == ".parquet" and file.name not in stored):
+            file.unlink(missing_ok=True)
 
 
 def _repair(path: Path) -> int:

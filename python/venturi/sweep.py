@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from venturi.endpoints import Endpoints, is_loopback
 from venturi.errors import ExitCode, StoreError, VenturiError
 from venturi.settings import Run
+from venturi.signals import ending
 from venturi.store import RunWriter
 from venturi.trial import (
     Cell,
@@ -114,7 +115,8 @@ def exit_code(result: Result) -> ExitCode:
 
 
 class Interrupts:
-    """Ctrl-C and SIGTERM: the first cancels what runs and ends the sweep, the second ends the process."""
+    """Ctrl-C, SIGTERM and SIGHUP: the first cancels what runs and ends the sweep, the second ends the
+    process."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -137,7 +139,7 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         # Only the main thread may take signals; in a notebook's worker thread they stay as they are.
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in ending():
                 self._before[number] = signal.signal(number, self._handle)
         return self
 
@@ -207,11 +209,10 @@ class Sweep:
 
     def planned(self) -> int:
         """Trials still to run, without those an adaptive stop may add."""
-        once = [
-            *(self._round(self._endpoints.cells, r, True) for r in range(self._run.warmup)),
-            *(self._round(self._endpoints.cells, r, False) for r in range(self._run.repeats)),
-        ]
-        return sum(len(slots) for slots in once)
+        ids = {cell.id for cell in self._endpoints.cells}
+        rounds = {True: self._run.warmup, False: self._run.repeats}
+        done: int = sum(cell in ids and repeat < rounds[warmup] for cell, repeat, warmup in self._done)
+        return len(ids) * sum(rounds.values()) - done
 
     def run(self) -> Result:
         """Runs until the end, a stop, or an interruption. Raises StoreError where trials cannot be kept."""

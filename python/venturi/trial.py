@@ -27,11 +27,14 @@ __all__ = [
     "completed",
     "failed_record",
     "run_with_progress",
+    "shorten_errors",
     "trial_id",
     "trial_line",
 ]
 
 FORMAT_VERSION = 1
+# Of the text of an error. What peers say, as a rule one line, is bounded by them alone.
+_MOST_TEXT = 4000
 # The progress line's poll; nothing else of Python runs while a clock does.
 POLL_SECONDS = 0.1
 
@@ -126,7 +129,7 @@ def trial_line(
     record: Mapping[str, Any], *, run: str, trial: str, cell: Cell, repeat: int, warmup: bool, order: int
 ) -> dict[str, Any]:
     """A line of trials.jsonl: the record with what Python adds, in a fixed order."""
-    return {
+    line = {
         "format": FORMAT_VERSION,
         "kind": "trial",
         "run": run,
@@ -138,6 +141,18 @@ def trial_line(
         "parameters": dict(cell.parameters),
         **record,
     }
+    shorten_errors(line)
+    return line
+
+
+def shorten_errors(line: dict[str, Any]) -> None:
+    """Cuts the texts of a line's errors to what somebody may want to read."""
+    failure, kinds = line.get("error"), line.get("errors")
+    found = [failure, *((kinds.get("kinds") or ()) if isinstance(kinds, dict) else ())]
+    for one in found:
+        text = one.get("message") if isinstance(one, dict) else None
+        if isinstance(text, str) and len(text) > _MOST_TEXT:
+            one["message"] = f"{text[:_MOST_TEXT]}... ({len(text):,} characters)"
 
 
 def failed_record(

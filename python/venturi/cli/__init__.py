@@ -6,20 +6,23 @@ imports pyarrow, numpy or plotly at its top.
 
 from __future__ import annotations
 
-import contextlib
 import difflib
+import errno
 import gc
 import importlib
 import importlib.util
 import os
 import re
 import sys
+import warnings
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from venturi.errors import ExitCode, VenturiError
+from venturi.cli import output
+from venturi.errors import DamagedWarning, ExitCode, StoreError, VenturiError
+from venturi.names import listed
 
 __all__ = ["app", "fail", "main", "say"]
 
@@ -82,16 +85,6 @@ class LazyGroup(TyperGroup):
             )
         return super().resolve_command(ctx, args)
 
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            found = super().invoke(ctx)
-            sys.stdout.flush()
-            return found
-        except BrokenPipeError:
-            # The reader (head, less) has seen enough. Nothing may be left to flush to it at the end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(0) from None
-
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -127,10 +120,9 @@ def say(level: str, text: str) -> None:
 
 def fail(error: VenturiError) -> NoReturn:
     """Prints an error and ends with its exit code."""
-    with contextlib.suppress(OSError):
-        say("error", error.message)
-        if error.hint:
-            say("hint", error.hint)
+    say("error", error.message)
+    if error.hint:
+        say("hint", error.hint)
     sys.exit(int(error.exit_code))
 
 
@@ -174,28 +166,76 @@ def main() -> None:
     # A command lives for seconds, and a large run is millions of objects without a cycle among them: looking
     # through them again and again took a third of the time of `show`.
     gc.set_threshold(200_000, 50, 1000)
+    output.prepare()
+    warnings.showwarning = _show_warning
+    found: BaseException | None = None
     try:
         ended = app(prog_name="venturi", standalone_mode=False)
-        sys.exit(ended if isinstance(ended, int) else 0)
-    except VenturiError as error:
+        found = SystemExit(ended) if isinstance(ended, int) and ended else None
+        sys.stdout.flush()
+    except BaseException as error:
+        found = error
+    found = output.outcome(found)
+    if found is None:
+        sys.exit(0)
+    _end(found)
+
+
+def _show_warning(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Ours are lines as all others; those of libraries are for who writes programs, and stay as they were."""
+    if issubclass(category, DamagedWarning):
+        say("warning", str(message))
+    else:
+        _shown(message, category, *where, **more)
+
+
+_shown = warnings.showwarning
+
+
+def _end(error: BaseException) -> NoReturn:
+    """Ends with an error's words and exit code."""
+    if isinstance(error, VenturiError):
         fail(error)
-    except KeyboardInterrupt:
+    if isinstance(error, KeyboardInterrupt):
         sys.exit(int(ExitCode.INTERRUPTED))
-    except Exception as error:
-        # The parser's own errors, whichever copy of click typer brings along.
-        if type(error).__name__ == "NoArgsIsHelpError":
-            error.show()  # type: ignore[attr-defined]
-            sys.exit(int(ExitCode.USAGE))
-        if hasattr(error, "format_message"):
-            fail(_misused(error))
-        if type(error).__name__ == "Abort":
-            sys.exit(int(ExitCode.INTERRUPTED))
-        if os.environ.get("VENTURI_DEBUG"):
-            raise
-        fail(
-            VenturiError(
-                f"a fault of Venturi's own: {type(error).__name__}: {error}",
-                ExitCode.INTERNAL,
-                hint="set VENTURI_DEBUG=1 to see where, and please report it",
-            )
+    if not isinstance(error, Exception):
+        raise error
+    # The parser's own errors, whichever copy of click typer brings along.
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()  # type: ignore[attr-defined]
+        sys.exit(int(ExitCode.USAGE))
+    if hasattr(error, "format_message"):
+        fail(_misused(error))
+    if type(error).__name__ == "Abort":
+        sys.exit(int(ExitCode.INTERRUPTED))
+    if os.environ.get("VENTURI_DEBUG"):
+        raise error
+    if (theirs := _not_ours(error)) is not None:
+        fail(theirs)
+    fail(
+        VenturiError(
+            f"a fault of Venturi's own: {type(error).__name__}: {error}",
+            ExitCode.INTERNAL,
+            hint="set VENTURI_DEBUG=1 to see where, and please report it",
         )
+    )
+
+
+_REFUSALS = (
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM),
+    *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO),
+)
+"""What the system says of paths that users name, wherever we first touch them."""
+
+
+def _not_ours(error: Exception) -> VenturiError | None:
+    """What the machine or a file has done, where that is behind an error; None for our own faults."""
+    try:
+        os.getcwd()
+    except OSError:
+        return StoreError("the working directory has been deleted", hint="cd to one that is there")
+    if isinstance(error, OSError) and error.filename is not None and error.errno in _REFUSALS:
+        return StoreError(f"{listed([str(error.filename)])}: {error.strerror}")
+    from venturi import store
+
+    return store.what_is_damaged()

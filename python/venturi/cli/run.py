@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from venturi.cli import flags as f
-from venturi.cli import placement, say
+from venturi.cli import output, placement, say
 from venturi.errors import ExitCode, StoreError, VenturiError
 
 if TYPE_CHECKING:
@@ -248,9 +248,10 @@ def _scenario(given: dict[str, Any]) -> Scenario:
 def _scaled(found: Scenario, factor: float) -> tuple[Scenario, list[str]]:
     from venturi import matrix
 
-    if not factor > 0:
-        raise VenturiError(f"--scale {factor:g}: must be above 0")
-    scaled, done = matrix.scale(found, factor)
+    try:
+        scaled, done = matrix.scale(found, factor)
+    except ValueError as error:
+        raise VenturiError(f"--scale {factor:g}: {error}") from None
     before, after = len(matrix.cells(found)), len(matrix.cells(scaled))
     head = f"scaled by {factor:g}: {after} of {before} cells"
     return scaled, ["; ".join([head, *done])]
@@ -354,6 +355,7 @@ def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Exec
 
     observer = _observer(given)
     out = made or given["out"] or runner.default_out(found)
+    output.go_on(observer.note, out)
     try:
         ended = runner.execute(
             found,
@@ -373,9 +375,9 @@ def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Exec
         raise
     finally:
         _close(observer)
+        output.go_on(None)
     if not given["as_json"]:
         results = _results(out)
-        # The report first: a reader of the table who leaves early (head, less) takes nothing from it.
         report = _write_report(results) if given["report"] else None
         _print_results(results)
         print(f"report: {report}" if report is not None else f"run: {out}")

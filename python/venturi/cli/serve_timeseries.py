@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 import threading
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from venturi import temporary
 from venturi.cli import say, serving
 from venturi.cli import serve_flags as flags
 from venturi.errors import ExitCode, VenturiError
@@ -123,8 +122,8 @@ def timeseries(
         say("hint", "leave --host out, unless the network is yours alone")
     core = load_core()
     environment = describe()
-    temporary = Path(tempfile.mkdtemp(prefix="venturi-store-")) if data is None else None
-    folder = data if data is not None else temporary
+    held = temporary.make("store") if data is None else None
+    folder = held.path if held is not None else data
     assert folder is not None
     spec = {"server": "timeseries", "data": str(folder.absolute()), "host": host, **ports, **settings}
     flight_port = _number("--flight", flight)
@@ -151,8 +150,8 @@ def timeseries(
     finally:
         if asked is not None:
             asked.close()
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+        if held is not None:
+            held.remove()
 
 
 def _number(flag: str, text: str) -> int | None:

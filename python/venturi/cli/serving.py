@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from venturi import signals
 from venturi.cli import say
 from venturi.errors import ExitCode, VenturiError
 
@@ -170,7 +171,7 @@ def wait(server: Any, ending: threading.Event, exit_with_parent: bool) -> None:
 def signalled() -> threading.Event:
     """Set by the signals that end a server."""
     ending = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in signals.ending():
         signal.signal(number, lambda *_: ending.set())
     return ending
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from venturi.cli import flags as f
-from venturi.cli import say
+from venturi.cli import output, say
 from venturi.errors import VenturiError
 
 if TYPE_CHECKING:
@@ -194,6 +194,7 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
     else:
         scenario = _scenario(given)
         out = given["out"] or runner.default_out(scenario)
+    output.go_on(None)
     observer = _observer(given | {"as_json": False, "quiet": given["quiet"] or given["as_json"]})
     cells: list[Any] = []
     last = ""

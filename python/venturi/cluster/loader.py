@@ -7,12 +7,13 @@ import json
 import os
 import socket
 import sys
-import tempfile
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any, TypedDict
 
+from venturi import temporary
 from venturi.tcp_probe import probe_tcp
 
 __all__ = ["ENDED", "PHASES", "Loader", "Told", "reached"]
@@ -56,7 +57,7 @@ class Loader:
         self._beginning = threading.Lock()
         self._trial: str | None = None
         self._unwanted: str | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._held: temporary.Held | None = None
 
     def identify(self) -> dict[str, Any]:
         """Who this is: versions, that must be the driver's; host and process; the environment."""
@@ -153,9 +154,10 @@ class Loader:
 
     def receive(self, name: str, offset: int, chunk: bytes) -> str:
         """A piece of a file that this host lacks; answers where it is. It goes with this process."""
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="venturi-loader-")
-        path = Path(self._folder.name) / Path(name).name
+        if self._held is None:
+            self._held = temporary.make("loader")
+            weakref.finalize(self, self._held.remove)
+        path = self._held.path / Path(name).name
         with open(path, "r+b" if offset else "wb") as file:
             file.seek(offset)
             file.write(chunk)

@@ -7,13 +7,12 @@ import logging
 import os
 import secrets
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
+from venturi import temporary
 from venturi.cluster.handle import Gone
 from venturi.errors import ExitCode, VenturiError
 
@@ -62,10 +61,10 @@ def _access(on: str | None) -> dict[str, str]:
 @contextlib.contextmanager
 def _at_home() -> Iterator[None]:
     """A home that says that this is no cloud: without it Ray asks the clouds' metadata addresses."""
-    with tempfile.TemporaryDirectory(prefix="venturi-ray-") as home:
-        (Path(home) / "ray_bootstrap_config.yaml").write_text("provider: {type: local}\n", encoding="utf-8")
+    with temporary.make("ray") as home:
+        (home / "ray_bootstrap_config.yaml").write_text("provider: {type: local}\n", encoding="utf-8")
         before = os.environ.get("HOME")
-        os.environ["HOME"] = home
+        os.environ["HOME"] = str(home)
         try:
             yield
         finally:

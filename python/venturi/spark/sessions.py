@@ -6,11 +6,10 @@ import contextlib
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from venturi import temporary
 from venturi.errors import ScenarioError, VenturiError
 
 __all__ = ["DEFAULT_MASTER", "Session", "in_our_words"]
@@ -30,7 +29,7 @@ class Session:
             raise VenturiError(
                 f"--on spark: pyspark cannot be loaded: {error}", hint="pip install 'venturi[spark]'"
             ) from None
-        self._log: Path | None = None
+        self._held: temporary.Held | None = None
         before = SparkSession.getActiveSession()
         self._own = before is None
         self._session = before if before is not None else self._start(SparkSession, master)
@@ -60,13 +59,14 @@ class Session:
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = kind.builder.master(chosen).appName("venturi").config(map=settings)
-        handle, name = tempfile.mkstemp(prefix="venturi-spark-", suffix=".log")
-        self._log = Path(name)
+        self._held = temporary.make("spark")
+        log = self._held.path / "spark.log"
+        handle = os.open(log, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             with _said_to(handle):
                 return builder.getOrCreate()
         except Exception as error:
-            said = self._log.read_text(errors="replace")
+            said = log.read_text(errors="replace")
             self._forget_log()
             raise VenturiError(*_no_start(chosen, error, said)) from None
         finally:
@@ -85,8 +85,8 @@ class Session:
         self._forget_log()
 
     def _forget_log(self) -> None:
-        if self._log is not None:
-            self._log.unlink(missing_ok=True)
+        if self._held is not None:
+            self._held.remove()
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from venturi import temporary
 from venturi.errors import ExitCode, VenturiError
-from venturi.throwaway import accounts, kept, leftovers, network, storage
+from venturi.throwaway import accounts, kept, network, storage
 from venturi.throwaway.guarded import Guarded
 
 __all__ = ["Setting", "ThrowawayServer"]
@@ -81,8 +81,8 @@ class ThrowawayServer(ABC):
         self._environment = dict(environment or {})
         self._note = note
         self._guarded: Guarded | None = None
-        self._directory: Path | None = None
-        self._locks: list[int] = []
+        self._held: temporary.Held | None = None
+        self._kept_lock: int | None = None
         self._last_words = ""
         # Whether its data were made by this start.
         self._fresh = True
@@ -153,8 +153,8 @@ class ThrowawayServer(ABC):
     @property
     def directory(self) -> Path:
         """The temporary directory: configuration, sockets, and the data unless it is kept elsewhere."""
-        assert self._directory is not None
-        return self._directory
+        assert self._held is not None
+        return self._held.path
 
     @property
     def log(self) -> Path:
@@ -182,7 +182,7 @@ class ThrowawayServer(ABC):
 
     def complaint(self) -> str:
         """The server's last words on what went wrong; empty where it said nothing."""
-        if self._directory is None:
+        if self._held is None:
             return self._last_words
         try:
             lines = self.log.read_text(errors="replace").splitlines()
@@ -225,19 +225,17 @@ class ThrowawayServer(ABC):
 
     def _start(self) -> None:
         owner = accounts.owner_for(self.account)
-        prefix = f"venturi-{self.name}-"
-        leftovers.sweep(prefix)
-        self._directory = Path(tempfile.mkdtemp(prefix=prefix))
-        self._locks = [leftovers.locked(self._directory)]
+        self._held = temporary.make(self.name)
         if self._kept is not None:
-            self._locks.append(kept.claimed(self._kept, self.name))
-        self._guarded = Guarded(self._directory, owner, self._locks)
+            self._kept_lock = kept.claimed(self._kept, self.name)
+        locks = [self._held.descriptor, *([] if self._kept_lock is None else [self._kept_lock])]
+        self._guarded = Guarded(self.directory, owner, locks)
         if owner is not None:
-            os.chown(self._directory, *owner)
-        if storage.in_memory(self._kept or self._directory):
+            os.chown(self.directory, *owner)
+        if storage.in_memory(self._kept or self.directory):
             self._note(
                 "warning",
-                f"{self._kept or self._directory} is in memory (tmpfs), where a durable write costs nothing; "
+                f"{self._kept or self.directory} is in memory (tmpfs), where a durable write costs nothing; "
                 "a directory on a disk: --data DIR, or the variable TMPDIR",
             )
         data = self._data_directory()
@@ -251,7 +249,7 @@ class ThrowawayServer(ABC):
             "pid": self.pid,
             "software": software,
             "settings": {setting.name: setting.value for setting in self.settings()},
-            "directory": str(self._directory),
+            "directory": str(self.directory),
             "data": str(self._kept) if self._kept is not None else None,
         }
 
@@ -303,11 +301,12 @@ class ThrowawayServer(ABC):
         if self._guarded is not None:
             self._guarded.close()
             self._guarded = None
-        elif self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
-        self._directory = None
-        while self._locks:
-            os.close(self._locks.pop())
+        if self._held is not None:
+            self._held.remove()
+            self._held = None
+        if self._kept_lock is not None:
+            os.close(self._kept_lock)
+            self._kept_lock = None
 
     def __enter__(self) -> ThrowawayServer:
         return self.start()

@@ -6,11 +6,11 @@ import re
 import secrets
 import signal
 import socket
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from venturi import temporary
 from venturi.errors import ExitCode, VenturiError
 from venturi.throwaway import cassandra_jars, java, network
 from venturi.throwaway.base import Setting, ThrowawayServer
@@ -89,11 +89,13 @@ class Cassandra(ThrowawayServer):
         found = cassandra_jars.cached()
         if found is not None:
             return found
-        guarded = Guarded(Path(tempfile.mkdtemp(prefix="venturi-cassandra-")))
-        try:
-            return cassandra_jars.fetch(guarded, guarded.directory / "maven.log", self._note)
-        finally:
-            guarded.close()
+        held = temporary.make(self.name)
+        with held:
+            guarded = Guarded(held.path, hold=[held.descriptor])
+            try:
+                return cassandra_jars.fetch(guarded, guarded.directory / "maven.log", self._note)
+            finally:
+                guarded.close()
 
     def settings(self) -> list[Setting]:
         megabytes = self._memory // 2**20

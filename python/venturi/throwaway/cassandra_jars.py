@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from venturi import temporary
 from venturi.errors import ExitCode, VenturiError
 from venturi.throwaway import programs
 from venturi.throwaway.guarded import Guarded
@@ -61,8 +62,6 @@ def fetch(guarded: Guarded, log: Path, note: Callable[[str, str], None]) -> Path
     """Lets Maven fetch the jars into the cache; their directory. Raises VenturiError."""
     target = _cache()
     note("info", f"fetching Cassandra {VERSION} by Maven into {target} (67 MB, once)")
-    # Beside its place, so that it comes there in one piece; nothing half done is taken for whole.
-    fresh = target.with_name(f"{target.name}.{os.getpid()}")
     command = [maven(), "-B", "-q", "-f", str(Path(__file__).with_name("pom.xml")), _GOAL]
     command += [f"-DoutputDirectory={guarded.directory / 'jars'}", "-DincludeScope=runtime"]
     try:
@@ -79,14 +78,14 @@ def fetch(guarded: Guarded, log: Path, note: Callable[[str, str], None]) -> Path
         )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.copytree(guarded.directory / "jars", fresh)
-        if not target.exists():
-            fresh.rename(target)
+        # Beside its place, so that it comes there in one piece; nothing half done is taken for whole.
+        with temporary.make("jars", target.parent) as fresh:
+            shutil.copytree(guarded.directory / "jars", fresh / "jars")
+            if not target.exists():
+                (fresh / "jars").rename(target)
     except OSError as error:
         raise VenturiError(f"{target}: {error.strerror}") from None
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
         shutil.rmtree(guarded.directory / "jars", ignore_errors=True)
     return target
 
