@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from venturi.credentials import without_secrets
 from venturi.errors import ExitCode, VenturiError
 
 __all__ = ["app", "fail", "main", "say"]
@@ -122,7 +123,7 @@ def root(
 
 def say(level: str, text: str) -> None:
     """A line for the user on standard error: info, warning, error or hint."""
-    print(f"{level}: {text}", file=sys.stderr, flush=True)
+    print(f"{level}: {without_secrets(text)}", file=sys.stderr, flush=True)
 
 
 def fail(error: VenturiError) -> NoReturn:
