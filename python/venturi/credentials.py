@@ -87,7 +87,7 @@ def _without_password(word: str) -> str:
     if scheme is None:
         return word
     # A user alone may be seen, where it is clear that it is one.
-    alone = scheme[0].endswith("/") and not re.search(":|%3a", word[scheme.end() : end], re.IGNORECASE)
+    alone = scheme[0].endswith("/") and not re.search(":|%(25)*3a", word[scheme.end() : end], re.IGNORECASE)
     return word if alone else word[: scheme.end()] + HIDDEN + word[end:]
 
 

@@ -393,6 +393,9 @@ def explain(error: Any) -> str:
     kind, context, value = error["type"], error.get("ctx", {}), error.get("input")
     if kind == "value_error":
         return str(context["error"])
+    if isinstance(value, Mapping | list):
+        # What is in there may be long, or a secret.
+        return f"a {'table' if isinstance(value, Mapping) else 'list'} cannot stand there"
     if kind == "literal_error":
         allowed = [part.strip().strip("'") for part in context["expected"].replace(" or ", ",").split(",")]
         close = difflib.get_close_matches(str(value), allowed, n=1)

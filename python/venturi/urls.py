@@ -159,7 +159,7 @@ def printable(url: str) -> str:
     slashes = rest[: len(rest) - len(place)]
     end = max(place.rfind("@"), place.lower().rfind("%40"))
     before = place[: max(end, 0)]
-    if end >= 0 and (colon or re.search(":|%3a", before, re.IGNORECASE)):
+    if end >= 0 and (colon or re.search(":|%(25)*3a", before, re.IGNORECASE)):
         # Behind a ? the @ may be part of a secret as well, and what follows it the rest of that.
         place = HIDDEN + ("" if re.search("[?#]", before) else place[end:])
     if mark := re.search("[?#]", place):
@@ -232,7 +232,7 @@ def _has_users(scheme: str) -> bool:
 
 
 def _no_secrets(scheme: str, place: str, parameters: str) -> None:
-    """Everything in a scenario is stored with the run and shown in its report. A secret is refused, and is not
+    """What a scenario says is stored with the run and shown in its report. A secret is refused, and is not
     repeated."""
     user, at, _ = place.rpartition("@")
     if "/" in user and scheme not in FILES:

@@ -120,8 +120,11 @@ def _checked(url: str) -> str | None:
     except ValueError as error:
         raise VenturiError(f"option 'url': {error}") from None
     for part in settings.split("&") if clickhouse and mark else ():
-        if credentials.is_secret(unquote(part.partition("=")[0])):
+        name, equals, _ = part.partition("=")
+        if credentials.is_secret(unquote(name)):
             raise VenturiError("option 'url': a secret in it is shown by Spark; use user and password_env")
+        if not equals or not name.isidentifier():
+            raise VenturiError("option 'url': settings of ClickHouse are written ?NAME=VALUE&NAME=VALUE")
     return unquote(place.partition("://")[2].partition("/")[0].rpartition("@")[0]) or None
 
 
