@@ -32,6 +32,7 @@ from venturi import cli
 from venturi.errors import VenturiError
 from venturi.importers.files import import_files
 from venturi.throwaway import ClickHouse
+from venturi.urls import check_url
 
 SCHEMES = (
     *("flight", "flight+tls", "charrow", "charrow+tls", "clickhouse", "clickhouse+tls", "mysql", "mysql+tls"),
@@ -121,10 +122,11 @@ WITHOUT_URLS: dict[str, Callable[[str], tuple[object, ...]]] = {
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_secret_in_a_url_is_refused(scheme: str, typed: Callable[..., tuple[int, str]]) -> None:
-    for at, url in enumerate(urls(scheme)):
-        ways = [*WITH_URLS.values()]
-        # Every URL by one way, and every way with many URLs.
-        refused(typed(*ways[at % len(ways)](url)), url)
+    """Every URL by Python, below; by commands one a way to type it, others for each system."""
+    found = [*urls(scheme)]
+    for at, way in enumerate(WITH_URLS.values(), SCHEMES.index(scheme)):
+        url = found[at * 13 % len(found)]
+        refused(typed(*way(url)), url)
 
 
 @pytest.mark.parametrize("way", WITH_URLS)
@@ -136,7 +138,7 @@ def test_a_secret_in_a_url_is_refused_everywhere(way: str, typed: Callable[..., 
         "{s}:/me:§@h/db",
         "{s}x://me:§@h",
     )
-    for scheme in ("flight", "charrow", "clickhouse", "mysql", "sqlite", "akumuli", "influx+http", "empty"):
+    for scheme in ("flight", "mysql", "influx+http"):
         for shape in shapes:
             url = shape.format(s=scheme).replace("§", SECRET)
             refused(typed(*WITH_URLS[way](url)), url)
@@ -215,18 +217,22 @@ def test_python_says_no_more(scheme: str, tmp_path: Path, monkeypatch: pytest.Mo
     from venturi.spark.options import Options
 
     monkeypatch.chdir(tmp_path)
-    for url in urls(scheme):
+    for at, url in enumerate(urls(scheme)):
+        acts: list[Callable[[str], object]] = [
+            lambda url: venturi.run(target=url, streams=1),
+            lambda url: venturi.run({"target": {"url": url}}),
+            lambda url: venturi.run("quick", places={"far": url}),
+            lambda url: venturi.run(matrix={"target": ["flight://h", url]}),
+        ]
+        for act in (check_url, acts[at % len(acts)]):
+            with pytest.raises((ValueError, VenturiError)) as caught:
+                act(url)
+            assert not leaks("".join(traceback.format_exception(caught.value))), url
         if "unknown=" in url and scheme.startswith("clickhouse"):
             continue  # for Spark a setting of ClickHouse's, which may be called so
-        for act in (
-            lambda url=url: venturi.run(target=url, streams=1),
-            lambda url=url: venturi.run({"target": {"url": url}}),
-            lambda url=url: venturi.run("quick", places={"far": url}),
-            lambda url=url: Options.parse({"url": url, "query": "select 1"}),
-        ):
-            with pytest.raises(VenturiError) as caught:
-                act()
-            assert not leaks("".join(traceback.format_exception(caught.value))), url
+        with pytest.raises(VenturiError) as caught:
+            Options.parse({"url": url, "query": "select 1"})
+        assert not leaks("".join(traceback.format_exception(caught.value))), url
     assert not list(tmp_path.iterdir())
 
 

@@ -6,6 +6,7 @@ Values are passed on as they were typed and read by the same code as a file's, s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -403,7 +404,8 @@ def _masked(pair: str) -> str:
 
 def _pair(flag: str, text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
-    if not equals or not name.strip():
+    # A URL alone may have an = as well, behind which there may be a secret.
+    if not equals or not name.strip() or (flag == "--place" and re.search("[:/?#@]", name)):
         form = "LABEL=URL" if flag == "--place" else "NAME=VALUE"
         # What was meant for a header may be a secret, which does not belong on a screen.
         shown = "" if flag.startswith("--header") else f" {printable(text)}"
