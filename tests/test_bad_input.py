@@ -106,7 +106,8 @@ TYPED: list[tuple[str, int, str, str | None]] = [
     (
         "run quick --target flight://me:word@host",
         3,
-        "--target: a password in the URL would be stored with the run; use user and password_env",
+        "--target: a password in the URL would be stored with the run; use user and password_env "
+        "(--user, --password-env)",
         None,
     ),
     (
@@ -183,7 +184,7 @@ TYPED: list[tuple[str, int, str, str | None]] = [
     (
         "serve flight --token-env VENTURI_NOT_SET",
         2,
-        "--token-env VENTURI_NOT_SET: the variable is not set",
+        "--token-env: the environment variable VENTURI_NOT_SET is not set",
         None,
     ),
 ]

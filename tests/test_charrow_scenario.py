@@ -40,7 +40,7 @@ def target(more: str = "", url: str = "charrow://local") -> str:
 
 def test_addresses() -> None:
     assert check_url("charrow://h") == "charrow://h:9006"
-    assert check_url("charrow+tls://me@h/db") == "charrow+tls://me@h:9006/db"
+    assert check_url("charrow+tls://h/db") == "charrow+tls://h:9006/db"
     assert check_url("charrow://h:1/db?query=SELECT%201") == "charrow://h:1/db?query=SELECT%201"
     assert is_charrow("charrow+tls://h") and not is_charrow("flight://h")
     assert place_of("charrow://h:9006/db") == "h:9006"

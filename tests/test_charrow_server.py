@@ -474,7 +474,10 @@ def test_it_stops_gracefully_and_says_what_it_did(files: Path) -> None:
         (("--query-memory", "1k"), "--query-memory 1k: must be at least 64KiB"),
         (("--handicap", "nap=1ms"), "--handicap: no stage is called 'nap'"),
         (("--stall-timeout", "0s"), "--stall-timeout 0s: must be above 0"),
-        (("--token-env", "NOT_SET_ANYWHERE"), "--token-env NOT_SET_ANYWHERE: the variable is not set"),
+        (
+            ("--token-env", "NOT_SET_ANYWHERE"),
+            "--token-env: the environment variable NOT_SET_ANYWHERE is not set",
+        ),
         (("--tls-key", "{csv}"), "--tls-certificate and --tls-key go together"),
     ],
 )

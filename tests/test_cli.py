@@ -236,7 +236,7 @@ def test_doctor_looks_at_everything() -> None:
         (
             ["--token-env", "VENTURI_NO_SUCH"],
             2,
-            "error: --token-env VENTURI_NO_SUCH: the variable is not set",
+            "error: --token-env: the environment variable VENTURI_NO_SUCH is not set",
         ),
         (["--tls-certificate", "c", "--tls-key", "k"], 2, "error: c: no such file"),
     ],

@@ -66,7 +66,7 @@ def test_addresses(url: str, port: int) -> None:
         ("questdb://h", "write influx://"),
         ("influxdb+http://h:8086/db", "write influx+http://"),
         ("akumuli://h/db", "names no database"),
-        ("opentsdb://me@h", "asks nobody for a name"),
+        ("opentsdb://me@h", "has no user in its URL; leave it out: opentsdb:// has no log-in"),
         ("influx+http://h/a/b/c", "is no database"),
         ("influx+http://h", "names no database"),
         ("influx+http://me:secret@h/db", "a password in the URL"),

@@ -173,7 +173,9 @@ def test_settings_show_what_the_user_set() -> None:
 
 def test_a_password_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEST_NO_PASSWORD", raising=False)
-    with pytest.raises(VenturiError, match="--password-env TEST_NO_PASSWORD: the variable is not set"):
+    with pytest.raises(
+        VenturiError, match="--password-env: the environment variable TEST_NO_PASSWORD is not set"
+    ):
         throwaway.Postgres(password_env="TEST_NO_PASSWORD").start()
     monkeypatch.setenv("TEST_NO_PASSWORD", "two\nlines")
     with pytest.raises(VenturiError, match="control characters"):
@@ -234,7 +236,7 @@ def test_memory_is_told_from_disk() -> None:
         (
             ["postgres", "--password-env", "NO_SUCH"],
             2,
-            "error: --password-env NO_SUCH: the variable is not set",
+            "error: --password-env: the environment variable NO_SUCH is not set",
         ),
         (["mariadb", "--host", "192.0.2.7"], 4, "warning: 192.0.2.7 is reachable by other hosts"),
     ],

@@ -21,7 +21,7 @@ from venturi.urls import check_url, each_host, is_loopback, is_ours, is_remote, 
         ("akumuli+udp://a,b", "akumuli+udp://a:8383,b:8383"),
         ("opentsdb://a,b,c:1", "opentsdb://a:4242,b:4242,c:1"),
         ("influx://a,b", "influx://a:9009,b:9009"),
-        ("influx+http://me@a,b/db", "influx+http://me@a:8086,b:8086/db"),
+        ("influx+http://a,b/db", "influx+http://a:8086,b:8086/db"),
         ("flight://[::1]:1,b", "flight://[::1]:1,b:31337"),
     ],
 )

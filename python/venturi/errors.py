@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from venturi.credentials import without_secrets
+
 __all__ = ["DamagedWarning", "ExitCode", "ScenarioError", "StoreError", "VenturiError", "exit_code_for_kind"]
 
 
@@ -28,14 +30,15 @@ class ExitCode(IntEnum):
 class VenturiError(Exception):
     """Something a user can act on: printed as one line, never as a traceback.
 
-    `message` says what and where, `hint` what to do next.
+    `message` says what and where, `hint` what to do next. What was typed in the wrong place, and is repeated
+    there, may be a URL with a password: neither shows one.
     """
 
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.USAGE, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = without_secrets(message)
+        super().__init__(self.message)
         self.exit_code = exit_code
-        self.hint = hint
+        self.hint = hint if hint is None else without_secrets(hint)
 
 
 class ScenarioError(VenturiError):

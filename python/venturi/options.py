@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 
+from venturi.credentials import environment_variable, is_secret
 from venturi.handicap import normalised
 from venturi.suffixes import parse_count
 from venturi.urls import DATABASES, TIME_SERIES
@@ -76,10 +77,19 @@ def _identifier(value: Any) -> Any:
     return value
 
 
+Variable = Annotated[str, BeforeValidator(environment_variable)]
+
+
 def _headers(value: dict[str, str]) -> dict[str, str]:
-    for name in value:
-        if name.lower() in ("authorization", "proxy-authorization", "cookie"):
+    for name, text in value.items():
+        if is_secret(name) or re.match(r"(?i)(basic|bearer|token)\s", text):
             raise ValueError(f"{name} would be stored with the run; name its variable by header_env")
+    return value
+
+
+def _user(value: str) -> str:
+    if ":" in value:
+        raise ValueError("must be a name alone; its password is in the variable that password_env names")
     return value
 
 
@@ -108,8 +118,8 @@ def _handicap(value: Any) -> Any:
 class Login(Table):
     """Who we are. Secrets are names of environment variables."""
 
-    user: StrictStr | None = None
-    password_env: StrictStr | None = None
+    user: Annotated[StrictStr, AfterValidator(_user)] | None = None
+    password_env: Variable | None = None
     tls_ca: StrictStr | None = None
     tls_certificate: StrictStr | None = None
     tls_key: StrictStr | None = None
@@ -131,9 +141,9 @@ class Flight(Table):
     protocol: Literal["auto", "perf", "path", "command", "ticket"] = "auto"
     ack: Literal["stream", "batch"] = "stream"
     handicap: Annotated[Annotated[str, BeforeValidator(_handicap)] | None, BeforeValidator(null)] = None
-    token_env: StrictStr | None = None
+    token_env: Variable | None = None
     headers: Annotated[dict[str, StrictStr], AfterValidator(_headers)] = Field(default_factory=dict)
-    header_env: dict[str, StrictStr] = Field(default_factory=dict)
+    header_env: dict[str, Variable] = Field(default_factory=dict)
 
 
 class Database(Table):
@@ -268,8 +278,12 @@ def _settings(value: Any) -> Any:
     else:
         raise ValueError('must be written "max_threads=4,max_block_size=8192"')
     for word in words:
-        if not _SETTING.fullmatch(word):
+        if not (found := _SETTING.fullmatch(word)):
             raise ValueError(f'{word!r} is no setting; write "max_threads=4,max_block_size=8192"')
+        if is_secret(found[1]):
+            raise ValueError(
+                f"{found[1]} would be stored with the run; ours is told by user and password_env"
+            )
     return ",".join(sorted(words)) or None
 
 

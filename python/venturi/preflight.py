@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from venturi import credentials
 from venturi.environment import memory
 from venturi.errors import ScenarioError, VenturiError
 from venturi.local_targets import duckdb_library
@@ -146,9 +147,10 @@ def _variables(scenario: Scenario) -> None:
     wanted += [("header_env", name) for name in scenario.target.header_env.values()]
     for key, name in wanted:
         if not os.environ.get(name):
+            said = credentials.not_set(name)
             raise ScenarioError(
-                f"{_where(scenario, 'target', key)}: the environment variable {name} is not set",
-                hint=f"set it in this shell: export {name}=…",
+                f"{_where(scenario, 'target', key)}: {said}",
+                hint=f"set it in this shell: export {name if name in said else 'NAME'}=…",
             )
 
 

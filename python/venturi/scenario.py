@@ -17,10 +17,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from venturi import also, toml_text
+from venturi.credentials import carries_secret
 from venturi.errors import ScenarioError
 from venturi.settings import LISTS, SIZES, FileData, Hosts, Run, Table, Target, Workload, check_url
 from venturi.suffixes import spell_duration
 from venturi.times import spell_time
+from venturi.urls import printable
 
 __all__ = ["BUILTIN_DATA", "Layer", "Scenario", "builtin_names", "builtin_text", "file_layer", "load"]
 
@@ -157,7 +159,7 @@ def builtin_text(name: str) -> str:
         known = builtin_names()
         close = difflib.get_close_matches(name, known, n=1)
         raise ScenarioError(
-            f"{name}: no such scenario, neither a file nor built in",
+            f"{printable(name)}: no such scenario, neither a file nor built in",
             hint=f"did you mean {close[0]}?" if close else f"built in are: {', '.join(known)}",
         )
     return (_HERE / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
@@ -297,7 +299,25 @@ def load(layers: Sequence[Layer]) -> Scenario:
     scenario = fitting.without_strangers(fitting.settled(scenario))
     scenario = _resolve_files(scenario)
     matrix.check(scenario)
+    for layer in layers:
+        _check_secrets(layer, layer.tree, ())
     return scenario
+
+
+def _check_secrets(layer: Layer, found: Any, path: Path_) -> None:
+    """Whether a text of any key, as a description or a statement, has a URL with a password in it."""
+    if isinstance(found, Mapping):
+        for key, value in found.items():
+            _check_secrets(layer, key, path)
+            _check_secrets(layer, value, (*path, str(key)))
+    elif isinstance(found, list | tuple):
+        for value in found:
+            _check_secrets(layer, value, path)
+    elif isinstance(found, str) and carries_secret(found):
+        raise ScenarioError(
+            f"{layer.place(path)}: has a password in it, which would be stored with the run",
+            hint="ours is told by user and password_env; leave others to the server's own configuration",
+        )
 
 
 def _top(layers: Sequence[Layer], tree: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
@@ -420,6 +440,9 @@ def explain(error: Any) -> str:
     kind, context, value = error["type"], error.get("ctx", {}), error.get("input")
     if kind == "value_error":
         return str(context["error"])
+    if isinstance(value, Mapping | list):
+        # What is in there may be long, or a secret.
+        return f"a {'table' if isinstance(value, Mapping) else 'list'} cannot stand there"
     if kind == "literal_error":
         allowed = [part.strip().strip("'") for part in context["expected"].replace(" or ", ",").split(",")]
         close = difflib.get_close_matches(str(value), allowed, n=1)

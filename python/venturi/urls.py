@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import re
+from urllib.parse import unquote, urlsplit
+
+from venturi.credentials import HIDDEN, is_secret
 
 __all__ = [
     "DATABASES",
@@ -17,12 +20,14 @@ __all__ = [
     "is_charrow",
     "is_clickhouse",
     "is_database",
+    "is_host_of",
     "is_local",
     "is_loopback",
     "is_ours",
     "is_remote",
     "is_time_series",
     "place_of",
+    "printable",
     "scheme_of",
 ]
 
@@ -63,6 +68,11 @@ _ALIASES = {
     **dict.fromkeys(("ch", "chdb", "clickhouse+http"), "clickhouse"),
     **dict.fromkeys(("clickhouses", "clickhouse+https"), "clickhouse+tls"),
 }
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_HOST = re.compile(r"(?:\[[^\[\]@/?#\s]+\]|[^\[\]:@/?#\s]+)(?::\d{0,5})?")
+_PARAMETERS = {"flight": ("command", "ticket"), "charrow": ("query",)}
+"""What may follow the ? of a URL, one of them; of other systems nothing."""
 
 
 def scheme_of(url: str) -> str:
@@ -110,6 +120,11 @@ def is_ours(url: str) -> bool:
     return is_local(url) or is_remote(url)
 
 
+def is_host_of(scheme: str, url: str) -> bool:
+    """Whether a URL is SCHEME://HOST:PORT, and nothing more."""
+    return url.startswith(f"{scheme}://") and bool(_HOST.fullmatch(url.partition("://")[2].removesuffix("/")))
+
+
 def each_host(url: str) -> list[str]:
     """The addresses of the hosts that a URL names, each as a URL of its own."""
     parts = urlsplit(url)
@@ -134,67 +149,172 @@ def place_of(url: str) -> str:
     return parts.netloc.rpartition("@")[2] or url
 
 
+def printable(url: str) -> str:
+    """What an error shows of a URL that is none of ours: nothing of what stands before its last @, where a
+    password may be however it is misspelt, and no parameters."""
+    scheme, colon, rest = url.partition(":")
+    if not (colon and _SCHEME.fullmatch(scheme)):
+        scheme, colon, rest = "", "", url
+    place = rest.lstrip("/")
+    slashes = rest[: len(rest) - len(place)]
+    end = max(place.rfind("@"), place.lower().rfind("%40"))
+    before = place[: max(end, 0)]
+    if end >= 0 and (colon or re.search(":|%(25)*3a", before, re.IGNORECASE)):
+        # Behind a ? the @ may be part of a secret as well, and what follows it the rest of that.
+        place = HIDDEN + ("" if re.search("[?#]", before) else place[end:])
+    if mark := re.search("[?#]", place):
+        place = place[: mark.end()] + HIDDEN
+    return scheme + colon + slashes + place
+
+
 def check_url(url: str) -> str:
     """A target's URL with its ports. Raises ValueError where it is none, or carries a secret."""
     if "://" not in url:
-        raise ValueError(f"{url!r} is not a URL; write flight://HOST:PORT, or mysql://HOST/DATABASE")
+        raise ValueError(
+            f"{printable(url)!r} is not a URL; write flight://HOST:PORT, or mysql://HOST/DATABASE"
+        )
+    scheme, _, rest = url.partition("://")
+    scheme = scheme.lower()
+    if scheme not in _KNOWN:
+        meant = _ALIASES.get(scheme)
+        end = f"write {meant}://" if meant else f"known: {', '.join(_KNOWN)}"
+        raise ValueError(f"{printable(url)!r}: no target is called {printable(scheme)!r}; {end}")
+    url = f"{scheme}://{rest}"
+    found = re.search("[?#]", rest)
+    cut = found.start() if found else len(rest)
+    place, parameters = rest[:cut], rest[cut + 1 :]
+    _no_secrets(scheme, place, parameters)
+    _check_text(url, scheme)
+    if scheme == "empty":
+        if rest:
+            raise ValueError(f"{printable(url)!r}: empty:// goes nowhere; nothing may follow")
+        return "empty://"
+    if scheme in FILES:
+        return _file(url, scheme, rest)
+    if "#" in rest:
+        raise ValueError(f"{printable(url)!r}: a # is written %23 in a URL")
+    _check_parameters(url, scheme, place, parameters)
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise ValueError(f"{url!r}: the host is in brackets that do not match") from None
-    if parts.scheme not in _KNOWN:
-        meant = _ALIASES.get(parts.scheme)
-        end = f"write {meant}://" if meant else f"known: {', '.join(_KNOWN)}"
-        raise ValueError(f"{url!r}: no target is called {parts.scheme!r}; {end}")
-    if parts.scheme == "empty":
-        return url
-    if ":" in parts.netloc.rpartition("@")[0]:
-        # Everything in a scenario is stored with the run and shown in its report.
-        raise ValueError("a password in the URL would be stored with the run; use user and password_env")
-    if in_process(url):
-        return _file(url)
+        raise ValueError(f"{printable(url)!r}: the host is in brackets that do not match") from None
     user, at, hosts = parts.netloc.rpartition("@")
-    named = is_database(url) or is_clickhouse(url) or parts.scheme == "influx+http"
-    form = f"{parts.scheme}://HOST:PORT" + ("/DATABASE" if named else "")
+    form = f"{scheme}://HOST:PORT" + ("/DATABASE" if scheme == "influx+http" or _has_users(scheme) else "")
     if not hosts:
-        raise ValueError(f"{url!r} names no host; write {form}")
+        raise ValueError(f"{printable(url)!r} names no host; write {form}")
+    if at and not _has_users(scheme):
+        raise ValueError(
+            f"{printable(url)!r}: {scheme}:// has no user in its URL; {_instead(scheme, 'user')}"
+        )
+    if at and not user:
+        raise ValueError(f"{printable(url)!r}: there is no user before the @")
     several = hosts.split(",")
     if len(several) > 1:
         _check_several(url, several)
     whole = [_host(url, host, form) for host in several]
     if len(set(whole)) < len(whole) and not is_database(url):
-        raise ValueError(f"{url!r}: names a host twice; streams take the hosts in turn, so once is enough")
+        raise ValueError(
+            f"{printable(url)!r}: names a host twice; streams take the hosts in turn, so once is enough"
+        )
     netloc = user + at + ",".join(whole)
     if is_time_series(url):
-        _store(parts.scheme, hosts, parts.path, parts.query, user)
-    if is_remote(url):
-        _own(url, parts.scheme, parts.hostname)
-    if is_charrow(url):
-        _charrow(parts.scheme, parts.path, parts.query, hosts)
-    if is_clickhouse(url):
-        _own(url, parts.scheme, parts.hostname)
-        _database(parts.scheme, parts.path, bool(parts.query or parts.fragment))
-    if is_database(url):
-        _own(url, parts.scheme, parts.hostname)
-        _database(parts.scheme, parts.path, bool(parts.query or parts.fragment))
+        _store(scheme, hosts, parts.path)
+    if is_remote(url) or _has_users(scheme) or is_charrow(url):
+        _own(url, scheme, parts.hostname)
+    if is_charrow(url) or _has_users(scheme):
+        _database(scheme, parts.path)
     return parts._replace(netloc=netloc).geturl()
+
+
+def _has_users(scheme: str) -> bool:
+    """Whether a user may stand before the host."""
+    return is_database(f"{scheme}://") or is_clickhouse(f"{scheme}://")
+
+
+def _no_secrets(scheme: str, place: str, parameters: str) -> None:
+    """What a scenario says is stored with the run and shown in its report. A secret is refused, and is not
+    repeated."""
+    user, at, _ = place.rpartition("@")
+    if "/" in user and scheme not in FILES:
+        shown = printable(f"{scheme}://{place}")
+        raise ValueError(
+            f"{shown!r}: an @ behind the first / is written %40; a password does not belong into a URL: "
+            f"{_instead(scheme, 'user', 'password_env')}"
+        )
+    if at and ":" in unquote(unquote(user)):
+        raise ValueError(
+            f"a password in the URL would be stored with the run; {_instead(scheme, 'user', 'password_env')}"
+        )
+    if any(is_secret(unquote(part.partition("=")[0])) for part in re.split("[&;?#]", parameters)):
+        ways = _instead(scheme, "token_env", "password_env", "header_env", word="or")
+        raise ValueError(f"a secret in the URL would be stored with the run; {ways}")
+
+
+def _instead(scheme: str, *names: str, word: str = "and") -> str:
+    """Options by which this system is told the same, and their flags."""
+    from venturi.options import APPLIES
+
+    known = [name for name in names if scheme.partition("+")[0] in APPLIES[name]]
+    if not known:
+        return f"leave it out: {scheme}:// has no log-in"
+    flags = ", ".join("--" + name.replace("_", "-") for name in known)
+    return f"use {f' {word} '.join(known)} ({flags})"
+
+
+def _check_text(url: str, scheme: str) -> None:
+    """Whether a URL is text, also without its escapes."""
+    if re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", url):
+        raise ValueError(f"{printable(url)!r}: has a control character, or bytes that are not UTF-8")
+    if scheme in FILES:
+        return
+    if re.search(r"%(?![0-9A-Fa-f]{2})", url):
+        raise ValueError(
+            f"{printable(url)!r}: has a % without two hexadecimal digits; a % itself is written %25"
+        )
+    if scheme_of(url) != "flight":
+        try:
+            unquote(url, errors="strict")
+        except UnicodeDecodeError:
+            raise ValueError(f"{printable(url)!r}: its escapes are not UTF-8") from None
+
+
+def _check_parameters(url: str, scheme: str, place: str, parameters: str) -> None:
+    """Whether what follows the host, and a ?, means something to the system."""
+    known = _PARAMETERS.get(scheme.partition("+")[0], ())
+    names = [part.partition("=") for part in parameters.split("&")] if parameters else []
+    if len(names) > 1 or any(name not in known or not equals for name, equals, _ in names):
+        if not known:
+            # Other programs take passwords there.
+            raise ValueError(f"a URL of {scheme}:// has no parameters; settings are keys of [target]")
+        may = " or ".join(f"?{name}=TEXT" for name in known)
+        raise ValueError(
+            f"a URL of {scheme}:// may end with {may}, and nothing else; an & in the text is written %26"
+        )
+    if names and scheme_of(url) == "flight" and place.partition("/")[2].strip("/"):
+        raise ValueError(f"{printable(url)!r}: names a table and a {names[0][0]}; keep one of the two")
 
 
 def _host(url: str, host: str, form: str) -> str:
     """One host with its port."""
-    parts = urlsplit(f"//{host}")
+    try:
+        parts = urlsplit(f"//{host}")
+    except ValueError:
+        raise ValueError(f"{printable(url)!r}: the host is in brackets that do not match") from None
     if not parts.hostname:
-        raise ValueError(f"{url!r} names no host; write {form}")
+        raise ValueError(f"{printable(url)!r} names no host; write {form}")
     try:
         port = parts.port
     except ValueError:
         port = 0
     if port == 0:
-        raise ValueError(f"{url!r}: the port must be a number from 1 to 65535")
+        raise ValueError(f"{printable(url)!r}: the port must be a number from 1 to 65535")
+    if not _HOST.fullmatch(host):
+        raise ValueError(f"{printable(url)!r} names no host; write {form}, an IPv6 address as [::1]")
     if _is_own(scheme_of(url), parts.hostname):
         if port is not None:
             raise ValueError(
-                f"{url!r}: {parts.hostname} is a server of our own, on a free port; leave the port out"
+                f"{printable(url)!r}: {parts.hostname} is a server of our own, on a free port; "
+                "leave the port out"
             )
         return host
     if port is None and parts.hostname != "local":
@@ -217,62 +337,45 @@ def _check_several(url: str, hosts: list[str]) -> None:
             if is_charrow(url)
             else "a query is answered by one server, which finds the others of its cluster itself"
         )
-        raise ValueError(f"{url!r}: {scheme}:// takes one host: {why}; name one")
+        raise ValueError(f"{printable(url)!r}: {scheme}:// takes one host: {why}; name one")
     for name in ("local", *(("remote",) if scheme in REMOTE else ())):
         if name in hosts:
             what = "is a server of our own" if name == "local" else "means servers of our own"
-            raise ValueError(f"{url!r}: {name} {what}, and stands alone")
+            raise ValueError(f"{printable(url)!r}: {name} {what}, and stands alone")
 
 
 def _own(url: str, scheme: str, host: str | None) -> None:
     if host in ("local", "remote") and scheme.endswith("+tls"):
-        raise ValueError(f"{url!r}: a server of our own has no certificate; write {scheme_of(url)}://{host}")
-
-
-def _database(scheme: str, path: str, more: bool) -> None:
-    """Whether what follows the hosts is the name of a database, or nothing."""
-    # What is refused is not repeated: other programs take passwords there.
-    what = "keyspace" if scheme.startswith("cassandra") else "database"
-    if more:
         raise ValueError(
-            f"a URL of {scheme}:// ends with the {what}; settings are keys of [target], secrets variables"
+            f"{printable(url)!r}: a server of our own has no certificate; write {scheme_of(url)}://{host}"
         )
+
+
+def _database(scheme: str, path: str) -> None:
+    """Whether what follows the hosts is the name of a database, or nothing."""
+    what = "keyspace" if scheme.startswith("cassandra") else "database"
     if "/" in path.strip("/"):
         raise ValueError(f"{path!r} is not a {what}; write {scheme}://HOST:PORT/{what.upper()}")
 
 
-def _store(scheme: str, host: str, path: str, query: str, user: str) -> None:
+def _store(scheme: str, host: str, path: str) -> None:
     """Whether what stands beside the host means something to a store of time series."""
-    if user and scheme != "influx+http":
-        raise ValueError(f"{scheme}:// asks nobody for a name; leave it out")
     if path.strip("/") and scheme != "influx+http":
         raise ValueError(f"a URL of {scheme}:// names no database; write {scheme}://HOST:PORT")
     if scheme == "influx+http" and not path.strip("/") and host not in ("local", "remote"):
         raise ValueError(f"{scheme}://{host} names no database; write {scheme}://HOST:PORT/DATABASE")
     if path.strip("/").count("/") > 1:
         raise ValueError(f"{path!r} is no database; write {scheme}://HOST:PORT/DATABASE, or .../ORG/BUCKET")
-    if query:
-        raise ValueError(f"a URL of {scheme}:// has no parameters; settings are keys of [target]")
 
 
-def _charrow(scheme: str, path: str, query: str, host: str) -> None:
-    """Whether what follows the host is a database, and a query or nothing."""
-    if "/" in path.strip("/"):
-        raise ValueError(f"{path!r} is not a database; write {scheme}://HOST:PORT/DATABASE")
-    names = [part.partition("=")[0] for part in query.split("&") if part]
-    if any(name != "query" for name in names) or len(names) > 1:
-        raise ValueError(f"a URL of {scheme}:// may end with ?query=TEXT, and nothing else")
-    if host in ("local", "remote") and scheme.endswith("+tls"):
-        raise ValueError(f"a server of our own has no certificate; write charrow://{host}")
-
-
-def _file(url: str) -> str:
-    scheme, _, rest = url.partition("://")
+def _file(url: str, scheme: str, rest: str) -> str:
     if rest == "local":
         return url
+    if re.search(r"[?#]", rest):
+        raise ValueError(f"a URL of {scheme}:// has no parameters, and its file's name no ? or #")
     if not rest.startswith("/") or rest.endswith("/") or rest == "/":
         raise ValueError(
-            f"{url!r} names no file; write {scheme}:///path/to/file.db with three slashes, "
+            f"{printable(url)!r} names no file; write {scheme}:///path/to/file.db with three slashes, "
             f"or {scheme}://local for a temporary one"
         )
     return url

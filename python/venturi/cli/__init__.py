@@ -21,6 +21,7 @@ import typer
 from typer.core import TyperGroup
 
 from venturi.cli import output
+from venturi.credentials import without_secrets
 from venturi.errors import DamagedWarning, ExitCode, StoreError, VenturiError
 from venturi.names import listed
 
@@ -115,7 +116,7 @@ def root(
 
 def say(level: str, text: str) -> None:
     """A line for the user on standard error: info, warning, error or hint."""
-    print(f"{level}: {text}", file=sys.stderr, flush=True)
+    print(f"{level}: {without_secrets(text)}", file=sys.stderr, flush=True)
 
 
 def fail(error: VenturiError) -> NoReturn:

@@ -16,7 +16,7 @@ import typer
 
 from venturi.cli import flags as f
 from venturi.cli import say
-from venturi.errors import ExitCode, VenturiError
+from venturi.errors import ExitCode, ScenarioError, VenturiError
 
 if TYPE_CHECKING:
     from venturi.ceiling_probes import Probe
@@ -163,7 +163,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     """The cells that these limits are for, read and checked as a scenario's."""
     from venturi.scenario import TABLES, Layer, load
     from venturi.suffixes import parse_count
-    from venturi.urls import is_charrow, is_database, is_remote
+    from venturi.urls import check_url, is_charrow, is_database, is_remote, scheme_of
 
     rows = given["rows_per_batch"]
     if given["message_bytes"] is not None:
@@ -193,19 +193,23 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     names = [name for name in TABLES["target"].model_fields if name not in ("headers", "compression")]
     target = {key: given.get(key) for key in names} | {"header": given["header"]}
     if given["url"] is not None:
-        if urlsplit(given["url"]).scheme == "empty":
-            raise VenturiError(f"URL {given['url']}: there is no way to nowhere; leave it out")
-        if is_database(given["url"]):
+        try:
+            url = check_url(given["url"])
+        except ValueError as error:
+            raise ScenarioError(f"URL: {error}") from None
+        if scheme_of(url) == "empty":
+            raise VenturiError(f"URL {url}: there is no way to nowhere; leave it out")
+        if is_database(url):
             raise VenturiError(
-                f"URL {given['url'].partition('://')[0]}://: a database has no port that takes plain bytes",
+                f"URL {url.partition('://')[0]}://: a database has no port that takes plain bytes",
                 hint="to measure the way there, run on that host: venturi serve flight --host 0.0.0.0",
             )
-        if is_remote(given["url"]):
+        if is_remote(url):
             raise VenturiError(
-                f"URL {given['url']}: stands for servers that venturi run --on starts; name one that runs"
+                f"URL {url}: stands for servers that venturi run --on starts; name one that runs"
             )
         # What lies there does not matter: only the way is measured.
-        target["url"] = urlsplit(given["url"])._replace(path="", query="").geturl()
+        target["url"] = urlsplit(url)._replace(path="", query="").geturl()
     tree, spelled = f.layer_tree(workload, target, {}, [], [])
     spelled = {key: "URL" if flag == "--target" else flag for key, flag in spelled.items()}
     tree.setdefault("name", "ceilings")

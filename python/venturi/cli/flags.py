@@ -6,13 +6,16 @@ Values are passed on as they were typed and read by the same code as a file's, s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from venturi import toml_text
+from venturi.credentials import without_secrets
 from venturi.errors import VenturiError
+from venturi.urls import printable
 
 __all__ = ["command_line", "layer_tree"]
 
@@ -376,7 +379,7 @@ def _several(key: str, value: Any) -> Any:
 
 
 def command_line(argv: Sequence[str]) -> list[str]:
-    """What was typed, to be stored with the run: without the values of headers, which may be secrets."""
+    """What was typed, to be stored with the run: without the values of headers and other secrets."""
     words = ["venturi"]
     masked = False
     for word in argv[1:]:
@@ -390,7 +393,7 @@ def command_line(argv: Sequence[str]) -> list[str]:
         ):
             word = f"{flag}=***"
         masked = word == "--header"
-        words.append(word)
+        words.append(without_secrets(word))
     return words
 
 
@@ -401,10 +404,12 @@ def _masked(pair: str) -> str:
 
 def _pair(flag: str, text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
-    if not equals or not name.strip():
+    # A URL alone may have an = as well, behind which there may be a secret.
+    if not equals or not name.strip() or (flag == "--place" and re.search("[:/?#@]", name)):
         form = "LABEL=URL" if flag == "--place" else "NAME=VALUE"
         # What was meant for a header may be a secret, which does not belong on a screen.
-        raise VenturiError(f"{flag}{'' if flag == '--header' else f' {text}'}: must be written {form}")
+        shown = "" if flag.startswith("--header") else f" {printable(text)}"
+        raise VenturiError(f"{flag}{shown}: must be written {form}")
     return name.strip(), value.strip()
 
 
@@ -412,12 +417,12 @@ def _set(tree: dict[str, Any], spelled: dict[tuple[str, ...], str], text: str) -
     name, value_text = _pair("--set", text)
     path = tuple(part.strip() for part in name.split("."))
     if len(path) == 1 and path[0] not in ("name", "description", "reference"):
-        raise VenturiError(f"--set {text}: name the table too, as workload.{path[0]} or matrix.{path[0]}")
+        raise VenturiError(f"--set {name}: name the table too, as workload.{path[0]} or matrix.{path[0]}")
     found = tree
     for part in path[:-1]:
         inner = found.setdefault(part, {})
         if not isinstance(inner, dict):
-            raise VenturiError(f"--set {text}: {part} is not a table")
+            raise VenturiError(f"--set {name}: {part} is not a table")
         found = inner
     found[path[-1]] = toml_text.parse_value(value_text)
     spelled[path] = f"--set {name}"

@@ -7,8 +7,9 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from venturi.credentials import without_secrets
 from venturi.errors import VenturiError
-from venturi.urls import is_remote
+from venturi.urls import is_host_of, is_remote, printable
 
 if TYPE_CHECKING:
     from venturi.scenario import Scenario
@@ -27,10 +28,11 @@ def kind(on: str | None) -> str | None:
     where = on.removeprefix(_BESIDE)
     if where == "spark":
         return "spark"
-    if where in _RAY or where.startswith("ray://"):
+    if where in _RAY or is_host_of("ray", where):
         return "ray"
     raise VenturiError(
-        f"--on {on}: must be ray://HOST:PORT, auto, local or spark; here,spark runs each cell in both places"
+        f"--on {printable(on)}: must be ray://HOST:PORT, auto, local or spark; here,spark runs each cell "
+        "in both places"
     )
 
 
@@ -44,6 +46,8 @@ def named(found: Scenario, on: str | None, master: str | None) -> tuple[Scenario
     place = kind(on)
     if master is not None and place != "spark":
         raise VenturiError("--master is Spark's: it goes with --on spark")
+    if master is not None and without_secrets(master) != master:
+        raise VenturiError("--master: has a secret in it, which would be stored with the run")
     notes = []
     if place is None and (found.hosts.loaders not in (None, 1) or "loaders" in found.axes):
         notes.append("no --on: all streams run in this process, and loaders mean nothing")

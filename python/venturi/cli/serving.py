@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from venturi import signals
+from venturi import credentials, signals
 from venturi.cli import say
 from venturi.errors import ExitCode, VenturiError
 
@@ -142,7 +142,7 @@ def check_access(
     if client_ca is not None and certificate is None:
         raise VenturiError("--tls-client-ca needs --tls-certificate and --tls-key")
     if token_env is not None and not os.environ.get(token_env):
-        raise VenturiError(f"--token-env {token_env}: the variable is not set")
+        raise VenturiError(f"--token-env: {credentials.not_set(token_env)}")
     for one in (certificate, key, client_ca):
         if one is not None and not one.is_file():
             raise VenturiError(f"{one}: no such file")

@@ -14,6 +14,7 @@ from typing import Any
 
 from venturi.cluster import node, processes
 from venturi.errors import ExitCode, VenturiError
+from venturi.urls import printable
 
 __all__ = ["Answer", "Remote", "listed", "raise_errors"]
 
@@ -56,7 +57,12 @@ def listed(text: str) -> list[str]:
     for name in names:
         # A name that ssh would take for an option could be a command.
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]*", name):
-            raise VenturiError(f"--hosts: {name!r} is no host's name")
+            raise VenturiError(f"--hosts: {printable(name)!r} is no host's name")
+        if ":" in name.rpartition("@")[0]:
+            raise VenturiError(
+                f"--hosts: {printable(name)}: a password on a command line is seen by everybody on this host",
+                hint="let ssh log in by a key: --ssh 'ssh -i KEYFILE'",
+            )
         if names.count(name) > 1:
             raise VenturiError(f"--hosts: {name} is named twice")
     return names

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from venturi.credentials import without_secrets
 from venturi.errors import ExitCode, VenturiError
 
 __all__ = ["Job", "script", "submit"]
@@ -32,7 +33,12 @@ class Job:
 
 
 def script(job: Job) -> str:
-    """The batch script's text."""
+    """The batch script's text. Raises VenturiError where it would hold a secret, which it does not keep."""
+    if any(without_secrets(word) != word for word in job.run):
+        raise VenturiError(
+            "a password or a token stands in the words of the run, and would in the script",
+            hint="name the variable that holds it: --password-env NAME, --token-env NAME",
+        )
     asked = [f"--job-name={job.name}", f"--nodes={job.nodes}", "--ntasks-per-node=1", "--output=%x-%j.out"]
     asked += ["--exclusive"] if job.exclusive else []
     for name in ("time", "partition", "account"):

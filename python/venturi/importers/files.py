@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from venturi.credentials import scrubbed
 from venturi.errors import ScenarioError, StoreError, VenturiError
 from venturi.importers.formats import AUTO, Format, choose
 from venturi.importers.record import Origin, Parsed, lines
@@ -205,11 +206,15 @@ def _one(path: str, format: str, settings: dict[str, Any]) -> Imported:
         given = dict(settings)
         draft.operation = str(given.pop("operation", "") or draft.operation)
         draft.parameters |= given
+        # A tool's output has its command line, its addresses, its errors.
+        for part in ("parameters", "target", "figures", "error", "note"):
+            setattr(draft, part, scrubbed(getattr(draft, part)))
         if not draft.operation:
             raise ScenarioError(
                 f"{name}:{draft.line}: lines of seven columns do not say whether they are gets or puts",
                 hint="say it: --set operation=get (or put)",
             )
+    parsed.client, parsed.server = scrubbed(parsed.client), scrubbed(parsed.server)
     short = name if path == STDIN else Path(path).name
     digest = hashlib.sha256(data).hexdigest()
     return Imported(short, module.NAME, parsed.source, len(parsed.drafts), digest, len(data), parsed)

@@ -6,8 +6,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
+from urllib.parse import unquote
 
+from venturi import credentials
 from venturi.errors import VenturiError
+from venturi.urls import check_url, printable
 
 __all__ = ["Options"]
 
@@ -69,7 +72,10 @@ class Options:
                 "option 'url' is missing", hint="charrow://HOST:PORT, flight:// or clickhouse://"
             )
         if url.partition("://")[0] not in _SCHEMES:
-            raise VenturiError(f"option 'url': {url!r} is none of {', '.join(f'{s}://' for s in _SCHEMES)}")
+            ways = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
+            raise VenturiError(f"option 'url': {printable(url)!r} is none of {ways}")
+        if user := _checked(url):
+            values.setdefault("user", user)
         options = cls(**values)
         for name, schemes in _ONLY.items():
             if name in values and options.scheme not in schemes:
@@ -87,9 +93,10 @@ class Options:
             return None
         found = os.environ.get(variable)
         if found is None:
+            said = credentials.not_set(variable)
             raise VenturiError(
-                f"option {name!r}: the variable {variable} is not set in this process",
-                hint="executors need it too: spark.executorEnv." + variable,
+                f"option {name!r}: {said} in this process",
+                hint="executors need it too: spark.executorEnv." + (variable if variable in said else "NAME"),
             )
         return found
 
@@ -101,6 +108,31 @@ class Options:
         listed = ", ".join('"' + name.replace('"', '""') + '"' for name in wanted) or "*"
         source = self.table or f"({(self.query or '').rstrip().rstrip(';')})"
         return f"SELECT {listed} FROM {source}" + ("" if self.limit is None else f" LIMIT {self.limit}")
+
+
+def _checked(url: str) -> str | None:
+    """The user that a URL names. Raises VenturiError where it cannot be so, or carries a secret."""
+    place, mark, settings = url.partition("?")
+    clickhouse = url.startswith("clickhouse")
+    try:
+        # What follows the ? of ClickHouse's are settings of the query.
+        check_url(place if clickhouse else url)
+    except ValueError as error:
+        raise VenturiError(f"option 'url': {error}") from None
+    for part in settings.split("&") if clickhouse and mark else ():
+        name, equals, _ = part.partition("=")
+        if credentials.is_secret(unquote(name)):
+            raise VenturiError("option 'url': a secret in it is shown by Spark; use user and password_env")
+        if not equals or not name.isidentifier():
+            raise VenturiError("option 'url': settings of ClickHouse are written ?NAME=VALUE&NAME=VALUE")
+    return unquote(place.partition("://")[2].partition("/")[0].rpartition("@")[0]) or None
+
+
+def _variable(name: str, text: str) -> str:
+    try:
+        return credentials.environment_variable(text)
+    except ValueError as error:
+        raise VenturiError(f"option {name!r}: {error}") from None
 
 
 def _text(name: str, text: str) -> str:
@@ -145,6 +177,8 @@ def _compression(name: str, text: str) -> str:
 
 _READ = {
     "columns": _names,
+    "password_env": _variable,
+    "token_env": _variable,
     "limit": _number,
     "partitions": _positive,
     "encoders": _encoders,

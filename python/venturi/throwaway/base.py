@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from venturi import temporary
+from venturi import credentials, temporary
 from venturi.errors import ExitCode, VenturiError
 from venturi.throwaway import accounts, kept, network, storage
 from venturi.throwaway.guarded import Guarded
@@ -175,7 +175,7 @@ class ThrowawayServer(ABC):
             return None
         value = os.environ.get(self._password_env)
         if not value:
-            raise VenturiError(f"--password-env {self._password_env}: the variable is not set")
+            raise VenturiError(f"--password-env: {credentials.not_set(self._password_env)}")
         if not value.isprintable():
             raise VenturiError(f"--password-env {self._password_env}: control characters in the password")
         return value

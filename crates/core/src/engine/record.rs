@@ -13,7 +13,7 @@ use crate::meter::histogram::{Latency, Recorder};
 use crate::meter::resources::Resources;
 use crate::server::account::PoolTime;
 use crate::spec::Verify;
-use crate::target::{Identity, Verification};
+use crate::target::{hosts, Identity, Verification};
 
 /// Nanoseconds by the stage's name.
 pub type Stages = BTreeMap<&'static str, u64>;
@@ -174,7 +174,7 @@ impl Record {
             outcome: Outcome::Ok,
             error: None,
             target: Identity {
-                address: address.to_owned(),
+                address: hosts::printable(address),
                 ..Identity::default()
             },
             counts: RecordCounts::default(),

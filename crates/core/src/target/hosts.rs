@@ -29,8 +29,12 @@ impl Host {
             Some(port) => port.parse().ok().filter(|port| *port > 0)?,
             None => usual,
         };
-        let name = name.to_owned();
-        (!name.is_empty()).then_some(Self { name, port })
+        // Who logs in is no part of a host.
+        let fits = !name.is_empty() && !name.contains('@');
+        fits.then(|| Self {
+            name: name.to_owned(),
+            port,
+        })
     }
 
     /// As it stands in a URL.
@@ -83,9 +87,67 @@ pub fn of_stream<T>(hosts: &[T], stream: usize) -> &T {
     &hosts[stream % hosts.len()]
 }
 
+/// What an error shows of a URL: nothing of what stands before its last @, where a password may be
+/// however it is misspelt, and no parameters. Python's `urls.printable` is the same.
+pub fn printable(url: &str) -> String {
+    const HIDDEN: &str = "***";
+    let is_scheme = |text: &str| {
+        text.starts_with(|c: char| c.is_ascii_alphabetic())
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"+.-".contains(&b))
+    };
+    let (head, rest) = match url.split_once(':') {
+        Some((scheme, rest)) if is_scheme(scheme) => (&url[..=scheme.len()], rest),
+        _ => ("", url),
+    };
+    let place = rest.trim_start_matches('/');
+    let mut shown = format!("{head}{}", &rest[..rest.len() - place.len()]);
+    let at = place.rfind('@').max(place.rfind("%40"));
+    let after = match at {
+        Some(at) if !head.is_empty() || place[..at].contains(':') || has_colon(&place[..at]) => {
+            shown += HIDDEN;
+            // Behind a ? the @ may be part of a secret as well, and what follows it the rest of that.
+            match place[..at].contains(['?', '#']) {
+                true => return shown,
+                false => &place[at..],
+            }
+        }
+        _ => place,
+    };
+    match after.find(['?', '#']) {
+        Some(mark) => shown + &after[..=mark] + HIDDEN,
+        None => shown + after,
+    }
+}
+
+/// Whether there is one among the escapes.
+pub(crate) fn has_colon(escaped: &str) -> bool {
+    escaped.contains("%3a") || escaped.contains("%3A")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shown_has_no_secrets() {
+        for (url, shown) in [
+            ("mysql://u:hush@h/db", "mysql://***@h/db"),
+            ("mysql:/u:hush@h", "mysql:/***@h"),
+            ("u:hush@h", "u:***@h"),
+            ("mysql://u%3ahush%40h", "mysql://***%40h"),
+            ("mysql://u:hu/s?h@h", "mysql://***"),
+            ("flight://h:1?token=hush", "flight://h:1?***"),
+            ("flight://h?token=a@hush", "flight://***"),
+            ("flight://h#token=hush", "flight://h#***"),
+            ("1u:hush@h", "***@h"),
+            ("mysql://h,,i", "mysql://h,,i"),
+            ("", ""),
+        ] {
+            assert_eq!(printable(url), shown);
+        }
+    }
 
     #[test]
     fn lists() {
@@ -94,7 +156,9 @@ mod tests {
         assert_eq!(of_stream(&hosts, 5).name, "two");
         assert_eq!(twice(&hosts), None);
         assert_eq!(parse("a,,b", 5), Err(""));
-        for wrong in ["", ":1", "a:0", "a:x", "a:1:2", "[::1", "[::1]x", "::1"] {
+        for wrong in [
+            "", ":1", "a:0", "a:x", "a:1:2", "[::1", "[::1]x", "::1", "u@a", "u:p@a",
+        ] {
             assert_eq!(parse(&format!("h,{wrong}"), 5), Err(wrong));
         }
         let hosts = parse("a:5,b,a", 5).unwrap();

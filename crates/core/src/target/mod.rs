@@ -360,7 +360,7 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
     if spec.operation == Operation::Ingest && scheme != "empty" {
         return Err(Error::usage(format!(
             "target {:?}: points of time series are ingested into akumuli://, opentsdb:// or influx://",
-            spec.target
+            hosts::printable(&spec.target)
         )));
     }
     match scheme {
@@ -387,9 +387,9 @@ pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
         "mysql" | "mysql+tls" => Ok(Box::new(mysql::MySql::new(spec)?)),
         "postgres" | "postgres+tls" => Ok(Box::new(postgres::Postgres::new(spec)?)),
         "sqlite" => Ok(Box::new(sqlite::Sqlite::new(spec)?)),
-        other => Err(Error::usage(format!(
-            "target {:?}: no target is called {other:?}; known: flight://, charrow://, clickhouse://, cassandra://, mysql://, postgres://, sqlite://, duckdb://, akumuli://, opentsdb://, influx://, empty://, akumuli+udp://, influx+http://, flight+tls://, charrow+tls://, clickhouse+tls://, cassandra+tls://, mysql+tls://, postgres+tls://",
-            spec.target
+        _ => Err(Error::usage(format!(
+            "target {:?}: no target is called so; known: flight://, charrow://, clickhouse://, cassandra://, mysql://, postgres://, sqlite://, duckdb://, akumuli://, opentsdb://, influx://, empty://, akumuli+udp://, influx+http://, flight+tls://, charrow+tls://, clickhouse+tls://, cassandra+tls://, mysql+tls://, postgres+tls://",
+            hosts::printable(&spec.target)
         ))),
     }
 }

@@ -12,6 +12,7 @@ use crate::meter::clock::Stage;
 use crate::meter::handicap::Handicap;
 use crate::spec::Verify;
 use crate::target::flight::{self, unescape, Address};
+use crate::target::hosts;
 
 /// Threads of a decoder pool.
 const MOST_DECODERS: usize = 256;
@@ -27,7 +28,8 @@ pub struct Place {
 pub fn parse_url(url: &str) -> Result<Place> {
     let wrong = |what: &str| {
         Error::usage(format!(
-            "target {url:?}: {what}; write charrow://host:port, charrow://host:port/database or charrow://host:port?query=SELECT…"
+            "target {:?}: {what}; write charrow://host:port, charrow://host:port/database or charrow://host:port?query=SELECT…",
+            hosts::printable(url)
         ))
     };
     let (tls, rest) = match url.split_once("://") {
@@ -232,8 +234,12 @@ mod tests {
             "charrow://h/a/b",
             "charrow://h?x=1",
             "charrow://h?query=%zz",
+            "charrow://u@h",
+            "charrow://u:hush@h",
+            "charrow://h?token=hush",
         ] {
-            assert!(parse_url(wrong).is_err(), "{wrong}");
+            let said = parse_url(wrong).expect_err(wrong).message;
+            assert!(!said.contains("hush"), "{said}");
         }
         let two = parse_url("charrow://a:1,b:2/db").unwrap_err().message;
         assert!(

@@ -4,6 +4,7 @@ use super::options::{Options, ProtocolChoice, Subject};
 use super::perf::WITHOUT_END;
 use crate::error::{Error, Result};
 use crate::spec::{Data, Operation, TrialSpec};
+use crate::target::hosts;
 
 pub(super) fn check(spec: &TrialSpec, subject: &Subject, options: &Options) -> Result<()> {
     let named = match subject {
@@ -15,7 +16,9 @@ pub(super) fn check(spec: &TrialSpec, subject: &Subject, options: &Options) -> R
     if options.protocol != ProtocolChoice::Auto && options.protocol != named {
         return Err(Error::usage(format!(
             "protocol = {:?} does not fit the URL {:?}, which names {:?}",
-            options.protocol, spec.target, named
+            options.protocol,
+            hosts::printable(&spec.target),
+            named
         )));
     }
     let rows = spec.rows_per_stream.unwrap_or(0);

@@ -63,7 +63,8 @@ impl Address {
         match place {
             Some((address, _)) => Ok(Some(address)),
             None => Err(Error::protocol(format!(
-                "the server offers its data at {uri:?}, which Venturi cannot reach; known: grpc://, grpc+tcp://, grpc+tls://"
+                "the server offers its data at {:?}, which Venturi cannot reach; known: grpc://, grpc+tcp://, grpc+tls://",
+                hosts::printable(uri)
             ))),
         }
     }
@@ -93,13 +94,14 @@ pub enum Subject {
 pub fn parse_url(url: &str) -> Result<(Vec<Address>, Subject)> {
     let wrong = |what: &str| {
         Error::usage(format!(
-            "target {url:?}: {what}; write flight://host:port, flight://host:port/table or flight://host:port?command=text (several hosts with commas between them)"
+            "target {:?}: {what}; write flight://host:port, flight://host:port/table or flight://host:port?command=text (several hosts with commas between them)",
+            hosts::printable(url)
         ))
     };
     let (tls, rest) = scheme(url).ok_or_else(|| wrong("not a Flight URL"))?;
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (places, rest) = rest.split_at(end);
-    let no_host = |text| wrong(&format!("{text:?} is no host"));
+    let no_host = |text| wrong(&format!("{:?} is no host", hosts::printable(text)));
     let places = hosts::parse(places, DEFAULT_PORT).map_err(no_host)?;
     if let Some(again) = hosts::twice(&places) {
         return Err(wrong(&format!("{} stands there twice", again.authority())));
@@ -377,8 +379,13 @@ mod tests {
             "flight://a,",
             "flight://a,b:x",
             "flight://a:31337,b,a",
+            "flight://u@h",
+            "flight://u:hush@h",
+            "flight://h:1?token=hush",
+            "flight://h:1#hush",
         ] {
-            assert!(parse_url(wrong).is_err(), "{wrong}");
+            let said = parse_url(wrong).expect_err(wrong).message;
+            assert!(!said.contains("hush"), "{said}");
         }
     }
 

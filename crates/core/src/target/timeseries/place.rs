@@ -18,7 +18,8 @@ impl Place {
         let database = if system.databases { "/database" } else { "" };
         let wrong = |what: &str| {
             Error::usage(format!(
-                "target {url:?}: {what}; write {scheme}://host[:{port}][,host2...]{database}"
+                "target {:?}: {what}; write {scheme}://host[:{port}][,host2...]{database}",
+                hosts::printable(url)
             ))
         };
         let rest = url.split_once("://").map_or("", |(_, rest)| rest);
@@ -26,7 +27,7 @@ impl Place {
         if places.contains(['@', '?', '#']) {
             return Err(wrong("only hosts and their ports may stand there"));
         }
-        let no_host = |text| wrong(&format!("{text:?} is no host"));
+        let no_host = |text| wrong(&format!("{:?} is no host", hosts::printable(text)));
         let hosts = hosts::parse(places, *port).map_err(no_host)?;
         if let Some(again) = hosts::twice(&hosts) {
             return Err(wrong(&format!("{} stands there twice", again.authority())));
@@ -63,6 +64,7 @@ mod tests {
             "akumuli://h:0",
             "akumuli://h:x",
             "akumuli://u@h",
+            "akumuli://u:hush@h?token=hush",
             "akumuli://h/db",
             "akumuli://h?x=1",
             "akumuli://[::1",
@@ -72,7 +74,7 @@ mod tests {
         ] {
             let said = parse(wrong).unwrap_err().message;
             assert!(
-                said.contains("akumuli://host[:8282][,host2...]"),
+                said.contains("akumuli://host[:8282][,host2...]") && !said.contains("hush"),
                 "{wrong}: {said}"
             );
         }

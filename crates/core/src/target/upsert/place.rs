@@ -49,7 +49,8 @@ impl Place {
                 Some(_) => "",
             };
             Error::usage(format!(
-                "target {url:?}: {what}; write {scheme}://[user@]host[:{port}]{more}/[{space}]"
+                "target {:?}: {what}; write {scheme}://[user@]host[:{port}]{more}/[{space}]",
+                hosts::printable(url)
             ))
         };
         let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
@@ -65,12 +66,15 @@ impl Place {
             Some((user, hosts)) => (Some(user), hosts),
             None => (None, place),
         };
-        if user.is_some_and(|user| user.contains(':')) {
+        if user.is_some_and(|user| user.contains(':') || hosts::has_colon(user)) {
             // The URL itself holds it, so it is not repeated.
             return Err(Error::usage(
                 "target: a password does not belong in a URL, where everybody sees it: put it into an \
                  environment variable and name that as password_env",
             ));
+        }
+        if space.contains('@') {
+            return Err(wrong(&format!("an @ in the {} is written %40", form.space)));
         }
         if rest.contains(['?', '#']) {
             return Err(wrong("settings are options, not part of the URL"));
@@ -84,7 +88,7 @@ impl Place {
             Some("") => return Err(wrong("there is no user before the @")),
             user => user.map(|user| text(user, "user")).transpose()?,
         };
-        let no_host = |text| wrong(&format!("{text:?} is no host"));
+        let no_host = |text| wrong(&format!("{:?} is no host", hosts::printable(text)));
         let hosts = hosts::parse(hosts, form.port).map_err(no_host)?;
         if let Some(why) = form.one_host.filter(|_| hosts.len() > 1) {
             return Err(wrong(&format!("one host, not several: {why}")));
@@ -119,8 +123,9 @@ pub fn file_of(url: &str, scheme: &str) -> Result<PathBuf> {
     match path.is_absolute() && path.file_name().is_some() {
         true => Ok(path.to_owned()),
         false => Err(Error::usage(format!(
-            "target {url:?}: not the path of a file; write {scheme}:///path/to/file.db with three \
-             slashes, from the root on"
+            "target {:?}: not the path of a file; write {scheme}:///path/to/file.db with three \
+             slashes, from the root on",
+            hosts::printable(url)
         ))),
     }
 }
@@ -224,6 +229,7 @@ mod tests {
             "mysql://[::1",
             "mysql://[::1]x",
             "mysql://h/d?ssl=off",
+            "mysql://u/hush@h",
             "maria://h",
         ] {
             let error = Place::parse(wrong, &MANY).unwrap_err().message;
@@ -234,10 +240,10 @@ mod tests {
         }
         let one = Place::parse("postgres://a,b", &ONE).unwrap_err().message;
         assert!(one.contains("not several: it is so; write"), "{one}");
-        let secret = Place::parse("mysql://me:hush@h", &MANY)
-            .unwrap_err()
-            .message;
-        assert!(secret.contains("password_env") && !secret.contains("hush"));
+        for url in ["mysql://me:hush@h", "mysql://me%3Ahush@h"] {
+            let secret = Place::parse(url, &MANY).unwrap_err().message;
+            assert!(secret.contains("password_env") && !secret.contains("hush"));
+        }
     }
 
     #[test]
