@@ -17,6 +17,7 @@ from venturi.settings import (
     STATES_ROW_BYTES,
     UPSERT,
     USAGE_ROW_BYTES,
+    WORKING_SET,
     FileData,
     Hosts,
     Run,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["cells", "check", "read", "scale"]
 
 _MOST_CELLS = 100_000
-_WORKING_SET = 1_000_000
 _COUNTS = {
     *("rows_per_stream", "bytes_per_stream", "streams", "threads", "rows_per_batch"),
     *("columns", "window", "send_buffer", "seed", "rate", "max_message_size"),
@@ -223,7 +223,7 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         **ingests.parameters(workload),
         "key": workload.key,
         "add": workload.add,
-        "working_set": (workload.working_set or _WORKING_SET) if usage else None,
+        "working_set": (workload.working_set or WORKING_SET) if usage else None,
         "row_bytes": width,
         "rows_per_batch": workload.rows_per_batch,
         "rows_per_stream": rows,
