@@ -47,7 +47,7 @@ class Rerun:
         typed = environment.get("command")
         words = [str(w) for w in typed] if isinstance(typed, list | tuple) else []
         if words[:2] != ["venturi", "run"] or any(w.partition("=")[0] == "--resume" for w in words):
-            return cls(_spelled(cell))
+            return cls(_words(cell))
         kept, skip = ["venturi", "run"], 0
         for word in words[2:]:
             name, equals, _ = word.partition("=")
@@ -93,7 +93,7 @@ def _last_of_each(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _spelled(cell: Cell) -> tuple[str, ...]:
+def _words(cell: Cell) -> tuple[str, ...]:
     p = cell.parameters
     url = str(p.get("target") or "flight://local")
     words = ["venturi", "run", "--target", url]
@@ -117,7 +117,7 @@ def _needless(name: str, p: Mapping[str, Any], url: str) -> bool:
     if name == "rows_per_stream":
         # How much there is was said in bytes, or in time.
         return p.get("bytes_per_stream") is not None or p.get("duration_ns") is not None
-    return _text(name, p[name]) == _usual(scheme_of(url), p.get("operation") == "ingest").get(name)
+    return spelled(name, p[name]) == _usual(scheme_of(url), p.get("operation") == "ingest").get(name)
 
 
 @cache
@@ -132,19 +132,25 @@ def _usual(scheme: str, ingest: bool) -> dict[str, str]:
     usual = {name: field.get_default() for name, field in fields.items()}
     usual |= {**UPSERT, "working_set": WORKING_SET, "hosts": HOSTS, "tick_ns": TICK_NS, "durable": "os"}
     usual |= {**DEFAULTS.get(scheme, {}), **({"generate": "inline"} if ingest else {})}
-    return {name: _text(name, value) for name, value in usual.items()}
+    return {name: spelled(name, value) for name, value in usual.items()}
+
+
+def flag_of(name: str) -> str:
+    """The flag that sets a parameter."""
+    return _FLAGS.get(name, "--" + name.replace("_", "-"))
 
 
 def _option(name: str, value: Any) -> list[str]:
-    flag = _FLAGS.get(name, "--" + name.replace("_", "-"))
+    flag = flag_of(name)
     if isinstance(value, bool):
         return [flag if value else flag.replace("--", "--no-", 1)]
     if name == "init":
         return [word for statement in value for word in (flag, str(statement))]
-    return [flag, _text(name, value)]
+    return [flag, spelled(name, value)]
 
 
-def _text(name: str, value: Any) -> str:
+def spelled(name: str, value: Any) -> str:
+    """A parameter's value as a flag takes it."""
     if name in ("duration_ns", "tick_ns") and value is not None:
         return spell_duration(int(value))
     if name == "start_unix_ns" and value is not None:
