@@ -170,6 +170,11 @@ def test_dictionaries_are_unpacked_within_lists_and_structs(tmp_path: Path) -> N
         (target("[workload]\nhosts = 3"), "is for ingests, and this is a get"),
         (target("[workload]\ndata = 't.parquet'", "charrow://h"), "charrow://h:9006 has tables of its own"),
         (target("[workload]\ndata = 't.parquet'\nduration = '1s'"), "a file's rows are moved once"),
+        (
+            target("query = 'SELECT 1'\n[workload]\nrows_per_stream = 10"),
+            "workload.rows_per_stream: how many rows there are is the query's affair",
+        ),
+        (target("[workload]\nbytes_per_stream = 10", "charrow://h?query=x"), "is the query's affair"),
         ("[workload]\ndata = 'states'", "states are rows of a server of charrow://"),
         ("[target]\nencoders = 2", "flight:// has no option encoders"),
     ],
@@ -200,7 +205,7 @@ def test_the_built_in_ones() -> None:
     assert len(settings) == 41 and len(rows) == 45
     assert all(c.parameters["data"] == "states" for c in cells) and published.reference
     small, notes = matrix.scale(published, 0.05)
-    assert 8 <= len(matrix.cells(small)) < 20 and "duration 2s" in notes[0] + notes[-1] + " ".join(notes)
+    assert 8 <= len(matrix.cells(small)) < 25 and "duration 2s" in notes[0] + notes[-1] + " ".join(notes)
     transports = matrix.cells(load([file_layer("arrow-transports")]))
     assert {c.parameters["place"] for c in transports} == {"charrow", "flight", "clickhouse"}
     assert len(transports) == 8 + 12

@@ -84,7 +84,7 @@ def test_a_dry_run_says_what_would_be_run(tmp_path: Path) -> None:
 def test_scaling_is_announced(tmp_path: Path) -> None:
     done = venturi("run", "flight-local", "--scale", "0.01", "--dry-run", cwd=tmp_path)
     assert done.stderr == (
-        "info: scaled by 0.01: 40 of 800 cells; streams: 4 of 8 points; rows_per_stream: 5 of 50 points; "
+        "info: scaled by 0.01: 50 of 800 cells; streams: 5 of 8 points; rows_per_stream: 5 of 50 points; "
         "rows_per_stream 10M..500M became 100k..5M; repeats 5 became 3\n"
     )
 

@@ -17,6 +17,7 @@ from venturi.conditions import Condition
 from venturi.environment import usable_cores
 from venturi.errors import ExitCode, ScenarioError
 from venturi.scenario import Layer, Scenario, builtin_names, file_layer, load
+from venturi.settings import SIZES
 
 
 def scenario(text: str, flags: dict[str, Any] | None = None) -> Scenario:
@@ -331,12 +332,33 @@ def test_mistakes_in_points_beside_the_axes(also: str, message: str) -> None:
 def test_scaling_shrinks_and_says_so() -> None:
     scaled, notes = matrix.scale(loaded("flight-local"), 0.01)
     assert notes == [
-        "streams: 4 of 8 points",
+        "streams: 5 of 8 points",
         "rows_per_stream: 5 of 50 points",
         "rows_per_stream 10M..500M became 100k..5M",
         "repeats 5 became 3",
     ]
-    assert list(scaled.axes["streams"]) == [1, 3, 6, 8] and len(matrix.cells(scaled)) == 40
+    assert list(scaled.axes["streams"]) == [1, 3, 5, 6, 8] and len(matrix.cells(scaled)) == 50
+
+
+@pytest.mark.parametrize("name", ["chspark", "flight-remote", "flight-local", "upsert-batch-size"])
+@pytest.mark.parametrize("factor", [0.1, 0.001, 1e-5])
+def test_scaling_keeps_the_ends_and_the_middle_of_every_axis(name: str, factor: float) -> None:
+    whole = loaded(name)
+    scaled, _ = matrix.scale(whole, factor)
+    for one in whole.axes:
+        if one in SIZES:
+            assert len(set(axis(scaled, one))) >= 3, "one size of many says nothing of sizes"
+            continue
+        before = [v for v in whole.axes[one] if v in axis(whole, one)]
+        kept = set(axis(scaled, one))
+        assert {before[0], before[len(before) // 2], before[-1]} <= kept, one
+
+
+def test_scaling_says_which_sizes_fell_together_and_by_what_they_were_scaled() -> None:
+    _, notes = matrix.scale(loaded("flight-local"), 1e-5)
+    assert any("became 4096..15754, by 3.2e-05, so that they still differ, 4 of 5 sizes" in n for n in notes)
+    two, _ = matrix.scale(scenario('[matrix]\nrows_per_stream = ["1M", "10M"]'), 1e-9)
+    assert axis(two, "rows_per_stream") == [4096, 8192]
 
 
 def test_scaling_leaves_a_batch_and_a_while() -> None:

@@ -6,18 +6,19 @@ A `Run` is a view of a run directory. Nothing in it is kept that the directory d
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from venturi.errors import VenturiError
+from venturi.errors import ExitCode, VenturiError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from venturi.analysis.advice import Advice
     from venturi.analysis.results import Results
+    from venturi.scenario import Layer
 
 TABLES = (
     *(
@@ -182,9 +183,26 @@ def run(
         tree.setdefault("name", "api")
     layers.append(Layer("keyword", tree))
     found = load(layers)
+    _check_placement(layers)
     path = Path(out) if out is not None else runner.default_out(found)
     runner.execute(found, path, executor if executor is not None else CoreExecutor(), QuietObserver())
     return Run(path)
+
+
+def _check_placement(layers: Sequence[Layer]) -> None:
+    """A caller who shares streams among processes is not left with one that has them all. A scenario file
+    may say how it is to be shared where that is asked for."""
+    from venturi.settings import Hosts
+
+    for layer in layers:
+        paths = [("matrix", "loaders"), *(("hosts", key) for key in Hosts.model_fields)]
+        given = next((path[-1] for path in paths if layer.text is None and layer.has(path)), None)
+        if given is not None:
+            raise VenturiError(
+                f"{given} is for streams that are placed on several hosts, and venturi.run() runs all in this process",
+                ExitCode.SCENARIO,
+                hint="place them by the command line: venturi run SCENARIO --on auto --loaders 4",
+            )
 
 
 def _tree(settings: Mapping[str, Any]) -> dict[str, Any]:

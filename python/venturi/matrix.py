@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from venturi import also, fitting, ingests, queries
+from venturi import also, fitting, ingests, queries, thinning
 from venturi.conditions import Condition
 from venturi.errors import ScenarioError
 from venturi.settings import (
@@ -17,6 +17,7 @@ from venturi.settings import (
     STATES_ROW_BYTES,
     UPSERT,
     USAGE_ROW_BYTES,
+    WORKING_SET,
     FileData,
     Hosts,
     Run,
@@ -36,7 +37,6 @@ __all__ = ["cells", "check", "read", "scale"]
 
 _MOST_CELLS = 100_000
 _MOST_TRIALS = 10_000_000
-_WORKING_SET = 1_000_000
 _COUNTS = {
     *("rows_per_stream", "bytes_per_stream", "streams", "threads", "rows_per_batch"),
     *("columns", "window", "send_buffer", "seed", "rate", "max_message_size"),
@@ -163,26 +163,38 @@ def cells(scenario: Scenario, row_bytes: Mapping[str, float] | None = None) -> l
     """All cells in the order of their axes. `row_bytes` tells the width of each file's rows,
     by the path that the scenario names it with; without it, files have no size yet.
     """
+    found: dict[str, Cell] = {}
+    for _, cell in _chosen(scenario, row_bytes or {}):
+        found.setdefault(cell.id, cell)
+    return list(found.values())
+
+
+def _chosen(scenario: Scenario, row_bytes: Mapping[str, float]) -> Iterator[tuple[dict[str, Any], Cell]]:
+    """The cells that conditions leave, each with its values of the axes; one may come several times."""
+    groups = _groups(scenario)
+    products = also.products(scenario.axes, groups, scenario.also)
+    count = sum(math.prod(len(step) for step in steps) for steps in products)
+    if count > _MOST_CELLS:
+        raise ScenarioError(f"the matrix has {count:,} cells; the most are {_MOST_CELLS:,}")
+    conditions = [_condition(scenario, text) for text in scenario.exclude]
+    for combination in itertools.chain.from_iterable(itertools.product(*steps) for steps in products):
+        chosen = {axis: value for part in combination for axis, value in part.items()}
+        for placed in (replace(scenario, on=None), scenario) if scenario.beside else (scenario,):
+            cell = _cell(placed, chosen, row_bytes)
+            if not any(_holds(scenario, condition, cell) for condition in conditions):
+                _check_placement(scenario, cell)
+                yield chosen, cell
+
+
+def _groups(scenario: Scenario) -> list[list[str]]:
+    """Axes that advance together, and each other one by itself."""
     groups = [list(group) for group in scenario.zips]
     zipped = {axis for group in groups for axis in group}
     groups += [[axis] for axis in scenario.axes if axis not in zipped]
     # A group stands where its first axis was written, so the order is the file's.
     order = list(scenario.axes)
     groups.sort(key=lambda group: min(order.index(axis) for axis in group))
-    products = also.products(scenario.axes, groups, scenario.also)
-    count = sum(math.prod(len(step) for step in steps) for steps in products)
-    if count > _MOST_CELLS:
-        raise ScenarioError(f"the matrix has {count:,} cells; the most are {_MOST_CELLS:,}")
-    conditions = [_condition(scenario, text) for text in scenario.exclude]
-    found: dict[str, Cell] = {}
-    for combination in itertools.chain.from_iterable(itertools.product(*steps) for steps in products):
-        chosen = {axis: value for part in combination for axis, value in part.items()}
-        for placed in (replace(scenario, on=None), scenario) if scenario.beside else (scenario,):
-            cell = _cell(placed, chosen, row_bytes or {})
-            if not any(_holds(scenario, condition, cell) for condition in conditions):
-                _check_placement(scenario, cell)
-                found.setdefault(cell.id, cell)
-    return list(found.values())
+    return groups
 
 
 def _condition(scenario: Scenario, text: str) -> Condition:
@@ -235,7 +247,7 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         **ingests.parameters(workload),
         "key": workload.key,
         "add": workload.add,
-        "working_set": (workload.working_set or _WORKING_SET) if usage else None,
+        "working_set": (workload.working_set or WORKING_SET) if usage else None,
         "row_bytes": width,
         "rows_per_batch": workload.rows_per_batch,
         "rows_per_stream": rows,
@@ -310,19 +322,12 @@ def _address(scenario: Scenario, chosen: Mapping[str, Any]) -> tuple[str, str]:
     return (url if is_ours(url) and len(others) > 1 else place_of(url)), url
 
 
-def _thin(values: Sequence[Any], factor: float) -> list[int]:
-    """Indices of the points kept: both ends and a few between; four or fewer stay as they are."""
-    keep = min(len(values), max(4, math.ceil(len(values) * math.sqrt(factor))))
-    if keep == len(values):
-        return list(range(keep))
-    return sorted({round(i * (len(values) - 1) / (keep - 1)) for i in range(keep)})
-
-
 def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
     """The scenario with its sizes times `factor`, and what was done to it, in words.
 
-    Below 1, long axes are thinned to their ends and a few points between, and repeats are
-    reduced to 3 at the least. No stream gets less than one batch, no duration less than 200 ms.
+    Below 1, long axes are thinned to their ends, their middle and a few points between, and repeats are
+    reduced to 3 at the least. No stream gets less than one batch, no duration less than 200 ms; sizes that
+    would all end there are made smaller by less, so that they still differ.
 
     Raises ValueError for a factor that is no positive number, or makes a size that nothing can have.
     """
@@ -340,14 +345,22 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
         smallest: int = min(value, least[size])
         if value * factor >= 2**63:
             raise ValueError(f"{size} {spell(size, value)} becomes too large")
-        return max(smallest, round(value * factor))
+        return max(smallest, round(value * factors.get(size, factor)))
 
     def spell(size: str, value: int) -> str:
         return spell_duration(value) if size == "duration" else format_count(value)
 
     axes = {axis: list(values) for axis, values in scenario.axes.items()}
     if factor < 1:
-        axes = _thinned(scenario, axes, factor, notes)
+        groups = _groups(scenario)
+        axes = thinning.thinned(axes, groups, [chosen for chosen, _ in _chosen(scenario, {})], factor)
+        for group in groups:
+            kept, before = len(axes[group[0]]), len(scenario.axes[group[0]])
+            if kept < before:
+                notes.append(f"{' with '.join(group)}: {kept} of {before} points")
+    factors = {
+        size: thinning.factor_for(axes[size], factor, least[size]) for size in SIZES if len(axes.get(size, ())) > 1
+    }
     zipped = {axis for group in scenario.zips for axis in group}
     update: dict[str, Any] = {}
     for size in SIZES:
@@ -356,7 +369,12 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
             after = [shrink(size, value) for value in before]
             axes[size] = after if size in zipped else list(dict.fromkeys(after))
             ends = [spell(size, value) for value in (before[0], before[-1], after[0], after[-1])]
-            notes.append(f"{size} {ends[0]}..{ends[1]} became {ends[2]}..{ends[3]}")
+            note = f"{size} {ends[0]}..{ends[1]} became {ends[2]}..{ends[3]}"
+            if factors.get(size, factor) != factor:
+                note += f", by {factors[size]:.2g}, so that they still differ"
+            if len(set(after)) < len(set(before)):
+                note += f", {len(set(after))} of {len(set(before))} sizes"
+            notes.append(note)
         elif (value := getattr(workload, size)) is not None:
             update[size] = shrink(size, value)
             notes.append(f"{size} {spell(size, value)} became {spell(size, update[size])}")
@@ -394,20 +412,3 @@ def _has_own_data(scenario: Scenario) -> bool:
         isinstance(source, FileData) or source in ("records", "states", "metrics", "archive")
         for source in sources
     )
-
-
-def _thinned(scenario: Scenario, axes: Axes, factor: float, notes: list[str]) -> Axes:
-    numeric = {axis for axis, values in axes.items() if all(isinstance(v, int | float) for v in values)}
-    groups = [list(group) for group in scenario.zips]
-    groups += [[axis] for axis in axes if not any(axis in group for group in scenario.zips)]
-    for group in groups:
-        # Only a scale of numbers has points "between"; a list of codecs has not.
-        if not all(axis in numeric for axis in group):
-            continue
-        before = len(axes[group[0]])
-        kept = _thin(axes[group[0]], factor)
-        if len(kept) < before:
-            for axis in group:
-                axes[axis] = [axes[axis][i] for i in kept]
-            notes.append(f"{' with '.join(group)}: {len(kept)} of {before} points")
-    return axes

@@ -70,6 +70,8 @@ def check(workload: Workload, target: Target, where: Any) -> None:
         )
     elif workload.data == "states" and (asks or target.query is not None):
         raise ScenarioError(f"{at}: states are asked for by a query of their own, and one is given")
+    elif workload.data == "remote":
+        _check_amount(workload, where)
     if target.wire_version == "1.1":
         for key, given in (("compression", target.compression), ("block_checksum", target.block_checksum)):
             if given:
@@ -137,12 +139,7 @@ def _check_remote(workload: Workload, target: Target, where: Any) -> None:
             f"{where('workload', 'data')}: {target.url} does not say what to get",
             hint='name it: --table trips, or --query "SELECT a, b FROM trips"',
         )
-    for size in ("rows_per_stream", "bytes_per_stream"):
-        if getattr(workload, size) is not None:
-            raise ScenarioError(
-                f"{where('workload', size)}: how many rows there are is the query's affair",
-                hint="--query 'SELECT * FROM trips LIMIT 1000000'",
-            )
+    _check_amount(workload, where)
     if target.split in ("hash", "key") and target.split_by is None:
         raise ScenarioError(
             f"{where('target', 'split')}: {target.split} of which column?", hint="name it: --split-by id"
@@ -155,3 +152,12 @@ def _check_remote(workload: Workload, target: Target, where: Any) -> None:
             hint="--split hash --split-by COLUMN, --split key --split-by COLUMN, --split parts, or "
             "--split none: each reads all",
         )
+
+
+def _check_amount(workload: Workload, where: Any) -> None:
+    for size in ("rows_per_stream", "bytes_per_stream"):
+        if getattr(workload, size) is not None:
+            raise ScenarioError(
+                f"{where('workload', size)}: how many rows there are is the query's affair",
+                hint="--query 'SELECT * FROM trips LIMIT 1000000'",
+            )

@@ -29,6 +29,7 @@ __all__ = [
     "STATES_ROW_BYTES",
     "UPSERT",
     "USAGE_ROW_BYTES",
+    "WORKING_SET",
     "FileData",
     "Hosts",
     "Run",
@@ -44,6 +45,8 @@ SIZES = ("rows_per_stream", "bytes_per_stream", "duration")
 SOURCES = ("records", "states", "usage", "metrics", "archive", "remote")
 UPSERT = {"in_flight": 1, "generate": "ahead", "max_errors": 0, "retries": 0}
 """Keys that only upserts have, and their defaults there."""
+WORKING_SET = 1_000_000
+"""Distinct rows of `usage`, where nothing says how many."""
 INGEST = ("hosts", "tick", "start", "time", "tags", "metric")
 """Keys that only ingests have."""
 POINT_BYTES = 16.0

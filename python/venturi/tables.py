@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from venturi.parameters import PARAMETERS
 from venturi.sampled import RESOURCE, resource_rows, samples, samples_of
 
 __all__ = [
@@ -29,85 +30,11 @@ Record = Mapping[str, Any]
 
 _I, _F, _S, _B = pa.int64(), pa.float64(), pa.string(), pa.bool_()
 _IDENTITY = {"run": _S, "trial": _S, "cell": _S, "repeat": _I, "warmup": _B, "order": _I}
-_PARAMETERS = {
-    "operation": _S,
-    "place": _S,
-    "target": _S,
-    "data": _S,
-    "columns": _I,
-    "values": _S,
-    "seed": _I,
-    "row_bytes": _F,
-    "rows_per_batch": _I,
-    "rows_per_stream": _I,
-    "bytes_per_stream": _I,
-    "duration_ns": _I,
-    "streams": _I,
-    "threads": _I,
-    "rate": _F,
-    "verify": _S,
-    "include_setup": _B,
-    "pin": pa.list_(_I),
-    # Upserts.
-    "key": pa.list_(_S),
-    "add": pa.list_(_S),
-    "working_set": _I,
-    "in_flight": _I,
-    "generate": _S,
-    "max_errors": _I,
-    "retries": _I,
-    # Ingests.
-    "hosts": _I,
-    "tick_ns": _I,
-    "start_unix_ns": _I,
-    "time": _S,
-    "tags": pa.list_(_S),
-    "metric": _S,
-    # Options of targets.
-    "compression": _S,
-    "connections": _S,
-    "window": _I,
-    "send_buffer": _I,
-    "protocol": _S,
-    "ack": _S,
-    "handicap": _S,
-    "table": _S,
-    "setup": _B,
-    "init": pa.list_(_S),
-    "statement": _S,
-    "method": _S,
-    "storage": _S,
-    "shard_key": pa.list_(_S),
-    "partitions": _I,
-    "write": _S,
-    "batch": _S,
-    "batch_form": _S,
-    "consistency": _S,
-    "replication": _I,
-    "partition_key": _I,
-    "token_aware": _B,
-    "journal": _S,
-    "synchronous": _S,
-    "without_rowid": _B,
-    "dialect": _S,
-    "messages": _S,
-    "digits": _S,
-    "durable": _S,
-    "pool": _I,
-    "encoders": _I,
-    "decoders": _I,
-    "query": _S,
-    "wire_version": _S,
-    "block_checksum": _B,
-    # Several hosts.
-    "loaders": _I,
-    "on": _S,
+_TYPES: dict[type, pa.DataType] = {
+    **{int: _I, float: _F, str: _S, bool: _B},
+    **{list[int]: pa.list_(_I), list[str]: pa.list_(_S)},
 }
-_KINDS = {_I: int, _F: float, _S: str, _B: bool}
-PARAMETER_KINDS: dict[str, type] = {
-    name: _KINDS[kind] for name, kind in _PARAMETERS.items() if kind in _KINDS
-}
-"""The parameters that Venturi's own trials have, and of which type their values are."""
+_PARAMETERS = {name: _TYPES[kind] for name, kind in PARAMETERS.items()}
 _LATENCIES = ("service", "response")
 _FIGURES = ("min", "mean", "p50", "p95", "p99", "p999", "max")
 _RESULT = {

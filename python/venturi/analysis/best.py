@@ -144,6 +144,8 @@ class Best:
     advised: list[Advised]
     cells: int
     cost_name: str
+    judged: bool = False
+    """Whether any other cell has repeats enough to be told apart from the fastest."""
     within: float = WITHIN
     """How far below the fastest a cheaper one may lie."""
     skipped: int = 0
@@ -254,6 +256,7 @@ def _best(
         advised=[a for n in settings if (a := _advise([*good, *alike], n, settings, within, cores, measure))],
         cells=len(good),
         cost_name=cost_name,
+        judged=any(b is not None and b.judged for b in behind),
         within=within,
         skipped=skipped,
         failed=failed,

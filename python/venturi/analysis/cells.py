@@ -12,40 +12,14 @@ from typing import Any
 
 from venturi.analysis.ceilings import Limits, binding
 from venturi.analysis.statistics import Interval, median_interval, ratio_interval
+from venturi.parameters import PARAMETERS
 from venturi.units import MISSING, Quantity
 
 Record = Mapping[str, Any]
 ENDS = ("client", "server")
 SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
-# Parameters in the order in which tables and labels name them; all others follow by name.
-PARAMETER_ORDER = (
-    "operation",
-    "place",
-    "target",
-    "data",
-    "columns",
-    "values",
-    "hosts",
-    "partitions",
-    "encoders",
-    "decoders",
-    "on",
-    "loaders",
-    "streams",
-    "threads",
-    "connections",
-    "in_flight",
-    "rows_per_batch",
-    "rows_per_stream",
-    "bytes_per_stream",
-    "duration_ns",
-    "rate",
-    "compression",
-    "window",
-    "verify",
-    "ack",
-    "handicap",
-)
+# Parameters in the order in which tables and labels name them; those of other tools follow by name.
+PARAMETER_ORDER = tuple(PARAMETERS)
 NOUNS = {"upsert": "row", "ingest": "point"}
 """What a row is called where operations are counted in rows: its bytes are the dialect's affair, not the
 user's."""

@@ -7,12 +7,15 @@ conservative).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from venturi.analysis.cells import Cell, by_operation, varying
+from venturi.analysis.failed import Failed
 from venturi.analysis.rerun import Rerun
+from venturi.analysis.statistics import RANGE_BELOW
 from venturi.analysis.upsert_remedies import CASSANDRA_MOST
 from venturi.analysis.verdict import Evidence, Finding, Verdict
 from venturi.analysis.wording import listed, named
@@ -23,6 +26,8 @@ PARALLEL = (
     "threads",
 )
 """Axes along which twice as much should move twice as much, until something is full."""
+_OPEN_ENDED = ("streams", "threads", "in_flight", "rows_per_batch")
+"""Axes along which a command may ask for more than was measured."""
 AMOUNT = ("rows_per_stream", "bytes_per_stream", "duration_ns", "rows", "bytes")
 """Axes that only say how much was moved: they show what starting costs."""
 LINEAR = 0.9
@@ -31,6 +36,8 @@ KNEE = 0.9
 """METHOD: the knee is where 90 % of the peak is reached."""
 UNCERTAIN = 0.1
 """Single repeats of one thing on one machine lie this far apart at times."""
+MOST_REPEATS = 50
+"""More repeats than this are not proposed: something else is wrong with the measurement."""
 SERIES = 3
 """Series shown of one axis and operation; a large matrix has hundreds, which say the same again and again."""
 _WORDS = {
@@ -118,6 +125,12 @@ class Series:
         return last
 
     @property
+    def undecided(self) -> bool:
+        """Whether the most was reached at the last point alone, and its interval allows that nothing was
+        gained there: then nobody knows whether more would gain, and it is flat nowhere yet."""
+        return self.knee is self.cells[-1] and not _rises(self)
+
+    @property
     def knee(self) -> Cell:
         """The first cell with 90 % of the peak."""
         most = figure(self.peak).value or 0.0
@@ -129,11 +142,12 @@ def findings(
 ) -> list[Finding]:
     """One finding a series, the axes of parallelism first. Empty for a run without a numeric axis."""
     found = []
+    failed = Failed(cells)
     for _, group in by_operation([c for c in cells if figure(c).known]).items():
         names = varying(group)
         for axis in sorted((n for n in names if _numeric(group, n)), key=_precedence):
             for series in _series(group, axis, [n for n in names if n != axis]):
-                found.append(_finding(series, group, names, verdicts, environment or {}))
+                found.append(_finding(series, group, names, verdicts, environment or {}, failed))
     return found
 
 
@@ -197,6 +211,7 @@ def _finding(
     names: Sequence[str],
     verdicts: Mapping[str, Verdict],
     environment: Mapping[str, Any],
+    failed: Failed,
 ) -> Finding:
     axis, first, last, peak, knee = series.axis, series.cells[0], series.cells[-1], series.peak, series.knee
     value = series.cells[0].parameters
@@ -204,6 +219,7 @@ def _finding(
     where += [spelled(n, v) for n, v in series.fixed if n != "operation" and v is not None]
     fixed = ", ".join(where)
     head, rising = _shape(series)
+    undecided = series.undecided
     place = last if rising else knee
     verdict = verdicts.get(place.name)
     parts = [head]
@@ -214,7 +230,7 @@ def _finding(
         parts.append("below that, starting takes a visible part of the trial" if knee is not first else "")
     else:
         if verdict is not None and verdict.kind != "unknown":
-            parts.append(("there " if rising else "from there ") + verdict.sentence)
+            parts.append(("there " if rising or undecided else "from there ") + verdict.sentence)
         if not rising and knee is not last:
             parts.append(_beyond(series))
         if verdict is not None and verdict.kind == "unknown":
@@ -233,9 +249,12 @@ def _finding(
             rerun = Rerun.of(last, environment)
             further = rerun.but(**{axis: 2 * top})
             told = verdict.next if verdict is not None and not opening else ()
-            open_ended = axis in ("streams", "threads", "in_flight", "rows_per_batch")
-            if open_ended and _takes(last, axis, 2 * top) and not any(further in text for text in told):
+            if axis in _OPEN_ENDED and _takes(last, axis, 2 * top) and not any(further in text for text in told):
                 following.append(f"to try: further, as it still rises: {further}")
+        if undecided and axis in _OPEN_ENDED and (repeats := _telling(series)) is not None:
+            both = f"{int(series.at(series.cells[-2]))},{int(series.at(last))}"
+            again = Rerun.of(last, environment).but(repeats=repeats, **{axis: both})
+            following.append(f"to tell whether it still rises: {again}")
         if verdict is not None and not opening and (verdict.kind != "unknown" or verdict.evidence):
             following += [f"to try: {text}" for text in verdict.next if not _measured(text, group, names)]
     evidence = [
@@ -249,7 +268,7 @@ def _finding(
         title=named(f"{fixed}: {_title(series, rising)}" if fixed else _title(series, rising), first),
         sentence=named("; ".join(p for p in parts if p), first),
         evidence=tuple(dict.fromkeys(evidence)),
-        next=tuple(dict.fromkeys(following))[:3],
+        next=tuple(dict.fromkeys(t for t in following if not failed.asked_for(t, place)))[:3],
     )
 
 
@@ -312,11 +331,30 @@ def _shape(series: Series) -> tuple[str, bool]:
         words.append(
             f"90 % of the most is reached with {spelled(axis, knee.parameters[axis])} ({figure(knee).text()})"
         )
+    if series.undecided:
+        before = series.cells[-2]
+        repeats = _telling(series)
+        words.append(
+            f"whether it still rises there cannot be told ({gain(before, last)} from "
+            f"{spelled(axis, before.parameters[axis])}"
+            + (f"; {repeats} repeats would tell)" if repeats is not None else ")")
+        )
     loss = gain(peak, last)
     if peak is not last and loss is not None and loss.counts and loss.value < -0.05:
         words.append(f"{spelled(axis, last.parameters[axis])} lose {str(loss).lstrip('-')} of the peak at "
                      f"{spelled(axis, peak.parameters[axis])}")  # fmt: skip
     return ", ".join(words), False
+
+
+def _telling(series: Series) -> int | None:
+    """How many repeats would narrow the last step's interval to one side of nothing, were their spread the
+    same: it shrinks with their square root. None over `MOST_REPEATS`."""
+    one, two = (figure(c) for c in series.cells[-2:])
+    step = (two.value or 0.0) - (one.value or 0.0)
+    width = sum((q.high - q.low) / 2 for q in (one, two) if q.high is not None and q.low is not None)
+    done = min(c.good for c in series.cells[-2:])
+    wanted = max(RANGE_BELOW, done + 1, math.ceil(done * (width / step) ** 2)) if step > 0 else MOST_REPEATS + 1
+    return wanted if wanted <= MOST_REPEATS else None
 
 
 def _share(cell: Cell, of: Cell) -> str:
@@ -329,6 +367,8 @@ def _title(series: Series, rising: bool) -> str:
         return f"rising up to {spelled(axis, series.cells[-1].parameters[axis])}"
     if series.knee is series.cells[0]:
         return f"flat over {_WORDS.get(axis, ('', axis.replace('_', ' ')))[1]}"
+    if series.undecided:
+        return f"highest at {spelled(axis, series.cells[-1].parameters[axis])}, the last point"
     return f"flat from {spelled(axis, series.knee.parameters[axis])}"
 
 

@@ -9,9 +9,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from venturi.analysis.cells import Cell
+from venturi.parameters import PARAMETERS
+from venturi.suffixes import spell_duration
+from venturi.times import spell_time
+from venturi.urls import scheme_of
 
 # Of a run as it was typed: what a repeat shall not inherit.
 _DROPPED = {
@@ -23,51 +28,11 @@ _DROPPED = {
     "--quiet": 0,
     "-q": 0,
 }
-_REPEATABLE = ("--header", "--header-env", "--set", "--data", "--place")
-# Parameters that a command made from a cell has to name, with the value that needs no naming.
-_NAMED: dict[str, Any] = {
-    "operation": None,
-    "columns": 4,
-    "values": "random",
-    "rows_per_batch": None,
-    "streams": None,
-    "threads": None,
-    "rate": None,
-    "compression": None,
-    "connections": "per-stream",
-    "window": None,
-    "verify": "checksum",
-    "ack": "stream",
-    "handicap": None,
-    "in_flight": 1,
-    "generate": "ahead",
-    "working_set": None,
-    "key": None,
-    "add": None,
-    "table": None,
-    "statement": None,
-    "method": None,
-    "write": None,
-    "batch": None,
-    "consistency": None,
-    "synchronous": None,
-    "journal": None,
-    "storage": None,
-    "partition_key": None,
-    "hosts": None,
-    "messages": None,
-    "digits": "17",
-    "durable": None,
-    "pool": None,
-    "encoders": None,
-    "decoders": 1,
-    "query": None,
-    "wire_version": "1.2",
-    "wire_format": None,
-    "split": None,
-    "split_by": None,
-    "server_settings": None,
-}
+_REPEATABLE = ("--header", "--header-env", "--set", "--data", "--place", "--init")
+# Parameters that follow from others, or that a command says in words of its own.
+_IMPLIED = ("place", "target", "data", "on", "row_bytes")
+_FLAGS = {"duration_ns": "--duration", "tick_ns": "--tick", "start_unix_ns": "--start"}
+_ALWAYS = ("operation", "streams", "rows_per_batch")
 
 
 @dataclass(frozen=True)
@@ -82,7 +47,7 @@ class Rerun:
         typed = environment.get("command")
         words = [str(w) for w in typed] if isinstance(typed, list | tuple) else []
         if words[:2] != ["venturi", "run"] or any(w.partition("=")[0] == "--resume" for w in words):
-            return cls(_spelled(cell))
+            return cls(_words(cell))
         kept, skip = ["venturi", "run"], 0
         for word in words[2:]:
             name, equals, _ = word.partition("=")
@@ -128,24 +93,68 @@ def _last_of_each(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _spelled(cell: Cell) -> tuple[str, ...]:
+def _words(cell: Cell) -> tuple[str, ...]:
     p = cell.parameters
-    words = ["venturi", "run", "--target", str(p.get("target") or "flight://local")]
+    url = str(p.get("target") or "flight://local")
+    words = ["venturi", "run", "--target", url]
     if p.get("data") not in (None, "records", "remote"):
         words += ["--data", str(p["data"])]
-    for name, usual in _NAMED.items():
+    for name in PARAMETERS:
         value = p.get(name)
-        if value is None or value == usual or (name == "threads" and value == p.get("streams")):
+        if value is None or name in _IMPLIED or (name not in _ALWAYS and _needless(name, p, url)):
             continue
-        words += ["--" + name.replace("_", "-"), _text(value)]
-    if p.get("duration_ns"):
-        words += ["--duration", f"{p['duration_ns'] / 1e9:g}s"]
-    elif p.get("rows_per_stream"):
-        words += ["--rows-per-stream", str(int(p["rows_per_stream"]))]
+        words += _option(name, value)
+    if p.get("on") is not None:
+        # Which cluster of Ray it was is no parameter: the one of this host is the best guess.
+        words += ["--on", "spark" if p["on"] == "spark" else "auto"]
     return tuple(words)
 
 
-def _text(value: Any) -> str:
+def _needless(name: str, p: Mapping[str, Any], url: str) -> bool:
+    """Whether the command means this value without naming it."""
+    if name == "threads":
+        return bool(p[name] == p.get("streams"))
+    if name == "rows_per_stream":
+        # How much there is was said in bytes, or in time.
+        return p.get("bytes_per_stream") is not None or p.get("duration_ns") is not None
+    return spelled(name, p[name]) == _usual(scheme_of(url), p.get("operation") == "ingest").get(name)
+
+
+@cache
+def _usual(scheme: str, ingest: bool) -> dict[str, str]:
+    """What parameters are in this system where nothing is said, as a command spells it."""
+    # Read here, as they need pydantic: who typed the command does not need them.
+    from venturi.ingests import HOSTS, TICK_NS
+    from venturi.options import DEFAULTS
+    from venturi.settings import UPSERT, WORKING_SET, Target, Workload
+
+    fields = {**Workload.model_fields, **Target.model_fields}
+    usual = {name: field.get_default() for name, field in fields.items()}
+    usual |= {**UPSERT, "working_set": WORKING_SET, "hosts": HOSTS, "tick_ns": TICK_NS, "durable": "os"}
+    usual |= {**DEFAULTS.get(scheme, {}), **({"generate": "inline"} if ingest else {})}
+    return {name: spelled(name, value) for name, value in usual.items()}
+
+
+def flag_of(name: str) -> str:
+    """The flag that sets a parameter."""
+    return _FLAGS.get(name, "--" + name.replace("_", "-"))
+
+
+def _option(name: str, value: Any) -> list[str]:
+    flag = flag_of(name)
+    if isinstance(value, bool):
+        return [flag if value else flag.replace("--", "--no-", 1)]
+    if name == "init":
+        return [word for statement in value for word in (flag, str(statement))]
+    return [flag, spelled(name, value)]
+
+
+def spelled(name: str, value: Any) -> str:
+    """A parameter's value as a flag takes it."""
+    if name in ("duration_ns", "tick_ns") and value is not None:
+        return spell_duration(int(value))
+    if name == "start_unix_ns" and value is not None:
+        return spell_time(int(value))
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -6,18 +6,19 @@ METHOD's order of proof (`venturi.analysis.proof`); `docs/verdicts.md` says what
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from venturi.analysis import crowding, evidence, servers
 from venturi.analysis.cells import Cell, get, numeric
 from venturi.analysis.evidence import Evidence, Seen
+from venturi.analysis.failed import Failed
 from venturi.analysis.proof import Hit, first
 from venturi.analysis.proof.cores import HELD, embedded
 from venturi.analysis.proof.ends import own_stages
 from venturi.analysis.remedies import elsewhere, more_streams, remedies, serving
 from venturi.analysis.rerun import Rerun
-from venturi.analysis.wording import listed, milliseconds, named, plural, shares, size, waiting
+from venturi.analysis.wording import held_back, listed, milliseconds, named, plural, shares, size, waiting
 from venturi.units import percent
 
 __all__ = ["Confidence", "Evidence", "Finding", "Kind", "Verdict", "judge", "verdicts"]
@@ -84,7 +85,13 @@ class Finding:
 
 def verdicts(cells: Sequence[Cell], environment: Mapping[str, Any] | None = None) -> dict[str, Verdict]:
     """The verdict of each cell, by its name. `environment` is the run's environment.json."""
-    return crowding.against_fewer(cells, {cell.name: judge(cell, environment) for cell in cells})
+    found = crowding.against_fewer(cells, {cell.name: judge(cell, environment) for cell in cells})
+    failed, by_name = Failed(cells), {cell.name: cell for cell in cells}
+    for name, one in found.items():
+        steps = tuple(text for text in one.next if not failed.asked_for(text, by_name[name]))
+        if steps != one.next:
+            found[name] = replace(one, next=steps)
+    return found
 
 
 def judge(cell: Cell, environment: Mapping[str, Any] | None = None) -> Verdict:
@@ -212,8 +219,7 @@ def _ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]
                 text += f"; stolen {percent(end.steal, 1)}"
             add(f"{end.name} host", text)
         if end.throttled and end.throttled > 0.01 and end.quota:
-            add(f"{end.name} quota", f"{end.name}: held back by its quota of {end.quota:g} cores "
-                f"{percent(end.throttled)} of the time")  # fmt: skip
+            add(f"{end.name} quota", f"{end.name}: its quota is {plural(end.quota, 'core')}; {held_back(end.throttled)}")
         limited = {
             "receive window": end.receive_window_limited or 0.0,
             "send buffer": end.send_buffer_limited or 0.0,

@@ -81,6 +81,12 @@ def plural(n: float, word: str) -> str:
     return f"{n:g} {word}{'' if n == 1 else 's'}"
 
 
+def held_back(throttled: float) -> str:
+    """How a control group throttled its processes: time is summed over CPUs, so this is a number of CPUs and
+    no share of the interval."""
+    return f"{throttled:.2g} of its CPUs {'was' if throttled == 1 else 'were'} held back on average"
+
+
 def cores(n: float | None) -> tuple[str, str]:
     """All the cores of an end, and their verb: `both cores`, `are`."""
     if n is None:

@@ -14,12 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from venturi.credentials import scrubbed
 from venturi.errors import ScenarioError, StoreError, VenturiError
 from venturi.importers.formats import AUTO, Format, choose
 from venturi.importers.record import Origin, Parsed, lines
+from venturi.parameters import PARAMETERS
 from venturi.store import ENVIRONMENT, TRIALS, RunDirectory, RunWriter
 
 MOST_BYTES = 64 * 2**20
@@ -104,7 +105,11 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
             raise VenturiError(
                 f"--set {key}: this is a figure, not a parameter", hint="parameters say what was asked for"
             )
-        out[key] = _typed(key, text.strip(), tables.PARAMETER_KINDS.get(key))
+        kind = PARAMETERS.get(key)
+        if items := get_args(kind):
+            out[key] = [_typed(key, part.strip(), *items) for part in text.split(",")]
+        else:
+            out[key] = _typed(key, text.strip(), kind)
     return out
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from venturi.analysis.best import Advised, Best, Choice, Level
 from venturi.analysis.gain import Gain
 from venturi.analysis.wording import counted, named
-from venturi.report import labels
+from venturi.report import labels, summary
 from venturi.report.markdown import escape, table
 from venturi.units import MISSING, count, p_value, percent, pick_unit
 
@@ -69,7 +69,7 @@ def sentences(found: Best) -> list[str]:
         names = "; ".join(setting(found, c) for c in found.tied[:MOST_TIED])
         more = f" and {len(found.tied) - MOST_TIED} more" if len(found.tied) > MOST_TIED else ""
         out.append(f"not told apart from the fastest (p >= 0.05 after correction): {names}{more}")
-    elif all(c.behind is None or not c.behind.judged for c in (fastest, *found.front)):
+    elif not found.judged:
         how = "" if _imported(found) else " (--repeats 5)"
         out.append(f"cells have too few repeats to be told apart one by one; five of each would do{how}")
     out += [advice(one) for one in found.advised]
@@ -186,7 +186,7 @@ def front(found: Best) -> tuple[list[str], list[list[str]]]:
     unit = pick_unit(found.fastest.speed.unit, [c.speed.value for c in found.front])
     base = found.fastest.cost.unit
     paid = pick_unit(base, [c.cost.value for c in found.front]) if base else "cost"
-    heads = ["setting", unit, "95 %", paid]
+    heads = ["setting", unit, summary.coverage([c.cell for c in found.front]), paid]
     rows = [
         [
             setting(found, c),

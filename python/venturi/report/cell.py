@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -192,11 +193,11 @@ def find(results: Results, name: str) -> Cell:
     if not found:
         raise VenturiError(
             f"--cell {name}: there is no such cell in this run",
-            hint=f"name one as operation=get,streams=4, or by its name: {_some(results.cells)}",
+            hint=f"name one as {example(results.cells)}, or by its name: {_some(results.cells)}",
         )
     raise VenturiError(
         f"--cell {name}: {len(found)} cells fit",
-        hint=f"name one of them: {_some(found)}; or add what tells it apart: {_example(found)}",
+        hint=f"name one of them: {_some(found)}; or add what tells it apart: {example(found)}",
     )
 
 
@@ -205,9 +206,25 @@ def _some(cells: Sequence[Cell], most: int = 4) -> str:
     return ", ".join(labels.plain(c.name) for c in cells[:most]) + rest
 
 
-def _example(cells: Sequence[Cell]) -> str:
-    names = varying(cells)[:3]
-    return ",".join(f"{n}={cells[0].parameters.get(n)}" for n in names) or "operation=get"
+def example(cells: Sequence[Cell]) -> str:
+    """The first of these cells by what tells it from the others, as `find` takes it; by its name where no
+    parameters tell, or where they would need quotes."""
+    one = cells[0]
+    names = (["operation"] if len({c.operation for c in cells}) > 1 else []) + varying(cells)
+    left, said = list(cells), []
+    for name in names:
+        value = one.parameters.get(name)
+        rest = [c for c in left if c.parameters.get(name) == value]
+        if len(rest) < len(left) and re.fullmatch(r"[\w.:/-]+", text := _typed(value)):
+            left, said = rest, [*said, f"{name}={text}"]
+    return ",".join(said) if len(left) == 1 else labels.plain(one.name)
+
+
+def _typed(value: object) -> str:
+    """A parameter's value as it is typed after `=`."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _by_parameters(results: Results, text: str) -> list[Cell]:

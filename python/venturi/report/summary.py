@@ -9,12 +9,12 @@ from typing import Any
 
 from venturi.analysis import batches, ingest
 from venturi.analysis.ceilings import share
-from venturi.analysis.cells import Cell, basis, best, by_operation, main_unit, numeric, speed, varying
+from venturi.analysis.cells import Cell, basis, best, by_operation, main_unit, numeric, quotient, speed, varying
 from venturi.analysis.results import Results
 from venturi.analysis.statistics import RANGE_BELOW, range_coverage
 from venturi.analysis.wording import named
 from venturi.report import labels
-from venturi.units import MISSING, Quantity, percent, pick_unit
+from venturi.units import MISSING, Quantity, count, percent, pick_unit
 
 SHORTEST = 14
 """Characters of a text below which it is left out rather than cut."""
@@ -292,9 +292,26 @@ def common(results: Results) -> str:
     for name in names:
         values = {repr(c.parameters.get(name)) for c in cells}
         found = cells[0].parameters.get(name)
-        if len(values) == 1 and found not in (None, usual.get(name)) and name not in differing:
-            shared.append(labels.phrase(name, found))
+        if len(values) != 1 or found in (None, usual.get(name)) or name in differing:
+            continue
+        if name == "rows_per_batch" and any(c.parameters.get("data") == "remote" for c in cells):
+            # The server cuts its own data as it likes, whatever was asked for.
+            shared += _batches_of(cells)
+            continue
+        shared.append(labels.phrase(name, found))
     return named(", ".join(shared), cells[0])
+
+
+def _batches_of(cells: Sequence[Cell]) -> list[str]:
+    """`65,217 rows/batch`: the mean of what arrived, of several cells the least and the most."""
+    means = [
+        quotient(numeric(r, "counts", "rows"), numeric(r, "counts", "batches")) for c in cells for r in c.records
+    ]
+    sizes = sorted(round(mean) for mean in means if mean is not None)
+    if not sizes:
+        return []
+    least, most = count(sizes[0]), count(sizes[-1])
+    return [f"{least if least == most else f'{least}..{most}'} rows/batch"]
 
 
 def fit(

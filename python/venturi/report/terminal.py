@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from venturi.analysis.cells import Cell, by_operation
 from venturi.analysis.results import Results, load
 from venturi.report import fits, hosts, reason, sections, summary
+from venturi.report.cell import example
 from venturi.report.profiles import representative
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _reason(results: Results, console: Console, say: Callable[..., None]) -> Non
         for step in steps:
             item(step)
     if len(results.cells) > 1:
-        say("one cell on one screen: venturi show RUN --cell best, or operation=get,streams=2", "dim")
+        say(f"one cell on one screen: venturi show RUN --cell best, or {example(results.cells)}", "dim")
 
 
 def wrap(text: str, width: int) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from venturi.analysis.evidence import End, Evidence, Seen
 from venturi.analysis.proof.hit import Hit, beyond
 from venturi.analysis.wording import cores as all_cores
-from venturi.analysis.wording import plural, shares
+from venturi.analysis.wording import held_back, plural, shares
 from venturi.units import percent
 
 CORES = 0.95
@@ -155,7 +155,7 @@ def _quota(seen: Seen) -> Hit | None:
         evidence = (Evidence(
             f"{end.name} quota",
             f"{end.name}: its control group allows {plural(quota, 'core')}, of which it used "
-            f"{percent(min(used, 1.0))}; held back {percent(held)} of the interval (over all CPUs)",
+            f"{percent(min(used, 1.0))}; {held_back(held)}",
         ),)  # fmt: skip
         margin = beyond(held, QUOTA_HELD, 0.5)
         stages = mix(seen, (end,))
@@ -166,7 +166,7 @@ def _quota(seen: Seen) -> Hit | None:
             return Hit(
                 "stage", end.name, stage, f"{end.name}: {stage or 'its CPU quota'}, throttled",
                 f"the {end.name} may use {quota:g} of a core (its control group's quota) and has used it up: "
-                f"held back {percent(held)} of the interval"
+                + held_back(held)
                 + (f"; of its work: {shares(end.work)}" if end.work else ""),
                 margin, evidence,
             )  # fmt: skip
