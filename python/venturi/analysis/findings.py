@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.analysis.cells import Cell, by_operation, varying
+from venturi.analysis.cells import Cell, by_operation, rows_a_batch, varying
 from venturi.analysis.rerun import Rerun
 from venturi.analysis.upsert_remedies import CASSANDRA_MOST
 from venturi.analysis.verdict import Evidence, Finding, Verdict
 from venturi.analysis.wording import listed, named
 from venturi.units import Quantity, count
+from venturi.urls import servers_batches
 
 PARALLEL = (
     *("streams", "in_flight", "encoders", "decoders", "hosts", "loaders", "clients", "partitions"),
@@ -29,6 +30,8 @@ LINEAR = 0.9
 """A point is on the line while it reaches this share of it, counting from the first point."""
 KNEE = 0.9
 """METHOD: the knee is where 90 % of the peak is reached."""
+ALIKE = 1.1
+"""Batches whose mean sizes lie within this ratio are of one size: last ones are shorter."""
 UNCERTAIN = 0.1
 """Single repeats of one thing on one machine lie this far apart at times."""
 SERIES = 3
@@ -133,7 +136,8 @@ def findings(
         names = varying(group)
         for axis in sorted((n for n in names if _numeric(group, n)), key=_precedence):
             for series in _series(group, axis, [n for n in names if n != axis]):
-                found.append(_finding(series, group, names, verdicts, environment or {}))
+                unmoved = _unmoved(series)
+                found.append(unmoved or _finding(series, group, names, verdicts, environment or {}))
     return found
 
 
@@ -253,8 +257,35 @@ def _finding(
     )
 
 
+def _unmoved(series: Series) -> Finding | None:
+    """A series of batches that arrived alike whatever was asked for, which compares nothing; None: they
+    followed."""
+    if series.axis != "rows_per_batch" or _followed(series.cells):
+        return None
+    first, last = series.cells[0], series.cells[-1]
+    asked = f"{count(int(series.at(first)))} to {spelled(series.axis, last.parameters[series.axis])}"
+    came = f"{rows_a_batch(first) or 0:,.0f} rows a batch"
+    return Finding(
+        title=f"{first.operation}: rows a batch are not ours to choose",
+        sentence=f"{asked} were asked for and {came} came each time: nothing is compared",
+        evidence=tuple(
+            Evidence(spelled(series.axis, c.parameters[series.axis]), f"{rows_a_batch(c) or 0:,.0f} came")
+            for c in (first, last)
+        ),
+        next=(),
+    )
+
+
+def _followed(cells: Sequence[Cell]) -> bool:
+    """Whether the batches that came differ where those asked for do; so taken where they were not counted."""
+    came = [n for c in cells if (n := rows_a_batch(c))]
+    return len(came) < len(cells) or max(came) > ALIKE * min(came)
+
+
 def _takes(cell: Cell, axis: str, value: int) -> bool:
     """Whether the target takes so much as it comes: Cassandra refuses large batches."""
+    if axis == "rows_per_batch" and servers_batches(cell.parameters):
+        return False
     small = str(cell.parameters.get("target") or "").startswith("cassandra")
     return not (small and axis == "rows_per_batch" and value > CASSANDRA_MOST)
 
@@ -344,6 +375,8 @@ def _levers(base: Cell, group: Sequence[Cell], names: Sequence[str], axis: str) 
         ):
             continue
         name = differing[0]
+        if name == "rows_per_batch" and not _followed((base, cell)):
+            continue
         found = gain(base, cell)
         if found is not None and (name not in best or found.value > best[name][1].value):
             before, after = base.parameters.get(name), cell.parameters.get(name)

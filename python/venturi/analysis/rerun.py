@@ -23,6 +23,13 @@ _DROPPED = {
     "--quiet": 0,
     "-q": 0,
 }
+CREDENTIALS = (
+    *("tls_ca", "tls_certificate", "tls_key", "tls_server_name", "tls_insecure"),
+    *("token_env", "user", "password_env", "header", "header_env"),
+)
+"""Parameters by which a server is trusted and logged in to."""
+_SWITCHES = ("--tls-insecure",)
+# Of those that `but` may leave out: they stand without a value.
 _REPEATABLE = ("--header", "--header-env", "--set", "--data", "--place")
 # Parameters that a command made from a cell has to name, with the value that needs no naming.
 _NAMED: dict[str, Any] = {
@@ -104,7 +111,7 @@ class Rerun:
             if skip:
                 skip = False
             elif name in flags:
-                skip = not equals
+                skip = not equals and name not in _SWITCHES
             else:
                 kept.append(word)
         for flag, value in flags.items():

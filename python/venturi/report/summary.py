@@ -9,12 +9,23 @@ from typing import Any
 
 from venturi.analysis import batches, ingest
 from venturi.analysis.ceilings import share
-from venturi.analysis.cells import Cell, basis, best, by_operation, main_unit, numeric, speed, varying
+from venturi.analysis.cells import (
+    Cell,
+    basis,
+    best,
+    by_operation,
+    main_unit,
+    numeric,
+    rows_a_batch,
+    speed,
+    varying,
+)
 from venturi.analysis.results import Results
 from venturi.analysis.statistics import RANGE_BELOW, range_coverage
 from venturi.analysis.wording import named
 from venturi.report import labels
 from venturi.units import MISSING, Quantity, percent, pick_unit
+from venturi.urls import servers_batches
 
 SHORTEST = 14
 """Characters of a text below which it is left out rather than cut."""
@@ -292,6 +303,10 @@ def common(results: Results) -> str:
     for name in names:
         values = {repr(c.parameters.get(name)) for c in cells}
         found = cells[0].parameters.get(name)
+        if name == "rows_per_batch" and all(servers_batches(c.parameters) for c in cells):
+            # Not what was asked for, but what came.
+            came = {round(n) for c in cells if (n := rows_a_batch(c))}
+            found = came.pop() if len(came) == 1 else None
         if len(values) == 1 and found not in (None, usual.get(name)) and name not in differing:
             shared.append(labels.phrase(name, found))
     return named(", ".join(shared), cells[0])
