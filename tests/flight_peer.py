@@ -1,7 +1,9 @@
 """A Flight server on pyarrow, good and bad on demand; a process of its own for the tests.
 
 Tables live under a path and can be put, read by path, by command (the path's words joined
-by `/`) or by ticket (the same). Some first words of a path mean a behaviour:
+by `/`) or by ticket (the same). `t` is what an engineer's own server would have: it comes in
+batches of 4,096 rows, whatever is asked for. With `--one-table` it is the answer to every
+descriptor, as of a server that has one table and never looks. Some first words of a path mean a behaviour:
 
 | path | what happens |
 |---|---|
@@ -37,17 +39,22 @@ TOKEN = "issued-token"
 
 
 class Tables(flight.FlightServerBase):
-    def __init__(self, location: str, scheme: str, **options: Any) -> None:
+    def __init__(self, location: str, scheme: str, one_table: bool = False, **options: Any) -> None:
         super().__init__(location, **options)
+        self.one_table = one_table
         self.here = f"{scheme}://127.0.0.1:{self.port}"
-        self.tables: dict[str, pa.Table] = {"mixed": mixed(), "records": records(10_000)}
+        self.tables: dict[str, pa.Table] = {
+            "mixed": mixed(),
+            "records": records(10_000),
+            "t": records(20_000),
+        }
         self.lock = threading.Lock()
         self.puts: list[dict[str, Any]] = []
 
     # -- planning --
 
     def get_flight_info(self, context: Any, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
-        words = key(descriptor).split("/")
+        words = ["t"] if self.one_table else key(descriptor).split("/")
         if words[0] == "endpoints":
             table = self.tables["mixed"]
             tickets = [f"part/{i}/{words[1]}" for i in range(int(words[1]))]
@@ -59,6 +66,11 @@ class Tables(flight.FlightServerBase):
         schema, rows = self.describe(words)
         ends = [flight.FlightEndpoint("/".join(words), [self.here])]
         return flight.FlightInfo(schema, descriptor, ends, rows, -1)
+
+    def list_flights(self, context: Any, criteria: bytes) -> Iterator[flight.FlightInfo]:
+        for name in list(self.tables):
+            descriptor = flight.FlightDescriptor.for_path(*name.split("/"))
+            yield self.get_flight_info(context, descriptor)
 
     def describe(self, words: list[str]) -> tuple[pa.Schema, int]:
         if words[0] == "wrong-count":
@@ -79,7 +91,7 @@ class Tables(flight.FlightServerBase):
     # -- data --
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
-        words = ticket.ticket.decode().split("/")
+        words = ["t"] if self.one_table else ticket.ticket.decode().split("/")
         if words[0] == "part":
             part, parts = int(words[1]), int(words[2])
             table = self.tables["mixed"]
@@ -87,7 +99,8 @@ class Tables(flight.FlightServerBase):
             return flight.RecordBatchStream(table.slice(part * size, size))
         behaviour = getattr(self, "get_" + words[0].replace("-", "_"), None)
         if behaviour is None:
-            return flight.RecordBatchStream(self.table("/".join(words)).to_reader(max_chunksize=300))
+            size = 4096 if words == ["t"] else 300
+            return flight.RecordBatchStream(self.table("/".join(words)).to_reader(max_chunksize=size))
         number = int(words[1]) if len(words) > 1 else 0
         return flight.GeneratorStream(records(1).schema, behaviour(number))
 
@@ -196,6 +209,7 @@ def main() -> None:
     parser.add_argument("--user")
     parser.add_argument("--password")
     parser.add_argument("--header")
+    parser.add_argument("--one-table", action="store_true")
     options = parser.parse_args()
     threading.Thread(target=end_with_parent, daemon=True).start()
 
@@ -210,7 +224,7 @@ def main() -> None:
         more["root_certificates"] = open(options.client_ca, "rb").read()  # noqa: SIM115
     if options.user or options.header:
         more["middleware"] = {"login": Login(options.user, options.password, options.header)}
-    server = Tables(f"{scheme}://127.0.0.1:0", scheme, **more)
+    server = Tables(f"{scheme}://127.0.0.1:0", scheme, options.one_table, **more)
     print(json.dumps({"address": f"127.0.0.1:{server.port}"}), flush=True)
     server.serve()
 

@@ -70,16 +70,21 @@ def options(node: Any) -> set[str]:
     }
 
 
-def said(text: str) -> Iterator[list[str]]:
-    """Every command line of venturi in code blocks and code spans, as words after `venturi`."""
+def command_lines(text: str) -> Iterator[str]:
+    """Every command line of venturi in code blocks and code spans."""
     blocks = "\n".join(block for kind, block in FENCE.findall(text) if kind in ("", "sh", "yaml"))
     lines = blocks.replace("\\\n", " ").splitlines() + re.findall(r"`([^`\n]+)`", prose(text))
     for line in lines:
         # What a run prints of itself is no command line of the page.
         for part in re.split(r"\s[|&;]+\s|\s#\s", line):
-            words = part.strip().removeprefix("$ ").removeprefix("- run: ").split()
-            if words and words[0].rsplit("/", 1)[-1] == "venturi":
-                yield words[1:]
+            line = part.strip().removeprefix("$ ").removeprefix("- run: ")
+            if line and line.split()[0].rsplit("/", 1)[-1] == "venturi":
+                yield line
+
+
+def said(text: str) -> Iterator[list[str]]:
+    """The same as words after `venturi`."""
+    return (line.split()[1:] for line in command_lines(text))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)

@@ -34,6 +34,7 @@ __all__ = [
     "check_cell",
     "check_options",
     "fitted",
+    "given_with_address",
     "idle",
     "names_something",
     "option_parameters",
@@ -85,13 +86,9 @@ def without_strangers(scenario: Scenario) -> Scenario:
 
     Options that came with the address, or after it, stay: they are mistakes, and are named as such.
     """
-    layers = scenario.layers
-    paths = (("target", "url"), ("matrix", "target"), ("matrix", "place"), ("places",))
-    address = max((n for n, layer in enumerate(layers) if any(map(layer.has, paths))), default=0)
 
     def given_before(name: str) -> bool:
-        found = [n for n, x in enumerate(layers) if x.has(("target", name)) or x.has(("matrix", name))]
-        return bool(found) and found[-1] < address
+        return given_with_address(scenario, "target", name) is False
 
     given = set(scenario.target.given()) | {name for name in scenario.axes if name in APPLIES}
     dropped = [n for n in APPLIES if n in given and given_before(n) and not _means_something(scenario, n)]
@@ -110,6 +107,16 @@ def without_strangers(scenario: Scenario) -> Scenario:
             f"left out, as it means nothing to {_schemes(scenario)}: {', '.join(dropped)}",
         ),
     )
+
+
+def given_with_address(scenario: Scenario, table: str, name: str) -> bool | None:
+    """Whether a key, or its axis, was given by the layer that names the address or a later one; None: by
+    none."""
+    layers = scenario.layers
+    paths = (("target", "url"), ("matrix", "target"), ("matrix", "place"), ("places",))
+    address = max((n for n, layer in enumerate(layers) if any(map(layer.has, paths))), default=0)
+    found = [n for n, x in enumerate(layers) if x.has((table, name)) or x.has(("matrix", name))]
+    return found[-1] >= address if found else None
 
 
 def _schemes(scenario: Scenario) -> str:

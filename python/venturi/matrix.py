@@ -28,7 +28,7 @@ from venturi.settings import (
 )
 from venturi.suffixes import format_count, parse_range, spell_duration
 from venturi.trial import Cell
-from venturi.urls import is_ours, place_of, scheme_of
+from venturi.urls import is_ours, place_of, scheme_of, servers_batches
 
 if TYPE_CHECKING:
     from venturi.scenario import Layer, Scenario
@@ -146,16 +146,31 @@ def check(scenario: Scenario) -> None:
     if len(sizes) > 1:
         where = scenario.where("matrix" if sizes[1] in scenario.axes else "workload", sizes[1])
         raise ScenarioError(f"{where}: {' and '.join(sizes)} exclude one another; keep one")
-    found = len(cells(scenario))
+    found = cells(scenario)
     if not found:
         raise ScenarioError(
             f"{scenario.where('matrix', 'exclude')}: every cell is excluded", hint="loosen a condition"
         )
-    trials = found * (scenario.run.repeats + scenario.run.warmup)
+    trials = len(found) * (scenario.run.repeats + scenario.run.warmup)
     if trials > _MOST_TRIALS:
         raise ScenarioError(
             f"{scenario.where('run', 'repeats')}: {trials:,} trials, warm-up included; "
             f"the most are {_MOST_TRIALS:,}"
+        )
+    _check_batches(scenario, found)
+
+
+def _check_batches(scenario: Scenario, found: Sequence[Cell]) -> None:
+    """Whether rows a batch, where some are asked for, are asked of anybody. Raises ScenarioError."""
+    table = "matrix" if "rows_per_batch" in scenario.axes else "workload"
+    # A run that goes on has one layer, its resolved scenario, in which every key stands.
+    resumed = len(scenario.layers) == 1 and scenario.layers[0].text is not None
+    given = not resumed and fitting.given_with_address(scenario, "workload", "rows_per_batch")
+    if given and all(servers_batches(cell.parameters) for cell in found):
+        raise ScenarioError(
+            f"{scenario.where(table, 'rows_per_batch')}: how many rows a batch has is decided by "
+            f"{found[0].parameters['target']}, which sends what it holds",
+            hint="leave it out; records that a perf server makes come in the batches that are asked for",
         )
 
 
@@ -226,6 +241,9 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         # Made records are asked for by the perf protocol, or by a query of ours; a table's rows are the
         # server's.
         workload = workload.model_copy(update={"data": "remote"})
+    if servers_batches({"operation": workload.operation, "data": workload.data, "target": url}):
+        # Whatever is asked for elsewhere: cells that differ in nothing else are one.
+        workload = workload.model_copy(update={"rows_per_batch": Workload().rows_per_batch})
     target = fitting.fitted(target, url, workload.operation)
     fitting.check_cell(scenario, workload, target, chosen)
     label = data_label(workload.data)
@@ -359,7 +377,9 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
             if kept < before:
                 notes.append(f"{' with '.join(group)}: {kept} of {before} points")
     factors = {
-        size: thinning.factor_for(axes[size], factor, least[size]) for size in SIZES if len(axes.get(size, ())) > 1
+        size: thinning.factor_for(axes[size], factor, least[size])
+        for size in SIZES
+        if len(axes.get(size, ())) > 1
     }
     zipped = {axis for group in scenario.zips for axis in group}
     update: dict[str, Any] = {}

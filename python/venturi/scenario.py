@@ -271,6 +271,7 @@ def load(layers: Sequence[Layer]) -> Scenario:
     layers = [aliases.renamed(layer) for layer in layers]
     for layer in layers:
         _check_keys(layer)
+        _check_addresses(layer)
     tree = merge(layers)
     tables: dict[str, Any] = {
         name: _validate(layers, name, model, tree.get(name, {})) for name, model in TABLES.items()
@@ -351,6 +352,19 @@ def _places(layers: Sequence[Layer], table: Mapping[str, Any]) -> dict[str, str]
         except ValueError as error:
             raise ScenarioError(f"{where}: {error}") from None
     return places
+
+
+def _check_addresses(layer: Layer) -> None:
+    """Whether flags or keywords name the addresses in one way."""
+    label = next(iter(_table(layer.tree, "places")), None)
+    # A resolved scenario, a file or a tree, has both, of which the places count.
+    typed = layer.text is None and layer.name != "scenario"
+    if typed and label is not None and "url" in _table(layer.tree, "target"):
+        one, other = layer.place(("places", label)), layer.place(("target", "url"))
+        raise ScenarioError(
+            f"{one} and {other}: both say where trials go; keep one of them",
+            hint=f"to compare addresses give each a place: {one}=URL --place NAME=URL",
+        )
 
 
 def _check_keys(layer: Layer) -> None:

@@ -252,7 +252,7 @@ class Sweep:
 
     def given_up(self, cell: Cell) -> bool:
         """Whether its address answers no more, or the cell asks for something impossible."""
-        return bool({str(cell.parameters["target"]), cell.id} & self._given_up)
+        return bool({str(cell.parameters["target"]), _way(cell), cell.id} & self._given_up)
 
     def _one(self, slot: Slot) -> dict[str, Any]:
         trial = trial_id(self._name, slot.cell.id, slot.repeat, slot.warmup, self._order)
@@ -341,10 +341,20 @@ class Sweep:
         if error is not None and error["kind"] == "usage":
             self._given_up.add(slot.cell.id)
             return
+        if error is not None and error["kind"] == "unsupported" and _way(slot.cell) not in self._seen:
+            # What a server does not offer it will not offer the next trial either; puts may go well where
+            # gets do not.
+            self._given_up.add(_way(slot.cell))
+            if more:
+                operation = slot.cell.parameters["operation"]
+                self._observer.note(
+                    "error", f"{target} let no {operation} begin; its other {operation}s are left out"
+                )
+            return
         # What a stream met may be the cell's own doing, as a message that is too large.
         if error is None or error["kind"] not in _HOPELESS or error.get("stream") is not None:
             if error is None:
-                self._seen.add(target)
+                self._seen |= {target, _way(slot.cell)}
             self._silent[target] = 0
             return
         if target in self._seen and error["kind"] != "unreachable":
@@ -359,6 +369,11 @@ class Sweep:
             self._observer.note("error", f"{target} {how}; its other trials are left out")
         if error["kind"] == "unreachable":
             self._observer.note("hint", _start_a_server(target))
+
+
+def _way(cell: Cell) -> str:
+    """An operation at an address."""
+    return f"{cell.parameters['operation']} {cell.parameters['target']}"
 
 
 def _start_a_server(target: str) -> str:

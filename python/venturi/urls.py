@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from venturi.credentials import HIDDEN, is_secret
@@ -29,6 +31,7 @@ __all__ = [
     "place_of",
     "printable",
     "scheme_of",
+    "servers_batches",
 ]
 
 DEFAULT_PORT = 31337
@@ -98,6 +101,14 @@ def is_clickhouse(url: str) -> bool:
 def is_time_series(url: str) -> bool:
     """Whether it takes points of time series, and nothing else."""
     return scheme_of(url) in TIME_SERIES
+
+
+def servers_batches(parameters: Mapping[str, Any]) -> bool:
+    """Whether the server alone decides how many rows a batch of this cell has: a get of what it holds, by
+    Flight."""
+    p = parameters
+    remote = p.get("operation") == "get" and p.get("data") == "remote"
+    return remote and scheme_of(str(p.get("target") or "")) == "flight"
 
 
 def in_process(url: str) -> bool:

@@ -11,6 +11,8 @@ pub enum Kind {
     Unreachable,
     /// The peer does not speak what was expected of it.
     Protocol,
+    /// The peer is what was expected, and does not offer what this operation asks of it.
+    Unsupported,
     Tls,
     Auth,
     /// The peer answered with an error.

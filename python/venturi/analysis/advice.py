@@ -6,17 +6,18 @@ the run can judge.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis import load_advice, straggler_advice
 from venturi.analysis.ceilings import share as share_of
-from venturi.analysis.cells import Cell, get, main_rate, numeric, quotient, steady_main
+from venturi.analysis.cells import Cell, ends_by_itself, get, main_rate, numeric, quotient, steady_main
 from venturi.analysis.statistics import range_coverage
 from venturi.analysis.warning import Advice
 from venturi.analysis.wording import named
-from venturi.units import percent
-from venturi.urls import is_charrow
+from venturi.units import Quantity, percent
+from venturi.urls import is_charrow, servers_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,6 +69,7 @@ def advise(
         straggler_advice.advise(stragglers, cells, probes),
         _steady(cells),
         _short(cells),
+        _cut(cells),
         _skew(cells),
         _wide(cells),
         load_advice.backlog(cells) or load_advice.late(measured),
@@ -133,7 +135,9 @@ def _failures(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
 
 
 def _unverified(cells: Sequence[Cell]) -> Advice | None:
-    loose = [c for c in cells if c.good and set(c.verified) & {"none"}]
+    loose = [
+        c for c in cells if any(_asked(r) in (None, "none") and _achieved(r) == "none" for r in c.records)
+    ]
     if loose:
         return Advice(
             "unverified",
@@ -145,23 +149,44 @@ def _unverified(cells: Sequence[Cell]) -> Advice | None:
         r
         for c in cells
         for r in c.records
-        if get(r, "verification", "requested") == "checksum"
         # Of an upsert, sums of what was added stand for the values.
-        and get(r, "verification", "achieved") not in ("checksum", "sums")
+        if (_asked(r) == "checksum" and _achieved(r) not in ("checksum", "sums"))
+        or (_asked(r) == "count" and _achieved(r) in ("acknowledged", "none"))
     ]
     if not weaker:
         return None
-    how = sorted({str(get(r, "verification", "achieved")) for r in weaker})
-    asked = "sums" if all(get(r, "parameters", "operation") == "upsert" for r in weaker) else "checksum"
+    how = sorted({str(_achieved(r)) for r in weaker})
+    upserts = all(get(r, "parameters", "operation") == "upsert" for r in weaker)
+    trials = "1 trial was" if len(weaker) == 1 else f"{len(weaker)} trials were"
+    asked = "sums" if upserts else " or ".join(sorted({str(_asked(r)) for r in weaker}))
     note = next(
         (n for r in weaker if (n := get(r, "verification", "note"))), "the other end offers no checksum"
     )
     return Advice(
         "weaker",
-        f"{len(weaker)} trials were verified by {' or '.join(how)} only, not by " + asked,
+        f"{trials} not verified, though {asked} was asked for"
+        if how == ["none"]
+        else f"{trials} verified by {' or '.join(how)} only, not by {asked}",
         str(note).rstrip("."),
-        "Values were not compared; rows were",
+        _COMPARED.get(how[0], "Values were not compared")
+        if len(how) == 1
+        else "Values were not compared, and rows not in all of them",
     )
+
+
+_COMPARED = {
+    "acknowledged": "Neither values nor rows were compared; the other end took all without an error",
+    "count": "Values were not compared; rows were",
+    "none": "Neither values nor rows were compared; that nothing met an error is all that is known",
+}
+
+
+def _asked(record: Mapping[str, Any]) -> object:
+    return get(record, "verification", "requested")
+
+
+def _achieved(record: Mapping[str, Any]) -> object:
+    return get(record, "verification", "achieved")
 
 
 def noise(record: Mapping[str, Any]) -> tuple[float, float] | None:
@@ -259,7 +284,9 @@ def _instrument(cells: Sequence[Cell]) -> Advice | None:
         "instrument",
         f"reading the clock took up to {percent(max(shares), 1)} of a trial",
         "batches are so small that timing each one shows",
-        "Take larger --rows-per-batch, or read these cells as a lower bound",
+        "Read these cells as a lower bound; how large its batches are is for the server to say"
+        if all(servers_batches(c.parameters) for c in cells)
+        else "Take larger --rows-per-batch, or read these cells as a lower bound",
     )
 
 
@@ -296,6 +323,8 @@ def _steady(cells: Sequence[Cell]) -> Advice | None:
 
 def _move_more(cells: Sequence[Cell]) -> str:
     """What makes these trials longer: they end with their work, or with their time."""
+    if all(ends_by_itself(c) for c in cells):
+        return "The server has sent all that it holds: read a larger table"
     timed = all(c.parameters.get("duration_ns") for c in cells)
     return "Measure longer: raise --duration" if timed else "Move more: raise --rows-per-stream"
 
@@ -311,6 +340,27 @@ def _short(cells: Sequence[Cell]) -> Advice | None:
         f"{least.interval.text()})",
         "start-up and a single disturbance weigh heavily",
         _move_more(short),
+    )
+
+
+def _cut(cells: Sequence[Cell]) -> Advice | None:
+    """Trials that were over, by their time, before a batch was."""
+    longer = [
+        (taken / asked, taken, asked, c)
+        for c in cells
+        if (asked := numeric(c.parameters, "duration_ns"))
+        and (taken := _median([numeric(r, "latency", "service", "mean") for r in c.records])) is not None
+        and taken > asked
+    ]
+    if not longer:
+        return None
+    _, taken, asked, cell = max(longer, key=lambda found: found[0])
+    return Advice(
+        "cut",
+        f"a batch took longer than a trial was to last in {_cells_of(len(longer), len(cells))} (most: "
+        f"{Quantity(taken, unit='ns')} against --duration {Quantity(asked, unit='ns')}, {_label(cell)})",
+        "a batch that has begun is waited for, so each stream moved one and no more",
+        f"Measure ten batches or more: --duration {math.ceil(taken / 1e8)}s",
     )
 
 
@@ -368,6 +418,14 @@ def _no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> A
     ]
     if not without:
         return None
+    if all(servers_batches(c.parameters) for c in without):
+        size = _median([quotient(c.payload_bytes, _batches(c)) for c in without])
+        return Advice(
+            "no-ceiling",
+            f"{_cells_of(len(without), len(cells))} cannot be set against raw TCP",
+            "how large a server's messages are is not known before they come",
+            "To compare by hand: venturi ceilings" + (f" --message-bytes {size:.0f}" if size else ""),
+        )
     cause = (
         "no raw TCP was measured"
         if not any(probe.get("kind", "tcp") == "tcp" for probe in probes)
@@ -379,6 +437,10 @@ def _no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> A
         cause,
         "Run again with --ceilings; a foreign server on another host cannot be probed",
     )
+
+
+def _batches(cell: Cell) -> float | None:
+    return _median([numeric(r, "counts", "batches") for r in cell.records])
 
 
 def _few(cells: Sequence[Cell]) -> Advice | None:

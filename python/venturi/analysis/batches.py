@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from venturi.analysis.cells import IN_ROWS, Cell, Record, get, numeric, quotient
+from venturi.analysis.cells import IN_ROWS, Cell, Record, get, numeric, percentile, quotient
 from venturi.analysis.statistics import median_interval
 from venturi.units import Quantity
 
@@ -27,11 +27,7 @@ def latency(record: Record, kind: str, figure: str) -> float | None:
     """One latency figure of a trial (ns): `min`, `mean`, `max` or a percentile, `p99.9`."""
     if not figure.startswith("p"):
         return numeric(record, "latency", kind, figure)
-    wanted = float(figure[1:])
-    for at, value in get(record, "latency", kind, "percentiles") or ():
-        if -1e-9 < float(at) - wanted < 1e-9:
-            return float(value)
-    return None
+    return percentile(record, float(figure[1:]), (kind,))
 
 
 def latencies(cell: Cell, kind: str) -> dict[str, Quantity]:

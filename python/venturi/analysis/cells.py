@@ -6,6 +6,7 @@ foreign servers fill only part of a record.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,9 +15,12 @@ from venturi.analysis.ceilings import Limits, binding
 from venturi.analysis.statistics import Interval, median_interval, ratio_interval
 from venturi.parameters import PARAMETERS
 from venturi.units import MISSING, Quantity
+from venturi.urls import servers_batches
 
 Record = Mapping[str, Any]
 ENDS = ("client", "server")
+LEAST_BEYOND = 1
+"""Batches of a trial that lie above a percentile that is shown."""
 SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
 # Parameters in the order in which tables and labels name them; those of other tools follow by name.
 PARAMETER_ORDER = tuple(PARAMETERS)
@@ -113,13 +117,41 @@ def cpu_ns(record: Record, end: str) -> float | None:
     return None if user is None and system is None else (user or 0.0) + (system or 0.0)
 
 
-def percentile(record: Record, percent: float) -> float | None:
-    """A latency percentile (ns): response time for an open loop, service time for a closed one (METHOD)."""
-    for kind in ("response", "service"):
+def percentile(
+    record: Record, percent: float, kinds: Sequence[str] = ("response", "service")
+) -> float | None:
+    """A latency percentile (ns): response time for an open loop, service time for a closed one (METHOD). None
+    where too few batches were timed for it."""
+    for kind in kinds:
+        timed = numeric(record, "latency", kind, "count")
         for at, value in get(record, "latency", kind, "percentiles") or ():
-            if -1e-9 < float(at) - percent < 1e-9:
+            if -1e-9 < float(at) - percent < 1e-9 and (timed is None or timed >= batches_for(percent)):
                 return float(value)
     return None
+
+
+def batches_for(percent: float) -> int:
+    """How many batches a trial must have timed for this percentile: at least `LEAST_BEYOND` lies above it."""
+    return math.ceil(LEAST_BEYOND / (1 - percent / 100) - 1e-6) if percent < 100 else 1
+
+
+def batches_timed(records: Iterable[Record]) -> int | None:
+    """The least number of batches that a trial of these has timed."""
+    counted = [numeric(r, "latency", kind, "count") for r in records for kind in ("response", "service")]
+    return int(min(known)) if (known := [n for n in counted if n]) else None
+
+
+def rows_a_batch(cell: Cell) -> float | None:
+    """How many rows the batches had that arrived, on average; None where that was not counted."""
+    counted = (quotient(numeric(r, "counts", "rows"), numeric(r, "counts", "batches")) for r in cell.records)
+    found = _interval(counted)
+    return found.median if found else None
+
+
+def ends_by_itself(cell: Cell) -> bool:
+    """Whether its trials end when the server has sent all that it holds, which no option makes longer."""
+    asked, took = numeric(cell.parameters, "duration_ns"), cell.interval.value
+    return servers_batches(cell.parameters) and (asked is None or took is None or took < asked)
 
 
 def stage_shares(record: Record, end: str) -> dict[str, float]:

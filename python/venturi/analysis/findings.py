@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.analysis.cells import Cell, by_operation, varying
+from venturi.analysis.cells import Cell, by_operation, rows_a_batch, varying
 from venturi.analysis.failed import Failed
 from venturi.analysis.rerun import Rerun
 from venturi.analysis.statistics import RANGE_BELOW
@@ -20,6 +20,7 @@ from venturi.analysis.upsert_remedies import CASSANDRA_MOST
 from venturi.analysis.verdict import Evidence, Finding, Verdict
 from venturi.analysis.wording import listed, named
 from venturi.units import Quantity, count
+from venturi.urls import servers_batches
 
 PARALLEL = (
     *("streams", "in_flight", "encoders", "decoders", "hosts", "loaders", "clients", "partitions"),
@@ -34,6 +35,8 @@ LINEAR = 0.9
 """A point is on the line while it reaches this share of it, counting from the first point."""
 KNEE = 0.9
 """METHOD: the knee is where 90 % of the peak is reached."""
+ALIKE = 1.1
+"""Batches whose mean sizes lie within this ratio are of one size: last ones are shorter."""
 UNCERTAIN = 0.1
 """Single repeats of one thing on one machine lie this far apart at times."""
 MOST_REPEATS = 50
@@ -147,7 +150,9 @@ def findings(
         names = varying(group)
         for axis in sorted((n for n in names if _numeric(group, n)), key=_precedence):
             for series in _series(group, axis, [n for n in names if n != axis]):
-                found.append(_finding(series, group, names, verdicts, environment or {}, failed))
+                unmoved = _unmoved(series)
+                told = unmoved or _finding(series, group, names, verdicts, environment or {}, failed)
+                found.append(told)
     return found
 
 
@@ -249,7 +254,11 @@ def _finding(
             rerun = Rerun.of(last, environment)
             further = rerun.but(**{axis: 2 * top})
             told = verdict.next if verdict is not None and not opening else ()
-            if axis in _OPEN_ENDED and _takes(last, axis, 2 * top) and not any(further in text for text in told):
+            if (
+                axis in _OPEN_ENDED
+                and _takes(last, axis, 2 * top)
+                and not any(further in text for text in told)
+            ):
                 following.append(f"to try: further, as it still rises: {further}")
         if undecided and axis in _OPEN_ENDED and (repeats := _telling(series)) is not None:
             both = f"{int(series.at(series.cells[-2]))},{int(series.at(last))}"
@@ -272,8 +281,35 @@ def _finding(
     )
 
 
+def _unmoved(series: Series) -> Finding | None:
+    """A series of batches that arrived alike whatever was asked for, which compares nothing; None: they
+    followed."""
+    if series.axis != "rows_per_batch" or _followed(series.cells):
+        return None
+    first, last = series.cells[0], series.cells[-1]
+    asked = f"{count(int(series.at(first)))} to {spelled(series.axis, last.parameters[series.axis])}"
+    came = f"{rows_a_batch(first) or 0:,.0f} rows a batch"
+    return Finding(
+        title=f"{first.operation}: rows a batch are not ours to choose",
+        sentence=f"{asked} were asked for and {came} came each time: nothing is compared",
+        evidence=tuple(
+            Evidence(spelled(series.axis, c.parameters[series.axis]), f"{rows_a_batch(c) or 0:,.0f} came")
+            for c in (first, last)
+        ),
+        next=(),
+    )
+
+
+def _followed(cells: Sequence[Cell]) -> bool:
+    """Whether the batches that came differ where those asked for do; so taken where they were not counted."""
+    came = [n for c in cells if (n := rows_a_batch(c))]
+    return len(came) < len(cells) or max(came) > ALIKE * min(came)
+
+
 def _takes(cell: Cell, axis: str, value: int) -> bool:
     """Whether the target takes so much as it comes: Cassandra refuses large batches."""
+    if axis == "rows_per_batch" and servers_batches(cell.parameters):
+        return False
     small = str(cell.parameters.get("target") or "").startswith("cassandra")
     return not (small and axis == "rows_per_batch" and value > CASSANDRA_MOST)
 
@@ -353,7 +389,9 @@ def _telling(series: Series) -> int | None:
     step = (two.value or 0.0) - (one.value or 0.0)
     width = sum((q.high - q.low) / 2 for q in (one, two) if q.high is not None and q.low is not None)
     done = min(c.good for c in series.cells[-2:])
-    wanted = max(RANGE_BELOW, done + 1, math.ceil(done * (width / step) ** 2)) if step > 0 else MOST_REPEATS + 1
+    wanted = (
+        max(RANGE_BELOW, done + 1, math.ceil(done * (width / step) ** 2)) if step > 0 else MOST_REPEATS + 1
+    )
     return wanted if wanted <= MOST_REPEATS else None
 
 
@@ -384,6 +422,8 @@ def _levers(base: Cell, group: Sequence[Cell], names: Sequence[str], axis: str) 
         ):
             continue
         name = differing[0]
+        if name == "rows_per_batch" and not _followed((base, cell)):
+            continue
         found = gain(base, cell)
         if found is not None and (name not in best or found.value > best[name][1].value):
             before, after = base.parameters.get(name), cell.parameters.get(name)

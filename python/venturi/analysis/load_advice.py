@@ -7,14 +7,14 @@ from statistics import median
 from typing import Any
 
 from venturi.analysis.batches import latency, told, troubles, words
-from venturi.analysis.cells import Cell, Record, numeric, quotient
+from venturi.analysis.cells import Cell, Record, batches_for, batches_timed, numeric, quotient
 from venturi.analysis.proof.ends import KEPT_UP
 from venturi.analysis.warning import Advice
 from venturi.analysis.wording import listed
 from venturi.units import Quantity, count, percent
 
 BEHIND = 2.0
-"""Response over service time (both p99) from which batches wait longer for their turn than for the answer."""
+"""Response over service time from which batches wait longer for their turn than for the answer."""
 
 
 def errors(cells: Sequence[Cell]) -> Advice | None:
@@ -48,7 +48,8 @@ def backlog(cells: Sequence[Cell]) -> Advice | None:
         "backlog",
         f"the rate was not held: {percent(kept)}{asked} were done"
         + (f" in {len(behind)} of {len(cells)} cells, at worst" if len(behind) > 1 else "")
-        + f", and the response time grew with the backlog (p99 {times[0]}, the server's part {times[1]})"
+        + f", and the response time grew with the backlog ({_figure(cell.records)} {times[0]}, the server's "
+        f"part {times[1]})"
         + (f"; {unsent:,.0f} batches of the schedule were never sent" if unsent >= 1 else ""),
         "the rate asked for is above what this setting can do",
         "Response times are those of an overload and grow with the trial's length: lower --rate, or leave it "
@@ -57,13 +58,20 @@ def backlog(cells: Sequence[Cell]) -> Advice | None:
 
 
 def _behind(records: Sequence[Record]) -> tuple[float, float, float, float] | None:
-    """Share of the rate that was kept, response and service p99 (ns), slots never sent: medians; None where
+    """Share of the rate that was kept, response and service time (ns), slots never sent: medians; None where
     the rate was held, or nobody knows."""
-    found = [one for r in records if (one := _of(r)) is not None]
+    figure = _figure(records)
+    found = [one for r in records if (one := _of(r, figure)) is not None]
     if not found:
         return None
     kept, response, service, unsent = (median(values) for values in zip(*found, strict=True))
     return (kept, response, service, unsent) if kept < KEPT_UP and response >= BEHIND * service else None
+
+
+def _figure(records: Sequence[Record]) -> str:
+    """By which latency a backlog is told: the tail, where enough batches were timed for one."""
+    timed = batches_timed(records)
+    return "p99" if timed is None or timed >= batches_for(99.0) else "mean"
 
 
 def slots(record: Mapping[str, Any]) -> tuple[float, float, float] | None:
@@ -82,10 +90,10 @@ def _unsent(record: Mapping[str, Any]) -> float:
     return max(0.0, (numeric(record, "schedule", "intended") or 0.0) - tried)
 
 
-def _of(record: Mapping[str, Any]) -> tuple[float, float, float, float] | None:
+def _of(record: Mapping[str, Any], figure: str) -> tuple[float, float, float, float] | None:
     rate, batches = numeric(record, "schedule", "rate"), numeric(record, "counts", "batches")
     done = quotient(batches, numeric(record, "times", "interval_ns"), 1e9)
-    response, service = (latency(record, kind, "p99") for kind in ("response", "service"))
+    response, service = (latency(record, kind, figure) for kind in ("response", "service"))
     if not rate or done is None or response is None or not service:
         return None
     return done / rate, response, service, _unsent(record)

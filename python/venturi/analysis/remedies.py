@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from urllib.parse import unquote, urlsplit
 
 from venturi.analysis import ingest_remedies, upsert_remedies
 from venturi.analysis.ceilings import codec_of
+from venturi.analysis.cells import get, rows_a_batch
 from venturi.analysis.evidence import Seen
 from venturi.analysis.proof import Hit
 from venturi.analysis.proof.cores import HELD
 from venturi.analysis.proof.ends import handicapped, own_stages
-from venturi.analysis.rerun import Rerun
-from venturi.urls import is_charrow, is_clickhouse
+from venturi.analysis.rerun import CREDENTIALS, Rerun
+from venturi.urls import is_charrow, is_clickhouse, scheme_of, servers_batches
 
 BATCH_LARGE = 8192
 """Rows a batch from which what a batch costs (headers, calls, wake-ups) is small against its rows."""
 BATCH_BYTES = 256 * 1024
 STREAMS_MOST = 64
+_CLICKHOUSE = (
+    *("query", "table", "wire_format", "split", "split_by", "server_settings", "storage", "max_block_size"),
+)
+"""Options of ClickHouse that mean nothing to a server of ours."""
 
 
 def remedies(seen: Seen, hit: Hit, rerun: Rerun) -> tuple[str, ...]:
@@ -35,6 +42,13 @@ def _batch(seen: Seen) -> tuple[int, float]:
 
 
 def _larger_batches(seen: Seen, rerun: Rerun) -> list[str]:
+    if servers_batches(seen.cell.parameters):
+        arrived = rows_a_batch(seen.cell)
+        if arrived is None or arrived >= BATCH_LARGE:
+            return []
+        return [
+            f"larger batches than the {arrived:,.0f} rows that the server sends, which is its own setting"
+        ]
     rows, width = _batch(seen)
     if not rows or rows >= BATCH_LARGE or (width and rows * width >= BATCH_BYTES):
         return []
@@ -71,9 +85,39 @@ def serving(seen: Seen) -> str:
     return f"venturi serve {'charrow' if _charrow(seen) else 'flight'}"
 
 
-def elsewhere(seen: Seen) -> str:
-    """Where that server is on another host."""
-    return "charrow://HOST:9006" if _charrow(seen) else "flight://HOST:31337"
+def elsewhere(seen: Seen, rerun: Rerun) -> str:
+    """The commands that put such a server in this one's place, on a host of its own: what was moved is there
+    then."""
+    start = f"{serving(seen)} --host 0.0.0.0"
+    # A server that is started so asks for no credentials and has no certificate.
+    left: dict[str, str | None] = dict.fromkeys(("place", *CREDENTIALS))
+    if is_clickhouse(str(seen.cell.parameters.get("target") or "")):
+        left |= dict.fromkeys(_CLICKHOUSE)
+    if _charrow(seen):
+        return f"{start} there, then {rerun.but(target='charrow://HOST:9006', **left)}"
+    target = "flight://HOST:31337"
+    if servers_batches(seen.cell.parameters):
+        table = urlsplit(str(seen.cell.parameters["target"])).path.strip("/")
+        if table:
+            again = rerun.but(target=f"{target}/{table}", **left)
+            return f"{start} --table {shlex.quote(unquote(table))}=FILE there, then {again}"
+        # What a command or a ticket stands for is this server's secret; records can be had of any.
+        left["data"] = "records"
+    return f"{start} there, then {rerun.but(target=target, **left)}"
+
+
+def stranger(seen: Seen) -> bool:
+    """Whether the server is somebody else's Flight server, which can be asked for nothing that is ours."""
+    flight = scheme_of(str(seen.cell.parameters.get("target") or "")) == "flight"
+    known = [get(r, "target", "reference") for r in seen.cell.records]
+    return flight and bool(known) and all(reference is False for reference in known)
+
+
+def raw_tcp(seen: Seen) -> str:
+    """The commands that measure raw TCP over this cell's path."""
+    if stranger(seen):
+        return "venturi serve flight --host 0.0.0.0 --port 31338 there, then venturi ceilings flight://HOST:31338"
+    return f"venturi ceilings {seen.cell.parameters.get('target') or 'URL'}"
 
 
 def _charrow(seen: Seen) -> bool:
@@ -145,10 +189,7 @@ def _cores(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
         and seen.same_machine is not False
         and str(seen.cell.parameters.get("target") or "").startswith(("flight", "charrow"))
     ):
-        found.append(
-            f"the server on another host: {serving(seen)} --host 0.0.0.0 there, then "
-            + rerun.but(target=elsewhere(seen))
-        )
+        found.append(f"the server on another host: {elsewhere(seen, rerun)}")
     if hit.end is not None:
         found.append(f"more or faster cores at the {hit.end}")
     return found
@@ -177,26 +218,26 @@ def _stage(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
 
 def _link(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
     found = []
-    if codec_of(seen.cell.parameters.get("compression")) is None:
+    asked_in_vain = stranger(seen) and seen.cell.operation == "get"
+    if codec_of(seen.cell.parameters.get("compression")) is None and not asked_in_vain:
         found.append(f"fewer bytes on the wire: {rerun.but(compression='lz4')}")
     if seen.sender.retransmits and seen.streams < 8:
         found += _more_streams(seen, rerun)
     if seen.of("raw TCP") is None:
-        found.append(
-            f"what the path can do at all: venturi ceilings {seen.cell.parameters.get('target') or 'URL'}"
-        )
+        found.append(f"what the path can do at all: {raw_tcp(seen)}")
     return [*found, "a faster path between the hosts"]
 
 
 def _disk(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
-    return [f"what the disk can do: venturi ceilings {seen.cell.parameters.get('target') or ''}".strip(),
+    address = "" if stranger(seen) else f" {seen.cell.parameters.get('target') or ''}".rstrip()
+    return [f"what the disk can do: venturi ceilings{address}",
             f"a faster disk at the {hit.end}"]  # fmt: skip
 
 
 def _memory(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
     rows, width = _batch(seen)
     found = []
-    if rows * width > 2**20:
+    if rows * width > 2**20 and not servers_batches(seen.cell.parameters):
         smaller = max(1, int(2**18 / width))
         found.append(f"smaller batches, which stay in the cache: {rerun.but(rows_per_batch=smaller)}")
     if seen.client.share("verify") > 0.1:
@@ -219,6 +260,8 @@ def _flow_control(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
         larger = int(4 * (seen.sender.send_buffer or 2**18))
         if seen.sender is seen.client:
             found.append(f"a larger send buffer: {rerun.but(send_buffer=larger)}")
+        elif stranger(seen):
+            found.append("a larger send buffer at the server, which is its own setting")
         else:
             found.append(f"a larger send buffer at the server: {serving(seen)} --send-buffer {larger}")
     elif "receive window" in hit.title:
@@ -234,17 +277,9 @@ def _server(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
     return [
         *_more_streams(seen, rerun),
         "what this client and path can do with a server that gives account of itself: "
-        f"{serving(seen)} there, then " + rerun.but(target=elsewhere(seen), **_left_behind(seen)),
+        + elsewhere(seen, rerun),
         *_larger_batches(seen, rerun),
     ]
-
-
-def _left_behind(seen: Seen) -> dict[str, None]:
-    """Options of the system measured that mean nothing to a server of ours."""
-    if not is_clickhouse(str(seen.cell.parameters.get("target") or "")):
-        return {}
-    own = ("query", "table", "wire_format", "split", "split_by", "server_settings", "storage")
-    return dict.fromkeys((*own, "max_block_size", "user", "password_env"))
 
 
 def _schedule(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:

@@ -28,6 +28,13 @@ _DROPPED = {
     "--quiet": 0,
     "-q": 0,
 }
+CREDENTIALS = (
+    *("tls_ca", "tls_certificate", "tls_key", "tls_server_name", "tls_insecure"),
+    *("token_env", "user", "password_env", "header", "header_env"),
+)
+"""Parameters by which a server is trusted and logged in to."""
+# Of those that `but` may leave out: they stand without a value.
+_SWITCHES = ("--tls-insecure",)
 _REPEATABLE = ("--header", "--header-env", "--set", "--data", "--place", "--init")
 # Parameters that follow from others, or that a command says in words of its own.
 _IMPLIED = ("place", "target", "data", "on", "row_bytes")
@@ -69,7 +76,7 @@ class Rerun:
             if skip:
                 skip = False
             elif name in flags:
-                skip = not equals
+                skip = not equals and name not in _SWITCHES
             else:
                 kept.append(word)
         for flag, value in flags.items():

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from venturi.analysis import crowding, evidence, servers
-from venturi.analysis.cells import Cell, get, numeric
+from venturi.analysis.cells import Cell, ends_by_itself, get, numeric
 from venturi.analysis.evidence import Evidence, Seen
 from venturi.analysis.failed import Failed
 from venturi.analysis.proof import Hit, first
 from venturi.analysis.proof.cores import HELD, embedded
 from venturi.analysis.proof.ends import own_stages
-from venturi.analysis.remedies import elsewhere, more_streams, remedies, serving
+from venturi.analysis.remedies import elsewhere, more_streams, raw_tcp, remedies
 from venturi.analysis.rerun import Rerun
 from venturi.analysis.wording import held_back, listed, milliseconds, named, plural, shares, size, waiting
 from venturi.units import percent
@@ -219,7 +219,10 @@ def _ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]
                 text += f"; stolen {percent(end.steal, 1)}"
             add(f"{end.name} host", text)
         if end.throttled and end.throttled > 0.01 and end.quota:
-            add(f"{end.name} quota", f"{end.name}: its quota is {plural(end.quota, 'core')}; {held_back(end.throttled)}")
+            add(
+                f"{end.name} quota",
+                f"{end.name}: its quota is {plural(end.quota, 'core')}; {held_back(end.throttled)}",
+            )
         limited = {
             "receive window": end.receive_window_limited or 0.0,
             "send buffer": end.send_buffer_limited or 0.0,
@@ -240,6 +243,9 @@ def _ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]
             add("server process", text)
         if end.disk_busy and end.disk_busy > 0.2:
             add(f"{end.name} disk", f"{end.name}: busiest disk {percent(end.disk_busy)} busy")
+    relay = next((t for r in seen.cell.records if (t := get(r, "target", "relay"))), None)
+    if relay:
+        add("proxy", f"{relay}: it may be a proxy, so nothing of it is told as the server's")
     for name, limit in seen.cell.ceilings.items():
         share = seen.of(name)
         if share is not None and limit.known:
@@ -275,14 +281,12 @@ def _unknown(seen: Seen, rerun: Rerun) -> Verdict:
             missing.append(
                 f"the first batches took {percent(seen.start)} of the interval: that measures a start"
             )
-            longer = rerun.but(rows_per_stream=None, bytes_per_stream=None, duration="5s")
-            settle.append(f"a longer trial: {longer}")
+            settle.append(_longer(cell, rerun, "5s"))
         if client.busy is None and client.cpu is not None and (brief := _brief(cell)) is not None:
             missing.append(
                 f"trials of {milliseconds(brief)} are too short to see how busy the hosts' CPUs were"
             )
-            longer = rerun.but(rows_per_stream=None, bytes_per_stream=None, duration="1s")
-            settle.append(f"a longer trial: {longer}")
+            settle.append(_longer(cell, rerun, "1s"))
         elif client.busy is None:
             missing.append("nobody looked at the hosts' CPUs")
             settle.append(f"with samples: {rerun.but(sample_interval='100ms')}")
@@ -298,13 +302,10 @@ def _unknown(seen: Seen, rerun: Rerun) -> Verdict:
                 if several < 2
                 else f"not each of the {several:g} servers gives an account of its stages"
             )
-            settle.append(
-                f"a server that does: {serving(seen)} on the other host, then "
-                + rerun.but(target=elsewhere(seen))
-            )
+            settle.append(f"a server that does: {elsewhere(seen, rerun)}")
         if not cell.in_rows and seen.of("raw TCP") is None and seen.loopback is not True:
             missing.append("raw TCP over this path was not measured")
-            settle.append(f"venturi ceilings {seen.cell.parameters.get('target') or 'URL'}")
+            settle.append(raw_tcp(seen))
         if not missing:
             missing.append("nothing is at its limit: " + _nearest(seen))
             settle.append(f"more in flight: {more_streams(seen, rerun)}")
@@ -317,6 +318,12 @@ def _unknown(seen: Seen, rerun: Rerun) -> Verdict:
         "unknown", None, None, "not known", sentence, tuple(_ground(seen, None, None)), "low",
         tuple(settle[:3]), False,
     )  # fmt: skip
+
+
+def _longer(cell: Cell, rerun: Rerun, duration: str) -> str:
+    if ends_by_itself(cell):
+        return "a larger table: the server has sent all that it holds of this one"
+    return f"a longer trial: {rerun.but(rows_per_stream=None, bytes_per_stream=None, duration=duration)}"
 
 
 def _nearest(seen: Seen) -> str:

@@ -341,7 +341,7 @@ class _Session:
             return ExitCode.INTERRUPTED
         failed = [line for line in self.lines if line["outcome"] != "ok"]
         errors = [line["error"] for line in failed if line["kind"] == "tcp"]
-        if any(isinstance(error, dict) and error.get("kind") == "unreachable" for error in errors):
+        if any(_kind(line) == "unreachable" for line in failed if line["kind"] == "tcp"):
             return ExitCode.UNREACHABLE
         # A disk that cannot do direct I/O is a finding, not a failure, unless it was all that was asked for.
         if errors or (failed and len(failed) == len(self.lines)):
@@ -398,3 +398,15 @@ def _print(session: _Session, format: Format) -> None:
             say(level, f"{limit.title}: {limit.error}")
     if session.exit_code() is ExitCode.UNREACHABLE:
         say("hint", "start a server there: venturi serve flight --host 0.0.0.0")
+    elif any(_kind(line) == "unsupported" for line in session.lines):
+        say(
+            "hint",
+            "start one on that host, and name it: venturi serve flight --host 0.0.0.0 --port 31338 there, "
+            "then venturi ceilings flight://HOST:31338",
+        )
+
+
+def _kind(line: dict[str, Any]) -> object:
+    """How a repeat failed; None where it did not."""
+    error = line["error"]
+    return error.get("kind") if isinstance(error, dict) else None

@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+
+class NameOrCommand(TyperGroup):
+    """`venturi scenarios quick` is `venturi scenarios show quick`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0] if args else "-"
+        if not name.startswith("-") and name not in self.list_commands(ctx):
+            args = ["show", *args]
+        return super().resolve_command(ctx, args)
+
+
+EPILOG = """\b
+Examples:
+  venturi scenarios
+  venturi scenarios quick
+  venturi run quick
+"""
 app = typer.Typer(
-    rich_markup_mode=None, invoke_without_command=True, help="List the built-in scenarios, or show one."
+    cls=NameOrCommand,
+    rich_markup_mode=None,
+    invoke_without_command=True,
+    help="List the built-in scenarios; with a NAME show that one.",
+    epilog=EPILOG,
+    subcommand_metavar="[NAME | COMMAND]",
 )
 
 
 @app.callback()
 def listed(ctx: typer.Context) -> None:
-    """List the built-in scenarios, or show one."""
+    """List the built-in scenarios; with a NAME show that one."""
     if ctx.invoked_subcommand is None:
         _print_list()
 

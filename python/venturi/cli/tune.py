@@ -285,6 +285,16 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     return load([*layers, Layer("", tree, flags=spelled)])
 
 
+def _of_a_table(tree: dict[str, Any]) -> bool:
+    """Whether the server's own table is read, whose batches are as it sends them."""
+    from venturi.fitting import names_something
+
+    return (
+        names_something(str(tree.get("target", {}).get("url", "")))
+        and tree.get("workload", {}).get("operation", "get") == "get"
+    )
+
+
 def _defaults(tree: dict[str, Any]) -> Any:
     """What is searched at a URL where nothing is said: streams up to twice the cores, and batch sizes."""
     import os
@@ -304,6 +314,6 @@ def _defaults(tree: dict[str, Any]) -> Any:
             base["matrix"]["streams"] = [1 << k for k in range(most.bit_length())]
         if is_charrow(str(tree.get("target", {}).get("url", ""))):
             base["matrix"] |= {"encoders": [1 << k for k in range(most.bit_length())], "decoders": [1, 2]}
-        elif "rows_per_batch" not in asked:
+        elif "rows_per_batch" not in asked and not _of_a_table(tree):
             base["matrix"]["rows_per_batch"] = _UPSERTS if upserts else _MESSAGES
     return Layer("the defaults of tune", base)

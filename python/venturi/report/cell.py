@@ -9,7 +9,7 @@ from statistics import median
 
 from venturi.analysis import batches, ingest, load_advice
 from venturi.analysis import hosts as loaders
-from venturi.analysis.cells import ENDS, Cell, best, varying
+from venturi.analysis.cells import ENDS, Cell, batches_for, batches_timed, best, varying
 from venturi.analysis.results import Results
 from venturi.analysis.verdict import Evidence, Verdict
 from venturi.errors import VenturiError
@@ -96,7 +96,19 @@ def _latency(cell: Cell) -> list[tuple[str, Quantity | str | None]]:
     return [
         ("batch latency p50", cell.latency.get(50.0)),
         ("batch latency p99", cell.latency.get(99.0)),
+        ("longest batch", cell.latency.get(100.0)),
+        ("batches timed", timed(cell)),
     ]
+
+
+def timed(cell: Cell) -> str | None:
+    """`34 a trial at least; p99 wants 100`: what stands behind latencies."""
+    least = batches_timed(cell.records)
+    if least is None:
+        return None
+    wanted = [p for p in (50.0, 99.0) if batches_for(p) > least]
+    lacks = "".join(f"; p{p:g} wants {batches_for(p):,}" for p in wanted)
+    return f"{least:,} a trial{' at least' if len(cell.records) > 1 else ''}{lacks}"
 
 
 def _upsert(cell: Cell) -> list[tuple[str, Quantity | str | None]]:
@@ -108,6 +120,7 @@ def _upsert(cell: Cell) -> list[tuple[str, Quantity | str | None]]:
             unit = pick_unit("ns", [found.get("p50", found.get("max", Quantity(None, unit="ns"))).value])
             told = ", ".join(f"{name} {q.number(unit)}" for name, q in found.items())
             out.append((f"{kind} time of a batch", f"{told} {unit}"))
+    out.append(("batches timed", timed(cell)))
     out.append(("schedule", schedule(cell)))
     out += [("stored", batches.stored_bytes(cell)), ("stored a row", batches.stored_row(cell))]
     wrong = batches.troubles(cell.records)
@@ -316,9 +329,11 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
     say(found.name, "bold cyan", "")
     say(f"cell {cell.name} of run {results.name}", "dim", "")
     shown = dict(found.figures)
-    for pair in (("throughput",), ("rows", "batches"), ("batch latency p50", "batch latency p99"),
+    for pair in (("throughput",), ("rows", "batches"), ("batch latency p50", "batch latency p99",
+                  "longest batch"),
                  ("rows in total",), ("points in total",),
                  ("wire", "wire bytes a point"), ("response time of a batch",), ("service time of a batch",),
+                 ("batches timed",),
                  ("schedule",),
                  ("client CPU", "server CPU"),
                  ("rows per client CPU-second", "rows per server CPU-second"),

@@ -9,7 +9,17 @@ from typing import Any
 
 from venturi.analysis import batches, ingest
 from venturi.analysis.ceilings import share
-from venturi.analysis.cells import Cell, basis, best, by_operation, main_unit, numeric, quotient, speed, varying
+from venturi.analysis.cells import (
+    Cell,
+    basis,
+    best,
+    by_operation,
+    main_unit,
+    numeric,
+    rows_a_batch,
+    speed,
+    varying,
+)
 from venturi.analysis.results import Results
 from venturi.analysis.statistics import RANGE_BELOW, range_coverage
 from venturi.analysis.wording import named
@@ -304,10 +314,7 @@ def common(results: Results) -> str:
 
 def _batches_of(cells: Sequence[Cell]) -> list[str]:
     """`65,217 rows/batch`: the mean of what arrived, of several cells the least and the most."""
-    means = [
-        quotient(numeric(r, "counts", "rows"), numeric(r, "counts", "batches")) for c in cells for r in c.records
-    ]
-    sizes = sorted(round(mean) for mean in means if mean is not None)
+    sizes = sorted(round(mean) for c in cells if (mean := rows_a_batch(c)) is not None)
     if not sizes:
         return []
     least, most = count(sizes[0]), count(sizes[-1])

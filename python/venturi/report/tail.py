@@ -14,7 +14,7 @@ from typing import Any
 
 from venturi import hdr
 from venturi.analysis import batches
-from venturi.analysis.cells import Cell, by_operation, get, varying
+from venturi.analysis.cells import LEAST_BEYOND, Cell, by_operation, get, varying
 from venturi.analysis.load_advice import BEHIND
 from venturi.analysis.results import Results
 from venturi.analysis.statistics import median_interval
@@ -26,8 +26,6 @@ STEPS = 12
 """Points of a curve a decade."""
 MOST = 7
 """Decades drawn at most: beyond, no benchmark has enough batches."""
-LEAST_BEYOND = 1
-"""Batches of a trial that lie above the last percentile drawn."""
 
 
 def tail(results: Results) -> Figure | None:

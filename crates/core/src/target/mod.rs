@@ -204,6 +204,10 @@ pub struct Identity {
     pub reference: bool,
     pub protocol: String,
     pub pid: Option<u32>,
+    /// What stands before a server on this host that may be elsewhere, so that nothing of a process
+    /// here is told as the server's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relay: Option<String>,
     /// By what the server was slowed down on purpose, as `encode 2ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handicap: Option<String>,
@@ -232,6 +236,7 @@ impl Default for Identity {
             reference: false,
             protocol: String::new(),
             pid: None,
+            relay: None,
             handicap: None,
             round_trip_ns: None,
             same_machine: None,

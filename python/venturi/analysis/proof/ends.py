@@ -209,7 +209,7 @@ def server(seen: Seen) -> Hit | None:
         text += f"{percent(other.busiest_thread[1])} of a core"
         lacks = []
     elif other.cpu is not None:
-        text += f"; its process uses {other.cpu:.2f} cores"
+        text += f"; the process that listens on its port uses {other.cpu:.2f} cores"
     if seen.loopback is not True and seen.of("raw TCP") is None:
         lacks.append("raw TCP over the same path")
     return Hit(

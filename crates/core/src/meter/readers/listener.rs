@@ -1,66 +1,151 @@
 //! Which process of this host listens on an address: a foreign server's number.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// A host may run thousands of processes; nobody shall wait for all their descriptors.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// TCP_LISTEN in the kernel's state column.
-const LISTEN: &str = "0A";
+/// TCP_LISTEN and TCP_ESTABLISHED in the kernel's state column.
+const LISTEN: u8 = 0x0A;
+const ESTABLISHED: u8 = 0x01;
 
 /// The process with the least number that holds a socket listening there: of a server that
 /// forked, the parent. `None`: none is seen, or it may not be looked at.
 pub fn pid_of(address: SocketAddr) -> Option<u32> {
-    let mut inodes = Vec::new();
-    for table in ["/proc/self/net/tcp", "/proc/self/net/tcp6"] {
-        if let Ok(text) = std::fs::read_to_string(table) {
-            inodes.extend(parse(&text, address));
-        }
-    }
-    let wanted: Vec<String> = inodes
+    let inodes: Vec<u64> = rows().filter_map(|row| row.listens(address)).collect();
+    let first = processes(&inodes).next();
+    first.map(|(pid, _)| pid)
+}
+
+/// Who of this host is at the other end of a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// As `pid_of` has it.
+    pub pid: u32,
+    /// What it, or its child that took the connection, is connected to on its own account, with
+    /// its name: it may be a proxy, and another process the server.
+    pub onward: Option<(String, SocketAddr)>,
+}
+
+/// The process that listens where a connection from `local` to `peer` goes. `None` as `pid_of`.
+pub fn peer_of(local: SocketAddr, peer: SocketAddr) -> Option<Peer> {
+    let rows: Vec<Row> = rows().collect();
+    let listeners: Vec<u64> = rows.iter().filter_map(|row| row.listens(peer)).collect();
+    let (pid, _) = processes(&listeners).next()?;
+    let taken = rows.iter().filter(|row| row.joins(peer, local));
+    let ends: Vec<u64> = listeners
         .iter()
-        .map(|inode| format!("socket:[{inode}]"))
+        .copied()
+        .chain(taken.map(|row| row.inode))
         .collect();
-    if wanted.is_empty() {
-        return None;
-    }
+    let served: HashSet<u16> = rows
+        .iter()
+        .filter(|row| row.state == LISTEN)
+        .map(|row| row.local.port())
+        .collect();
+    // A connection from a port that nobody listens on was begun by who holds it.
+    let begun = |inode: u64| {
+        let own = |row: &&Row| row.inode == inode && row.state == ESTABLISHED;
+        rows.iter()
+            .find(own)
+            .filter(|row| !served.contains(&row.local.port()))
+    };
+    let onward = processes(&ends)
+        // Of a server in this very process the connections that begin here are the client's.
+        .filter(|(pid, _)| *pid != std::process::id())
+        .find_map(|(pid, sockets)| {
+            let row = sockets.into_iter().find_map(begun)?;
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            Some((name.trim().to_owned(), row.remote))
+        });
+    Some(Peer { pid, onward })
+}
+
+/// Processes that hold one of these sockets, with all sockets that they hold; by their numbers.
+fn processes(wanted: &[u64]) -> impl Iterator<Item = (u32, Vec<u64>)> + '_ {
     let until = Instant::now() + PATIENCE;
-    let mut pids: Vec<u32> = std::fs::read_dir("/proc")
-        .ok()?
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
+    let mut pids: Vec<u32> = match wanted {
+        [] => Vec::new(),
+        _ => std::fs::read_dir("/proc")
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .collect(),
+    };
     pids.sort_unstable();
     pids.into_iter()
-        .take_while(|_| Instant::now() < until)
-        .find(|pid| holds(*pid, &wanted))
+        .take_while(move |_| Instant::now() < until)
+        .map(|pid| (pid, sockets(pid)))
+        .filter(|(_, held)| held.iter().any(|inode| wanted.contains(inode)))
 }
 
-fn holds(pid: u32, wanted: &[String]) -> bool {
-    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
-        return false;
-    };
-    entries.flatten().any(|entry| {
-        let link = std::fs::read_link(entry.path());
-        link.is_ok_and(|link| wanted.iter().any(|name| link.as_os_str() == name.as_str()))
-    })
-}
-
-/// Inodes of the sockets of /proc/net/tcp or tcp6 that listen on the address, or on all.
-fn parse(table: &str, address: SocketAddr) -> Vec<u64> {
-    let ip = address.ip().to_canonical();
-    table
-        .lines()
-        .skip(1)
-        .filter_map(|line| {
-            let fields: Vec<&str> = line.split_ascii_whitespace().take(10).collect();
-            let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
-            let (host, port) = local.split_once(':')?;
-            let listens = *state == LISTEN && u16::from_str_radix(port, 16) == Ok(address.port());
-            let host = parse_ip(host)?.to_canonical();
-            (listens && (host == ip || host.is_unspecified())).then(|| inode.parse().ok())?
+/// Inodes of the sockets that a process has open, as far as one may look.
+fn sockets(pid: u32) -> Vec<u64> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    entries
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let link = std::fs::read_link(entry.ok()?.path()).ok()?;
+            let inode = link.to_str()?.strip_prefix("socket:[")?;
+            inode.strip_suffix(']')?.parse().ok()
         })
         .collect()
+}
+
+/// A socket of /proc/net/tcp or tcp6.
+#[derive(Debug)]
+struct Row {
+    local: SocketAddr,
+    remote: SocketAddr,
+    state: u8,
+    inode: u64,
+}
+
+impl Row {
+    fn parse(line: &str) -> Option<Self> {
+        let fields: Vec<&str> = line.split_ascii_whitespace().take(10).collect();
+        Some(Self {
+            local: parse_address(fields.get(1)?)?,
+            remote: parse_address(fields.get(2)?)?,
+            state: u8::from_str_radix(fields.get(3)?, 16).ok()?,
+            inode: fields.get(9)?.parse().ok()?,
+        })
+    }
+
+    /// The inode of one that listens on the address, or on all.
+    fn listens(&self, address: SocketAddr) -> Option<u64> {
+        let ip = self.local.ip();
+        let there = ip == address.ip().to_canonical() || ip.is_unspecified();
+        let listens = self.state == LISTEN && self.local.port() == address.port();
+        (listens && there).then_some(self.inode)
+    }
+
+    fn joins(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let same = |one: SocketAddr, other: SocketAddr| {
+            one.port() == other.port() && one.ip() == other.ip().to_canonical()
+        };
+        same(self.local, local) && same(self.remote, remote)
+    }
+}
+
+fn rows() -> impl Iterator<Item = Row> {
+    ["/proc/self/net/tcp", "/proc/self/net/tcp6"]
+        .into_iter()
+        .flat_map(|table| parse(&std::fs::read_to_string(table).unwrap_or_default()))
+}
+
+fn parse(table: &str) -> Vec<Row> {
+    table.lines().skip(1).filter_map(Row::parse).collect()
+}
+
+/// `0100007F:7A69`.
+fn parse_address(text: &str) -> Option<SocketAddr> {
+    let (host, port) = text.split_once(':')?;
+    let ip = parse_ip(host)?.to_canonical();
+    Some((ip, u16::from_str_radix(port, 16).ok()?).into())
 }
 
 /// Words of 32 bits, each in the byte order of this machine.
@@ -100,15 +185,19 @@ mod tests {
             + &line("0200000A:7A69", "0A", 14)
             + &line("0100007F:7A6A", "0A", 15);
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
-        assert_eq!(parse(&table, at("127.0.0.1:31337")), [11, 13]);
-        assert_eq!(parse(&table, at("10.0.0.2:31337")), [13, 14]);
+        let listening = |table: &str, address: &str| -> Vec<u64> {
+            let rows = parse(table).into_iter();
+            rows.filter_map(|row| row.listens(at(address))).collect()
+        };
+        assert_eq!(listening(&table, "127.0.0.1:31337"), [11, 13]);
+        assert_eq!(listening(&table, "10.0.0.2:31337"), [13, 14]);
         let six = head.to_owned()
             + &line("00000000000000000000000000000000:7A69", "0A", 21)
             + &line("00000000000000000000000001000000:7A69", "0A", 22)
             + &line("0000000000000000FFFF00000100007F:7A69", "0A", 23);
-        assert_eq!(parse(&six, at("[::1]:31337")), [21, 22]);
-        assert_eq!(parse(&six, at("127.0.0.1:31337")), [21, 23]);
-        assert!(parse("", at("127.0.0.1:1")).is_empty());
+        assert_eq!(listening(&six, "[::1]:31337"), [21, 22]);
+        assert_eq!(listening(&six, "127.0.0.1:31337"), [21, 23]);
+        assert!(listening("", "127.0.0.1:1").is_empty());
     }
 
     #[cfg(target_os = "linux")]

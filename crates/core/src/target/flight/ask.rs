@@ -24,7 +24,7 @@ pub async fn environment(url: &str, options: &BTreeMap<String, Value>) -> Result
 
 /// Where a reference server's raw TCP probe listens, the first one's of the URL; it starts on demand.
 pub async fn tcp_port(url: &str, options: &BTreeMap<String, Value>) -> Result<SocketAddr> {
-    let (address, answer) = ask(url, options, "venturi.tcp").await?;
+    let (address, answer) = ask(url, options, "venturi.tcp").await.map_err(stranger)?;
     let port: u16 = String::from_utf8_lossy(&answer)
         .parse()
         .map_err(|_| Error::protocol("the server's answer to venturi.tcp is not a port"))?;
@@ -38,6 +38,17 @@ pub async fn tcp_port(url: &str, options: &BTreeMap<String, Value>) -> Result<So
                 format!("{} has no address", address.host),
             )
         })
+}
+
+/// Another server refuses an action that it does not know in words of its own, which may be pages.
+fn stranger(error: Error) -> Error {
+    match error.kind {
+        Kind::Server => Error::new(
+            Kind::Unsupported,
+            "it is no `venturi serve`, which alone answers this probe",
+        ),
+        _ => error,
+    }
 }
 
 /// One action outside of any trial.

@@ -91,9 +91,12 @@ impl Flight {
         let streams = self.spec.streams;
         for (server, offer) in self.servers.iter().zip(&offers) {
             if offer.endpoints.len() != streams {
-                let text =
-                    "the server offers another number of endpoints than streams were asked for";
-                return Err(self.at(server, Error::protocol(text)));
+                let streams = match streams {
+                    1 => "1 stream".to_owned(),
+                    many => format!("{many} streams"),
+                };
+                let text = format!("the server offers {} for {streams}", offer.text());
+                return Err(self.at(server, Error::new(Kind::Unsupported, text)));
             }
         }
         let sides: Vec<_> = self.servers.iter().zip(&offers).collect();

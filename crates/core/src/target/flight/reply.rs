@@ -5,6 +5,8 @@ use crate::codec::hpack::Header;
 use crate::error::{Error, Kind, Result};
 use crate::http2::Event;
 
+const PYTHON: &str = ". Detail: Python exception: Traceback";
+
 /// Follows one call's response to its status.
 #[derive(Debug, Default)]
 pub struct Reply {
@@ -101,6 +103,8 @@ fn grpc_status(headers: &[Header]) -> Option<std::result::Result<(), Error>> {
     }
     let name = NAMES.get(number).unwrap_or(&"UNKNOWN");
     let message = percent_decode(find(headers, "grpc-message").unwrap_or(""));
+    // pyarrow's servers send the lines of their code along.
+    let message = message.split(PYTHON).next().unwrap_or_default();
     let kind = match number {
         7 | 16 => Kind::Auth,
         _ => Kind::Server,

@@ -8,10 +8,10 @@ use super::call::Link;
 use super::options::Address;
 use super::Flight;
 use crate::error::{Kind, Result};
-use crate::meter::readers::listener::pid_of;
+use crate::meter::readers::listener::peer_of;
 use crate::meter::readers::network::is_own;
 use crate::target::many::unlike;
-use crate::target::Identity;
+use crate::target::{Identity, Route};
 
 /// A server of the URL, and what is known of it.
 pub(super) struct Server {
@@ -32,6 +32,25 @@ impl Server {
             address,
             login: None,
             identity: Identity::default(),
+        }
+    }
+}
+
+impl Identity {
+    /// The process of this host that listens there is the server, unless it may be a proxy.
+    fn see(&mut self, route: Route) {
+        let Some(peer) = peer_of(route.local, route.peer) else {
+            return;
+        };
+        match peer.onward {
+            None => self.pid = Some(peer.pid),
+            Some((name, to)) => {
+                self.same_machine = None;
+                self.relay = Some(format!(
+                    "process {} ({name}) listens on {} and has a connection of its own to {to}",
+                    peer.pid, route.peer
+                ));
+            }
         }
     }
 }
@@ -119,10 +138,10 @@ impl Flight {
             Err(error) if error.kind == Kind::Server => {
                 if let Some(route) = identity.route.filter(|route| is_own(route.peer.ip())) {
                     identity.same_machine = Some(true);
-                    identity.pid = match self.spec.include_setup {
-                        true => server.listening,
-                        false => pid_of(route.peer),
-                    };
+                    match self.spec.include_setup {
+                        true => identity.pid = server.listening,
+                        false => identity.see(route),
+                    }
                 }
                 Ok(identity)
             }

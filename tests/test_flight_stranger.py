@@ -1,0 +1,312 @@
+"""A stranger's Flight server, an engineer's own with a table `t`: what can be said of it, and asked."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flight_support import ServerProcess
+from path_support import RELAY
+from run_support import venturi
+from venturi.analysis import advice
+from venturi.analysis.cells import Cell, summarise
+from venturi.analysis.evidence import facts, medians, seen
+from venturi.analysis.findings import findings
+from venturi.analysis.proof import Hit
+from venturi.analysis.remedies import remedies
+from venturi.analysis.rerun import Rerun
+from venturi.analysis.verdict import verdicts
+from venturi.cli import app
+from venturi.report import cell as one_cell
+from verdict_support import SECOND, trial
+
+Start = Callable[..., ServerProcess]
+TABLE = {"target": "flight://10.0.0.2:31337/t", "data": "remote", "operation": "get", "row_bytes": None}
+
+
+def read(repeat: int = 0, parameters: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """A trial that read the table `t` of a server that tells nothing of itself, in batches of 4,096 rows."""
+    given = {**TABLE, **(parameters or {})}
+    record = trial(
+        {"await_input": 0.9, "receive": 0.1}, {}, parameters=given, repeat=repeat,
+        cell=f"get-{given.get('rows_per_batch', 4096)}", cpu=None, **more,
+    )  # fmt: skip
+    record["counts"] |= {"rows": 409_600, "batches": 100}
+    return record
+
+
+def summed(**more: Any) -> list[Cell]:
+    return summarise([read(n, **more) for n in range(5)])
+
+
+# ---- what is proposed ----------------------------------------------------------------
+
+
+def refusal(words: list[str]) -> str:
+    """Why `venturi` refuses these words; empty where it takes them."""
+    done = CliRunner().invoke(app, words)
+    return "" if done.exit_code == 0 else f"{done.exception!r} {done.output}"
+
+
+KINDS = ("server", "cores", "stage", "memory", "flow-control", "link", "disk", "load-generator", "unknown")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("path", "typed"),
+    [
+        ("/t", ["--data", "remote"]),
+        ("/sales/2026", ["--data", "remote", "--token-env", "TOKEN", "--tls-insecure"]),
+        ("?command=SELECT%201", ["--data=remote", "--user", "ada", "--password-env", "PASSWORD"]),
+        ("?ticket=x", []),
+    ],
+)
+def test_what_is_proposed_can_be_run(
+    kind: str, path: str, typed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TOKEN", "PASSWORD"):
+        monkeypatch.setenv(name, "x")
+    tls = "--tls-insecure" in typed
+    url = f"flight{'+tls' if tls else ''}://10.0.0.2:31337{path}"
+    (cell,) = summed(parameters={"target": url})
+    environment = {"command": ["venturi", "run", "--target", url, "--operation", "get", *typed]}
+    hit = Hit(kind, None if kind == "cores" else "client", "receive", "send buffer", "", 1.0)
+    known = seen(cell, medians([facts(r, {}) for r in cell.records]), 5)
+    texts = [
+        *remedies(known, hit, Rerun.of(cell, environment)),
+        *verdicts([cell], environment)[cell.name].next,
+    ]
+    assert texts
+    for text in texts:
+        assert "--rows-per-batch" not in text and "--compression" not in text
+        assert f"ceilings {url}" not in text, "it does not answer the probe"
+        for command in re.findall(r"venturi run .*", text):
+            assert refusal([*shlex.split(command)[1:], "--dry-run"]) == "", command
+
+
+def test_a_table_goes_along_to_the_server_that_takes_its_place() -> None:
+    (cell,) = summed()
+    environment = {
+        "command": ["venturi", "run", "--place", "there=flight://10.0.0.2:31337/t", "--data", "remote"]
+    }
+    (text,) = [t for t in verdicts([cell], environment)[cell.name].next if "venturi serve flight" in t]
+    assert text.endswith(
+        "venturi serve flight --host 0.0.0.0 --table t=FILE there, then "
+        "venturi run --data remote --target flight://HOST:31337/t"
+    )
+
+
+# ---- how large a batch is -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flags", [["--rows-per-batch", "16384"], ["--rows-per-batch", "1k,4k"]])
+def test_rows_a_batch_of_its_table_are_not_ours_to_choose(flags: list[str]) -> None:
+    said = refusal(["run", "--target", "flight://h/t", *flags, "--dry-run"])
+    assert "--rows-per-batch: how many rows a batch has is decided by flight://h:31337/t" in said
+    assert refusal(["run", "--target", "flight://h/t", "--operation", "put", *flags, "--dry-run"]) == ""
+    assert refusal(["run", "--target", "flight://h", *flags, "--dry-run"]) == ""
+
+
+def test_batches_that_arrived_alike_compare_nothing() -> None:
+    """As runs have them that were made before such flags were refused, and as a perf server may send them."""
+    for target in ("flight://10.0.0.2:31337/t", "flight://10.0.0.2:31337"):
+        cells = summarise(
+            [
+                read(n, {"rows_per_batch": rows, "target": target}, rate=rate)
+                for rows, rate in ((4096, 1e9), (16384, 1.01e9), (65536, 0.99e9))
+                for n in range(5)
+            ]
+        )
+        (found,) = findings(cells, verdicts(cells))
+        assert found.sentence == (
+            "4,096 to 65,536 rows a batch were asked for and 4,096 rows a batch came each time: "
+            "nothing is compared"
+        )
+        assert not found.next
+
+
+# ---- what is warned of ------------------------------------------------------------------
+
+
+def warned(cells: list[Cell], kind: str) -> advice.Advice | None:
+    found = advice.advise(cells, [r for c in cells for r in c.records], [])
+    return next((a for a in found if a.kind == kind), None)
+
+
+@pytest.mark.parametrize("asked", ["checksum", "count"])
+@pytest.mark.parametrize("achieved", ["none", "acknowledged"])
+def test_what_could_not_be_verified_was_not_left_out_on_purpose(asked: str, achieved: str) -> None:
+    verification = {"requested": asked, "achieved": achieved, "note": "the server does not say"}
+    cells = summed(verification=verification)
+    assert warned(cells, "unverified") is None
+    told = warned(cells, "weaker")
+    assert told is not None and told.cause == "the server does not say" and asked in told.finding
+    assert told.next.startswith("Neither values nor rows were compared")
+
+
+def test_verify_none_is_still_called_by_its_name() -> None:
+    cells = summed(verification={"requested": "none", "achieved": "none"})
+    told = warned(cells, "unverified")
+    assert told is not None and told.cause == 'the scenario asks for verify = "none"'
+
+
+def timed(batches: int, ns: float) -> dict[str, Any]:
+    percentiles = [[p, ns] for p in (50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)]
+    service = {"count": batches, "min": ns, "mean": ns, "max": ns, "percentiles": percentiles}
+    return {"latency": {"service": service, "response": None}}
+
+
+@pytest.mark.parametrize(
+    ("batches", "known"),
+    [
+        (1, [100.0]),
+        (2, [50.0, 100.0]),
+        (99, [50.0, 90.0, 95.0, 100.0]),
+        (100, [50.0, 90.0, 95.0, 99.0, 100.0]),
+    ],
+)
+def test_a_percentile_has_a_batch_beyond_it(batches: int, known: list[float]) -> None:
+    (cell,) = summed(**timed(batches, 2.13e9))
+    assert sorted(cell.latency) == known
+    shown = dict(one_cell.figures(cell))
+    assert shown["batches timed"].startswith(f"{batches} a trial at least")
+    assert ("p99 wants 100" in shown["batches timed"]) == (batches < 100)
+
+
+def test_a_trial_that_is_over_before_a_batch_is() -> None:
+    cells = summed(parameters={"duration_ns": SECOND // 2}, **timed(1, 2.13e9))
+    told = warned(cells, "cut")
+    assert told is not None and "2.130 s against --duration 500.0 ms" in told.finding
+    assert told.next == "Measure ten batches or more: --duration 22s"
+    assert warned(summed(parameters={"duration_ns": SECOND}, **timed(100, 1e7)), "cut") is None
+
+
+def test_a_table_that_is_read_to_its_end_is_not_made_longer_by_a_flag() -> None:
+    cells = summed(parameters={"duration_ns": 5 * SECOND})
+    for cell in cells:
+        for record in cell.records:
+            record["times"]["interval_ns"] = 4_000_000
+    cells = summarise([r for c in cells for r in c.records])
+    told = warned(cells, "short")
+    assert told is not None and told.next == "The server has sent all that it holds: read a larger table"
+
+
+# ---- where trials go ---------------------------------------------------------------------
+
+
+def test_a_place_beside_a_target_is_refused() -> None:
+    said = refusal(["run", "--target", "flight://a", "--place", "there=flight://b", "--dry-run"])
+    assert "--place there and --target: both say where trials go" in said
+    assert refusal(["run", "--place", "a=flight://a", "--place", "b=flight://b", "--dry-run"]) == ""
+
+
+def test_a_scenario_is_shown_by_its_name() -> None:
+    shown, told = (CliRunner().invoke(app, ["scenarios", *words, "quick"]) for words in ([], ["show"]))
+    assert shown.exit_code == 0 and shown.output == told.output and 'name = "quick"' in shown.output
+    assert "quik: no such scenario" in refusal(["scenarios", "quik"])
+
+
+# ---- a real one ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def one_table_server(start_pyarrow_server: Start) -> ServerProcess:
+    return start_pyarrow_server("--one-table")
+
+
+def run(tmp_path: Path, *words: object, expect: int = 0) -> tuple[list[dict[str, Any]], str]:
+    """The trials of a small run, and what it said."""
+    out = tmp_path / "run"
+    done = venturi(
+        "run", *words, "--operation", "get,put", "--repeats", 3, "--warmup", 0, "--rows-per-stream", 1000,
+        "--no-report", "--no-ceilings", "--out", out,
+    )  # fmt: skip
+    assert done.returncode == expect, done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    return [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()], done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("core")
+@pytest.mark.parametrize("server", ["pyarrow_server", "one_table_server"])
+def test_a_server_without_the_perf_protocol_fails_one_get(
+    server: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    address = request.getfixturevalue(server).address
+    trials, said = run(tmp_path, "--target", f"flight://{address}", "--streams", "1,2,4", expect=5)
+    failed = [t for t in trials if t["outcome"] != "ok"]
+    assert [t["error"]["kind"] for t in failed] == ["unsupported"]
+    message = failed[0]["error"]["message"]
+    assert f"{address} does not speak Arrow's perf protocol" in message
+    assert f"name a table of it (flight://{address}/TABLE)" in message
+    assert "it lists /mixed, /records, /t" in message
+    assert len([t for t in trials if t["parameters"]["operation"] == "put"]) == 9, "puts go well"
+    assert f"flight://{address} let no get begin; its other gets are left out" in said
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("core")
+def test_its_own_ceilings_cannot_be_probed(pyarrow_server: ServerProcess) -> None:
+    url = f"flight://{pyarrow_server.address}/t"
+    done = venturi("ceilings", url, "--only", "tcp", "--streams", "1", "--repeats", "1", "-q")
+    assert done.returncode == 5
+    assert "it is no `venturi serve`, which alone answers this probe" in done.stderr
+    assert "hint: start one on that host, and name it: venturi serve flight" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("core")
+@pytest.mark.parametrize("limit", [["--rows-per-stream", "1000"], ["--duration", "20s"]])
+def test_a_table_read_to_its_end_is_counted(
+    pyarrow_server: ServerProcess, tmp_path: Path, limit: list[str]
+) -> None:
+    url = f"flight://{pyarrow_server.address}/t"
+    done = venturi(
+        "run", "--target", url, "--operation", "get", "--repeats", 2, "--warmup", 0, *limit,
+        "--no-report", "--no-ceilings", "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    trials = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
+    assert {(t["counts"]["rows"], t["verification"]["achieved"]) for t in trials} == {(20_000, "count")}
+    assert "remote, 4,000 rows/batch" in done.stdout.replace("\n", " ")
+
+
+@pytest.fixture
+def relayed(pyarrow_server: ServerProcess) -> Iterator[ServerProcess]:
+    relay = ServerProcess([sys.executable, str(RELAY), str(pyarrow_server.port), "0"])
+    yield relay
+    relay.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are told by /proc")
+@pytest.mark.usefixtures("core")
+def test_what_a_proxy_uses_is_not_told_as_the_servers(
+    relayed: ServerProcess, pyarrow_server: ServerProcess, tmp_path: Path
+) -> None:
+    for server, proxied in ((relayed, True), (pyarrow_server, False)):
+        out = tmp_path / str(proxied)
+        done = venturi(
+            "run", "--target", f"flight://{server.address}/slow/30", "--operation", "get", "--repeats", 1,
+            "--warmup", 0, "--no-report", "--no-ceilings", "--out", out,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        (record,) = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
+        assert (record["cpu"]["server"] is None) == proxied
+        assert (record["target"]["pid"] == server.process.pid) != proxied
+        assert ("relay" in record["target"]) == proxied
+        if proxied:
+            to = f"has a connection of its own to {pyarrow_server.address}"
+            assert record["target"]["relay"].endswith(to)
+            assert str(server.process.pid) in record["target"]["relay"]
+            shown = " ".join(venturi("show", out, "--cell", "best").stdout.split())
+            assert "it may be a proxy, so nothing of it is told as the server's" in shown
