@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -44,3 +48,46 @@ def run_trial(target: str, **choices: Any) -> dict[str, Any]:
 
     record: dict[str, Any] = json.loads(_core.run_trial(json.dumps(spec(target, **choices)), _core.Control()))
     return record
+
+
+@contextmanager
+def connecting_all_the_time() -> Iterator[None]:
+    """Another part of this process opens connections, as Ray does, for as long as a trial runs."""
+    ended, opened = threading.Event(), threading.Event()
+
+    def connect(address: tuple[str, int]) -> None:
+        held: list[socket.socket] = []
+        while not ended.wait(0.002):
+            held.append(socket.create_connection(address))
+            opened.set()
+            if len(held) > 50:
+                held.pop(0).close()
+        for each in held:
+            each.close()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=1000) as server:
+        server.settimeout(0.1)
+
+        def accept() -> None:
+            held: list[socket.socket] = []
+            while not ended.is_set():
+                try:
+                    held.append(server.accept()[0])
+                except TimeoutError:
+                    continue
+            for each in held:
+                each.close()
+
+        threads = [
+            threading.Thread(target=connect, args=(server.getsockname(),)),
+            threading.Thread(target=accept),
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            assert opened.wait(60)
+            yield
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from core_support import connecting_all_the_time
 from database_support import Database
 from mysql_support import WORKING_SET, Relay, Trick, found_sums, refusal, run
 
@@ -34,6 +35,17 @@ def test_every_row_is_there_once(mariadb: Database, statement: str, rows_per_bat
     assert record["counts"]["stored_bytes"] > 16_384
     assert record["errors"] is None
     mariadb.run_sql(f"DROP TABLE {table}")
+
+
+def test_the_streams_connections_are_read_and_no_others(mariadb: Database) -> None:
+    with connecting_all_the_time():
+        record = run(mariadb.url, "venturi_sockets", streams=3, threads=3)
+    assert record["outcome"] == "ok", record["error"]
+    sockets = record["resources"]["client"]["sockets"]
+    assert sockets["count"] == 3 and sockets["rtt_ns"] > 0
+    counts = record["counts"]
+    # A row is text of some 90 bytes; nothing but the batches and their answers is counted.
+    assert 0.5 < counts["wire_bytes"] / (90 * counts["rows"]) < 3
 
 
 def test_both_protocols_store_the_same(mariadb: Database) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from core_support import run_trial, spec
+from core_support import connecting_all_the_time, run_trial, spec
 
 pytestmark = pytest.mark.usefixtures("core")
 
@@ -30,6 +30,13 @@ def test_what_was_acknowledged_is_in_the_file(tmp_path: Path) -> None:
     assert (rows, str(size), str(hits)) == (1000, sums["bytes"], sums["hits"])
     assert record["target"]["software"].startswith("SQLite 3.")
     assert record["target"]["pid"] is None and record["cpu"]["server"] is None
+
+
+def test_connections_of_others_are_not_the_trial_s(tmp_path: Path) -> None:
+    with connecting_all_the_time():
+        record = run_trial(f"sqlite://{tmp_path / 'x.db'}", duration_s=0.5)
+    assert record["error"] is None
+    assert record["resources"]["client"]["sockets"] is None and record["counts"]["wire_bytes"] == 0
 
 
 def test_streams_take_turns(tmp_path: Path) -> None:

@@ -70,6 +70,8 @@ def _end(spec: Mapping[str, Any], end: str, interval: int, payload: int, remote:
             "minor_faults": 100,
             "major_faults": 0,
             "rss_max_bytes": 60_000_000 + 4_000_000 * streams,
+            "paused_ns": 0,
+            "longest_pause_ns": 0,
             "threads": [
                 {"name": f"{end}-{number}", "cpu_share": share, "delay_share": 0.01}
                 for number in range(min(streams, 32))
@@ -155,6 +157,7 @@ def _columns(
         "voluntary_switches": grows(5e-6 * streams),
         "involuntary_switches": grows(2e-7 * streams),
         "rss_bytes": [60_000_000 + 4_000_000 * streams for _ in times],
+        "paused_ns": grows(0),
         "thread_names": [f"{end}-{number}" for number in range(streams)],
         "thread_cpu_ns": [grows(share) for _ in range(streams)],
         "thread_delay_ns": [grows(0.01) for _ in range(streams)],

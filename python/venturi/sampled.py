@@ -24,6 +24,7 @@ _LIST = pa.list_(_I)
 
 _COUNTERS = """
     user_ns system_ns run_delay_ns voluntary_switches involuntary_switches minor_faults major_faults rss_bytes
+    paused_ns
     thread_cpu_ns[] thread_delay_ns[]
     host_busy_ns host_user_ns host_system_ns host_irq_ns host_softirq_ns host_steal_ns host_iowait_ns
     host_total_ns core_busy_ns[] core_softirq_ns[] core_steal_ns[] core_total_ns[] frequency_khz[]
@@ -54,6 +55,8 @@ _PROCESS = [
     "minor_faults",
     "major_faults",
     "rss_max_bytes",
+    "paused_ns",
+    "longest_pause_ns",
 ]
 _HOST_SHARES = [f"{kind}_share" for kind in ("busy", "user", "system", "softirq", "irq", "steal", "iowait")]
 _HOST = ["memory_available_min_bytes", "psi_cpu_share", "psi_memory_share", "psi_io_share", "frequency_khz"]

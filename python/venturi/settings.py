@@ -206,7 +206,7 @@ class Workload(Table):
         Annotated[int, Field(ge=1, le=4_096)] | Literal["streams"], BeforeValidator(_threads)
     ] = "streams"
     rate: Annotated[
-        Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_rate)] | None,
+        Annotated[float, Field(gt=0, le=1_000_000_000, allow_inf_nan=False), BeforeValidator(_rate)] | None,
         BeforeValidator(null),
     ] = None
     in_flight: Annotated[

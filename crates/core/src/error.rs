@@ -25,6 +25,8 @@ pub enum Kind {
     Memory,
     Io,
     Cancelled,
+    /// An end of the trial did not run.
+    Paused,
     Internal,
 }
 

@@ -5,6 +5,7 @@ pub mod codec;
 pub mod data;
 pub mod engine;
 pub mod error;
+pub mod halt;
 pub mod http1;
 pub mod http2;
 pub mod meter;

@@ -69,6 +69,9 @@ pub enum Values {
     Random,
 }
 
+/// Batches per second: the schedule goes by nanoseconds.
+const MOST_RATE: f64 = 1e9;
+
 /// Where batches come from.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "source", rename_all = "lowercase", deny_unknown_fields)]
@@ -261,9 +264,9 @@ impl TrialSpec {
         self.check_ingest()?;
         if self
             .rate
-            .is_some_and(|rate| !(rate > 0.0 && rate.is_finite()))
+            .is_some_and(|rate| !(rate > 0.0 && rate <= MOST_RATE))
         {
-            return wrong("rate must be a number of batches per second above 0");
+            return wrong("rate must be a number of batches per second above 0, 1e9 at most");
         }
         if self.pin.as_ref().is_some_and(Vec::is_empty) {
             return wrong("pin must name at least one CPU");

@@ -63,6 +63,7 @@ def advise(
         _failures(measured),
         load_advice.errors(cells),
         _unverified(cells),
+        _paused(cells),
         _noise(measured, samples),
         _instrument(cells),
         _over_ceiling(cells),
@@ -187,6 +188,29 @@ def _asked(record: Mapping[str, Any]) -> object:
 
 def _achieved(record: Mapping[str, Any]) -> object:
     return get(record, "verification", "achieved")
+
+
+def _paused(cells: Sequence[Cell]) -> Advice | None:
+    """Trials that count although an end stood still for a small part of them."""
+    good = [r for c in cells for r in c.records]
+    paused = [
+        (ns, end, r)
+        for r in good
+        for end in ("client", "server")
+        if (ns := numeric(r, "resources", end, "process", "paused_ns"))
+    ]
+    if not paused:
+        return None
+    longest, end, record = max(paused, key=lambda found: found[0])
+    interval = numeric(record, "times", "interval_ns") or 0.0
+    hit = len({str(r.get("trial")) for _, _, r in paused})
+    return Advice(
+        "paused",
+        f"the {end} did not run for {longest / 1e9:.2f} s of {interval / 1e9:.4g} s "
+        f"({hit} of {len(good)} trials had a pause)",
+        "its process was stopped or frozen, or its machine was paused or suspended",
+        "Run again where nothing stops it: these figures are low by up to that share",
+    )
 
 
 def noise(record: Mapping[str, Any]) -> tuple[float, float] | None:

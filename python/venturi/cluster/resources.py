@@ -115,7 +115,13 @@ def _process(found: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any] |
         *("user_ns", "system_ns", "run_delay_ns", "voluntary_switches", "involuntary_switches"),
         *("minor_faults", "major_faults", "rss_max_bytes"),
     ]
-    return {**{name: _sum(each, name) for name in names}, "threads": threads[:_MOST_THREADS] or None}
+    summed = {name: _sum(each, name) for name in names}
+    # That of the one that stood still longest: a trial goes on while one of its loaders does not.
+    paused = {
+        name: max((one[name] for one in each if one.get(name) is not None), default=None)
+        for name in ("paused_ns", "longest_pause_ns")
+    }
+    return {**summed, **paused, "threads": threads[:_MOST_THREADS] or None}
 
 
 def _host(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

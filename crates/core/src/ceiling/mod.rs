@@ -17,7 +17,7 @@ pub mod disk;
 pub mod memory;
 pub mod tcp;
 
-use tcp::Placement;
+use tcp::{Far, Placement};
 
 /// What Python asks for: raw TCP to or from the host of a reference server.
 #[derive(Debug, Clone, Deserialize)]
@@ -159,13 +159,18 @@ fn recorded(what: &str, work: impl FnOnce() -> Result<tcp::Probe>) -> ProbeRecor
 /// A ceiling is the most that can be had. Within one machine that depends on where the
 /// ends run, so half of the time goes to each placement, and the better one counts.
 fn probe(spec: &ProbeSpec, control: &Control) -> Result<tcp::Probe> {
-    let peer = crate::engine::block_on(async {
+    let (addr, ticket) = crate::engine::block_on(async {
         match spec.target.starts_with("charrow") {
-            true => charrow::tcp_port(&spec.target, &spec.options).await,
+            true => {
+                let addr = charrow::tcp_port(&spec.target, &spec.options).await?;
+                Ok((addr, None))
+            }
             false => flight::tcp_port(&spec.target, &spec.options).await,
         }
     })??;
-    let placements: &[Placement] = match peer.ip().is_loopback() {
+    let ticket = ticket.unwrap_or(tcp::OPEN);
+    let peer = Far { addr, ticket };
+    let placements: &[Placement] = match addr.ip().is_loopback() {
         true => &[Placement::Free, Placement::OneCpu],
         false => &[Placement::Free],
     };

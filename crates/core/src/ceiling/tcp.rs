@@ -2,8 +2,8 @@
 //! without any protocol on them. No transfer over the same path should be faster.
 //!
 //! N connections, a blocking thread each, at both ends. The connections are made
-//! first; after a barrier the client writes a 32-byte header on each: a magic number,
-//! the direction and the CPU to stay on, the size of a message, how long. Then
+//! first; after a barrier the client writes a 32-byte header on each: a magic number
+//! (or what the peer gave to those that it let in), the direction and the CPU to stay on, the size of a message, how long. Then
 //! - get: the peer writes message after message from one buffer until the client hangs
 //!   up; the client counts what it has read when the time is over;
 //! - put: the client writes until the time is over and half-closes; the peer answers
@@ -11,22 +11,33 @@
 //!   ends when the last answer is there.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{mpsc, Arc};
+use std::sync::{mpsc, Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::codec::budget::Budget;
 use crate::engine::pin::{allowed, pin};
 use crate::error::{Error, Kind, Result};
 use crate::spec::Operation;
 
-const MAGIC: [u8; 8] = *b"VENTURI1";
+/// What a client's header begins with.
+pub type Ticket = [u8; 8];
+
+/// Of a peer that serves everybody.
+pub const OPEN: Ticket = *b"VENTURI1";
 const HEADER: usize = 32;
 
 /// Bounds of what a client may ask a peer for.
 const LARGEST_MESSAGE: usize = 256 << 20;
 pub(super) const LONGEST: Duration = Duration::from_secs(3600);
 const MOST_CONNECTIONS: usize = 1024;
+
+/// Bytes of messages that a peer holds at most, over all connections.
+pub const MOST_BYTES: u64 = 2 << 30;
+/// A peer that nobody asks for and nobody is connected to does not listen any longer.
+const UNASKED: Duration = Duration::from_secs(60);
 
 /// A connection on which nothing moves for so long is given up.
 const IDLE: Duration = Duration::from_secs(10);
@@ -62,69 +73,134 @@ impl Probe {
     }
 }
 
+/// Whom a peer serves, and within which bounds.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    pub ticket: Ticket,
+    /// Bytes of messages, over all connections.
+    pub memory: u64,
+    /// For how long it listens for nobody.
+    pub unasked: Duration,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            ticket: OPEN,
+            memory: MOST_BYTES,
+            unasked: UNASKED,
+        }
+    }
+}
+
 /// The far end of a probe: sends or discards what clients ask for, on threads of its
-/// own. Stops when dropped.
+/// own. Stops when dropped, and when nobody has asked for it for a while.
 #[derive(Debug)]
 pub struct Peer {
     pub addr: SocketAddr,
-    stop: Arc<AtomicBool>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    terms: Terms,
+    stop: AtomicBool,
+    open: AtomicUsize,
+    messages: Budget,
+    /// When somebody asked for it last; `None`: it listens no longer.
+    asked: Mutex<Option<Instant>>,
+}
+
+impl Shared {
+    /// Whether it goes on listening.
+    fn is_wanted(&self) -> bool {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let unasked = asked.is_none_or(|asked| asked.elapsed() > self.terms.unasked);
+        if self.stop.load(SeqCst) || (unasked && self.open.load(SeqCst) == 0) {
+            *asked = None;
+        }
+        asked.is_some()
+    }
 }
 
 impl Peer {
     /// Listens on a port of the system's choice.
-    pub fn start(ip: IpAddr) -> io::Result<Peer> {
+    pub fn start(ip: IpAddr, terms: Terms) -> io::Result<Peer> {
         let listener = TcpListener::bind((ip, 0))?;
+        listener.set_nonblocking(true)?;
         let addr = listener.local_addr()?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let seen = stop.clone();
+        let shared = Arc::new(Shared {
+            terms,
+            stop: AtomicBool::new(false),
+            open: AtomicUsize::new(0),
+            messages: Budget::new(terms.memory),
+            asked: Mutex::new(Some(Instant::now())),
+        });
+        let seen = shared.clone();
         std::thread::Builder::new()
             .name("tcp-peer".into())
             .spawn(move || accept(&listener, &seen))?;
-        Ok(Peer { addr, stop })
+        Ok(Peer { addr, shared })
+    }
+
+    /// Somebody will come. False: it listens no longer.
+    pub fn ask(&self) -> bool {
+        let asked = self.shared.asked.lock();
+        let mut asked = asked.unwrap_or_else(PoisonError::into_inner);
+        if let Some(asked) = &mut *asked {
+            *asked = Instant::now();
+        }
+        asked.is_some()
     }
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        self.stop.store(true, SeqCst);
-        // Wakes the thread that accepts, by way of a loopback where it listens on all.
-        let ip = match self.addr.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            ip => ip,
-        };
-        let _ = TcpStream::connect_timeout(&(ip, self.addr.port()).into(), LOOK_UP);
+        self.shared.stop.store(true, SeqCst);
     }
 }
 
-fn accept(listener: &TcpListener, stop: &Arc<AtomicBool>) {
-    let open = Arc::new(AtomicUsize::new(0));
-    while !stop.load(SeqCst) {
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    while shared.is_wanted() {
+        if !arrives(listener) {
+            continue;
+        }
         let Ok((socket, _)) = listener.accept() else {
             std::thread::sleep(LOOK_UP); // out of descriptors: may pass
             continue;
         };
-        if open.load(SeqCst) >= MOST_CONNECTIONS {
+        if shared.open.load(SeqCst) >= MOST_CONNECTIONS || socket.set_nonblocking(false).is_err() {
             continue; // hangs up
         }
-        open.fetch_add(1, SeqCst);
-        let (stop, counted) = (stop.clone(), open.clone());
+        shared.open.fetch_add(1, SeqCst);
+        let serving = shared.clone();
         let served = std::thread::Builder::new()
             .name("tcp-peer".into())
             .spawn(move || {
                 // A client that fails sees it; the peer has nobody to tell.
-                let _ = serve(socket, &stop);
-                counted.fetch_sub(1, SeqCst);
+                let _ = serve(socket, &serving);
+                serving.open.fetch_sub(1, SeqCst);
             });
         if served.is_err() {
-            open.fetch_sub(1, SeqCst);
+            shared.open.fetch_sub(1, SeqCst);
         }
     }
 }
 
-fn serve(mut socket: TcpStream, stop: &AtomicBool) -> io::Result<()> {
+/// Waits a moment for somebody who connects.
+fn arrives(listener: &TcpListener) -> bool {
+    let mut wanted = libc::pollfd {
+        fd: listener.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one structure, alive during the call.
+    unsafe { libc::poll(&mut wanted, 1, LOOK_UP.as_millis() as libc::c_int) > 0 }
+}
+
+fn serve(mut socket: TcpStream, shared: &Shared) -> io::Result<()> {
     prepare(&socket)?;
-    let stopped = || stop.load(SeqCst);
+    let stopped = || shared.stop.load(SeqCst);
     let mut header = [0; HEADER];
     let mut have = 0;
     while have < HEADER {
@@ -133,7 +209,10 @@ fn serve(mut socket: TcpStream, stop: &AtomicBool) -> io::Result<()> {
             more => have += more,
         }
     }
-    let (operation, cpu, message, duration) = parse(&header)?;
+    let (operation, cpu, message, duration) = parse(&header, shared.terms.ticket)?;
+    // Before any of it is touched.
+    let claimed = shared.messages.claim(message);
+    let _claim = claimed.map_err(|_| ErrorKind::OutOfMemory)?;
     stay_on(cpu);
     match operation {
         Operation::Get => {
@@ -167,6 +246,7 @@ fn stay_on(cpu: Option<usize>) {
 }
 
 fn header(
+    ticket: Ticket,
     operation: Operation,
     cpu: Option<usize>,
     message: usize,
@@ -177,7 +257,7 @@ fn header(
         Operation::Put | Operation::Upsert | Operation::Ingest => 1,
     };
     let mut header = [0; HEADER];
-    header[..8].copy_from_slice(&MAGIC);
+    header[..8].copy_from_slice(&ticket);
     let place = cpu.map_or(0, |cpu| cpu as u64 + 1);
     header[8..16].copy_from_slice(&(direction | place << 8).to_le_bytes());
     header[16..24].copy_from_slice(&(message as u64).to_le_bytes());
@@ -185,7 +265,10 @@ fn header(
     header
 }
 
-fn parse(header: &[u8; HEADER]) -> io::Result<(Operation, Option<usize>, usize, Duration)> {
+fn parse(
+    header: &[u8; HEADER],
+    ticket: Ticket,
+) -> io::Result<(Operation, Option<usize>, usize, Duration)> {
     let number = |at: usize| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&header[at..at + 8]);
@@ -198,7 +281,7 @@ fn parse(header: &[u8; HEADER]) -> io::Result<(Operation, Option<usize>, usize, 
         _ => return Err(ErrorKind::InvalidData.into()),
     };
     let (message, duration) = (number(16), Duration::from_nanos(number(24)));
-    let good = header[..8] == MAGIC
+    let good = header[..8] == ticket
         && (1..=LARGEST_MESSAGE as u64).contains(&message)
         && duration <= LONGEST;
     match good {
@@ -255,10 +338,17 @@ fn patiently(
     }
 }
 
-/// Moves messages of `message_bytes` over `streams` connections to or from the peer at
-/// `addr` for `duration`. `cancelled` is asked now and then.
+/// Where a peer listens, and what it wants to see.
+#[derive(Debug, Clone, Copy)]
+pub struct Far {
+    pub addr: SocketAddr,
+    pub ticket: Ticket,
+}
+
+/// Moves messages of `message_bytes` over `streams` connections to or from the `far`
+/// peer for `duration`. `cancelled` is asked now and then.
 pub fn probe(
-    addr: SocketAddr,
+    far: Far,
     operation: Operation,
     streams: usize,
     message_bytes: usize,
@@ -267,6 +357,7 @@ pub fn probe(
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<Probe> {
     check(streams, message_bytes, duration)?;
+    let Far { addr, ticket } = far;
     let failed = |error: io::Error| failure(addr, &error, cancelled);
     let mut sockets = Vec::with_capacity(streams);
     for _ in 0..streams {
@@ -281,7 +372,7 @@ pub fn probe(
     };
     let work = |stream: usize, socket: TcpStream| {
         let cpu = (!cpus.is_empty()).then(|| cpus[stream % cpus.len()]);
-        let header = header(operation, cpu, message_bytes, duration);
+        let header = header(ticket, operation, cpu, message_bytes, duration);
         let mut buffer = vec![0x5a; message_bytes.max(READ)];
         move |start: Instant| {
             stay_on(cpu);
@@ -352,12 +443,15 @@ fn failure(addr: SocketAddr, error: &io::Error, cancelled: &dyn Fn() -> bool) ->
     if cancelled() {
         return Error::cancelled();
     }
-    let kind = match error.kind() {
-        ErrorKind::TimedOut => Kind::Timeout,
-        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => Kind::Lost,
-        _ => Kind::Io,
+    let (kind, advice) = match error.kind() {
+        ErrorKind::TimedOut => (Kind::Timeout, ""),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => (
+            Kind::Lost,
+            ": it was stopped, or so many messages of this size are more than it may hold",
+        ),
+        _ => (Kind::Io, ""),
     };
-    Error::new(kind, format!("raw TCP, {addr}: {error}"))
+    Error::new(kind, format!("raw TCP, {addr}: {error}{advice}"))
 }
 
 fn receive(

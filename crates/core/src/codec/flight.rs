@@ -181,12 +181,14 @@ impl Assembler {
     }
 
     /// `count` bytes were put where `direct` said. The message, if they completed it.
+    ///
+    /// # Panics
+    /// Where that is more than there was room for.
     pub fn advance(&mut self, count: usize) -> Option<Message> {
         if let State::Body(body) = &mut self.state {
-            debug_assert!(count <= body.length - body.filled);
-            body.filled += count;
+            body.advance(count);
             self.left -= count;
-            if body.filled == body.length {
+            if body.left() == 0 {
                 if let State::Body(body) = std::mem::replace(&mut self.state, State::Tag) {
                     self.message.body = Some(body.finish());
                 }
@@ -466,6 +468,24 @@ mod tests {
             queue_flight_data(parts, [Chunk::Buffer(Buffer::from(body.clone()))].into_iter(), body.len(), &mut queue).unwrap();
             prop_assert_eq!(&drain(&mut queue)[5..], &data.encode_to_vec()[..]);
         }
+    }
+
+    #[test]
+    fn more_bytes_than_there_was_room_for_are_a_panic() {
+        let mut assembler = Assembler::new(Expect::Flight, 1 << 20, Pool::default());
+        let message = [&[0, 0, 0, 0, 103][..], &TAG_BODY, &[100]].concat();
+        assert!(assembler.push(&message).unwrap().1.is_none());
+        assert_eq!(assembler.direct().unwrap().len(), 100);
+        let panics = |count| {
+            let mut advance = || assembler.advance(count).is_some();
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(&mut advance)).is_err()
+        };
+        assert!([101, usize::MAX].map(panics) == [true, true]);
+        assembler.direct().unwrap().fill(7);
+        let Some(Message::Flight(message)) = assembler.advance(100) else {
+            panic!("not a whole message")
+        };
+        assert_eq!(message.body.unwrap().as_slice(), [7; 100]);
     }
 
     #[test]

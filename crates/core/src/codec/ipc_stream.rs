@@ -66,8 +66,8 @@ impl StreamReader {
     /// So many bytes of `room` were filled.
     pub fn filled(&mut self, bytes: usize) -> Result<()> {
         if let Part::Body(_, body) = &mut self.part {
-            body.filled += bytes;
-            if body.filled < body.length {
+            body.advance(bytes);
+            if body.left() > 0 {
                 return Ok(());
             }
         } else {

@@ -111,8 +111,13 @@ impl Pool {
             Some(free.swap_remove(at))
         });
         let step = if length < PAGE { ALIGNMENT } else { PAGE };
+        let fresh = || {
+            // In a release build the plain one would wrap around, to a slab of no bytes.
+            let capacity = length.max(1).checked_next_multiple_of(step);
+            Slab::new(capacity.expect("a bounded size"))
+        };
         Loan {
-            slab: Some(slab.unwrap_or_else(|| Slab::new(length.max(1).next_multiple_of(step)))),
+            slab: Some(slab.unwrap_or_else(fresh)),
             home: Arc::downgrade(&self.0),
         }
     }
@@ -152,11 +157,13 @@ impl Growing {
     /// So many bytes more, which hold anything until they are written.
     pub fn add(&mut self, bytes: usize) -> &mut [u8] {
         let begin = self.length;
-        let end = begin + bytes;
+        let end = begin.checked_add(bytes).expect("a bounded size");
         let capacity = self.loan.as_ref().map_or(0, |loan| loan.slab().capacity);
         if end > capacity {
             // A sixteenth more than the last one, which then is enough for most.
-            let wanted = end.max(2 * capacity).max(self.last + self.last / 16);
+            let wanted = end
+                .max(capacity.saturating_mul(2))
+                .max(self.last + self.last / 16);
             let larger = self.pool.take(wanted);
             let old = self.as_slice();
             // SAFETY: another slab, of at least `wanted >= length` bytes.
@@ -181,7 +188,8 @@ impl Growing {
 
     /// The same as values; all that was added before must have been values of this size.
     pub fn add_values<T: ArrowNativeType>(&mut self, values: usize) -> &mut [T] {
-        let bytes = self.add(values * size_of::<T>());
+        let bytes = values.checked_mul(size_of::<T>());
+        let bytes = self.add(bytes.expect("a bounded size"));
         // SAFETY: Arrow's native types are numbers, which any bits are.
         let (before, values, _) = unsafe { bytes.align_to_mut::<T>() };
         debug_assert!(before.is_empty());
@@ -215,8 +223,9 @@ fn lent(loan: Loan, length: usize) -> Buffer {
 #[derive(Debug)]
 pub(crate) struct Body {
     loan: Loan,
-    pub length: usize,
-    pub filled: usize,
+    length: usize,
+    /// Never more than `length`: `rest` relies on it.
+    filled: usize,
 }
 
 impl Body {
@@ -232,12 +241,21 @@ impl Body {
         let slab = self.loan.slab();
         // SAFETY: `filled <= length <= capacity`, initialised by `alloc_zeroed`, and the loan is
         // not shared before `finish`.
-        unsafe {
-            std::slice::from_raw_parts_mut(
-                slab.start.as_ptr().add(self.filled),
-                self.length - self.filled,
-            )
-        }
+        unsafe { std::slice::from_raw_parts_mut(slab.start.as_ptr().add(self.filled), self.left()) }
+    }
+
+    /// So many bytes of `rest` are there.
+    ///
+    /// # Panics
+    /// Where that is more than there was room for.
+    pub fn advance(&mut self, bytes: usize) {
+        assert!(bytes <= self.left(), "more bytes than were asked for");
+        self.filled += bytes;
+    }
+
+    /// Bytes still to come.
+    pub fn left(&self) -> usize {
+        self.length - self.filled
     }
 
     pub fn finish(self) -> Buffer {
@@ -251,7 +269,7 @@ mod tests {
 
     fn filled(pool: &Pool, length: usize) -> Buffer {
         let mut body = Body::new(pool, length);
-        body.filled = length;
+        body.advance(length);
         body.finish()
     }
 
@@ -294,6 +312,34 @@ mod tests {
         drop(made);
         growing.add(9_000);
         assert_eq!(growing.finish().as_ptr(), place);
+    }
+
+    #[test]
+    fn no_count_leads_out_of_the_slab() {
+        let panics = |work: &mut dyn FnMut()| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err()
+        };
+        let pool = Pool::default();
+        let mut body = Body::new(&pool, 100);
+        body.advance(60);
+        for bytes in [41, usize::MAX] {
+            assert!(panics(&mut || body.advance(bytes)), "{bytes}");
+        }
+        body.rest().fill(1);
+        assert_eq!((body.left(), body.rest().len()), (40, 40));
+        body.advance(40);
+        assert!(body.rest().is_empty());
+        for length in [usize::MAX, usize::MAX - PAGE, isize::MAX as usize] {
+            assert!(panics(&mut || drop(Body::new(&pool, length))), "{length}");
+            let mut growing = Growing::new(pool.clone());
+            growing.add(64).fill(1);
+            assert!(panics(&mut || growing.add(length).fill(1)), "{length}");
+            let values = length / size_of::<i64>() + 1;
+            assert!(panics(&mut || growing
+                .add_values::<i64>(4 * values)
+                .fill(1)));
+            assert_eq!(growing.as_slice(), [1; 64]);
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use arrow_ipc::reader::FileReader;
 use arrow_schema::SchemaRef;
 
 use crate::error::{Error, Kind, Result};
+use crate::halt;
 
 /// All batches of the IPC file `ipc`, which was made of the file `original`.
 pub fn read(original: &str, ipc: &str) -> Result<(SchemaRef, Vec<RecordBatch>)> {
@@ -20,8 +21,10 @@ pub fn read(original: &str, ipc: &str) -> Result<(SchemaRef, Vec<RecordBatch>)> 
     let reader =
         FileReader::try_new_buffered(file, None).map_err(|error| failed(Kind::Usage, &error))?;
     let schema = reader.schema();
-    let batches = reader
-        .collect::<std::result::Result<Vec<_>, _>>()
-        .map_err(|error| failed(Kind::Usage, &error))?;
+    let mut batches = Vec::with_capacity(reader.num_batches());
+    for batch in reader {
+        halt::check()?;
+        batches.push(batch.map_err(|error| failed(Kind::Usage, &error))?);
+    }
     Ok((schema, batches))
 }

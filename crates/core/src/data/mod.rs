@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::RecordBatch;
+use arrow_array::{Array, RecordBatch};
 use arrow_schema::SchemaRef;
-use arrow_select::concat::concat_batches;
+use arrow_select::concat::concat;
 
 use crate::error::{Error, Kind, Result};
+use crate::halt;
 use crate::spec;
 
 pub mod archive;
@@ -29,6 +30,9 @@ pub use payload::payload_bytes;
 /// gives more has its batches sliced as they are asked for.
 const READY_ARRAYS: usize = 1 << 18;
 
+/// What a sliced array costs.
+const READY_ARRAY: u64 = 100;
+
 /// The largest batch that a short table is repeated to, in payload bytes.
 const LARGEST_BATCH: u64 = 4 << 30;
 
@@ -47,6 +51,8 @@ struct Inner {
     schema: SchemaRef,
     /// The table with its beginning once more behind its end.
     table: RecordBatch,
+    /// Its bytes (METHOD).
+    payload: u64,
     /// Rows of the table proper.
     length: usize,
     rows_per_batch: usize,
@@ -144,11 +150,11 @@ impl Source {
                 ),
             ));
         }
-        let common = greatest_common_divisor(length, rows_per_batch);
-        let table = extended(&schema, batches, rows_per_batch - common)?;
-        let cycle = length / common;
+        let (cycle, more) = seam(length, rows_per_batch);
+        let table = extended(&schema, batches, more)?;
         let mut inner = Inner {
             schema,
+            payload: payload_bytes(&table),
             table,
             length,
             rows_per_batch,
@@ -163,6 +169,28 @@ impl Source {
         Ok(Self(Arc::new(inner)))
     }
 
+    /// Bytes of memory that a source takes for itself, about: what a table of so many rows in so
+    /// many pieces is copied to, where slices of it do not do, and what keeps its batches ready.
+    pub fn cost(
+        (rows, pieces): (usize, usize),
+        (columns, row_bytes): (usize, u64),
+        rows_per_batch: usize,
+    ) -> u64 {
+        if rows == 0 || rows_per_batch == 0 {
+            return 0;
+        }
+        let (cycle, more) = seam(rows, rows_per_batch);
+        let copied = match (pieces, more) {
+            (1, 0) => 0,
+            _ => (rows as u64)
+                .saturating_add(more as u64)
+                .saturating_mul(row_bytes),
+        };
+        let ready = cycle.saturating_mul(columns);
+        let ready = if ready <= READY_ARRAYS { ready } else { 0 };
+        copied.saturating_add(ready as u64 * READY_ARRAY)
+    }
+
     pub fn schema(&self) -> SchemaRef {
         self.0.schema.clone()
     }
@@ -174,6 +202,14 @@ impl Source {
     /// Rows of the table that the sequence goes round.
     pub fn rows(&self) -> u64 {
         self.0.length as u64
+    }
+
+    /// Payload bytes of a batch, on the mean.
+    pub fn batch_bytes(&self) -> u64 {
+        let inner = &*self.0;
+        let rows = inner.table.num_rows().max(1) as u128;
+        let batch = u128::from(inner.payload) * inner.rows_per_batch as u128;
+        (batch / rows) as u64
     }
 
     /// How many batches there are before the sequence repeats.
@@ -207,6 +243,7 @@ impl Source {
             ..Expected::default()
         };
         for index in 0..inner.cycle.min(full) {
+            halt::check()?;
             let times = rounds + u64::from(index < over);
             let (payload, checksum) = match inner.ring.get(index as usize) {
                 Some(slot) => (slot.payload, slot.digest()?),
@@ -331,6 +368,13 @@ impl Cursor {
     }
 }
 
+/// How many batches of a table there are before they repeat, and how many of its first rows have
+/// to lie behind its end.
+fn seam(rows: usize, rows_per_batch: usize) -> (usize, usize) {
+    let common = greatest_common_divisor(rows, rows_per_batch);
+    (rows / common, rows_per_batch - common)
+}
+
 /// The rows of `batches` in one piece, with `more` rows from the beginning behind them.
 fn extended(schema: &SchemaRef, mut batches: Vec<RecordBatch>, more: usize) -> Result<RecordBatch> {
     let own = batches.len();
@@ -344,13 +388,26 @@ fn extended(schema: &SchemaRef, mut batches: Vec<RecordBatch>, more: usize) -> R
     }
     match <[RecordBatch; 1]>::try_from(batches) {
         Ok([only]) => Ok(only),
-        Err(batches) => concat_batches(schema, &batches).map_err(|error| {
-            Error::new(
-                Kind::Memory,
-                format!("the table cannot lie in memory in one piece: {error}"),
-            )
-        }),
+        Err(batches) => one_piece(schema, &batches),
     }
+}
+
+/// The rows of all batches, one behind the other.
+fn one_piece(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
+    let failed = |error: &dyn std::fmt::Display| {
+        let what = format!("the table cannot lie in memory in one piece: {error}");
+        Error::new(Kind::Memory, what)
+    };
+    if batches.is_empty() {
+        return Ok(RecordBatch::new_empty(schema.clone()));
+    }
+    let mut columns = Vec::with_capacity(schema.fields().len());
+    for at in 0..schema.fields().len() {
+        halt::check()?;
+        let parts: Vec<&dyn Array> = batches.iter().map(|batch| &**batch.column(at)).collect();
+        columns.push(concat(&parts).map_err(|error| failed(&error))?);
+    }
+    RecordBatch::try_new(schema.clone(), columns).map_err(|error| failed(&error))
 }
 
 fn greatest_common_divisor(mut a: usize, mut b: usize) -> usize {

@@ -9,13 +9,18 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_buffer::BufferBuilder;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::error::{Error, Kind, Result};
+use crate::halt;
 use crate::spec::Values;
 
 /// The largest batch that is made, in bytes.
 const LARGEST_BATCH: u64 = 4 << 30;
+
+/// So many values are made between two looks whether to go on.
+const STEP: usize = 1 << 20;
 
 /// a, b, ... z, c26, c27 ...
 fn name(column: usize) -> String {
@@ -50,11 +55,16 @@ pub fn batch(columns: usize, rows: usize, values: Values, seed: u64) -> Result<R
     for _ in 0..columns {
         // Every column has memory of its own: a shared buffer would move fewer bytes
         // through the cache than the payload says.
-        let array = match values {
-            Values::Random => Int64Array::from_iter_values((0..rows).map(|_| random.next())),
-            Values::Sequential => Int64Array::from_iter_values(0..rows as i64),
-        };
-        made.push(Arc::new(array));
+        let mut column = BufferBuilder::<i64>::new(rows);
+        while column.len() < rows {
+            halt::check()?;
+            let (from, to) = (column.len(), rows.min(column.len() + STEP));
+            match values {
+                Values::Random => column.extend((from..to).map(|_| random.next())),
+                Values::Sequential => column.extend(from as i64..to as i64),
+            }
+        }
+        made.push(Arc::new(Int64Array::new(column.finish().into(), None)));
     }
     Ok(RecordBatch::try_new(schema(columns), made)?)
 }
@@ -113,6 +123,20 @@ mod tests {
         let columns = make(1);
         assert_ne!(columns.column(0), columns.column(1));
         assert_eq!(columns.column(0).null_count(), 0);
+    }
+
+    #[test]
+    fn making_ends_when_nobody_wants_it_any_more() {
+        let looks = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = looks.clone();
+        let halt = halt::Halt::new(move || {
+            let before = counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            (before == 2).then(Error::cancelled)
+        });
+        let _entered = halt.enter();
+        let made = batch(1, 100 * STEP, Values::Random, 1);
+        assert_eq!(made.unwrap_err().kind, Kind::Cancelled);
+        assert_eq!(looks.load(std::sync::atomic::Ordering::Relaxed), 3);
     }
 
     #[test]

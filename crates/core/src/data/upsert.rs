@@ -5,12 +5,12 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
-use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{file, usage::Usage};
-use crate::error::{Error, Kind, Result};
+use super::{file, one_piece, usage::Usage};
+use crate::error::{Error, Result};
+use crate::halt;
 use crate::spec::{Data, TrialSpec, Upsert};
 use crate::target::MAX_SUMS;
 
@@ -129,9 +129,8 @@ impl Batches {
                 let (schema, batches) = file::read(path, ipc)?;
                 let roles = spec.upsert.clone().unwrap_or_default();
                 let made = Table::new(name, schema.clone(), &roles)?;
-                let whole = concat_batches(&schema, &batches).map_err(|error| {
-                    Error::new(Kind::Memory, format!("{path}: not in one piece: {error}"))
-                })?;
+                let whole = one_piece(&schema, &batches);
+                let whole = whole.map_err(|error| error.context(path))?;
                 if whole.num_rows() == 0 {
                     return Err(Error::usage(format!("{path}: there are no rows to upsert")));
                 }
@@ -191,6 +190,7 @@ impl Batches {
         let mut starts = vec![0];
         let mut end = 0;
         for index in 0..self.count() {
+            halt::check()?;
             let part = merge::merged(table, self.get(index)?)?;
             end += part.num_rows();
             starts.push(end);
@@ -200,7 +200,7 @@ impl Batches {
         if starts == *bounds {
             return Ok((self, 0));
         }
-        let rows = concat_batches(&table.schema, &parts)?;
+        let rows = one_piece(&table.schema, &parts)?;
         let bounds = starts;
         Ok((Self(Arc::new(Source::File { rows, bounds })), gone))
     }

@@ -11,7 +11,6 @@ use super::control::Phase;
 use super::observe::Observer;
 use super::record::{Failure, Record};
 use super::stop::{RUNNING_TICK, TICK};
-use super::strangers::Strangers;
 use super::worker::{Event, Gate, Shared};
 use crate::error::{Error, Kind};
 use crate::meter::cpu::{self, CpuTime};
@@ -44,7 +43,6 @@ pub struct Conductor<'a> {
     pub cpu_before: (CpuTime, Option<CpuTime>),
     pub cpu_after: (CpuTime, Option<CpuTime>),
     pub observer: &'a mut Observer,
-    pub strangers: Option<&'a Strangers>,
     pub ready: usize,
     pub ended: usize,
     /// Until when a share's start is waited for.
@@ -58,7 +56,6 @@ impl<'a> Conductor<'a> {
         threads: usize,
         began: Instant,
         observer: &'a mut Observer,
-        strangers: Option<&'a Strangers>,
     ) -> Self {
         Self {
             shared,
@@ -70,7 +67,6 @@ impl<'a> Conductor<'a> {
             cpu_before: Default::default(),
             cpu_after: Default::default(),
             observer,
-            strangers,
             ready: 0,
             ended: 0,
             until: None,
@@ -132,8 +128,8 @@ impl<'a> Conductor<'a> {
         if self.start.is_some() || self.shared.stop.is_set() {
             return;
         }
-        if let Some(strangers) = self.strangers {
-            strangers.keep();
+        if let Some(sockets) = self.shared.target.sockets() {
+            sockets.begin();
         }
         if self.shared.spec.share.is_some() {
             self.until = Some(Instant::now() + self.shared.timeout());

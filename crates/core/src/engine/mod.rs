@@ -22,7 +22,6 @@ mod pace;
 pub(crate) mod pin;
 pub mod record;
 mod stop;
-mod strangers;
 mod summary;
 mod tallies;
 mod trial;

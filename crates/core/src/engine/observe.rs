@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::record::Record;
+use super::record::{Failure, Outcome, Record};
+use crate::error::{Error, Kind};
 use crate::meter::align::Clock;
 use crate::meter::counters::Counters;
 use crate::meter::resources::{End, Resources};
@@ -118,5 +119,44 @@ impl Observer {
         }
         record.resources = Some(Resources::of(same_machine, clock, seen, served));
         record.samples = Some(Samples { client, server });
+        judge(record);
+    }
+}
+
+/// An end that did not run for a larger part of the interval than this has no figure: it would be
+/// off by about as much. 5 % is where whole-interval and steady figures may not differ any more.
+const MOST_PAUSED: f64 = 0.05;
+
+/// Fails a trial of which too much passed while an end stood still; where it has failed already,
+/// that is a part of the reason.
+fn judge(record: &mut Record) {
+    let Some(resources) = &record.resources else {
+        return;
+    };
+    let ends = [("client", &resources.client), ("server", &resources.server)];
+    let paused = ends.map(|(name, end)| {
+        let process = end.as_ref().and_then(|end| end.process.as_ref());
+        (name, process.and_then(|process| process.paused_ns))
+    });
+    for (name, paused_ns) in paused {
+        let Some(paused_ns) = paused_ns.filter(|ns| *ns > 0) else {
+            continue;
+        };
+        let interval_ns = record.times.interval_ns;
+        let said = format!(
+            "the {name} did not run for {:.2} s of an interval of {:.2} s: its process was stopped \
+             or frozen, or its machine was paused or suspended",
+            paused_ns as f64 / 1e9,
+            interval_ns as f64 / 1e9
+        );
+        match &mut record.error {
+            Some(error) if record.outcome == Outcome::Failed => {
+                error.message = format!("{}; {said}", error.message);
+            }
+            None if paused_ns as f64 > MOST_PAUSED * interval_ns as f64 => {
+                record.fail(Failure::new(Error::new(Kind::Paused, said), None));
+            }
+            _ => {}
+        }
     }
 }

@@ -229,6 +229,12 @@ mod tests {
         assert_eq!(slots.before(1_000_000), 0);
         assert_eq!(slots.before(1_000_001), 1);
         assert_eq!(slots.before(9_000_001), 3);
+        // The least and the most that a spec may ask for.
+        assert_eq!(
+            Slots::new(0, 1, 1e9).before(3_600_000_000_000),
+            3_600_000_000_000
+        );
+        assert_eq!(Slots::new(0, 1, f64::MIN_POSITIVE).before(u64::MAX), 1);
     }
 
     proptest! {

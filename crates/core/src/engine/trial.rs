@@ -13,7 +13,6 @@ use super::errors::Ledger;
 use super::observe::Observer;
 use super::record::{Failure, Record};
 use super::stop::{guarded, panic_message, Stop};
-use super::strangers::Strangers;
 use super::summary::summarise;
 use super::tallies;
 use super::worker::{runtime, work, Gate, Report, Shared};
@@ -55,19 +54,13 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
         control,
         runtime: &runtime,
     };
-    let strangers = Strangers::new(spec);
     match call.wait("plan", target.plan(), call.timeout()) {
         Ok(identity) => record.target = identity,
         Err(error) => return record.fail(Failure::new(error, None)),
     }
     let target = &*target;
-    if let Some(strangers) = &strangers {
-        strangers.complete(&mut record.target);
-    }
-    let held = strangers
-        .as_ref()
-        .map(|strangers| strangers.sockets.clone());
-    observer.aim(&record.target, target.sockets().or(held));
+    let sockets = target.sockets();
+    observer.aim(&record.target, sockets.clone());
     if start.is_some() {
         observer.take(); // what was not known before has its first row now
     } else if spec.sample_interval_ns > 0 && spec.leads() {
@@ -82,17 +75,8 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
         cpu: cpu_began,
         timed: spec.include_setup,
     };
-    let strangers = strangers.as_ref();
-    let measured = measure(
-        &call,
-        target,
-        counters,
-        setup,
-        &mut observer,
-        strangers,
-        record,
-    );
-    if let Some(carried) = strangers.and_then(|strangers| strangers.sockets.release()) {
+    let measured = measure(&call, target, counters, setup, &mut observer, record);
+    if let Some(carried) = sockets.and_then(|sockets| sockets.release()) {
         record.counts.wire_bytes = carried;
     }
     let tallies = measured.and_then(|lanes| whole(&call, target, &lanes, record));
@@ -179,7 +163,6 @@ fn measure(
     counters: Arc<[Counters]>,
     setup: Setup,
     observer: &mut Observer,
-    strangers: Option<&Strangers>,
     record: &mut Record,
 ) -> Option<Vec<(usize, Tally)>> {
     let spec = call.spec;
@@ -200,7 +183,7 @@ fn measure(
         errors: Ledger::new(spec.max_errors),
         counters,
     };
-    let mut conductor = Conductor::new(&shared, groups.len(), began, observer, strangers);
+    let mut conductor = Conductor::new(&shared, groups.len(), began, observer);
     conductor.servers = record.target.processes();
     conductor.start = start;
     if start.is_some() {

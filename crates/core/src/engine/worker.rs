@@ -99,6 +99,7 @@ pub fn work(
             response: shared.spec.rate.map(|_| Recorder::new()),
         },
     };
+    let _entered = shared.stop.halt_blocked().enter();
     let done = set_up(shared, thread).and_then(|runtime| {
         runtime.block_on(async {
             let Some(opened) = open(shared, groups).await else {

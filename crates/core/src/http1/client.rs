@@ -2,6 +2,8 @@
 
 use std::future::poll_fn;
 use std::io::ErrorKind;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 
 use tokio::net::TcpStream;
@@ -9,6 +11,7 @@ use tokio::net::TcpStream;
 use super::wire::Wire;
 use super::Web;
 use crate::error::{Error, Kind, Result};
+use crate::meter::sockets::{Sockets, Watch};
 
 /// Bytes of an answer's head at most.
 const MOST_HEAD: usize = 64 << 10;
@@ -48,6 +51,8 @@ enum Rest {
 /// A connection.
 pub struct Client {
     authority: String,
+    /// Before the wire: it must go first, wherever the client goes.
+    watched: Option<Watch>,
     wire: Wire,
     /// What was read and not yet understood: `from..to`.
     read: Vec<u8>,
@@ -62,6 +67,7 @@ impl Client {
     pub async fn connect(web: &Web) -> Result<Self> {
         Ok(Self {
             authority: web.authority.clone(),
+            watched: None,
             wire: Wire::connect(web).await?,
             read: vec![0; READ],
             from: 0,
@@ -73,6 +79,12 @@ impl Client {
 
     pub fn socket(&self) -> &TcpStream {
         self.wire.socket()
+    }
+
+    /// The connection's socket is one of the trial's.
+    pub fn watch(&mut self, sockets: &Arc<Sockets>) {
+        // SAFETY: a client keeps its wire to its end, and drops the watch before it.
+        self.watched = unsafe { sockets.watch(self.wire.socket().as_fd()) };
     }
 
     fn wrong(&self, what: &str) -> Error {

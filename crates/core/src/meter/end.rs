@@ -1,7 +1,9 @@
 //! All readers of one end together: one row of samples.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use super::pauses::Pauses;
 use super::readers::cgroup::Group;
 use super::readers::disk::Disks;
 use super::readers::frequency::Frequency;
@@ -16,6 +18,7 @@ use super::series::Series;
 #[derive(Debug)]
 pub struct End {
     process: Process,
+    pauses: Pauses,
     threads: Threads,
     group: Option<Group>,
     /// `None`: another end on this host reads it.
@@ -46,6 +49,7 @@ impl End {
                 pressure: Pressure::open(),
                 disks: Disks::open(),
             }),
+            pauses: Pauses::own(),
             ..Self::of_process(None)
         }
     }
@@ -54,6 +58,7 @@ impl End {
     pub fn of_process(pid: Option<u32>) -> Self {
         Self {
             process: Process::new(pid),
+            pauses: Pauses::other(),
             threads: Threads::new(pid),
             group: Group::of(pid),
             machine: None,
@@ -64,6 +69,21 @@ impl End {
     /// The connection whose interface is watched.
     pub fn aim(&mut self, local: SocketAddr, peer: SocketAddr) {
         self.network = Network::of(local, peer);
+    }
+
+    /// The calling thread takes the rows from here on.
+    pub fn begin(&mut self) {
+        if let Pauses::Own(own) = &mut self.pauses {
+            own.here();
+        }
+    }
+
+    /// Sleeps until it is unparked, for so long at most; whoever wants to sleep longer asks again.
+    pub fn park(&mut self, wait: Duration) {
+        match &mut self.pauses {
+            Pauses::Own(own) => own.park(wait),
+            Pauses::Other(_) => std::thread::park_timeout(wait),
+        }
     }
 
     /// Puts what is read now into the row that has begun.
@@ -101,6 +121,8 @@ impl End {
         series.put("minor_faults", Some(usage.minor_faults));
         series.put("major_faults", Some(usage.major_faults));
         series.put("rss_bytes", usage.rss_bytes);
+        let now = series.t_ns.last().copied().unwrap_or_default();
+        series.put("paused_ns", self.pauses.total_ns(usage.stopped, now));
         self.threads.read(usage.threads);
         let switches = usage.switches.or_else(|| self.threads.switches());
         series.put(
@@ -166,13 +188,21 @@ pub fn monotonic_ns() -> i64 {
     clock(libc::CLOCK_MONOTONIC)
 }
 
+/// Goes on while the machine is suspended.
+pub fn boot_time_ns() -> i64 {
+    #[cfg(target_os = "linux")]
+    return clock(libc::CLOCK_BOOTTIME);
+    #[cfg(not(target_os = "linux"))]
+    return monotonic_ns();
+}
+
 /// CPU time of the calling thread.
 pub fn thread_cpu_ns() -> u64 {
     clock(libc::CLOCK_THREAD_CPUTIME_ID) as u64
 }
 
 fn clock(id: libc::clockid_t) -> i64 {
-    // SAFETY: clock_gettime fills the structure it is given; both clocks exist everywhere.
+    // SAFETY: clock_gettime fills the structure it is given; the clocks exist everywhere.
     let time = unsafe {
         let mut time: libc::timespec = std::mem::zeroed();
         libc::clock_gettime(id, &mut time);
@@ -202,6 +232,7 @@ mod tests {
             "run_delay_ns",
             "voluntary_switches",
             "rss_bytes",
+            "paused_ns",
             "host_busy_ns",
             "host_total_ns",
             "memory_available_bytes",

@@ -8,6 +8,7 @@ pub mod end;
 pub mod handicap;
 pub mod histogram;
 pub mod instrument;
+pub mod pauses;
 pub mod readers;
 pub mod resources;
 pub mod sampler;

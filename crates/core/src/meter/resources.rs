@@ -62,6 +62,10 @@ pub struct Process {
     pub minor_faults: Option<u64>,
     pub major_faults: Option<u64>,
     pub rss_max_bytes: Option<u64>,
+    /// For how long it did not run although it waited for no CPU (`pauses`), and the longest
+    /// such time between two rows.
+    pub paused_ns: Option<u64>,
+    pub longest_pause_ns: Option<u64>,
     pub threads: Option<Vec<Thread>>,
 }
 
@@ -238,6 +242,11 @@ impl<'a> Window<'a> {
             rss_max_bytes: self
                 .column("rss_bytes")
                 .and_then(|column| u64::try_from(*column.iter().max()?).ok()),
+            paused_ns: self.grown("paused_ns"),
+            longest_pause_ns: self.column("paused_ns").and_then(|column| {
+                let between = column.windows(2).map(|two| two[1].saturating_sub(two[0]));
+                u64::try_from(between.max()?).ok()
+            }),
             threads: self.threads(),
         })
     }
@@ -354,6 +363,7 @@ mod tests {
             series.begin_row(1_000_000 * t);
             series.put("user_ns", Some(1000 * row));
             series.put("system_ns", Some(10 * row));
+            series.put("paused_ns", Some([0, 7, 7, 60, 260, 900][row as usize]));
             series.put("rss_bytes", Some(if row == 3 { 99 } else { 50 }));
             series.put("host_total_ns", Some(1000 * row));
             for name in [
@@ -410,6 +420,8 @@ mod tests {
             (process.rss_max_bytes, process.run_delay_ns),
             (Some(99), None)
         );
+        assert_eq!(process.paused_ns, Some(253));
+        assert_eq!(process.longest_pause_ns, Some(200));
         let threads = process.threads.as_ref().unwrap();
         assert_eq!((threads.len(), threads[0].name.as_str()), (2, "busy"));
         assert!((threads[0].cpu_share - 1.0).abs() < 1e-3);

@@ -105,9 +105,10 @@ impl Prepared {
         let seen = ended.clone();
         let run = move || {
             let mut due = start + self.interval;
+            self.client.begin();
             while !seen.load(Relaxed) {
                 match due.checked_duration_since(Instant::now()) {
-                    Some(wait) if !wait.is_zero() => std::thread::park_timeout(wait),
+                    Some(wait) if !wait.is_zero() => self.client.park(wait),
                     _ => {
                         self.row(thread_cpu_ns());
                         due += self.interval;

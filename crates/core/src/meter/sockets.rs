@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
-use super::readers::connections::Connection;
 use super::series::Series;
 
 /// Connections of one trial that are read. A peer may open and close them for as long as it
@@ -26,7 +25,7 @@ struct Held {
     /// would take them from connections still to come.
     socket: Option<RawFd>,
     /// The same connection by a descriptor of ours, where its owner keeps it to himself.
-    kept: Option<(u64, OwnedFd)>,
+    kept: Option<OwnedFd>,
     /// When it came, and last.
     first: Reading,
     last: Reading,
@@ -81,29 +80,39 @@ impl Sockets {
         })
     }
 
-    /// From here on these connections are read too, each once; they stay open until `release`.
-    pub fn keep(&self, found: Vec<Connection>) {
+    /// From here on this connection is read too, by a descriptor of ours: whoever gets it now does
+    /// not hand it out again, as a driver does. It stays open until `release`.
+    pub fn keep(&self, socket: BorrowedFd<'_>) {
         let mut all = self.held();
-        for Connection { inode, socket, .. } in found {
-            let known = |held: &Held| held.kept.as_ref().is_some_and(|(kept, _)| *kept == inode);
-            if all.len() >= MOST || all.iter().any(known) {
-                continue;
-            }
+        let Ok(socket) = socket.try_clone_to_owned() else {
+            return; // out of descriptors: it goes unread
+        };
+        if all.len() < MOST {
             let first = read(socket.as_fd()).unwrap_or_default();
             all.push(Held {
                 socket: Some(socket.as_raw_fd()),
-                kept: Some((inode, socket)),
+                kept: Some(socket),
                 first,
                 last: first,
             });
         }
     }
 
-    /// What the kept connections have carried since they came, both ways; they are let go.
+    /// What the kept connections have carried until now, at their log-in, is not the trial's.
+    pub fn begin(&self) {
+        for held in self.held().iter_mut() {
+            if let Some(socket) = &held.kept {
+                held.last = read(socket.as_fd()).unwrap_or(held.last);
+                held.first = held.last;
+            }
+        }
+    }
+
+    /// What the kept connections have carried since `begin`, both ways; they are let go.
     pub fn release(&self) -> Option<u64> {
         let mut carried = None;
         for held in self.held().iter_mut() {
-            let Some((_, socket)) = held.kept.take() else {
+            let Some(socket) = held.kept.take() else {
                 continue;
             };
             held.socket = None;
@@ -328,7 +337,6 @@ mod tests {
     use std::os::fd::AsFd;
     use std::time::{Duration, Instant};
 
-    use super::super::readers::connections;
     use super::*;
 
     fn pair() -> (TcpStream, TcpStream) {
@@ -430,15 +438,10 @@ mod tests {
     fn kept_connections_tell_what_they_carried_and_are_let_go() {
         let (mut client, mut server) = pair();
         let sockets = Sockets::default();
-        let found = || {
-            let all = connections::opened_since(&Default::default());
-            let local = client.local_addr().unwrap();
-            let mine = all.into_iter().filter(|one| one.route.local == local);
-            mine.collect::<Vec<_>>()
-        };
-        sockets.keep(found());
-        sockets.keep(found());
-        assert_eq!(sockets.held().len(), 1);
+        sockets.keep(client.as_fd());
+        client.write_all(&[0; 100]).unwrap();
+        server.read_exact(&mut [0; 100]).unwrap();
+        sockets.begin();
         client.write_all(&[1; 1000]).unwrap();
         server.read_exact(&mut [0; 1000]).unwrap();
         server.write_all(&[2; 500]).unwrap();

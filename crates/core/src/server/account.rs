@@ -169,13 +169,18 @@ impl Accounts {
             return Arc::default();
         };
         let at = entries.iter().position(|(id, _)| id == trial);
-        let at = at.unwrap_or_else(|| {
+        let at = at.or_else(|| {
             if entries.len() >= KEPT {
-                entries.remove(0);
+                // One of a trial that still runs is wanted by somebody.
+                let ended = entries.iter().position(|(_, entry)| entry.open == 0);
+                entries.remove(ended?);
             }
             entries.push((trial.to_owned(), Entry::default()));
-            entries.len() - 1
+            Some(entries.len() - 1)
         });
+        let Some(at) = at else {
+            return Arc::default(); // as many run: this one has no account, as its client is told
+        };
         let entry = &mut entries[at].1;
         entry.streams += 1;
         entry.open += 1;
@@ -297,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_and_forgets_the_oldest() {
+    fn what_was_handed_over_is_forgotten() {
         let accounts = Accounts::default();
         for stream in 0..3u64 {
             accounts.begin("t");
@@ -328,16 +333,34 @@ mod tests {
         accounts.end("t", Counted::default(), Spent::default());
         let again = runtime.block_on(accounts.settle("t")).unwrap();
         assert_eq!((again.rows, again.streams), (0, 1));
-        accounts.begin("t");
-        for k in 0..KEPT {
-            accounts.begin(&k.to_string());
+    }
+
+    #[test]
+    fn the_oldest_that_has_ended_is_forgotten_and_none_that_runs() {
+        let accounts = Accounts::default();
+        let end = |trial: &str| {
+            let counted = Counted {
+                rows: 10,
+                ..Counted::default()
+            };
+            accounts.end(trial, counted, Spent::default());
+        };
+        let known = |trial: &str| accounts.with(trial, |entry| entry.counted.rows);
+        accounts.begin("runs");
+        for trial in 0..KEPT {
+            accounts.begin(&trial.to_string());
+            end(&trial.to_string());
         }
+        end("runs");
+        assert_eq!(known("runs"), Some(10));
+        assert_eq!((known("0"), known("1")), (None, Some(10)));
+        for trial in 0..KEPT {
+            accounts.begin(&format!("runs too {trial}"));
+        }
+        accounts.begin("one more");
+        end("one more");
+        assert_eq!(known("one more"), None);
+        assert_eq!(known("runs too 0"), Some(0));
         assert_eq!(accounts.entries.lock().unwrap().len(), KEPT);
-        assert!(!accounts
-            .entries
-            .lock()
-            .unwrap()
-            .iter()
-            .any(|(id, _)| id == "t"));
     }
 }

@@ -1,15 +1,17 @@
 //! What any reference server tells of its machine, and the probe that runs beside it.
 
+use std::io::Read;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-use crate::ceiling::tcp::Peer;
+use crate::ceiling::tcp::{Peer, Terms, MOST_BYTES};
 use crate::error::{Error, Kind, Result};
 
 /// The raw TCP probe's other end; it starts when it is first asked for.
 #[derive(Debug)]
 pub(crate) struct TcpProbe {
     ip: IpAddr,
+    terms: Terms,
     peer: Mutex<Option<Peer>>,
 }
 
@@ -17,8 +19,28 @@ impl TcpProbe {
     pub fn new(ip: IpAddr) -> Self {
         Self {
             ip,
+            terms: Terms::default(),
             peer: Mutex::new(None),
         }
+    }
+
+    /// One that holds no more bytes of messages than this.
+    pub fn within(mut self, memory: u64) -> Self {
+        self.terms.memory = memory.min(MOST_BYTES);
+        self
+    }
+
+    /// One that serves only who was told its ticket: a server that wants a token must not have a
+    /// port that does not.
+    pub fn secret(mut self) -> std::io::Result<Self> {
+        std::fs::File::open("/dev/urandom")?.read_exact(&mut self.terms.ticket)?;
+        Ok(self)
+    }
+
+    /// `port` and the ticket, in hexadecimal.
+    pub fn port_and_ticket(&self) -> Result<String> {
+        let ticket = u64::from_be_bytes(self.terms.ticket);
+        Ok(format!("{} {ticket:016x}", self.port()?))
     }
 
     pub fn port(&self) -> Result<u16> {
@@ -26,8 +48,8 @@ impl TcpProbe {
             Error::new(Kind::Internal, format!("the TCP probe: {error}"))
         };
         let mut peer = self.peer.lock().map_err(|error| broken(&error))?;
-        if peer.is_none() {
-            *peer = Some(Peer::start(self.ip).map_err(|error| broken(&error))?);
+        if !peer.as_ref().is_some_and(Peer::ask) {
+            *peer = Some(Peer::start(self.ip, self.terms).map_err(|error| broken(&error))?);
         }
         peer.as_ref()
             .map(|peer| peer.addr.port())

@@ -258,7 +258,7 @@ impl Inner {
                 if left.is_zero() {
                     break;
                 }
-                std::thread::park_timeout(left);
+                end.park(left);
             }
         }
     }

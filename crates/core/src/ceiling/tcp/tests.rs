@@ -1,15 +1,23 @@
 use super::*;
 
-const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 const SHORT: Duration = Duration::from_millis(150);
 
 fn never() -> bool {
     false
 }
 
+fn start() -> Peer {
+    Peer::start(LOOPBACK, Terms::default()).unwrap()
+}
+
+fn far(addr: SocketAddr) -> Far {
+    Far { addr, ticket: OPEN }
+}
+
 #[test]
 fn bytes_move_in_both_directions() {
-    let peer = Peer::start(LOOPBACK).unwrap();
+    let peer = start();
     for operation in [Operation::Get, Operation::Put] {
         for streams in [1, 3] {
             let placement = match streams {
@@ -17,7 +25,13 @@ fn bytes_move_in_both_directions() {
                 _ => Placement::OneCpu,
             };
             let probe = probe(
-                peer.addr, operation, streams, 65_536, SHORT, placement, &never,
+                far(peer.addr),
+                operation,
+                streams,
+                65_536,
+                SHORT,
+                placement,
+                &never,
             )
             .unwrap();
             assert!(probe.bytes > 1_000_000, "{operation:?}: {probe:?}");
@@ -29,12 +43,12 @@ fn bytes_move_in_both_directions() {
 
 #[test]
 fn a_cancel_ends_it() {
-    let peer = Peer::start(LOOPBACK).unwrap();
+    let peer = start();
     let begun = Instant::now();
     let soon = || begun.elapsed() > SHORT;
     let long = Duration::from_secs(60);
     let error = probe(
-        peer.addr,
+        far(peer.addr),
         Operation::Get,
         2,
         1000,
@@ -49,11 +63,11 @@ fn a_cancel_ends_it() {
 
 #[test]
 fn what_the_peer_will_not_do() {
-    let peer = Peer::start(LOOPBACK).unwrap();
+    let peer = start();
     let ask = |streams, message, seconds| {
         let duration = Duration::from_secs(seconds);
         probe(
-            peer.addr,
+            far(peer.addr),
             Operation::Put,
             streams,
             message,
@@ -76,7 +90,7 @@ fn what_the_peer_will_not_do() {
 
 #[test]
 fn a_peer_that_was_dropped_does_not_listen() {
-    let peer = Peer::start(LOOPBACK).unwrap();
+    let peer = start();
     let addr = peer.addr;
     drop(peer);
     let begun = Instant::now();
@@ -85,7 +99,7 @@ fn a_peer_that_was_dropped_does_not_listen() {
         std::thread::sleep(LOOK_UP);
     }
     let error = probe(
-        addr,
+        far(addr),
         Operation::Get,
         1,
         1000,
@@ -100,11 +114,55 @@ fn a_peer_that_was_dropped_does_not_listen() {
 #[test]
 fn the_header_reads_back() {
     for cpu in [None, Some(0), Some(127)] {
-        let made = header(Operation::Put, cpu, 4096, SHORT);
-        assert_eq!(parse(&made).unwrap(), (Operation::Put, cpu, 4096, SHORT));
+        let made = header(OPEN, Operation::Put, cpu, 4096, SHORT);
+        assert_eq!(
+            parse(&made, OPEN).unwrap(),
+            (Operation::Put, cpu, 4096, SHORT)
+        );
     }
-    let made = header(Operation::Put, None, 4096, SHORT);
+    let made = header(OPEN, Operation::Put, None, 4096, SHORT);
     let mut other = made;
     other[0] = 0;
-    assert!(parse(&other).is_err());
+    assert!(parse(&other, OPEN).is_err());
+}
+
+#[test]
+fn only_who_was_let_in_is_served_and_within_its_memory() {
+    let terms = Terms {
+        ticket: *b"a secret",
+        memory: 5 << 20,
+        ..Terms::default()
+    };
+    let peer = Peer::start(LOOPBACK, terms).unwrap();
+    let ask = |ticket, streams, message| {
+        let addr = peer.addr;
+        let far = Far { addr, ticket };
+        let (get, free) = (Operation::Get, Placement::Free);
+        probe(far, get, streams, message, SHORT, free, &never)
+    };
+    assert!(ask(terms.ticket, 5, 1 << 20).unwrap().bytes > 0);
+    assert_eq!(ask(OPEN, 1, 1000).unwrap_err().kind, Kind::Lost);
+    let error = ask(terms.ticket, 6, 1 << 20).unwrap_err();
+    assert_eq!(error.kind, Kind::Lost);
+    assert!(error.message.contains("more than it may hold"), "{error}");
+}
+
+#[test]
+fn a_peer_that_nobody_asks_for_does_not_listen() {
+    let terms = Terms {
+        unasked: SHORT,
+        ..Terms::default()
+    };
+    let peer = Peer::start(LOOPBACK, terms).unwrap();
+    // While somebody is connected it goes on.
+    let long = 4 * SHORT;
+    let (get, free) = (Operation::Get, Placement::Free);
+    assert!(probe(far(peer.addr), get, 1, 1000, long, free, &never).is_ok());
+    assert!(peer.ask());
+    let begun = Instant::now();
+    while TcpStream::connect_timeout(&peer.addr, LOOK_UP).is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(2 * SHORT);
+    }
+    assert!(!peer.ask());
 }

@@ -152,8 +152,8 @@ impl Receiver {
     /// So many bytes were read.
     pub fn filled(&mut self, mut bytes: usize) {
         if let State::Body { body, .. } = &mut self.state {
-            let here = bytes.min(body.length - body.filled);
-            body.filled += here;
+            let here = bytes.min(body.left());
+            body.advance(here);
             bytes -= here;
         }
         self.end += bytes;
@@ -272,15 +272,15 @@ impl Receiver {
                         return Ok(Some(Event::Block(block)));
                     }
                     let mut body = Body::new(&self.pool, body);
-                    let here = body.length.min(self.end - self.start);
+                    let here = body.left().min(self.end - self.start);
                     body.rest()[..here]
                         .copy_from_slice(&self.buffer[self.start..self.start + here]);
-                    body.filled = here;
+                    body.advance(here);
                     self.start += here;
                     self.state = State::Body { block, body };
                 }
                 State::Body { mut block, body } => {
-                    if body.filled < body.length {
+                    if body.left() > 0 {
                         self.state = State::Body { block, body };
                         return Ok(None);
                     }

@@ -5,6 +5,7 @@ use arrow_array::*;
 use proptest::prelude::*;
 
 use super::*;
+use crate::error::Kind;
 
 fn table(
     columns: Vec<(&str, ArrayRef)>,
@@ -119,7 +120,7 @@ fn a_file_is_cut_into_batches_the_last_one_short() {
         parts.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(),
         [2, 2, 1]
     );
-    assert_eq!(concat_batches(&rows.schema(), &parts).unwrap(), rows);
+    assert_eq!(one_piece(&rows.schema(), &parts).unwrap(), rows);
     assert_eq!(file(&rows, 1000).unwrap().1.count(), 1);
 }
 

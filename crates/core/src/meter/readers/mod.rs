@@ -3,7 +3,6 @@
 //! kernel, a container that hides it) the answer is `None`, never an error.
 
 pub mod cgroup;
-pub mod connections;
 pub mod disk;
 mod file;
 pub mod frequency;

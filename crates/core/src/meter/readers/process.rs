@@ -16,6 +16,8 @@ pub struct Usage {
     /// Now. `None`: the system tells only the most that it ever was.
     pub rss_bytes: Option<u64>,
     pub threads: Option<u64>,
+    /// Not to be run until a signal lets it go on.
+    pub stopped: bool,
 }
 
 impl Usage {
@@ -140,6 +142,7 @@ pub fn own() -> Usage {
         switches: Some((usage.ru_nvcsw as u64, usage.ru_nivcsw as u64)),
         rss_bytes: None,
         threads: None,
+        stopped: false,
     }
 }
 
@@ -147,8 +150,9 @@ pub fn own() -> Usage {
 /// may hold blanks and brackets: count from behind the last one.
 fn parse(stat: &str, tick_ns: u64, page: u64) -> Option<Usage> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let mut at = 0;
-    // The fields behind the name count from 0: minflt 7, majflt 9, utime 11, stime 12,
+    let stopped = fields.next()? == "T";
+    let mut at = 1;
+    // The fields behind the name count from 0: state 0, minflt 7, majflt 9, utime 11, stime 12,
     // num_threads 17, rss 21.
     let mut field = |wanted: usize| {
         let found = fields.nth(wanted - at)?.parse::<u64>().ok();
@@ -163,6 +167,7 @@ fn parse(stat: &str, tick_ns: u64, page: u64) -> Option<Usage> {
         switches: None,
         threads: Some(field(17)?),
         rss_bytes: Some(field(21)? * page),
+        stopped,
     })
 }
 
@@ -182,6 +187,9 @@ mod tests {
         assert_eq!((usage.minor_faults, usage.major_faults), (5120, 7));
         assert_eq!(usage.threads, Some(9));
         assert_eq!(usage.rss_bytes, Some(2048 * 4096));
+        assert!(!usage.stopped);
+        let stopped = RECORDED.replace(") S ", ") T ");
+        assert!(parse(&stopped, 1, 1).unwrap().stopped);
         assert_eq!(parse("nonsense", 1, 1), None);
         assert_eq!(parse("1 (cut off) S 1 2 3", 1, 1), None);
     }

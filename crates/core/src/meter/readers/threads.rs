@@ -194,7 +194,7 @@ fn spare_descriptors() -> usize {
 }
 
 /// schedstat: ns on a CPU, ns waiting for one, time slices (sched-stats.rst).
-fn parse(schedstat: &str) -> Option<(u64, u64)> {
+pub fn parse(schedstat: &str) -> Option<(u64, u64)> {
     let mut fields = schedstat.split_ascii_whitespace();
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }

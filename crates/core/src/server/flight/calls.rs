@@ -7,7 +7,7 @@ use prost::Message;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::store::Table;
+use super::store::{Lent, Table};
 use super::State;
 use crate::codec::ipc::{schema_from_bytes, schema_to_bytes, Compression};
 use crate::codec::perf::{Perf, Token, COLUMNS};
@@ -15,7 +15,7 @@ use crate::codec::proto::{
     descriptor_type, Action, ActionType, Bytes, FlightDescriptor, FlightEndpoint, FlightInfo,
     Location, Ticket,
 };
-use crate::data::{records, Cursor, Source};
+use crate::data::{payload_bytes, records, Cursor, Source};
 use crate::error::{Error, Kind, Result};
 use crate::meter::end::monotonic_ns;
 use crate::server::machine;
@@ -108,7 +108,10 @@ const ACTIONS: [(&str, &str); 12] = [
         "what was sampled for the trial of this id, as JSON in pieces",
     ),
     ("venturi.stop", "ends the gets of the trial of this id"),
-    ("venturi.tcp", "starts the raw TCP probe; answers its port"),
+    (
+        "venturi.tcp",
+        "starts the raw TCP probe; answers its port, and what a probe begins with",
+    ),
     (
         "venturi.drop",
         "as drop, and a table that is gone already is no error",
@@ -145,9 +148,22 @@ fn one() -> usize {
 /// What a DoGet sends.
 pub(super) enum Reading {
     /// A source's rows, over and over.
-    Source(Cursor, Compression),
+    Source(Cursor, Compression, Lent),
     /// A table exactly as it was put, and which of its batches is next.
     Table(Table, usize),
+}
+
+impl Reading {
+    /// Payload bytes of the largest batch, about.
+    pub fn largest_batch(&self) -> u64 {
+        match self {
+            Self::Source(_, _, lent) => lent.source.batch_bytes(),
+            Self::Table(table, _) => {
+                let batches = table.batches.iter().map(payload_bytes);
+                batches.max().unwrap_or(0)
+            }
+        }
+    }
 }
 
 fn decode<T: Message + Default>(request: &[u8]) -> std::result::Result<T, Status> {
@@ -242,7 +258,10 @@ impl State {
                 self.accounts.stop(&text);
                 vec![]
             }
-            "venturi.tcp" => self.tcp.port()?.to_string().into_bytes(),
+            "venturi.tcp" => match self.token {
+                Some(_) => self.tcp.port_and_ticket()?.into_bytes(),
+                None => self.tcp.port()?.to_string().into_bytes(),
+            },
             other => {
                 return Err(Status::new(
                     status::UNIMPLEMENTED,
@@ -323,7 +342,7 @@ impl State {
                 ),
             ));
         }
-        let schema = self.perf_source(&perf)?.schema();
+        let schema = self.perf_source(&perf)?.source.schema();
         answer_fits(streams, descriptor.cmd.len() + caller.authority.len())?;
         let endpoint = (0..streams)
             .map(|stream| {
@@ -389,9 +408,10 @@ impl State {
             if command.rows_per_stream.is_none() && command.rows_per_batch.is_none() {
                 return Ok(Reading::Table(self.store.table(&command.table)?, 0));
             }
-            let (source, rows) = self.table_source(&command)?;
+            let (lent, rows) = self.table_source(&command)?;
             let compression = Compression::of_name(&command.compression)?;
-            return Ok(Reading::Source(source.cursor(Some(rows)), compression));
+            let cursor = lent.source.cursor(Some(rows));
+            return Ok(Reading::Source(cursor, compression, lent));
         }
         let unknown = || Status::new(status::INVALID_ARGUMENT, "not a ticket of this server");
         let token = Token::decode(ticket).map_err(|_| unknown())?;
@@ -400,45 +420,39 @@ impl State {
         if rows == 0 || perf.records_per_batch < 1 {
             return Err(unknown());
         }
-        let source = self.perf_source(&perf)?;
-        let wanted = Wanted::of(&perf)?;
-        Ok(Reading::Source(
-            source.cursor(Some(rows)),
-            wanted.compression,
-        ))
+        let lent = self.perf_source(&perf)?;
+        let compression = Wanted::of(&perf)?.compression;
+        let cursor = lent.source.cursor(Some(rows));
+        Ok(Reading::Source(cursor, compression, lent))
     }
 
-    fn perf_source(&self, perf: &Perf) -> Result<Source> {
+    fn perf_source(&self, perf: &Perf) -> Result<Lent> {
         let rows_per_batch = perf.records_per_batch.max(1) as usize;
         let Wanted { data, columns, .. } = Wanted::of(perf)?;
-        self.batch_fits(rows_per_batch, 8 * columns)?;
+        // One batch is made, and every one that is sent is a slice of it.
+        let slices = Source::cost((rows_per_batch, 1), (columns, 8), rows_per_batch);
+        let bytes = (rows_per_batch as u64).saturating_mul(8 * columns as u64);
+        let key = format!("\n{data:?} {rows_per_batch}");
+        let make = || Source::make(&data, rows_per_batch);
         self.store
-            .source(&format!("\n{data:?} {rows_per_batch}"), || {
-                Source::make(&data, rows_per_batch)
-            })
+            .source(&key, || bytes.saturating_add(slices), make)
     }
 
-    /// A batch is made in memory; a client must not ask for one that is too large.
-    fn batch_fits(&self, rows: usize, row_bytes: usize) -> Result<()> {
-        if (rows as u64).saturating_mul(row_bytes as u64) > self.store.limit() {
-            return Err(Error::new(
-                Kind::Memory,
-                format!("a batch of {rows} rows does not fit into the server's memory of {} bytes (--memory)", self.store.limit()),
-            ));
-        }
-        Ok(())
-    }
-
-    fn table_source(&self, command: &TableCommand) -> Result<(Source, u64)> {
+    fn table_source(&self, command: &TableCommand) -> Result<(Lent, u64)> {
         let table = self.store.table(&command.table)?;
         let rows_per_batch = command.rows_per_batch.unwrap_or(4096).max(1);
-        let row_bytes = table.bytes.checked_div(table.rows).unwrap_or(1).max(1);
-        self.batch_fits(rows_per_batch, row_bytes as usize)?;
+        let bytes = || {
+            let payload: u64 = table.batches.iter().map(payload_bytes).sum();
+            let row_bytes = payload.div_ceil(table.rows.max(1));
+            let columns = table.schema.fields().len();
+            let length = (table.rows as usize, table.batches.len());
+            Source::cost(length, (columns, row_bytes), rows_per_batch)
+        };
         let key = format!("{}\n{rows_per_batch}", command.table);
-        let source = self.store.source(&key, || {
-            Source::from_batches(table.schema.clone(), table.batches.to_vec(), rows_per_batch)
-        })?;
-        Ok((source, command.rows_per_stream.unwrap_or(table.rows)))
+        let make =
+            || Source::from_batches(table.schema.clone(), table.batches.to_vec(), rows_per_batch);
+        let lent = self.store.source(&key, bytes, make)?;
+        Ok((lent, command.rows_per_stream.unwrap_or(table.rows)))
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use prost::Message as _;
 
 use super::calls::{status, Reading, Status};
+use super::store::Claim;
 use super::State;
 use crate::codec::chunk::SendQueue;
 use crate::codec::flight::{queue_flight_data, Parts};
@@ -18,6 +19,8 @@ use crate::server::account::{Counted, Trial};
 
 pub(super) struct Get {
     encoder: Encoder,
+    /// Compressed, a batch that is sent is no slice of what is there.
+    _claim: Option<Claim>,
     reading: Reading,
     pub trial: Option<Trial>,
     pub counted: Counted,
@@ -49,15 +52,17 @@ impl Get {
             Status::new(status::INVALID_ARGUMENT, format!("not a ticket: {error}"))
         })?;
         let reading = state.reading(&ticket.ticket)?;
-        let encoder = match &reading {
-            Reading::Source(cursor, compression) => {
-                Encoder::new(&cursor.source().schema(), *compression)?
-            }
-            Reading::Table(table, _) => {
-                Encoder::new(&table.schema, Compression::of_name(compression)?)?
-            }
+        let (schema, compression) = match &reading {
+            Reading::Source(cursor, compression, _) => (cursor.source().schema(), *compression),
+            Reading::Table(table, _) => (table.schema.clone(), Compression::of_name(compression)?),
+        };
+        let encoder = Encoder::new(&schema, compression)?;
+        let claim = match compression {
+            Compression::None => None,
+            _ => Some(state.store.claim(reading.largest_batch())?),
         };
         let mut get = Self {
+            _claim: claim,
             encoded: vec![encoder.schema_message()],
             encoder,
             reading,
@@ -83,7 +88,7 @@ impl Get {
         }
         let checksum = trial.is_some_and(|trial| trial.checksum);
         match &mut self.reading {
-            Reading::Source(cursor, _) => {
+            Reading::Source(cursor, ..) => {
                 let Some(item) = cursor.next() else {
                     return Ok(false);
                 };

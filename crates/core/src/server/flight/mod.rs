@@ -120,6 +120,11 @@ impl Server {
         let io = |error: std::io::Error| cannot_listen(&spec.host, spec.port, None, &error);
         let listener = listen(&spec.host, spec.port).map_err(io)?;
         let address = listener.local_addr().map_err(io)?;
+        let tcp = TcpProbe::new(address.ip()).within(spec.memory_bytes);
+        let tcp = match token {
+            Some(_) => tcp.secret().map_err(io)?,
+            None => tcp,
+        };
         let state = Arc::new(State {
             started: Instant::now(),
             store,
@@ -127,7 +132,7 @@ impl Server {
             totals: Totals::default(),
             token,
             environment: spec.environment,
-            tcp: TcpProbe::new(address.ip()),
+            tcp,
             max_message: spec.max_message_size,
             patience: Duration::from_nanos(spec.patience_ns),
             send_buffer: spec.send_buffer,

@@ -2,6 +2,7 @@
 //! its gets read from.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
@@ -26,16 +27,64 @@ pub(super) struct Table {
 
 #[derive(Debug)]
 pub(super) struct Store {
-    limit: u64,
+    memory: Arc<Memory>,
     inner: Mutex<Inner>,
+}
+
+/// What all that is held here may take.
+#[derive(Debug)]
+struct Memory {
+    limit: u64,
+    used: AtomicU64,
+}
+
+/// Bytes of it; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Claim {
+    memory: Arc<Memory>,
+    bytes: u64,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.memory.release(self.bytes);
+    }
+}
+
+impl Memory {
+    /// False: there is not so much left.
+    fn take(&self, bytes: u64) -> bool {
+        let more = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.limit);
+        self.used.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    fn release(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Relaxed);
+    }
+}
+
+/// A source, and the memory that it takes for as long as somebody reads from it.
+#[derive(Debug, Clone)]
+pub(super) struct Lent {
+    pub source: Source,
+    claim: Arc<Claim>,
+}
+
+/// Whoever asks while it is made waits for it.
+type Making = Arc<Mutex<Option<Lent>>>;
+
+/// It is made, and nobody reads from it.
+fn is_idle(making: &Making) -> bool {
+    let made = making.try_lock();
+    let made = made.as_ref().ok().and_then(|made| made.as_ref());
+    made.is_some_and(|lent| Arc::strong_count(&lent.claim) == 1)
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     tables: BTreeMap<String, Table>,
-    /// Bytes of all tables, those being put included.
-    used: u64,
-    sources: Vec<(String, Source)>,
+    /// The one that came last is the last.
+    sources: Vec<(String, Making)>,
 }
 
 fn poisoned<T>(_: T) -> Error {
@@ -47,40 +96,53 @@ fn poisoned<T>(_: T) -> Error {
 
 impl Store {
     pub fn new(limit: u64) -> Self {
+        let used = AtomicU64::new(0);
         Self {
-            limit,
+            memory: Arc::new(Memory { limit, used }),
             inner: Mutex::default(),
         }
     }
 
     pub fn limit(&self) -> u64 {
-        self.limit
+        self.memory.limit
     }
 
+    /// Bytes of all tables, those being put included, and of what gets read from.
     pub fn used(&self) -> u64 {
-        self.inner.lock().map_or(0, |inner| inner.used)
+        self.memory.used.load(Relaxed)
     }
 
-    /// Claims memory for rows that are coming in.
+    /// Claims memory for rows that are coming in. Sources that nobody reads from give way.
     pub fn reserve(&self, bytes: u64) -> Result<()> {
-        let mut inner = self.inner.lock().map_err(poisoned)?;
-        if inner.used + bytes > self.limit {
-            return Err(Error::new(
-                Kind::Memory,
-                format!(
-                    "the tables would not fit into the server's memory of {} bytes: drop some, or start it with a larger --memory",
-                    self.limit
-                ),
-            ));
+        while !self.memory.take(bytes) {
+            let mut inner = self.inner.lock().map_err(poisoned)?;
+            let idle = inner.sources.iter().position(|(_, making)| is_idle(making));
+            let Some(idle) = idle else {
+                return Err(Error::new(
+                    Kind::Memory,
+                    format!(
+                        "{bytes} bytes more would not fit into the server's memory of {} bytes, of which tables and what is sent take {}: drop some, or start it with a larger --memory",
+                        self.limit(),
+                        self.used()
+                    ),
+                ));
+            };
+            let gone = inner.sources.remove(idle);
+            drop(inner); // what it holds may take a while to free
+            drop(gone);
         }
-        inner.used += bytes;
         Ok(())
     }
 
     pub fn release(&self, bytes: u64) {
-        if let Ok(mut inner) = self.inner.lock() {
-            inner.used = inner.used.saturating_sub(bytes);
-        }
+        self.memory.release(bytes);
+    }
+
+    /// The same, given back when the claim is dropped.
+    pub fn claim(&self, bytes: u64) -> Result<Claim> {
+        self.reserve(bytes)?;
+        let memory = self.memory.clone();
+        Ok(Claim { memory, bytes })
     }
 
     /// Keeps a table whose bytes have been reserved. It replaces what the path held,
@@ -96,8 +158,7 @@ impl Store {
                 old.bytes += table.bytes;
                 return Ok(());
             }
-            let bytes = old.bytes;
-            inner.used = inner.used.saturating_sub(bytes);
+            self.release(old.bytes);
         }
         inner.tables.insert(path, table);
         Ok(())
@@ -131,30 +192,45 @@ impl Store {
         let mut inner = self.inner.lock().map_err(poisoned)?;
         inner.forget_sources(path);
         if let Some(table) = inner.tables.remove(path) {
-            inner.used = inner.used.saturating_sub(table.bytes);
+            self.release(table.bytes);
         }
         Ok(())
     }
 
-    /// A source under a key, made once; the key of a table's begins with `path\n`.
-    pub fn source(&self, key: &str, make: impl FnOnce() -> Result<Source>) -> Result<Source> {
-        let known = |inner: &Inner| {
-            inner
-                .sources
-                .iter()
-                .find(|(k, _)| k == key)
-                .map(|(_, s)| s.clone())
+    /// A source under a key, made once, after the bytes that it takes have been claimed; the key of
+    /// a table's begins with `path\n`.
+    pub fn source(
+        &self,
+        key: &str,
+        bytes: impl FnOnce() -> u64,
+        make: impl FnOnce() -> Result<Source>,
+    ) -> Result<Lent> {
+        let making = {
+            let mut inner = self.inner.lock().map_err(poisoned)?;
+            let known = inner.sources.iter().find(|(known, _)| known == key);
+            match known.map(|(_, making)| making.clone()) {
+                Some(making) => making,
+                None => {
+                    if inner.sources.len() >= SOURCES {
+                        inner.sources.remove(0);
+                    }
+                    let making = Making::default();
+                    inner.sources.push((key.to_owned(), making.clone()));
+                    making
+                }
+            }
         };
-        if let Some(source) = known(&*self.inner.lock().map_err(poisoned)?) {
-            return Ok(source);
+        let mut made = making.lock().map_err(poisoned)?;
+        if let Some(lent) = &*made {
+            return Ok(lent.clone());
         }
-        let source = make()?;
-        let mut inner = self.inner.lock().map_err(poisoned)?;
-        if inner.sources.len() >= SOURCES {
-            inner.sources.remove(0);
-        }
-        inner.sources.push((key.to_owned(), source.clone()));
-        Ok(source)
+        let claim = Arc::new(self.claim(bytes())?);
+        let lent = Lent {
+            source: make()?,
+            claim,
+        };
+        *made = Some(lent.clone());
+        Ok(lent)
     }
 }
 
@@ -162,5 +238,67 @@ impl Inner {
     fn forget_sources(&mut self, path: &str) {
         let prefix = format!("{path}\n");
         self.sources.retain(|(key, _)| !key.starts_with(&prefix));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::spec::{Data, Values};
+
+    const ROWS: usize = 1000;
+
+    fn made() -> Result<Source> {
+        let data = Data::Records {
+            columns: 1,
+            values: Values::Sequential,
+            seed: 0,
+        };
+        Source::make(&data, ROWS)
+    }
+
+    #[test]
+    fn sources_count_for_as_long_as_somebody_reads_from_them() {
+        let store = Store::new(100);
+        let first = store.source("a", || 60, made).unwrap();
+        assert_eq!(store.used(), 60);
+        // Read from: it cannot give way, though it is not kept for the next one.
+        let refused = store.source("b", || 60, made).unwrap_err();
+        assert_eq!(refused.kind, Kind::Memory);
+        assert_eq!(store.used(), 60);
+        drop(first);
+        let second = store.source("b", || 60, made).unwrap();
+        assert_eq!(store.used(), 60);
+        drop(second);
+        assert_eq!(store.used(), 60, "kept for the next get");
+        store.reserve(100).unwrap();
+        assert_eq!(store.used(), 100, "gone for a table");
+        store.release(100);
+        for key in 0..2 * SOURCES {
+            store.source(&key.to_string(), || 1, made).unwrap();
+        }
+        assert_eq!(store.used(), SOURCES as u64);
+        assert!(store.claim(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn one_makes_a_source_for_all_that_want_it() {
+        let store = Store::new(100);
+        let (makes, barrier) = (AtomicUsize::new(0), std::sync::Barrier::new(8));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    let make = || {
+                        makes.fetch_add(1, Relaxed);
+                        made()
+                    };
+                    store.source("a", || 60, make).unwrap()
+                });
+            }
+        });
+        assert_eq!((makes.into_inner(), store.used()), (1, 60));
     }
 }

@@ -24,6 +24,7 @@ mod waiting;
 mod tests;
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +42,10 @@ use self::schema::Layout;
 use self::statement::Shape;
 use crate::data::upsert::Batches;
 use crate::error::{Error, Kind, Result};
+use crate::http2::Wire;
 use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
+use crate::meter::sockets::Sockets;
 use crate::spec::{Data, Operation, TrialSpec};
 use crate::target::upsert::{compare, Calls, Effect, Found, Host, Place, Share};
 use crate::target::{Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
@@ -56,6 +59,8 @@ pub struct Cassandra {
     options: Options,
     /// The process of this host that listens there, where it had to be looked for early.
     listening: Option<u32>,
+    /// The streams' connections.
+    sockets: Arc<Sockets>,
     plan: Option<Plan>,
 }
 
@@ -87,19 +92,23 @@ impl Contact {
         lanes: usize,
         shape: &Arc<Shape>,
         limits: &Arc<Limits>,
+        opened: &dyn Fn(&Wire),
     ) -> Result<Stream> {
         let mut links = Vec::with_capacity(self.nodes.len());
         let mut first = None;
         for node in &self.nodes {
             let address = SocketAddr::new(node.address.ip(), node.address.port());
             links.push(match self.access.open(address, &self.place).await {
-                Ok(wire) => Some(Rc::new(Link::new(
-                    wire,
-                    lanes,
-                    self.access.compression,
-                    limits.clone(),
-                    self.access.timeout,
-                ))),
+                Ok(wire) => {
+                    opened(&wire);
+                    Some(Rc::new(Link::new(
+                        wire,
+                        lanes,
+                        self.access.compression,
+                        limits.clone(),
+                        self.access.timeout,
+                    )))
+                }
                 Err(error) => {
                     first.get_or_insert(error);
                     None
@@ -158,6 +167,7 @@ impl Cassandra {
             spec,
             place,
             options,
+            sockets: Arc::default(),
             plan: None,
         })
     }
@@ -171,9 +181,13 @@ impl Cassandra {
         self.plan.as_ref().ok_or_else(unplanned)
     }
 
+    /// The user's own name as it is, so that one that is too long is refused; one that a file's name
+    /// gives is cut.
     fn table_name(&self) -> String {
         let mut name = self.options.common.table(&self.spec.data);
-        name.truncate(LONGEST_NAME);
+        if self.options.common.table.is_none() {
+            name.truncate(LONGEST_NAME); // ASCII
+        }
         name
     }
 
@@ -277,7 +291,13 @@ impl Cassandra {
 
     async fn open_stream(&self, stream: usize) -> Result<Vec<Box<dyn Session>>> {
         let Plan { contact, ready } = self.plan()?;
-        let opened = contact.stream(self.spec.in_flight, &ready.shape, &ready.limits);
+        let keep = |wire: &Wire| {
+            if !self.spec.include_setup {
+                self.sockets.keep(wire.socket().as_fd());
+            }
+        };
+        let lanes = self.spec.in_flight;
+        let opened = contact.stream(lanes, &ready.shape, &ready.limits, &keep);
         let opened = Rc::new(opened.await?);
         for statement in &self.options.common.init {
             for link in opened.links.iter().flatten() {
@@ -353,6 +373,10 @@ impl Target for Cassandra {
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
         Box::pin(self.check(tallies))
+    }
+
+    fn sockets(&self) -> Option<Arc<Sockets>> {
+        (!self.spec.include_setup).then(|| self.sockets.clone())
     }
 
     fn batches(&self) -> Option<&dyn Applied> {

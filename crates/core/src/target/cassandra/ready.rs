@@ -78,7 +78,7 @@ impl Cassandra {
             // A batch that the server refuses for its size is explained before the clock starts.
             let mut clock = StageClock::since(Instant::now());
             let first = work.statement(0, &mut clock)?;
-            let stream = contact.stream(1, &shape, &limits).await?;
+            let stream = contact.stream(1, &shape, &limits, &|_| ()).await?;
             limits.check(&stream, &first.statement).await?;
         }
         Ok(Ready {

@@ -17,7 +17,7 @@ use serde_json::{json, Value};
 
 use super::errors::{line, of_server, Written};
 use super::execute::order;
-use super::options::{parse_url, Options};
+use super::options::{check_name, parse_url, Options};
 use super::schema::Layout;
 use super::statement::FirstRow;
 use super::Cassandra;
@@ -255,4 +255,29 @@ fn what_an_answer_means_for_the_batch() {
     assert_eq!(of(DbError::Unauthorized).kind, Kind::Auth);
     assert_eq!(of(DbError::ServerError).fate, Fate::InDoubt { rows: 5 });
     assert_eq!(line("two\n  lines\n"), "two lines");
+}
+
+#[test]
+fn a_table_keeps_the_name_that_the_user_gave() {
+    let target = |data: Value, options: Value| {
+        let spec = json!({
+            "trial": "t", "target": "cassandra://h/space", "operation": "upsert", "data": data,
+            "rows_per_batch": 10, "rows_per_stream": 10, "streams": 1, "threads": 1,
+            "options": options, "upsert": {"key": ["k"], "add": []},
+        });
+        let spec = TrialSpec::parse(&spec.to_string()).unwrap();
+        Cassandra::new(Arc::new(spec)).unwrap()
+    };
+    let usage = json!({"source": "usage", "working_set": 10, "seed": 1, "loaded_unix_s": 0});
+    // A character in the middle of which a cut would be.
+    for name in [&"x".repeat(60), &format!("{}ä", "x".repeat(47))] {
+        let named = target(usage.clone(), json!({"table": name})).table_name();
+        assert_eq!(named, *name);
+        let error = check_name("table", &named).unwrap_err();
+        assert!(error.message.contains("at most 48 of them"), "{error}");
+    }
+    let file = json!({"source": "file", "path": format!("/{}ä.csv", "x".repeat(60)), "ipc": "/x"});
+    let named = target(file, json!({})).table_name();
+    assert_eq!(named, format!("venturi_{}", "x".repeat(40)));
+    assert!(check_name("table", &named).is_ok());
 }

@@ -1,7 +1,6 @@
 //! One stream of a get: its statement is sent when the first batch is asked for.
 
 use std::future::Future;
-use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
@@ -16,7 +15,7 @@ use crate::data::payload_bytes;
 use crate::error::{Error, Kind, Result};
 use crate::http1::{Client, Head};
 use crate::meter::clock::{Stage, StageClock};
-use crate::meter::sockets::{Sockets, Watch};
+use crate::meter::sockets::Sockets;
 use crate::target::{Moved, Session, Tally};
 
 /// Of compressed bytes read at once.
@@ -47,8 +46,6 @@ enum State {
 }
 
 pub struct Get {
-    /// Before the connection: it must go first.
-    watch: Option<Watch>,
     state: State,
     server: Arc<Server>,
     question: Question,
@@ -64,18 +61,15 @@ pub struct Get {
 
 impl Get {
     pub fn new(
-        client: Client,
+        mut client: Client,
         sockets: &Arc<Sockets>,
         server: Arc<Server>,
         question: Question,
         feed: Feed,
         summed: Option<Arc<Summed>>,
     ) -> Self {
-        // SAFETY: the watch is dropped before the client, in the order of the fields, and before
-        // the futures that own it for a while.
-        let watch = unsafe { sockets.watch(client.socket().as_fd()) };
+        client.watch(sockets);
         Self {
-            watch,
             state: State::Idle(client),
             server,
             question,
@@ -223,10 +217,7 @@ impl Get {
                     };
                     self.state = match self.question.statement.take() {
                         Some(statement) => self.ask(client, statement),
-                        None => {
-                            self.watch = None;
-                            State::Drained
-                        }
+                        None => State::Drained,
                     };
                 }
                 State::Asking(asking) => {
@@ -281,7 +272,6 @@ impl Get {
                             return Poll::Ready(Err(error));
                         }
                         self.feed.end()?;
-                        self.watch = None;
                         self.state = State::Drained;
                     }
                 }
@@ -303,7 +293,6 @@ impl Session for Get {
 
     fn poll_finish(&mut self, _cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         // Stopped early, the rest is dropped with the connection, which ends the query.
-        self.watch = None;
         self.state = State::Gone;
         clock.mark(Stage::Receive);
         Poll::Ready(Ok(()))

@@ -1,7 +1,6 @@
 //! One stream of a put: a batch is an INSERT, acknowledged by its answer.
 
 use std::future::Future;
-use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
@@ -22,7 +21,7 @@ use crate::data::Cursor;
 use crate::error::{Error, Kind, Result};
 use crate::http1::Client;
 use crate::meter::clock::{Stage, StageClock};
-use crate::meter::sockets::{Sockets, Watch};
+use crate::meter::sockets::Sockets;
 use crate::target::{Moved, Session, Tally};
 
 /// Bytes of an answer to an INSERT.
@@ -114,8 +113,6 @@ enum State {
 }
 
 pub struct Put {
-    /// Before the connection: it must go first.
-    _watch: Option<Watch>,
     state: State,
     server: Arc<Server>,
     path: Arc<str>,
@@ -130,7 +127,7 @@ pub struct Put {
 
 impl Put {
     pub fn new(
-        client: Client,
+        mut client: Client,
         sockets: &Arc<Sockets>,
         server: Arc<Server>,
         path: Arc<str>,
@@ -138,10 +135,8 @@ impl Put {
         writer: Writer,
         summed: Option<Arc<Summed>>,
     ) -> Self {
-        // SAFETY: the watch is dropped before the client, in the order of the fields.
-        let watch = unsafe { sockets.watch(client.socket().as_fd()) };
+        client.watch(sockets);
         Self {
-            _watch: watch,
             state: State::Idle(client, Vec::new()),
             server,
             path,
@@ -260,5 +255,76 @@ impl Session for Put {
 
     fn tally(&self) -> Tally {
         self.tally
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::data::Source;
+    use crate::meter::series::Series;
+    use crate::spec::{Data, Values};
+    use crate::target::clickhouse::options::{Access, Options};
+
+    /// What the sampler reads of the trial's first connection: the size of its receive buffer.
+    fn sampled(sockets: &Sockets) -> i64 {
+        let mut series = Series::default();
+        series.begin_row(0);
+        sockets.sample(&mut series);
+        series.end_row(0);
+        series.lists["socket_receive_buffer_bytes"][0][0]
+    }
+
+    /// Whether the descriptor of a connection that was dropped for an error was ours again, as
+    /// another socket: another test may be faster.
+    async fn dropped_and_used_again() -> bool {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("clickhouse://{}", listener.local_addr().unwrap());
+        let access = Access::new(&url, &Options::default()).unwrap();
+        let server = Server::new(access, &Options::default(), Duration::from_secs(60));
+        let data = Data::Records {
+            columns: 1,
+            values: Values::Random,
+            seed: 1,
+        };
+        let cursor = Source::make(&data, 8).unwrap().cursor(None);
+        // Of no columns: RowBinary cannot carry the batch.
+        let writer = Writer::new(Format::RowBinary, &[], Compression::None);
+        let client = server.connect().await.unwrap();
+        let descriptor = client.socket().as_raw_fd();
+        let sockets = Arc::new(Sockets::default());
+        let path = server.path(&[]).into();
+        let server = Arc::new(server);
+        let mut put = Put::new(client, &sockets, server, path, cursor, writer, None);
+        let before = sampled(&sockets);
+        let mut clock = StageClock::start();
+        let sent = std::future::poll_fn(|cx| put.poll_batch(cx, &mut clock)).await;
+        assert!(sent.is_err(), "{sent:?}");
+        let other = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let other = other.unwrap();
+        other.set_recv_buffer_size(10_000).unwrap();
+        assert_ne!(other.recv_buffer_size().unwrap() as i64, before);
+        // SAFETY: a new descriptor, the lowest that is free from there on, owned by nobody else.
+        let again = unsafe {
+            let again = libc::fcntl(other.as_raw_fd(), libc::F_DUPFD_CLOEXEC, descriptor);
+            assert!(again >= 0);
+            OwnedFd::from_raw_fd(again)
+        };
+        assert_eq!(sampled(&sockets), before);
+        again.as_raw_fd() == descriptor
+    }
+
+    #[test]
+    fn a_connection_that_is_dropped_for_an_error_is_not_read_any_more() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let round = || runtime.block_on(dropped_and_used_again());
+        assert!((0..100).any(|_| round()));
     }
 }

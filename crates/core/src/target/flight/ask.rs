@@ -22,22 +22,33 @@ pub async fn environment(url: &str, options: &BTreeMap<String, Value>) -> Result
     Ok(Some(text).filter(|text| !text.is_empty() && text != "null"))
 }
 
-/// Where a reference server's raw TCP probe listens, the first one's of the URL; it starts on demand.
-pub async fn tcp_port(url: &str, options: &BTreeMap<String, Value>) -> Result<SocketAddr> {
+/// Where a reference server's raw TCP probe listens, the first one's of the URL, and what it wants
+/// to see, where it does not serve everybody; it starts on demand.
+pub async fn tcp_port(
+    url: &str,
+    options: &BTreeMap<String, Value>,
+) -> Result<(SocketAddr, Option<[u8; 8]>)> {
     let (address, answer) = ask(url, options, "venturi.tcp").await.map_err(stranger)?;
-    let port: u16 = String::from_utf8_lossy(&answer)
-        .parse()
-        .map_err(|_| Error::protocol("the server's answer to venturi.tcp is not a port"))?;
-    tokio::net::lookup_host((address.host.as_str(), port))
-        .await
-        .ok()
-        .and_then(|mut all| all.next())
-        .ok_or_else(|| {
-            Error::new(
-                Kind::Unreachable,
-                format!("{} has no address", address.host),
-            )
-        })
+    let (port, ticket) = port_and_ticket(&answer)
+        .ok_or_else(|| Error::protocol("the server's answer to venturi.tcp is not a port"))?;
+    let found = tokio::net::lookup_host((address.host.as_str(), port)).await;
+    match found.ok().and_then(|mut all| all.next()) {
+        Some(address) => Ok((address, ticket)),
+        None => Err(Error::new(
+            Kind::Unreachable,
+            format!("{} has no address", address.host),
+        )),
+    }
+}
+
+/// `PORT`, or `PORT TICKET` with the ticket in hexadecimal.
+fn port_and_ticket(answer: &[u8]) -> Option<(u16, Option<[u8; 8]>)> {
+    let text = std::str::from_utf8(answer).ok()?;
+    let (port, ticket) = match text.split_once(' ') {
+        Some((port, ticket)) => (port, Some(u64::from_str_radix(ticket, 16).ok()?)),
+        None => (text, None),
+    };
+    Some((port.parse().ok()?, ticket.map(u64::to_be_bytes)))
 }
 
 /// Another server refuses an action that it does not know in words of its own, which may be pages.

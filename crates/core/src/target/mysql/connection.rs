@@ -130,6 +130,10 @@ impl Connection {
         Err(Error::protocol("the log-in has no end"))
     }
 
+    pub fn socket(&self) -> &TcpStream {
+        self.channel.wire().socket()
+    }
+
     pub fn route(&self) -> Option<Route> {
         self.channel.wire().route()
     }

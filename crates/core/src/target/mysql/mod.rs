@@ -11,12 +11,14 @@ mod plan;
 mod server;
 mod statement;
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::codec::mysql::message_length;
 use crate::error::{Error, Fate, Kind, Result};
 use crate::meter::clock::Stage;
+use crate::meter::sockets::Sockets;
 use crate::spec::{Operation, TrialSpec, Verify};
 use crate::target::upsert::{
     compare, Calls, Effect, Executing, Executor, Found, Host, Place, Prepared, Share,
@@ -43,6 +45,8 @@ pub struct MySql {
     circumstances: Circumstances,
     /// The process of this host that listens there, where it had to be looked for early.
     listening: Option<u32>,
+    /// The streams' connections.
+    sockets: Arc<Sockets>,
     plan: Option<Plan>,
 }
 
@@ -91,6 +95,7 @@ impl MySql {
             table,
             circumstances,
             listening,
+            sockets: Arc::default(),
             plan: None,
         })
     }
@@ -131,6 +136,9 @@ impl MySql {
     async fn open_stream(&self, stream: usize) -> Result<Box<dyn Session>> {
         let plan = self.planned()?;
         let mut connection = self.connect(stream, &plan.server).await?;
+        if !self.spec.include_setup {
+            self.sockets.keep(connection.socket().as_fd());
+        }
         if self.options.statement == StatementKind::Prepared {
             for rows in plan::batch_lengths(&plan.work)? {
                 connection
@@ -202,6 +210,10 @@ impl Target for MySql {
             let compared = self.compare(tallies).await;
             compared.map_err(|error| self.circumstances_at(0).explain(error))
         })
+    }
+
+    fn sockets(&self) -> Option<Arc<Sockets>> {
+        (!self.spec.include_setup).then(|| self.sockets.clone())
     }
 
     fn batches(&self) -> Option<&dyn Applied> {

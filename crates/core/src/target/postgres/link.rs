@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::{pin, Pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::errors::told;
 use super::options::Options;
 use crate::error::{Error, Kind};
+use crate::meter::sockets::Sockets;
 use crate::socket::prepare;
 use crate::target::upsert::Place;
 use crate::target::Route;
@@ -102,13 +104,14 @@ impl From<Error> for Failed {
     }
 }
 
-/// Connects and logs in to `database`.
+/// Connects and logs in to `database`; one of `sockets` is read while the trial runs.
 pub async fn dial(
     place: &Place,
     database: &str,
     options: &Options,
     tls: Option<&ClientConfig>,
     timeout: Duration,
+    sockets: Option<&Sockets>,
 ) -> std::result::Result<Link, Failed> {
     let (host, authority) = (place.host_of(0), place.address());
     let late = |_| {
@@ -127,6 +130,9 @@ pub async fn dial(
         .map_err(late)?
         .map_err(|error| unreachable(&authority, &error))?;
     prepare((&socket).into(), None);
+    if let Some(sockets) = sockets {
+        sockets.keep(socket.as_fd());
+    }
     let route = route(&socket);
     let mut config = Config::new();
     config

@@ -16,6 +16,7 @@ use crate::data::upsert::{Batches, Table};
 use crate::error::{Error, Kind, Result};
 use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
+use crate::meter::sockets::Sockets;
 use crate::spec::TrialSpec;
 use crate::target::upsert::{
     compare, is_own as is_own_table, merged_note, occupied, Calls, Effect, Found, Host, Method,
@@ -40,6 +41,8 @@ pub struct Postgres {
     tls: Option<ClientConfig>,
     table: String,
     planned: Option<Planned>,
+    /// The streams' connections.
+    sockets: Arc<Sockets>,
 }
 
 struct Planned {
@@ -62,6 +65,7 @@ impl Postgres {
             options,
             spec,
             planned: None,
+            sockets: Arc::default(),
         })
     }
 
@@ -80,14 +84,27 @@ impl Postgres {
         format!("'{}'", quoted.replace('\'', "''"))
     }
 
-    async fn dial(&self, database: &str) -> std::result::Result<Link, link::Failed> {
+    async fn dial(
+        &self,
+        database: &str,
+        sockets: Option<&Sockets>,
+    ) -> std::result::Result<Link, link::Failed> {
         let timeout = Duration::from_nanos(self.spec.timeout_ns);
         let tls = self.tls.as_ref();
-        dial(&self.place, database, &self.options, tls, timeout).await
+        let options = &self.options;
+        dial(&self.place, database, options, tls, timeout, sockets).await
     }
 
     async fn connect(&self) -> std::result::Result<Link, link::Failed> {
-        let mut link = self.dial(&self.place.space).await?;
+        self.connect_as(None).await
+    }
+
+    /// As the streams have it.
+    async fn connect_as(
+        &self,
+        sockets: Option<&Sockets>,
+    ) -> std::result::Result<Link, link::Failed> {
+        let mut link = self.dial(&self.place.space, sockets).await?;
         if let Some(level) = self.options.synchronous {
             let set = format!("SET synchronous_commit = {}", level.name());
             self.said(link.run(&set).await)?;
@@ -103,7 +120,7 @@ impl Postgres {
     async fn connect_first(&self) -> Result<Link> {
         match self.connect().await {
             Err(failed) if failed.no_database && self.options.common.setup && self.spec.leads() => {
-                let system = self.dial("postgres").await;
+                let system = self.dial("postgres", None).await;
                 let mut link = system.map_err(|_| failed.error)?;
                 let name = Dialect::Postgres.quoted(&self.place.space);
                 self.said(link.run(&format!("CREATE DATABASE {name}")).await)?;
@@ -217,7 +234,9 @@ impl Postgres {
 
     async fn open_one(&self, stream: usize) -> Result<Vec<Box<dyn Session>>> {
         let planned = self.planned()?;
-        let link = self.connect().await.map_err(|failed| failed.error)?;
+        let sockets = self.sockets();
+        let link = self.connect_as(sockets.as_deref()).await;
+        let link = link.map_err(|failed| failed.error)?;
         let work = &planned.work;
         let place = self.authority.clone();
         let calls = ready(link, &planned.rows, &work.table, self.spec.in_flight, place).await;
@@ -283,6 +302,10 @@ impl Target for Postgres {
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
         Box::pin(self.check(tallies))
+    }
+
+    fn sockets(&self) -> Option<Arc<Sockets>> {
+        (!self.spec.include_setup).then(|| self.sockets.clone())
     }
 
     fn batches(&self) -> Option<&dyn Applied> {

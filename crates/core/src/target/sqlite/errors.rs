@@ -5,6 +5,7 @@ use std::path::Path;
 use rusqlite::ffi;
 
 use crate::error::{Error, Kind};
+use crate::halt;
 
 /// Result codes by their names; see <https://sqlite.org/rescode.html>.
 fn name(code: i32) -> Option<&'static str> {
@@ -41,6 +42,10 @@ pub fn told(path: &Path, error: &rusqlite::Error) -> Error {
         other => return Error::new(Kind::Internal, format!("{place}: {other}")),
     };
     let primary = codes.extended_code & 0xff;
+    let waited = [ffi::SQLITE_BUSY, ffi::SQLITE_LOCKED, ffi::SQLITE_INTERRUPT];
+    if let (true, Err(halted)) = (waited.contains(&primary), halt::check()) {
+        return halted;
+    }
     let code = match (name(primary), codes.extended_code == primary) {
         (Some(name), true) => name.to_owned(),
         (Some(name), false) => format!("{name} ({})", codes.extended_code),

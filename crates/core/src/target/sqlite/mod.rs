@@ -1,5 +1,6 @@
 //! `sqlite://`: the library in the client's own process, N connections to one file.
 
+mod busy;
 mod call;
 mod errors;
 mod options;
@@ -71,8 +72,8 @@ impl Sqlite {
         if create {
             flags |= OpenFlags::SQLITE_OPEN_CREATE;
         }
-        let connection = self.said(Connection::open_with_flags(&self.path, flags))?;
-        self.said(connection.busy_timeout(patience))?;
+        let mut connection = self.said(Connection::open_with_flags(&self.path, flags))?;
+        self.said(busy::wait(&mut connection, patience))?;
         Ok(connection)
     }
 

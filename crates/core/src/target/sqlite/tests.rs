@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use crate::engine::{run, Control, Outcome, Record};
+use crate::engine::{run, Control, Outcome, Phase, Record};
 use crate::error::Kind;
 use crate::spec::TrialSpec;
 
@@ -39,6 +40,10 @@ impl Drop for File {
 
 /// 1,000 rows in batches of 100, with more fields and options in JSON.
 fn trial(file: &File, streams: usize, work: &str, options: &str) -> Record {
+    controlled(file, streams, work, options, &Control::new())
+}
+
+fn controlled(file: &File, streams: usize, work: &str, options: &str, control: &Control) -> Record {
     let target = file.0.display();
     let spec = TrialSpec::parse(&format!(
         r#"{{"trial": "t", "target": "sqlite://{target}", "operation": "upsert",
@@ -47,7 +52,7 @@ fn trial(file: &File, streams: usize, work: &str, options: &str) -> Record {
             "options": {{{options}}}, {work}}}"#
     ))
     .unwrap();
-    run(spec, &Control::new())
+    run(spec, control)
 }
 
 fn message(record: &Record) -> &str {
@@ -123,6 +128,31 @@ fn a_lock_that_is_kept_refuses_batches() {
     assert_eq!(record.error, None);
     assert!(record.errors.is_none());
     assert_eq!(record.verification.achieved, "sums");
+}
+
+#[test]
+fn a_cancel_ends_a_wait_for_the_lock() {
+    let file = File::new();
+    let keep = r#""keep": true"#;
+    let made = trial(&file, 1, r#""rows_per_stream": 1000"#, keep);
+    assert_eq!(made.error, None);
+    let holder = file.open();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let work = r#""rows_per_stream": 3000, "timeout_ns": 60000000000"#;
+    // A stream that waits, and a plan that wants to drop the table.
+    for (until, options) in [(Phase::Running, r#""setup": false"#), (Phase::SetUp, "")] {
+        let control = Control::new();
+        let (record, took) = std::thread::scope(|scope| {
+            let running = scope.spawn(|| controlled(&file, 1, work, options, &control));
+            assert!(control.wait(until, Duration::from_secs(60)));
+            let cancelled = Instant::now();
+            control.cancel();
+            (running.join().unwrap(), cancelled.elapsed())
+        });
+        assert_eq!(record.outcome, Outcome::Interrupted, "{:?}", record.error);
+        // A second is promised; a loaded machine may take longer, but not as long as the lock.
+        assert!(took < Duration::from_secs(10), "{took:?}");
+    }
 }
 
 #[test]

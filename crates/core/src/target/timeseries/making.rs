@@ -14,6 +14,7 @@ use crate::data::metrics::{Metrics, WIDTH};
 use crate::data::points::{Block, Layout, Rows, POINT_BYTES};
 use crate::data::table::Table;
 use crate::error::{Error, Kind, Result};
+use crate::halt;
 use crate::meter::clock::{Stage, StageClock};
 use crate::spec::{Data, Generate, TrialSpec, Verify};
 use crate::target::{Moved, Tally};
@@ -216,6 +217,7 @@ impl Supply {
         let mut batches = VecDeque::new();
         let mut clock = StageClock::start();
         loop {
+            halt::check()?;
             let mut batch = Batch::default();
             if !making.next(&mut batch, &mut clock)? {
                 return Ok((preamble, Maker::Ahead(batches)));

@@ -1,7 +1,6 @@
 //! One stream over HTTP: a batch is a request, acknowledged by its answer.
 
 use std::future::Future;
-use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
@@ -10,7 +9,7 @@ use super::making::{Batch, Maker};
 use crate::error::{Error, Kind, Result};
 use crate::http1::{Client, Response};
 use crate::meter::clock::{Stage, StageClock};
-use crate::meter::sockets::{Sockets, Watch};
+use crate::meter::sockets::Sockets;
 use crate::target::{Moved, Session, Tally};
 
 /// Bytes of an answer that are read; it says what is wrong, if anything is.
@@ -36,8 +35,6 @@ enum State {
 }
 
 pub struct Posts {
-    /// Before the connection: it must go first.
-    _watch: Option<Watch>,
     state: State,
     head: Arc<Head>,
     maker: Maker,
@@ -45,11 +42,9 @@ pub struct Posts {
 }
 
 impl Posts {
-    pub fn new(client: Client, sockets: &Arc<Sockets>, head: Arc<Head>, maker: Maker) -> Self {
-        // SAFETY: the watch is dropped before the client, in the order of the fields.
-        let watch = unsafe { sockets.watch(client.socket().as_fd()) };
+    pub fn new(mut client: Client, sockets: &Arc<Sockets>, head: Arc<Head>, maker: Maker) -> Self {
+        client.watch(sockets);
         Self {
-            _watch: watch,
             state: State::Idle(client, Batch::default()),
             head,
             maker,

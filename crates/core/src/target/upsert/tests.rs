@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::data::upsert::{key_hashes, Batches, Table};
 use crate::error::{Error, Fate, Kind, Result};
+use crate::halt::Halt;
 use crate::meter::clock::{Stage, StageClock};
 use crate::spec::{TrialSpec, Upsert, Verify};
 use crate::target::{Session, Tally, Verification};
@@ -433,6 +434,18 @@ fn statements_that_do_not_fit_memory_are_refused_before_the_clock() {
     let error = made.err().unwrap();
     assert_eq!(error.kind, Kind::Memory);
     assert!(error.message.contains("--generate inline"), "{error}");
+}
+
+#[test]
+fn building_ahead_ends_when_nobody_wants_it_any_more() {
+    let spec = spec(r#""streams": 1, "threads": 1, "rows_per_stream": 100"#);
+    let known = work(&spec, 100);
+    let maker = Maker::default();
+    let built = maker.built.clone();
+    let _entered = Halt::new(|| Some(Error::cancelled())).enter();
+    let made = Work::new(&spec, known.table.clone(), known.batches.clone(), maker);
+    assert_eq!(made.err().map(|error| error.kind), Some(Kind::Cancelled));
+    assert_eq!(built.load(SeqCst), 0);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use arrow_schema::DataType;
 use crate::data::payload_bytes;
 use crate::data::upsert::{Batches, Table};
 use crate::error::{Error, Kind, Result};
+use crate::halt::{self, Halt};
 use crate::meter::clock::{Stage, StageClock};
 use crate::spec::{Generate, TrialSpec};
 use crate::target::{Applied, Runs, Sums, MAX_SUMS};
@@ -106,13 +107,16 @@ impl<B: Builder> Work<B> {
         let held = AtomicU64::new(0);
         let stop = AtomicBool::new(false);
         let failed: Mutex<Option<Error>> = Mutex::new(None);
+        let halt = halt::current();
         let build = |from: u64, to: u64| {
+            let _entered = halt.as_ref().map(Halt::enter);
             let mut built = Vec::with_capacity((to - from) as usize);
             for index in (from..to).filter(|index| taken[*index as usize]) {
                 if stop.load(Relaxed) {
                     break;
                 }
-                let made = self.build(index, None).and_then(|made| {
+                let made = halt::check().and_then(|()| self.build(index, None));
+                let made = made.and_then(|made| {
                     let size = B::size(&made.statement) as u64;
                     match held.fetch_add(size, Relaxed) + size > MOST_AHEAD {
                         true => Err(too_much(index, count)),

@@ -1,0 +1,261 @@
+//! For how long a process did not run although it was not kept waiting for a CPU: stopped by a
+//! signal, frozen with its control group or its machine, or suspended with it. Nothing that is
+//! measured meanwhile tells of the thing under test.
+//!
+//! A thread that sleeps until an instant and wakes later than that was ready and found no CPU,
+//! which the kernel counts (its run delay, and what a quota throttled), or was not allowed to
+//! run. So a loaded machine, where every thread is late, is not taken for a stopped process. A
+//! stop is noticed from the instant on at which the thread should have woken, so what is told is
+//! up to `STEP` less than it was. While a machine is suspended the monotonic clock stands still;
+//! the boot-time clock goes on.
+
+use std::time::{Duration, Instant};
+
+use super::end::{boot_time_ns, monotonic_ns};
+use super::readers::cgroup::Group;
+use super::readers::{threads, Reread};
+
+/// How long a thread that watches sleeps at most.
+const STEP: Duration = Duration::from_millis(100);
+
+/// What is shorter may be a page that had to be read, or the host of a virtual machine that
+/// rations its CPUs by periods of 100 ms, which counts as stolen.
+pub const LEAST: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub enum Pauses {
+    Own(Own),
+    Other(Other),
+}
+
+impl Pauses {
+    /// Of this process.
+    pub fn own() -> Self {
+        Self::Own(Own::new())
+    }
+
+    /// Of another one here.
+    pub fn other() -> Self {
+        Self::Other(Other::default())
+    }
+
+    /// So far, at a row that is taken now. `None`: the kernel does not tell run delays.
+    pub fn total_ns(&mut self, stopped: bool, now: i64) -> Option<u64> {
+        match self {
+            Self::Own(own) => own.total_ns(),
+            Self::Other(other) => Some(other.total_ns(stopped, now)),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Own {
+    /// Of the thread that watches.
+    schedstat: Option<Reread>,
+    /// The quota that this process is under.
+    quota: Option<Group>,
+    late_ns: u64,
+    /// By how much the boot-time clock was ahead at most when it began.
+    ahead_ns: i64,
+}
+
+impl Own {
+    fn new() -> Self {
+        let before = monotonic_ns();
+        Self {
+            schedstat: schedstat(),
+            quota: Group::of(None).filter(|group| group.quota_cores.is_some()),
+            late_ns: 0,
+            ahead_ns: boot_time_ns() - before,
+        }
+    }
+
+    /// From here on the calling thread is the one that watches.
+    pub fn here(&mut self) {
+        self.schedstat = schedstat();
+    }
+
+    /// Sleeps for so long, or less: until it is unparked, or for a `STEP`.
+    pub fn park(&mut self, wait: Duration) {
+        let (wait, waited) = (wait.min(STEP), self.waited_ns());
+        let due = Instant::now() + wait;
+        std::thread::park_timeout(wait);
+        let late = Instant::now().saturating_duration_since(due);
+        let Some(waited) = waited.filter(|_| late >= LEAST) else {
+            return;
+        };
+        let excused = self.waited_ns().unwrap_or(u64::MAX).saturating_sub(waited);
+        let paused = late.saturating_sub(Duration::from_nanos(excused));
+        if paused >= LEAST {
+            self.late_ns += paused.as_nanos() as u64;
+        }
+    }
+
+    /// How long the watching thread has been ready without a CPU.
+    fn waited_ns(&mut self) -> Option<u64> {
+        let (_, delay) = self.schedstat.as_mut()?.read().and_then(threads::parse)?;
+        let quota = self.quota.as_mut();
+        let throttled = quota.map_or(Some(0), Group::throttled_ns)?;
+        Some(delay.saturating_add(throttled))
+    }
+
+    fn total_ns(&self) -> Option<u64> {
+        self.schedstat.as_ref()?;
+        let ahead = boot_time_ns();
+        let ahead = ahead - monotonic_ns(); // not more than it was
+        let suspended = u64::try_from(ahead - self.ahead_ns).unwrap_or(0);
+        let seen = Duration::from_nanos(suspended) >= LEAST;
+        Some(self.late_ns + if seen { suspended } else { 0 })
+    }
+}
+
+/// The calling thread's.
+fn schedstat() -> Option<Reread> {
+    Reread::open("/proc/thread-self/schedstat")
+}
+
+/// Another process on this host is seen stopped, or not, at every row; from one row to the next
+/// where it was at both.
+#[derive(Debug, Default)]
+pub struct Other {
+    stopped_at: Option<i64>,
+    total_ns: u64,
+}
+
+impl Other {
+    fn total_ns(&mut self, stopped: bool, now: i64) -> u64 {
+        if let (Some(since), true) = (self.stopped_at, stopped) {
+            self.total_ns += u64::try_from(now - since).unwrap_or(0);
+        }
+        self.stopped_at = stopped.then_some(now);
+        self.total_ns
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// Set in a process that watches itself, and is stopped.
+    const CHILD: &str = "VENTURI_TEST_PAUSES";
+
+    /// Not a test by itself: it watches for as long as it is told to, and says what it saw.
+    fn watches() -> bool {
+        let Ok(time) = std::env::var(CHILD) else {
+            return false;
+        };
+        let mut own = Own::new();
+        println!("\nwatching");
+        let end = Instant::now() + Duration::from_millis(time.parse().unwrap());
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            own.park(left);
+        }
+        println!("\npaused {}", own.total_ns().unwrap());
+        true
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_knows_for_how_long() {
+        use std::io::{BufRead, BufReader};
+        if watches() {
+            return;
+        }
+        let name = std::thread::current().name().unwrap().to_owned();
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", &name, "--nocapture"])
+            .env(CHILD, "1000")
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut line = |begin: &str| {
+            let mut found = lines.by_ref().map(|line| line.unwrap());
+            found.find(|line| line.starts_with(begin)).unwrap()
+        };
+        line("watching");
+        let signal = |signal| {
+            // SAFETY: our own child, which has not been waited for.
+            assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+        };
+        let stopping = Instant::now();
+        signal(libc::SIGSTOP);
+        let stopped = Instant::now();
+        std::thread::sleep(Duration::from_millis(700));
+        let least = stopped.elapsed();
+        signal(libc::SIGCONT);
+        let most = stopping.elapsed();
+        let paused: u64 = line("paused")[7..].parse().unwrap();
+        let paused = Duration::from_nanos(paused);
+        assert!(child.wait().unwrap().success());
+        // On a loaded machine some of the time after it was let go is run delay.
+        assert!(
+            least.saturating_sub(STEP + LEAST) <= paused && paused <= most + LEAST,
+            "{least:?} {paused:?} {most:?}"
+        );
+    }
+
+    #[test]
+    fn waiting_for_a_cpu_is_no_pause() {
+        use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+        // The last CPU that this process may use; where there is one only, it is that.
+        // SAFETY: all zeros is a set of no CPU, and the calls fill or read what they are given.
+        let set = unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::sched_getaffinity(0, size_of_val(&set), &mut set);
+            let last = (0..libc::CPU_SETSIZE as usize)
+                .rev()
+                .find(|cpu| libc::CPU_ISSET(*cpu, &set))
+                .unwrap();
+            libc::CPU_ZERO(&mut set);
+            libc::CPU_SET(last, &mut set);
+            set
+        };
+        // SAFETY: as above; it binds the calling thread.
+        let bind = || unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) };
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..24 {
+                scope.spawn(|| {
+                    bind();
+                    while !ended.load(Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let seen = scope.spawn(|| {
+                bind();
+                // SAFETY: of the calling thread: it comes last.
+                unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
+                let mut own = Own::new();
+                let before = own.waited_ns().unwrap();
+                let end = Instant::now() + Duration::from_secs(3);
+                while Instant::now() < end {
+                    own.park(Duration::from_millis(1));
+                }
+                let waited = own.waited_ns().unwrap() - before;
+                (own.total_ns().unwrap(), waited)
+            });
+            let (paused, waited) = seen.join().unwrap();
+            ended.store(true, Relaxed);
+            assert!(Duration::from_nanos(waited) > LEAST, "{waited}");
+            assert_eq!(paused, 0);
+        });
+    }
+
+    #[test]
+    fn another_process_counts_while_it_is_seen_stopped() {
+        let mut pauses = Pauses::other();
+        let rows = [
+            (0, false),
+            (100, true),
+            (200, true),
+            (350, true),
+            (450, false),
+            (550, true),
+        ];
+        let seen: Vec<_> = rows
+            .map(|(now, stopped)| pauses.total_ns(stopped, now).unwrap())
+            .into();
+        assert_eq!(seen, [0, 0, 100, 250, 250, 250]);
+    }
+}
