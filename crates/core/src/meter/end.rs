@@ -36,6 +36,15 @@ struct Machine {
 impl End {
     /// This process and its host.
     pub fn own() -> Self {
+        Self::of_host(Process::new(None))
+    }
+
+    /// The same, with the processes that this one has started to work for it.
+    pub fn with_children() -> Self {
+        Self::of_host(Process::with_children())
+    }
+
+    fn of_host(process: Process) -> Self {
         let mut host = Host::open();
         let cpus = host.as_mut().and_then(|host| Some(host.read()?.1.len()));
         Self {
@@ -46,6 +55,7 @@ impl End {
                 pressure: Pressure::open(),
                 disks: Disks::open(),
             }),
+            process,
             ..Self::of_process(None)
         }
     }

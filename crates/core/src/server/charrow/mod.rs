@@ -176,7 +176,10 @@ impl Server {
             started: Instant::now(),
             engine,
             sessions: Sessions::new(spec.max_queries),
-            accounts: Arc::default(),
+            accounts: Arc::new(match spec.engine {
+                EngineKind::Builtin => Accounts::default(),
+                EngineKind::Outside => Accounts::with_engine(),
+            }),
             totals: Totals::default(),
             token,
             environment: spec.environment,
