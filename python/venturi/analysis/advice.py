@@ -160,8 +160,14 @@ def _unverified(cells: Sequence[Cell]) -> Advice | None:
         "weaker",
         f"{len(weaker)} trials were verified by {' or '.join(how)} only, not by " + asked,
         str(note).rstrip("."),
-        "Values were not compared; rows were",
+        _compared(how),
     )
+
+
+def _compared(how: Sequence[str]) -> str:
+    if "count" not in how:
+        return "Neither values nor rows were compared"
+    return "Values were not compared; rows were" + ("" if how == ["count"] else ", where it says count")
 
 
 def noise(record: Mapping[str, Any]) -> tuple[float, float] | None:
