@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 import sys
 import threading
 import time
@@ -13,7 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from charrow_support import serving
 from conftest import require
+from flight_support import ServerProcess, run_trial, succeeded
 from venturi.charrow_engine import ChdbEngine
 from venturi.errors import VenturiError
 
@@ -21,15 +24,16 @@ from venturi.errors import VenturiError
 class Asked:
     """A query as the core hands it out, with a client behind it that wants so many pieces."""
 
-    def __init__(self, text: str, wanted: int = 1_000_000, pause: float = 0.0) -> None:
+    def __init__(self, text: str, wanted: int = 1_000_000, meet: threading.Barrier | None = None) -> None:
         self.id, self.text = "q", text
         self.pieces: list[bytes] = []
         self.error: str | None = None
         self.done = threading.Event()
-        self._wanted, self._pause = wanted, pause
+        self._wanted, self._meet = wanted, meet
 
     def push(self, stream: bytes) -> bool:
-        time.sleep(self._pause)
+        if self._meet and not self.pieces:
+            self._meet.wait(30)
         self.pieces.append(stream)
         return len(self.pieces) < self._wanted
 
@@ -91,11 +95,10 @@ def test_a_result_comes_in_pieces_that_are_whole_streams(server: Server) -> None
 
 
 def test_several_queries_run_at_a_time(server: Server) -> None:
-    slow = [server.ask("SELECT number FROM numbers(500000)", pause=0.05) for _ in range(3)]
-    began = time.monotonic()
-    assert [asked.table().num_rows for asked in slow] == [500_000] * 3
-    alone = 0.05 * sum(len(asked.pieces) for asked in slow)
-    assert time.monotonic() - began < 0.8 * alone + 1.0
+    # None gets past its first piece before all have one.
+    meet = threading.Barrier(3)
+    together = [server.ask("SELECT number FROM numbers(500000)", meet=meet) for _ in range(3)]
+    assert [asked.table().num_rows for asked in together] == [500_000] * 3
 
 
 def test_an_error_is_the_querys_answer_in_one_line(server: Server) -> None:
@@ -155,6 +158,82 @@ def test_a_result_without_rows_is_not_looked_for_twice(chdb: None, end: str) -> 
 def test_a_text_that_is_no_subquery_has_a_schema_too(server: Server) -> None:
     table = server.ask("SELECT number AS n FROM numbers(10) WHERE n > 100; -- all of it").table()
     assert table.num_rows == 0 and table.column_names == ["n"]
+
+
+def used_seconds(pid: int) -> float:
+    """CPU time of a process, all threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def get(address: str, text: str) -> dict[str, Any]:
+    target, options = f"charrow://{address}", {"query": text}
+    return succeeded(run_trial(target, options=options, sample_interval_ns=20_000_000))
+
+
+def of_server(record: dict[str, Any]) -> list[float]:
+    """The seconds of CPU that a record tells of its server: by its account, and by its samples."""
+    told = record["cpu"]["server"], record["resources"]["server"]["process"]
+    return [(one["user_ns"] + one["system_ns"]) / 1e9 for one in told]
+
+
+@pytest.mark.usefixtures("core")
+def test_what_the_engines_threads_use_is_the_servers(chdb: None) -> None:
+    text = "SELECT max(sipHash64(number, toString(number))) AS m FROM numbers_mt(20000000)"
+    with serving("--engine", "chdb") as running:
+        get(running.address, "SELECT 1 AS warm")
+        before = used_seconds(running.process.pid)
+        record = get(running.address, text)
+        used = used_seconds(running.process.pid) - before
+    assert used > 0.5, "the query is to use much more than a server that only sends a row"
+    for told in of_server(record):
+        assert 0.8 * used - 0.1 < told < used + 0.1
+    generated = record["stages"]["server"]["generate"] / 1e9
+    assert 0.8 * used - 0.1 < generated < used + 0.1
+
+
+IN_A_CHILD = """
+import json, subprocess, sys, threading
+from venturi import _core
+
+spec = {"server": "charrow", "host": "127.0.0.1", "port": 0, "engine": "outside"}
+server = _core.serve(json.dumps(spec))
+print(json.dumps({"address": server.address}), flush=True)
+
+def answer(query):
+    done = subprocess.run([sys.executable, sys.argv[1], query.text], stdout=subprocess.PIPE)
+    query.push(done.stdout)
+    query.finish()
+
+while True:
+    query = server.next_query(0.2)
+    if query is not None:
+        threading.Thread(target=answer, args=(query,)).start()
+"""
+THE_CHILD = """
+import sys, time
+import pyarrow as pa
+
+while time.process_time() < float(sys.argv[1]):
+    pass
+schema = pa.schema([("n", pa.int64())])
+with pa.ipc.new_stream(sys.stdout.buffer, schema) as stream:
+    stream.write(pa.record_batch({"n": [1, 2, 3]}, schema=schema))
+"""
+
+
+@pytest.mark.usefixtures("core")
+def test_what_an_engine_in_a_child_process_uses_is_the_servers(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(IN_A_CHILD)
+    (tmp_path / "child.py").write_text(THE_CHILD)
+    running = ServerProcess([sys.executable, str(tmp_path / "server.py"), str(tmp_path / "child.py")])
+    try:
+        record = get(running.address, "3.0")
+    finally:
+        running.stop()
+    assert record["counts"]["rows"] == 3
+    for told in of_server(record):
+        assert told >= 2.9
 
 
 def test_a_directory_keeps_what_was_made(chdb: None, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use venturi_core::codec::charrow::receive::{ipc_header, Event, Receiver};
+use venturi_core::codec::charrow::statistics::Statistics;
 use venturi_core::codec::ipc::Decoder;
 use venturi_core::data::{digest, payload_bytes};
 
@@ -12,7 +13,7 @@ const LARGEST: usize = 1 << 20;
 
 fn hear(bytes: &[u8], cut: usize) -> Vec<String> {
     let mut receiver = Receiver::new(LARGEST);
-    let mut decoder = Decoder::limited(1 << 24);
+    let mut decoder = Decoder::limited(1 << 24).exact();
     let mut heard = Vec::new();
     let mut rest = bytes;
     loop {
@@ -56,6 +57,12 @@ fn told(event: Event, decoder: &mut Decoder) -> String {
                 let _ = digest(&batch);
             }
             format!("block of {length} bytes, {right}")
+        }
+        Event::Statistics(text) => {
+            if let Ok(told) = Statistics::parse(&text) {
+                assert_eq!(Statistics::parse(&told.write()).ok(), Some(told));
+            }
+            text
         }
         other => format!("{other:?}"),
     }

@@ -169,9 +169,7 @@ def _unverified(cells: Sequence[Cell]) -> Advice | None:
         if how == ["none"]
         else f"{trials} verified by {' or '.join(how)} only, not by {asked}",
         str(note).rstrip("."),
-        _COMPARED.get(how[0], "Values were not compared")
-        if len(how) == 1
-        else "Values were not compared, and rows not in all of them",
+        _compared(how),
     )
 
 
@@ -180,6 +178,14 @@ _COMPARED = {
     "count": "Values were not compared; rows were",
     "none": "Neither values nor rows were compared; that nothing met an error is all that is known",
 }
+
+
+def _compared(how: Sequence[str]) -> str:
+    if len(how) == 1:
+        return _COMPARED.get(how[0], "Values were not compared")
+    if "count" in how:
+        return "Values were not compared; rows were, where it says count"
+    return "Neither values nor rows were compared"
 
 
 def _asked(record: Mapping[str, Any]) -> object:

@@ -238,6 +238,7 @@ pub struct Decoder {
     dictionaries: HashMap<i64, ArrayRef>,
     remembered: Option<Remembered>,
     limit: u64,
+    exact: bool,
 }
 
 impl Default for Decoder {
@@ -262,7 +263,14 @@ impl Decoder {
             dictionaries: HashMap::new(),
             remembered: None,
             limit: bytes.min(DECOMPRESSED_LIMIT),
+            exact: false,
         }
+    }
+
+    /// The same one, which also refuses a body that is longer or shorter than its header says.
+    pub fn exact(mut self) -> Self {
+        self.exact = true;
+        self
     }
 
     /// Memory of the dictionaries that the stream's batches refer to.
@@ -292,6 +300,13 @@ impl Decoder {
 
     fn any(&mut self, header: &[u8], body: Buffer) -> Result<Option<RecordBatch>> {
         let message = bounded(header)?;
+        if self.exact && u64::try_from(message.bodyLength()) != Ok(body.len() as u64) {
+            return Err(Error::protocol(format!(
+                "an Arrow message whose body has {} bytes, where its header says {}",
+                body.len(),
+                message.bodyLength()
+            )));
+        }
         match message.header_type() {
             MessageHeader::Schema => {
                 let schema = message

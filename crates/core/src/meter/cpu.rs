@@ -38,7 +38,14 @@ pub fn own() -> CpuTime {
     process::own().cpu()
 }
 
-/// CPU time of a process on this host; steps of a clock tick, 10 ms as a rule.
+/// CPU time of this process and of those that it has started, which work for it.
+pub fn with_children() -> CpuTime {
+    Process::with_children()
+        .read()
+        .map_or_else(own, |usage| usage.cpu())
+}
+
+/// CPU time of a process on this host and of those that it has started; steps of a clock tick, 10 ms as a rule.
 pub fn of_process(pid: u32) -> Option<CpuTime> {
     Some(Process::new(Some(pid)).read()?.cpu())
 }

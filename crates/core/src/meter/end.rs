@@ -39,6 +39,15 @@ struct Machine {
 impl End {
     /// This process and its host.
     pub fn own() -> Self {
+        Self::of_host(Process::new(None))
+    }
+
+    /// The same, with the processes that this one has started to work for it.
+    pub fn with_children() -> Self {
+        Self::of_host(Process::with_children())
+    }
+
+    fn of_host(process: Process) -> Self {
         let mut host = Host::open();
         let cpus = host.as_mut().and_then(|host| Some(host.read()?.1.len()));
         Self {
@@ -50,6 +59,7 @@ impl End {
                 disks: Disks::open(),
             }),
             pauses: Pauses::own(),
+            process,
             ..Self::of_process(None)
         }
     }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sampling::Watch;
 use crate::meter::clock::{Stage, StageTotals, Workers};
+use crate::meter::cpu::{self, CpuTime};
 
 /// The server's side of one trial.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -29,7 +30,7 @@ pub struct Account {
     /// Pools of workers beside the streams, whose time is in `stages` and `workers` too.
     #[serde(default)]
     pub pools: BTreeMap<String, PoolTime>,
-    /// CPU of the threads that served the trial's streams.
+    /// CPU of the threads that served the trial's streams, and of the engine.
     pub user_ns: u64,
     pub system_ns: u64,
 }
@@ -131,10 +132,39 @@ struct Entry {
     pools: BTreeMap<String, PoolTime>,
     user_ns: u64,
     system_ns: u64,
+    /// CPU time of all that works for this server: when the trial began, and until its last stream ended.
+    whole: Option<(CpuTime, CpuTime)>,
     stop: Arc<AtomicBool>,
 }
 
 impl Entry {
+    /// A stream or a thread of a pool has ended.
+    fn close(&mut self) {
+        self.open = self.open.saturating_sub(1);
+        if let (0, Some((_, after))) = (self.open, &mut self.whole) {
+            *after = cpu::with_children();
+        }
+    }
+
+    /// What an engine used that works in threads or processes of its own: all that is not ours. It has
+    /// done nothing but make rows.
+    fn spend_engine(&mut self) {
+        let Some((before, after)) = self.whole else {
+            return;
+        };
+        let all = after.since(&before);
+        let user_ns = all.user_ns.saturating_sub(self.user_ns);
+        let total = all.total().saturating_sub(self.user_ns + self.system_ns);
+        let user_ns = user_ns.min(total);
+        let mut spent = Spent {
+            cpu: (user_ns, total - user_ns),
+            ..Spent::default()
+        };
+        spent.stages.0[Stage::Generate as usize] = total;
+        spent.workers.time_ns = total;
+        self.spend(&spent);
+    }
+
     fn spend(&mut self, spent: &Spent) {
         self.stages.add(&spent.stages);
         self.workers.workers += spent.workers.workers;
@@ -152,9 +182,21 @@ pub(crate) struct Accounts {
     entries: Mutex<Vec<(String, Entry)>>,
     /// What the machine did meanwhile.
     pub watch: Watch,
+    /// An engine works in threads or processes that keep no account.
+    engine: bool,
 }
 
 impl Accounts {
+    /// Of a server whose engine works in threads and processes of its own. Whose trial they work for
+    /// nobody knows: of several at a time each is told all.
+    pub fn with_engine() -> Self {
+        Self {
+            watch: Watch::with_children(),
+            engine: true,
+            ..Self::default()
+        }
+    }
+
     /// An entry that is there: only streams make one, not whoever asks.
     fn with<T>(&self, trial: &str, act: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         let mut entries = self.entries.lock().ok()?;
@@ -175,7 +217,12 @@ impl Accounts {
                 let ended = entries.iter().position(|(_, entry)| entry.open == 0);
                 entries.remove(ended?);
             }
-            entries.push((trial.to_owned(), Entry::default()));
+            let now = self.engine.then(cpu::with_children);
+            let entry = Entry {
+                whole: now.map(|now| (now, now)),
+                ..Entry::default()
+            };
+            entries.push((trial.to_owned(), entry));
             Some(entries.len() - 1)
         });
         let Some(at) = at else {
@@ -189,7 +236,7 @@ impl Accounts {
 
     pub fn end(&self, trial: &str, counted: Counted, spent: Spent) {
         self.with(trial, |entry| {
-            entry.open = entry.open.saturating_sub(1);
+            entry.close();
             entry.counted.rows += counted.rows;
             entry.counted.batches += counted.batches;
             entry.counted.payload += counted.payload;
@@ -206,7 +253,7 @@ impl Accounts {
 
     pub fn end_pool(&self, trial: &str, pool: &str, spent: Spent) {
         self.with(trial, |entry| {
-            entry.open = entry.open.saturating_sub(1);
+            entry.close();
             entry.spend(&spent);
             let time = PoolTime::of(&spent.stages, &spent.workers);
             entry.pools.entry(pool.to_owned()).or_default().add(&time);
@@ -229,7 +276,8 @@ impl Accounts {
         }
         let mut entries = self.entries.lock().ok()?;
         let at = entries.iter().position(|(id, _)| id == trial)?;
-        let (_, entry) = entries.remove(at);
+        let (_, mut entry) = entries.remove(at);
+        entry.spend_engine();
         Some(Account {
             streams: entry.streams,
             rows: entry.counted.rows,

@@ -36,6 +36,8 @@ pub(crate) struct Watch(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// What is sampled is this process with those that it has started.
+    children: bool,
     book: Mutex<Book>,
     series: Mutex<Series>,
     /// A row is wanted at once: a trial's first stream begins, or its last one ends.
@@ -78,6 +80,14 @@ struct Connections {
 }
 
 impl Watch {
+    /// Of a server that has other processes work for it.
+    pub fn with_children() -> Self {
+        Self(Arc::new(Inner {
+            children: true,
+            ..Inner::default()
+        }))
+    }
+
     /// Samples from now on for this trial. False: too many are open.
     pub fn open(&self, trial: &str, interval_ns: u64, route: Option<Route>) -> bool {
         if interval_ns == 0 || trial.len() > LONGEST_ID {
@@ -228,7 +238,10 @@ impl Inner {
 
     /// The sampling thread, until no trial is open.
     fn run(&self) {
-        let mut end = End::own();
+        let mut end = match self.children {
+            true => End::with_children(),
+            false => End::own(),
+        };
         let mut aimed = None;
         let mut stretch = 1;
         while let Some((interval, route)) = self.next() {

@@ -105,7 +105,7 @@ impl Parameters {
                     }
                 }
                 "partition" => parameters.partition = number()?,
-                "partitions" => parameters.partitions = number()?.filter(|count| *count > 0),
+                "partitions" => parameters.partitions = number()?,
                 "sample" => parameters.sample = number()?,
                 "block_bytes" => parameters.block_bytes = number()?.filter(|bytes| *bytes > 0),
                 "trial" => parameters.trial = Some(value.to_owned()).filter(|id| !id.is_empty()),
@@ -113,7 +113,14 @@ impl Parameters {
                 _ => {}
             }
         }
-        Ok(parameters)
+        match (parameters.partition, parameters.partitions) {
+            (_, Some(0)) => Err("partitions=0: there is at least 1".into()),
+            (Some(index), Some(count)) if index >= count => Err(format!(
+                "partition={index} of partitions={count}: they are numbered from 0 to {}",
+                count - 1
+            )),
+            _ => Ok(parameters),
+        }
     }
 }
 
@@ -143,7 +150,7 @@ pub struct Handshake {
 
 impl Handshake {
     pub fn is_extended(&self) -> bool {
-        self.minor >= EXTENDED
+        self.minor == EXTENDED
     }
 
     pub fn write(&self) -> Vec<u8> {
@@ -169,13 +176,13 @@ impl Handshake {
             ));
         }
         let (major, minor) = (number(input)?, number(input)?);
-        if major != MAJOR || minor < 0 {
+        if major != MAJOR || !(PLAIN..=EXTENDED).contains(&minor) {
             return wrong(format!(
                 "the client speaks version {major}.{minor}; this server speaks 1.1 and 1.2"
             ));
         }
         let handshake = Self {
-            minor: minor.clamp(PLAIN, EXTENDED),
+            minor,
             client: text(input, "the client's name", LONGEST_NAME)?,
             database: text(input, "the database", LONGEST_NAME)?,
             user: text(input, "the user", LONGEST_NAME)?,

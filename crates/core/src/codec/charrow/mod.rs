@@ -7,6 +7,7 @@
 pub mod handshake;
 pub mod messages;
 pub mod receive;
+pub mod statistics;
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +40,7 @@ pub mod flag {
     pub const ANSWER: i64 = 15;
 }
 
-/// Bytes of each string of the handshake.
+/// Bytes of each string of the handshake, of a query's id and of a question's name.
 pub const LONGEST_NAME: usize = 64 << 10;
 /// Bytes of a query's text, and of a question's payload.
 pub const LONGEST_QUERY: usize = 1 << 20;

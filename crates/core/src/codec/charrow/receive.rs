@@ -353,10 +353,16 @@ fn begun(waiting: Waiting, marked: bool, length: [u8; 4]) -> Result<State> {
     })
 }
 
-/// The message inside of an encapsulated one without a body.
+/// The message inside of an encapsulated one without a body, behind which nothing follows.
 pub fn ipc_header(bytes: &[u8]) -> Result<&[u8]> {
+    let prefix = if bytes.starts_with(&[0xff; 4]) { 8 } else { 4 };
     encapsulated(bytes)
-        .ok_or_else(|| Error::protocol("the server sent a schema that is no Arrow IPC message"))
+        .filter(|header| prefix + header.len() == bytes.len())
+        .ok_or_else(|| {
+            Error::protocol(
+                "the server sent a schema that is no Arrow IPC message, or with bytes behind it",
+            )
+        })
 }
 
 fn text_event(flag: i64, bytes: Vec<u8>) -> Event {

@@ -1,6 +1,8 @@
 //! One process as a whole. This one by getrusage, which counts to the microsecond and
 //! keeps what ended threads have used; another one by /proc/PID, in clock ticks.
 
+use std::time::{Duration, Instant};
+
 use super::{folder, tick_ns, Reread};
 use crate::meter::cpu::CpuTime;
 
@@ -29,14 +31,14 @@ impl Usage {
     }
 }
 
-/// Another process counts with its children: PostgreSQL has one for each connection.
+/// Another process counts with those that it has started: PostgreSQL has one for each connection.
 #[derive(Debug)]
 pub struct Process {
+    /// `None`: this process, without others.
+    family: Option<Family>,
+    /// This process by getrusage, which is finer than /proc.
     own: bool,
     stat: Option<Reread>,
-    /// Their numbers, as the kernel lists them.
-    list: Option<Reread>,
-    children: Vec<Child>,
     tick_ns: u64,
     page: u64,
 }
@@ -47,12 +49,19 @@ impl Process {
         // SAFETY: sysconf only reads a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         Self {
+            family: pid.map(Family::of),
             own: pid.is_none(),
             stat: Reread::open(&format!("{}/stat", folder(pid))),
-            list: pid.and_then(|pid| Reread::open(&format!("/proc/{pid}/task/{pid}/children"))),
-            children: Vec::new(),
             tick_ns: tick_ns(),
             page: page.max(0) as u64,
+        }
+    }
+
+    /// This process with those that it has started, which work for it.
+    pub fn with_children() -> Self {
+        Self {
+            family: Some(Family::of(std::process::id())),
+            ..Self::new(None)
         }
     }
 
@@ -60,77 +69,170 @@ impl Process {
         let (tick_ns, page) = (self.tick_ns, self.page);
         let stat = self.stat.as_mut().and_then(Reread::read);
         let told = stat.and_then(|stat| parse(stat, tick_ns, page));
-        if !self.own {
-            let mut told = told?;
-            self.look();
-            for child in &mut self.children {
-                child.read(tick_ns, page);
-                told.user_ns += child.last.user_ns;
-                told.system_ns += child.last.system_ns;
-                told.minor_faults += child.last.minor_faults;
-                told.major_faults += child.last.major_faults;
-                if child.stat.is_some() {
-                    told.rss_bytes = told.rss_bytes.zip(child.last.rss_bytes).map(|(a, b)| a + b);
-                }
-            }
-            return Some(told);
-        }
-        let mut usage = own();
-        if let Some(told) = told {
+        let (mut usage, ended) = match self.own {
+            false => told?,
+            true => (of(libc::RUSAGE_SELF), of(libc::RUSAGE_CHILDREN)),
+        };
+        if let (true, Some((told, _))) = (self.own, told) {
             usage.rss_bytes = told.rss_bytes;
             usage.threads = told.threads;
+        }
+        if let Some(family) = &mut self.family {
+            // After the reading above: who ends between the two is missing from this row, not in it twice.
+            usage.add(&family.read(&ended, tick_ns, page));
         }
         Some(usage)
     }
 }
 
-/// Children that are looked at; a server with more is told too low.
+impl Usage {
+    fn add(&mut self, other: &Usage) {
+        self.user_ns += other.user_ns;
+        self.system_ns += other.system_ns;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+        if let Some(more) = other.rss_bytes {
+            self.rss_bytes = self.rss_bytes.map(|bytes| bytes + more);
+        }
+    }
+
+    /// Of two that are both too low the one that knows of more work.
+    fn most(self, other: Usage) -> Usage {
+        match self.cpu().total() >= other.cpu().total() {
+            true => self,
+            false => other,
+        }
+    }
+}
+
+/// Processes that are looked at; a server with more is told too low.
 const MOST_CHILDREN: usize = 1024;
 
-/// What one has used stays counted when it is gone.
+/// Looking for new ones takes this part of the time at most.
+const PART: u32 = 100;
+
+/// All that a process has started, and these in turn.
+#[derive(Debug)]
+struct Family {
+    pid: u32,
+    children: Vec<Child>,
+    looked: Option<(Instant, Duration)>,
+}
+
+impl Family {
+    fn of(pid: u32) -> Self {
+        Self {
+            pid,
+            children: Vec::new(),
+            looked: None,
+        }
+    }
+
+    /// `ended`: what the system has counted of those that have ended.
+    fn read(&mut self, ended: &Usage, tick_ns: u64, page: u64) -> Usage {
+        let due = |(at, took): (Instant, Duration)| at.elapsed() >= took * PART;
+        if self.looked.is_none_or(due) {
+            let begun = Instant::now();
+            let mut places = MOST_CHILDREN - self.children.iter().map(Child::count).sum::<usize>();
+            look(self.pid, &mut self.children, &mut places);
+            self.looked = Some((begun, begun.elapsed()));
+        }
+        for child in &mut self.children {
+            child.read(tick_ns, page);
+        }
+        total(&self.children, ended)
+    }
+}
+
+/// Those that live, and those that have ended: as the system counts them when somebody has waited for
+/// them, or as they were last seen.
+fn total(children: &[Child], ended: &Usage) -> Usage {
+    let (mut alive, mut gone) = (Usage::default(), Usage::default());
+    alive.rss_bytes = Some(0);
+    for child in children {
+        match child.stat.is_some() {
+            true => alive.add(&child.total()),
+            false => gone.add(&child.total()),
+        }
+    }
+    alive.add(&gone.most(*ended));
+    alive
+}
+
+/// One that was started. What it has used stays counted when it is gone.
 #[derive(Debug)]
 struct Child {
     pid: u32,
     stat: Option<Reread>,
     last: Usage,
+    /// Of those that it had started and waited for.
+    ended: Usage,
+    children: Vec<Child>,
 }
 
 impl Child {
+    fn count(&self) -> usize {
+        1 + self.children.iter().map(Child::count).sum::<usize>()
+    }
+
     fn read(&mut self, tick_ns: u64, page: u64) {
         let stat = self.stat.as_mut().and_then(Reread::read);
         match stat.and_then(|stat| parse(stat, tick_ns, page)) {
-            Some(usage) => self.last = usage,
-            None => self.stat = None,
+            Some((last, ended)) => (self.last, self.ended) = (last, ended),
+            None => (self.stat, self.last.rss_bytes) = (None, None),
         }
+        for child in &mut self.children {
+            child.read(tick_ns, page);
+        }
+    }
+
+    fn total(&self) -> Usage {
+        let mut usage = self.last;
+        usage.add(&total(&self.children, &self.ended));
+        usage
     }
 }
 
-impl Process {
-    /// Finds children that are new.
-    fn look(&mut self) {
-        let Some(list) = self.list.as_mut().and_then(Reread::read) else {
-            return;
-        };
+/// Finds what is new. Each thread has a list of those that it has started.
+fn look(pid: u32, children: &mut Vec<Child>, places: &mut usize) {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return;
+    };
+    for thread in threads.flatten() {
+        let list = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
         for pid in list.split_ascii_whitespace() {
             let Ok(pid) = pid.parse() else { continue };
             let known = |child: &Child| child.pid == pid && child.stat.is_some();
-            if self.children.len() < MOST_CHILDREN && !self.children.iter().any(known) {
-                self.children.push(Child {
+            // This process works for itself, whoever has started it.
+            let new = pid != std::process::id() && !children.iter().any(known);
+            if new && *places > 0 {
+                *places -= 1;
+                children.push(Child {
                     pid,
                     stat: Reread::open(&format!("/proc/{pid}/stat")),
                     last: Usage::default(),
+                    ended: Usage::default(),
+                    children: Vec::new(),
                 });
             }
         }
+    }
+    for child in children.iter_mut().filter(|child| child.stat.is_some()) {
+        look(child.pid, &mut child.children, places);
     }
 }
 
 /// This process, all threads, ended ones too.
 pub fn own() -> Usage {
+    of(libc::RUSAGE_SELF)
+}
+
+/// `RUSAGE_SELF`, or `RUSAGE_CHILDREN`: those that it has waited for, and theirs.
+fn of(who: i32) -> Usage {
     // SAFETY: getrusage fills the structure it is given; all zeros is a valid one.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        libc::getrusage(who, &mut usage);
         usage
     };
     let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
@@ -146,29 +248,31 @@ pub fn own() -> Usage {
     }
 }
 
-/// /proc/PID/stat (proc_pid_stat(5)). The second field, the program's name in brackets,
-/// may hold blanks and brackets: count from behind the last one.
-fn parse(stat: &str, tick_ns: u64, page: u64) -> Option<Usage> {
+/// /proc/PID/stat (proc_pid_stat(5)): of the process, and of those that it has waited for. The second
+/// field, the program's name in brackets, may hold blanks and brackets: count from behind the last one.
+fn parse(stat: &str, tick_ns: u64, page: u64) -> Option<(Usage, Usage)> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let stopped = fields.next()? == "T";
     let mut at = 1;
-    // The fields behind the name count from 0: state 0, minflt 7, majflt 9, utime 11, stime 12,
-    // num_threads 17, rss 21.
+    // The fields behind the name count from 0: state 0, minflt 7, cminflt 8, majflt 9, cmajflt 10,
+    // utime 11, stime 12, cutime 13, cstime 14, num_threads 17, rss 21.
     let mut field = |wanted: usize| {
         let found = fields.nth(wanted - at)?.parse::<u64>().ok();
         at = wanted + 1;
         found
     };
-    Some(Usage {
-        minor_faults: field(7)?,
-        major_faults: field(9)?,
-        user_ns: field(11)? * tick_ns,
-        system_ns: field(12)? * tick_ns,
-        switches: None,
-        threads: Some(field(17)?),
-        rss_bytes: Some(field(21)? * page),
+    let mut own = Usage {
         stopped,
-    })
+        ..Usage::default()
+    };
+    let mut ended = Usage::default();
+    (own.minor_faults, ended.minor_faults) = (field(7)?, field(8)?);
+    (own.major_faults, ended.major_faults) = (field(9)?, field(10)?);
+    (own.user_ns, own.system_ns) = (field(11)? * tick_ns, field(12)? * tick_ns);
+    (ended.user_ns, ended.system_ns) = (field(13)? * tick_ns, field(14)? * tick_ns);
+    own.threads = Some(field(17)?);
+    own.rss_bytes = Some(field(21)? * page);
+    Some((own, ended))
 }
 
 #[cfg(test)]
@@ -176,12 +280,12 @@ mod tests {
     use super::*;
 
     const RECORDED: &str =
-        "1234 (a ) server) S 1 1234 1234 0 -1 4194560 5120 0 7 0 1500 250 0 0 20 0 9 0 81234 \
+        "1234 (a ) server) S 1 1234 1234 0 -1 4194560 5120 2 7 1 1500 250 3 4 20 0 9 0 81234 \
         1073741824 2048 18446744073709551615 1 1 0 0 0 0 0 4096 17640 0 0 0 17 1 0 0 0 0 0";
 
     #[test]
     fn a_recorded_process() {
-        let usage = parse(RECORDED, 10_000_000, 4096).unwrap();
+        let (usage, ended) = parse(RECORDED, 10_000_000, 4096).unwrap();
         assert_eq!(usage.user_ns, 15_000_000_000);
         assert_eq!(usage.system_ns, 2_500_000_000);
         assert_eq!((usage.minor_faults, usage.major_faults), (5120, 7));
@@ -189,7 +293,9 @@ mod tests {
         assert_eq!(usage.rss_bytes, Some(2048 * 4096));
         assert!(!usage.stopped);
         let stopped = RECORDED.replace(") S ", ") T ");
-        assert!(parse(&stopped, 1, 1).unwrap().stopped);
+        assert!(parse(&stopped, 1, 1).unwrap().0.stopped);
+        assert_eq!((ended.user_ns, ended.system_ns), (30_000_000, 40_000_000));
+        assert_eq!((ended.minor_faults, ended.major_faults), (2, 1));
         assert_eq!(parse("nonsense", 1, 1), None);
         assert_eq!(parse("1 (cut off) S 1 2 3", 1, 1), None);
     }
@@ -197,26 +303,64 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_server_counts_with_its_children() {
-        // The shell burns some CPU in a child, and waits for it.
+        // The shell burns some CPU in a child of a child, and waits for it.
         let mut shell = std::process::Command::new("sh")
-            .args(["-c", "(while :; do :; done) & wait"])
+            .args(["-c", "sh -c '(while :; do :; done) & wait' & wait"])
             .spawn()
             .unwrap();
         let mut process = Process::new(Some(shell.id()));
-        let start = std::time::Instant::now();
-        let mut used = 0;
-        while used < 50_000_000 && start.elapsed().as_secs() < 10 {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            used = process.read().map_or(0, |usage| usage.cpu().total());
-        }
-        let children: Vec<u32> = process.children.iter().map(|child| child.pid).collect();
-        for pid in &children {
-            // SAFETY: a child of the shell that was started above.
-            unsafe { libc::kill(*pid as i32, libc::SIGKILL) };
+        let used = until_used(&mut process, 50_000_000);
+        let child = &process.family.as_ref().unwrap().children[0];
+        assert_eq!(child.children.len(), 1);
+        let pids = [child.children[0].pid, child.pid];
+        for pid in pids {
+            // SAFETY: processes of the shell that was started above.
+            unsafe { libc::kill(pid as i32, libc::SIGKILL) };
         }
         let _ = shell.wait();
         assert!(used >= 50_000_000, "{used}");
-        assert_eq!(children.len(), 1);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn until_used(process: &mut Process, wanted: u64) -> u64 {
+        let cpu = |process: &mut Process| process.read().map_or(0, |usage| usage.cpu().total());
+        let before = cpu(process);
+        let start = Instant::now();
+        loop {
+            std::thread::sleep(Duration::from_millis(20));
+            let used = cpu(process) - before;
+            if used >= wanted || start.elapsed().as_secs() > 20 {
+                return used;
+            }
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_a_child_has_used_stays_when_it_has_ended() {
+        // Started by a thread, which has a list of its own.
+        let burn = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let burning = || {
+            std::thread::spawn(move || {
+                let mut shell = std::process::Command::new("sh").args(["-c", burn]).spawn();
+                (shell.as_mut().unwrap().wait().unwrap(), shell.unwrap().id())
+            })
+        };
+        let (mut alone, mut whole) = (Process::new(None), Process::with_children());
+        let cpu = |process: &mut Process| process.read().unwrap().cpu().total();
+        let before = cpu(&mut whole) - cpu(&mut alone);
+        let working = burning();
+        let mut last = before;
+        while !working.is_finished() {
+            // Other tests' threads work meanwhile, for both.
+            let now = cpu(&mut whole).saturating_sub(cpu(&mut alone));
+            last = last.max(now);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        working.join().unwrap();
+        let after = cpu(&mut whole) - cpu(&mut alone);
+        assert!(after > before + 20_000_000, "{before} {after}");
+        assert!(after + 20_000_000 >= last, "{last} {after}");
     }
 
     #[test]

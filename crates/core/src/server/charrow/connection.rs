@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::encode::{self, Making};
 use super::engine::Wanted;
@@ -31,6 +31,9 @@ const LISTEN_AFTER: usize = 1 << 20;
 
 /// Characters of an error that a client is told.
 const LONGEST_ERROR: usize = 16 << 10;
+
+/// How long one that is turned away may take for its handshake.
+const UNTIL_TURNED_AWAY: Duration = Duration::from_secs(1);
 
 /// What a client that was refused may still say, in reads, before it is hung up on.
 const LAST_READS: usize = 64;
@@ -96,6 +99,17 @@ impl Connection {
         let outcome: std::result::Result<(), End> = outcome;
         if let Err(End::Refused(error)) = outcome {
             self.refuse(&error);
+        }
+    }
+
+    /// There is no place for it, which is the answer to its handshake.
+    pub fn turn_away(mut self, why: &Error) {
+        let until = Instant::now() + self.state.patience.min(UNTIL_TURNED_AWAY);
+        if !matches!(
+            self.patiently(Some(until), |input| Handshake::read(input)),
+            Err(End::Gone)
+        ) {
+            self.refuse(why);
         }
     }
 

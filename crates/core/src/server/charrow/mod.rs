@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use rustls::ServerConnection;
 use serde_json::json;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::meter::handicap::Handicap;
 use crate::server::access::{tls_config, Files, Token};
 use crate::server::account::{Accounts, Counted};
@@ -43,6 +43,9 @@ pub use outside::Query;
 use outside::{Desk, Outside};
 use sessions::Sessions;
 use wire::{Wire, LOOK_UP};
+
+/// Connections over the limit that are told so at a time; of more, each is closed without a word.
+const MOST_TURNED_AWAY: usize = 64;
 
 /// How long a stopping server lets its queries finish.
 const GRACE: Duration = Duration::from_secs(2);
@@ -74,6 +77,8 @@ struct State {
     patience: Duration,
     stall: Duration,
     open: AtomicUsize,
+    /// Connections over the limit that are being told so.
+    turned_away: AtomicUsize,
     /// Nothing new is begun...
     leaving: AtomicBool,
     /// ... and what is under way ends too.
@@ -107,6 +112,7 @@ impl State {
             ("boot_id", boot_id().unwrap_or_default()),
             ("time_namespace", time_namespace()),
             ("cpus", cpus.to_string()),
+            ("asks", questions::NAMES.join(",")),
             ("handicap", self.handicap.text()),
         ];
         let lines = lines.map(|(key, value)| format!("{key}={value}"));
@@ -176,7 +182,10 @@ impl Server {
             started: Instant::now(),
             engine,
             sessions: Sessions::new(spec.max_queries),
-            accounts: Arc::default(),
+            accounts: Arc::new(match spec.engine {
+                EngineKind::Builtin => Accounts::default(),
+                EngineKind::Outside => Accounts::with_engine(),
+            }),
             totals: Totals::default(),
             token,
             environment: spec.environment,
@@ -187,6 +196,7 @@ impl Server {
             patience,
             stall,
             open: AtomicUsize::new(0),
+            turned_away: AtomicUsize::new(0),
             leaving: AtomicBool::new(false),
             closing: AtomicBool::new(false),
         });
@@ -222,7 +232,9 @@ impl Server {
         self.threads.join();
         let none_left = |limit: Duration| {
             let until = Instant::now() + limit;
-            while state.open.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+            let left =
+                || [&state.open, &state.turned_away].map(|left| left.load(Ordering::Relaxed));
+            while left() != [0, 0] && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(5));
             }
         };
@@ -258,9 +270,19 @@ fn accept(
     while !state.leaving.load(Ordering::Relaxed) {
         match listener.accept() {
             Ok((socket, _)) => {
+                let tls = tls.cloned();
                 if state.open.load(Ordering::Relaxed) < most {
-                    start_connection(socket, state, tls.cloned());
-                } // else dropped: the client is told by the closed connection
+                    state.totals.connections.fetch_add(1, Ordering::Relaxed);
+                    let serve = |connection: Connection| connection.serve();
+                    start(socket, state, tls, |state| &state.open, serve);
+                } else if state.turned_away.load(Ordering::Relaxed) < MOST_TURNED_AWAY {
+                    let error = Error::new(
+                        Kind::Memory,
+                        format!("{most} connections are open, and this server has no more at a time (--max-connections): try again later"),
+                    );
+                    let tell = move |connection: Connection| connection.turn_away(&error);
+                    start(socket, state, tls, |state| &state.turned_away, tell);
+                }
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 let mut polled = libc::pollfd {
@@ -277,17 +299,23 @@ fn accept(
     }
 }
 
-fn start_connection(socket: TcpStream, state: &Arc<State>, tls: Option<Arc<rustls::ServerConfig>>) {
-    state.open.fetch_add(1, Ordering::Relaxed);
-    state.totals.connections.fetch_add(1, Ordering::Relaxed);
-    let open = Open(state.clone());
+/// Does this with a connection on a thread of its own, and counts it meanwhile.
+fn start(
+    socket: TcpStream,
+    state: &Arc<State>,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    counter: fn(&State) -> &AtomicUsize,
+    act: impl FnOnce(Connection) + Send + 'static,
+) {
+    counter(state).fetch_add(1, Ordering::Relaxed);
+    let open = Open(state.clone(), counter);
     // Where there is no thread for it, the closure is dropped, and with it both.
     let _ = std::thread::Builder::new()
         .name("connection".into())
         .stack_size(1 << 20)
         .spawn(move || {
             if let Some(wire) = wire(socket, &open.0, tls) {
-                Connection::new(wire, open.0.clone()).serve();
+                act(Connection::new(wire, open.0.clone()));
             }
         });
 }
@@ -304,11 +332,11 @@ fn wire(socket: TcpStream, state: &State, tls: Option<Arc<rustls::ServerConfig>>
     })
 }
 
-/// An open connection; counted off however its thread ends.
-struct Open(Arc<State>);
+/// A connection that is counted; counted off however its thread ends.
+struct Open(Arc<State>, fn(&State) -> &AtomicUsize);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        (self.1)(&self.0).fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -249,20 +249,36 @@ struct Batches {
     schema: SchemaRef,
 }
 
+impl Batches {
+    /// Has the stream's end mark been read? A stream that was cut between two messages lacks nothing
+    /// else. `finish` takes it for whole; but before the mark the decoder takes one more byte, and
+    /// behind it none.
+    fn ends_whole(&mut self) -> bool {
+        self.decoder.finish().is_ok() && self.decoder.decode(&mut Buffer::from(&[0])).is_err()
+    }
+
+    fn broken(&mut self, why: &dyn std::fmt::Display) -> Error {
+        self.bytes = Buffer::from(&[]);
+        Error::new(
+            Kind::Server,
+            format!("the engine's Arrow IPC stream: {why}"),
+        )
+    }
+}
+
 impl Iterator for Batches {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let batch = match self.decoder.decode(&mut self.bytes) {
             Ok(Some(batch)) => batch,
-            Ok(None) => return None,
-            Err(error) => {
-                self.bytes = Buffer::from(&[]);
-                return Some(Err(Error::new(
-                    Kind::Server,
-                    format!("the engine's Arrow IPC stream: {error}"),
-                )));
+            Ok(None) if self.ends_whole() => return None,
+            Ok(None) => {
+                return Some(Err(self.broken(
+                    &"it ends before its end mark, so rows of it may be missing",
+                )))
             }
+            Err(error) => return Some(Err(self.broken(&error))),
         };
         // Names and types must be those of the first stream; metadata may differ.
         let same = batch.schema_ref().fields().len() == self.schema.fields().len()

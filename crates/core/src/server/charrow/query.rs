@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::seat::{Block, Deal, Dealt, Leaving, Seat};
+use super::seat::{Block, Deal, Leaving, Seat};
+use crate::codec::charrow::statistics::{self, Dealt, Statistics};
 use crate::codec::ipc::Compression;
 use crate::error::{Error, Kind, Result};
 
@@ -107,9 +107,12 @@ impl Query {
     pub fn join(&self, index: Option<u64>, partitions: Option<u64>, address: &str) -> Result<Seat> {
         let mut shared = self.shared();
         if let Some(index) = index.filter(|index| shared.had.contains(index)) {
+            return Err(self.had(index));
+        }
+        if let Some(count) = partitions.filter(|count| ![0, *count].contains(&shared.expected)) {
             return Err(Error::usage(format!(
-                "partition {index} of query {} has had its share already: a query id names one run; run the query again under another one",
-                named(&self.id)
+                "query {} has {} partitions, and this one says that there are {count}: all of a query have to say the same",
+                named(&self.id), shared.expected
             )));
         }
         let numbered = index.is_some();
@@ -117,13 +120,20 @@ impl Query {
         shared.came += 1;
         shared.here += 1;
         shared.alone = None;
-        shared.expected = shared.expected.max(partitions.unwrap_or(0));
+        shared.expected = partitions.unwrap_or(shared.expected);
         Ok(Seat {
             name: format!("partition {index} ({address})"),
             index,
             numbered,
             dealt: Dealt::default(),
         })
+    }
+
+    fn had(&self, index: u64) -> Error {
+        Error::usage(format!(
+            "partition {index} of query {} has had its share already: a query id names one run; run the query again under another one",
+            named(&self.id)
+        ))
     }
 
     /// Encoders are about to be started.
@@ -247,13 +257,18 @@ impl Query {
             if let Some(error) = &shared.error {
                 return Deal::Failed(error.clone());
             }
+            // Two came as the same partition, and the other one has begun to have its share.
+            let first = seat.numbered && seat.dealt.blocks == 0;
+            if first && shared.had.contains(&seat.index) {
+                return Deal::Failed(self.had(seat.index));
+            }
             if let Some(block) = shared.waiting.pop_front() {
                 shared.waiting_bytes -= block.wrapped.length as u64;
-                if seat.numbered && seat.dealt.blocks == 0 {
+                if first {
                     shared.had.insert(seat.index);
                 }
-                seat.dealt.add(&block);
-                shared.dealt.add(&block);
+                seat.dealt.add(block.rows, block.payload);
+                shared.dealt.add(block.rows, block.payload);
                 let taken = shared.waiting_bytes + shared.claimed;
                 if shared.blocked > 0 && taken <= shared.enough / 2 {
                     drop(shared);
@@ -342,16 +357,25 @@ impl Query {
         !self.shared().had.is_empty()
     }
 
-    /// What the partition and the query have had so far, as 1.2 tells it.
+    /// What the partition and the query have had, as 1.2 tells it.
     pub fn statistics(&self, seat: &Seat) -> String {
         let shared = self.shared();
-        let dealt = |dealt: &Dealt| (dealt.blocks, dealt.rows, dealt.bytes);
-        let (mine, all) = (dealt(&seat.dealt), dealt(&shared.dealt));
-        json!({
-            "partition": {"index": seat.index, "blocks": mine.0, "rows": mine.1, "bytes": mine.2},
-            "query": {"blocks": all.0, "rows": all.1, "bytes": all.2, "partitions": shared.came},
-        })
-        .to_string()
+        let told = Statistics {
+            partition: statistics::Partition {
+                index: seat.index,
+                dealt: seat.dealt,
+            },
+            query: statistics::Query {
+                dealt: shared.dealt,
+                partitions: shared.came,
+            },
+        };
+        told.write()
+    }
+
+    #[cfg(test)]
+    pub fn came(&self) -> u64 {
+        self.shared().came
     }
 
     /// Bytes of blocks that wait or are being made.

@@ -5,10 +5,25 @@ use std::net::TcpStream;
 use serde::Deserialize;
 
 use super::State;
+use crate::codec::charrow::handshake::LEAVE;
 use crate::engine::block_on;
 use crate::error::{Error, Kind, Result};
 use crate::meter::end::monotonic_ns;
 use crate::target::Route;
+
+/// All that is answered, as Hello lists it.
+pub const NAMES: [&str; 10] = [
+    "account",
+    "clock",
+    "environment",
+    LEAVE,
+    "prepare",
+    "samples",
+    "statistics",
+    "stop",
+    "tcp",
+    "watch",
+];
 
 #[derive(Deserialize)]
 struct Asked {
@@ -54,8 +69,9 @@ pub fn answer(state: &State, socket: &TcpStream, name: &str, payload: &str) -> R
         "tcp" => Ok(state.tcp.port()?.to_string().into_bytes()),
         "statistics" => Ok(state.statistics().to_string().into_bytes()),
         other => Err(Error::usage(format!(
-            "there is nothing called {:?} to ask for",
-            other.chars().take(40).collect::<String>()
+            "there is nothing called {:?} to ask for; there are {}",
+            other.chars().take(40).collect::<String>(),
+            NAMES.join(", ")
         ))),
     }
 }

@@ -1,6 +1,7 @@
 //! A partition's place in a query, and what it is dealt there.
 
 use crate::codec::charrow::messages::Wrapped;
+use crate::codec::charrow::statistics::Dealt;
 use crate::error::Error;
 
 /// A block that is encoded and not dealt yet.
@@ -19,21 +20,6 @@ pub enum Deal {
     Failed(Error),
     /// Nothing for now: look whether the client still lives, and ask again.
     Nothing,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Dealt {
-    pub blocks: u64,
-    pub rows: u64,
-    pub bytes: u64,
-}
-
-impl Dealt {
-    pub fn add(&mut self, block: &Block) {
-        self.blocks += 1;
-        self.rows += block.rows;
-        self.bytes += block.payload;
-    }
 }
 
 /// One partition's place in a query.

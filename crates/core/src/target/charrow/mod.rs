@@ -10,8 +10,10 @@ mod plan;
 mod pool;
 mod reader;
 mod session;
+mod verify;
 mod watch;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -21,7 +23,6 @@ use crate::codec::charrow::{EXTENDED, LONGEST_NAME, LONGEST_QUERY};
 use crate::error::{Error, Kind, Result};
 use crate::meter::align::Trip;
 use crate::meter::sockets::Sockets;
-use crate::server::account::Account;
 use crate::spec::{Data, Operation, TrialSpec, Values, Verify};
 use crate::target::{
     Identity, LocalFuture, Pool as PoolRecord, ServerReport, Session, Tally, Target, Verification,
@@ -32,7 +33,8 @@ use options::{parse_url, Options, Place};
 pub use plan::{environment, tcp_port};
 use pool::{Pool, Rules};
 pub use reader::Reader;
-use session::{Decoding, Partition};
+use session::{Decoding, Ending, Partition, QueryRows};
+use verify::Told;
 
 const SOFTWARE: &str = concat!("venturi ", env!("CARGO_PKG_VERSION"));
 
@@ -51,7 +53,11 @@ pub struct Charrow {
     encoders: usize,
     pool: Option<Arc<Pool>>,
     leaving: Arc<AtomicBool>,
-    account: Mutex<Option<Account>>,
+    /// The questions that the server answers.
+    asks: BTreeSet<String>,
+    account: Mutex<Option<Told>>,
+    /// Of the whole query, as the partitions are told.
+    query_rows: Arc<QueryRows>,
     /// Comparisons of the clocks before the start.
     trips: Mutex<Vec<Trip>>,
 }
@@ -97,7 +103,9 @@ impl Charrow {
             encoders: 1,
             pool: None,
             leaving: Arc::default(),
+            asks: BTreeSet::new(),
             account: Mutex::new(None),
+            query_rows: Arc::default(),
             trips: Mutex::default(),
         })
     }
@@ -178,9 +186,9 @@ impl Charrow {
         })
     }
 
-    /// Can the two ends' checksums be compared?
+    /// May the two ends' checksums be compared?
     fn has_checksum(&self) -> bool {
-        self.spec.verify == Verify::Checksum && self.identity.reference
+        self.spec.verify == Verify::Checksum && self.asks.contains("account")
     }
 
     async fn open_stream(&self, stream: usize) -> Result<Box<dyn Session>> {
@@ -194,84 +202,21 @@ impl Charrow {
             Some(pool) => Decoding::There(pool.clone()),
             None => Decoding::Here(self.rules.clone()),
         };
-        let stop = self.identity.reference.then(|| self.spec.trial.clone());
-        let leaving = self.leaving.clone();
-        let session = Partition::new(stream, channel, decoding, query, stop, leaving);
+        let stops = self.asks.contains("stop");
+        let ending = Ending {
+            stop: stops.then(|| self.spec.trial.clone()),
+            leaving: self.leaving.clone(),
+            query_rows: self.query_rows.clone(),
+        };
+        let session = Partition::new(stream, channel, decoding, query, ending);
         Ok(Box::new(session))
     }
 
     /// A question on a connection of its own.
     async fn ask(&self, name: &str, payload: &str) -> Result<Vec<u8>> {
         let mut channel = self.channel(EXTENDED, &Parameters::default()).await?;
+        plan::hello(&mut channel).await?;
         plan::ask(&mut channel, name, payload).await
-    }
-
-    /// A reference server's account of this trial; asked for once.
-    async fn account(&self) -> Result<Option<Account>> {
-        if !self.identity.reference {
-            return Ok(None);
-        }
-        if let Some(account) = self.account.lock().ok().and_then(|kept| kept.clone()) {
-            return Ok(Some(account));
-        }
-        let asking = self.ask("account", &self.spec.trial);
-        let bytes = self
-            .within("asking the server for its account of the trial", asking)
-            .await?;
-        let account: Account = serde_json::from_slice(&bytes).map_err(|error| {
-            Error::protocol(format!("the server's account of the trial: {error}"))
-        })?;
-        if let Ok(mut kept) = self.account.lock() {
-            *kept = Some(account.clone());
-        }
-        Ok(Some(account))
-    }
-
-    /// METHOD, "Verification": what arrived is what was sent.
-    async fn compare(&self, tallies: &[Tally]) -> Result<Verification> {
-        let rows = tallies.iter().map(|tally| tally.rows).sum();
-        let checksum = tallies
-            .iter()
-            .fold(0u64, |sum, tally| sum.wrapping_add(tally.checksum));
-        let mut found = Verification::of(self.spec.verify, rows);
-        if self.spec.verify == Verify::None {
-            return Ok(found);
-        }
-        if let Some(account) = self.account().await? {
-            found.expected_rows = Some(account.rows);
-            found.achieved = "count";
-            if self.spec.verify == Verify::Checksum {
-                found.achieved = "checksum";
-                found.checksum = Some(format!("{checksum:016x}"));
-                found.expected_checksum = Some(account.checksum);
-            }
-        } else if let Some(planned) = self
-            .planned_rows()
-            .filter(|_| self.spec.duration_ns.is_none())
-        {
-            found.achieved = "count";
-            found.expected_rows = Some(planned);
-            if self.spec.verify == Verify::Checksum {
-                found.note = Some("only a server that speaks 1.2 tells a checksum".into());
-            }
-        } else {
-            found.achieved = "acknowledged";
-            found.note = Some(
-                "the server ended every partition well, but does not say how many rows it sent"
-                    .into(),
-            );
-        }
-        let differs = found.expected_rows.is_some_and(|expected| expected != rows);
-        found.mismatch = match found.expected_rows {
-            Some(expected) if differs => Some(format!(
-                "the client counted {rows} rows, the server {expected}"
-            )),
-            _ if found.expected_checksum != found.checksum => Some(
-                "the client has other values than the server sent: the checksums differ".into(),
-            ),
-            _ => None,
-        };
-        Ok(found)
     }
 }
 
@@ -366,8 +311,8 @@ impl Target for Charrow {
 
     fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
         Box::pin(async move {
-            let account = self.account().await?;
-            Ok(account.map(ServerReport::from))
+            let told = self.account().await?;
+            Ok(told.whole.map(ServerReport::from))
         })
     }
 

@@ -1,6 +1,6 @@
 //! Before the clock starts: who the server is and which version it speaks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -77,12 +77,15 @@ impl Charrow {
         match hello {
             Some(hello) => {
                 self.know(&hello)?;
-                if !self.spec.include_setup {
+                if self.asks.contains("clock") && !self.spec.include_setup {
                     let trips = self.within("first contact", round_trip(&mut channel));
-                    self.identity.round_trip_ns = Some(trips.await?.as_nanos() as u64);
+                    self.identity.round_trip_ns = answered(trips.await)?;
                 }
             }
-            None => self.guess()?,
+            None => self.settle_for_plain()?,
+        }
+        if self.identity.same_machine.is_none() {
+            self.guess();
         }
         // The server's side, so once for all that share the trial.
         if !self.spec.leads() {
@@ -99,7 +102,7 @@ impl Charrow {
                 self.warm_up(query).await
             }
             // Where the clock runs already, the query may as well do it itself.
-            _ if self.minor == EXTENDED && !self.spec.include_setup => self.prepare().await,
+            _ if self.asks.contains("prepare") && !self.spec.include_setup => self.prepare().await,
             _ => Ok(()),
         }
     }
@@ -107,11 +110,8 @@ impl Charrow {
     /// Lets the server make what it will hand out again and again.
     async fn prepare(&self) -> Result<()> {
         let asking = self.ask("prepare", &self.query);
-        match self.within("preparing the query", asking).await {
-            // An older one does not know how. What is wrong with a query it says when it is asked.
-            Err(error) if error.kind == Kind::Server => Ok(()),
-            other => other.map(drop),
-        }
+        // What is wrong with a query it says when it is asked.
+        answered(self.within("preparing the query", asking).await).map(drop)
     }
 
     async fn greet(&self, minor: i64) -> Result<(Channel, Greeting)> {
@@ -141,8 +141,11 @@ impl Charrow {
                 .map(String::as_str)
                 .filter(|text| !text.is_empty())
         };
+        self.asks = asks(hello);
         let identity = &mut self.identity;
-        identity.reference = true;
+        identity.reference = ["account", "watch", "samples"]
+            .iter()
+            .all(|name| self.asks.contains(*name));
         identity.software = said("software").map(str::to_owned);
         identity.handicap = said("handicap").map(str::to_owned);
         // A pid means something on the machine it is from only.
@@ -163,20 +166,24 @@ impl Charrow {
         Ok(())
     }
 
-    /// Another server, which says nothing of itself.
-    fn guess(&mut self) -> Result<()> {
+    /// A server of 1.1 has less.
+    fn settle_for_plain(&self) -> Result<()> {
         if self.options.compression()? != Compression::None || self.options.checksum {
             return Err(Error::usage(format!(
                 "{} speaks 1.1, which has neither compression nor checksums: leave the options out",
                 self.place.address.authority()
             )));
         }
+        Ok(())
+    }
+
+    /// Where a server does not say which process it is, who listens here tells.
+    fn guess(&mut self) {
         let route = self.identity.route.filter(|route| is_own(route.peer.ip()));
         if let Some(route) = route {
             self.identity.same_machine = Some(true);
             self.identity.pid = pid_of(route.peer);
         }
-        Ok(())
     }
 
     /// One block: the server has made the rows when the clock starts, and knows how to.
@@ -218,44 +225,78 @@ fn first_words(mut error: Error, tls: bool) -> Error {
     error
 }
 
-/// The lesser of two.
-async fn round_trip(channel: &mut Channel) -> Result<Duration> {
+/// The questions that a server answers. Venturi's own servers before there was `asks` answered all; by
+/// `engine` they are known.
+pub fn asks(hello: &BTreeMap<String, String>) -> BTreeSet<String> {
+    const ALL: &str = "account,clock,environment,leave,prepare,samples,stop,tcp,watch";
+    let old = hello.get("engine").map(|_| ALL);
+    let listed = hello.get("asks").map(String::as_str).or(old);
+    let names = listed.unwrap_or_default().split(',');
+    names.map(|name| name.trim().to_owned()).collect()
+}
+
+/// A server may refuse any question, and is measured without the answer.
+pub fn answered<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if error.kind == Kind::Server => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The lesser of two, in ns.
+async fn round_trip(channel: &mut Channel) -> Result<u64> {
     let mut least = Duration::MAX;
     for _ in 0..2 {
         let begun = Instant::now();
         ask(channel, "clock", "").await?;
         least = least.min(begun.elapsed());
     }
-    Ok(least)
+    Ok(least.as_nanos() as u64)
 }
 
-/// A question, and its answer.
+/// The server's first words: before them it is asked nothing that is of 1.2.
+pub async fn hello(channel: &mut Channel) -> Result<BTreeMap<String, String>> {
+    match channel.event().await? {
+        Event::Hello(text) => Ok(pairs_by_key(&text)),
+        Event::Error(text) => Err(told(&text)),
+        _ => Err(Error::protocol(
+            "the server's first message is not its Hello",
+        )),
+    }
+}
+
+/// A question to a server that has said Hello, and its answer.
 pub async fn ask(channel: &mut Channel, name: &str, payload: &str) -> Result<Vec<u8>> {
     channel.say(&Request::Ask {
         name: name.to_owned(),
         payload: payload.to_owned(),
     });
-    loop {
-        match channel.event().await? {
-            Event::Answer(bytes) => return Ok(bytes),
-            Event::Error(text) => return Err(told(&text)),
-            Event::Hello(_) => {}
-            _ => return Err(Error::protocol("the server answers a question by a block")),
-        }
+    match channel.event().await? {
+        Event::Answer(bytes) => Ok(bytes),
+        Event::Error(text) => Err(told(&text)),
+        _ => Err(Error::protocol(format!(
+            "the server answers the question {name:?} by something else than Answer"
+        ))),
     }
 }
 
-/// What a reference server says of the machine and software it runs on: JSON. `None`: it
-/// knows nothing.
+/// What a server says of the machine and software it runs on: JSON. `None`: it tells nothing.
 pub async fn environment(url: &str, options: &BTreeMap<String, Value>) -> Result<Option<String>> {
     let (_, answer) = ask_once(url, options, "environment").await?;
-    let text = String::from_utf8_lossy(&answer).into_owned();
-    Ok(Some(text).filter(|text| !text.is_empty() && text != "null"))
+    let text = answer.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ok(text.filter(|text| !text.is_empty() && text != "null"))
 }
 
-/// Where a reference server's raw TCP probe listens; it starts on demand.
+/// Where a server's raw TCP probe listens; it starts on demand.
 pub async fn tcp_port(url: &str, options: &BTreeMap<String, Value>) -> Result<SocketAddr> {
     let (host, answer) = ask_once(url, options, "tcp").await?;
+    let answer = answer.ok_or_else(|| {
+        Error::new(
+            Kind::Server,
+            format!("{host} has no raw TCP probe: it does not answer the question tcp"),
+        )
+    })?;
     let port: u16 = String::from_utf8_lossy(&answer)
         .parse()
         .map_err(|_| Error::protocol("the server's answer to tcp is not a port"))?;
@@ -267,15 +308,19 @@ pub async fn tcp_port(url: &str, options: &BTreeMap<String, Value>) -> Result<So
         .ok_or_else(|| Error::new(Kind::Unreachable, format!("{host} has no address")))
 }
 
-/// One question outside of any trial. Also the host that was asked.
+/// One question outside of any trial, to a server that answers it. Also the host that was asked.
 async fn ask_once(
     url: &str,
     options: &BTreeMap<String, Value>,
     name: &str,
-) -> Result<(String, Vec<u8>)> {
+) -> Result<(String, Option<Vec<u8>>)> {
     const PATIENCE: Duration = Duration::from_secs(10);
     let place = parse_url(url)?;
     let options = Options::parse(options)?;
+    let host = place.address.host.clone();
+    if options.minor()? != EXTENDED {
+        return Ok((host, None));
+    }
     let handshake = Handshake {
         minor: EXTENDED,
         client: super::SOFTWARE.into(),
@@ -286,10 +331,17 @@ async fn ask_once(
     };
     let asking = async {
         let mut channel = Channel::open(&place.address, &options, &handshake, PATIENCE).await?;
-        ask(&mut channel, name, "").await
+        // Who says nothing speaks 1.1, and waits for a query.
+        let Ok(hello) = tokio::time::timeout(UNTIL_HELLO, hello(&mut channel)).await else {
+            return Ok(None);
+        };
+        match asks(&hello?).contains(name) {
+            true => ask(&mut channel, name, "").await.map(Some),
+            false => Ok(None),
+        }
     };
     match tokio::time::timeout(PATIENCE, asking).await {
-        Ok(answer) => answer.map(|bytes| (place.address.host.clone(), bytes)),
+        Ok(answer) => answer.map(|bytes| (host, bytes)),
         Err(_) => Err(Error::new(
             Kind::Timeout,
             format!("{}: no answer to {name:?}", place.address.authority()),

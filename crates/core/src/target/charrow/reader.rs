@@ -10,8 +10,10 @@ use tokio::runtime::Runtime;
 
 use super::channel::{told, Channel};
 use super::options::{parse_url, Options, Place};
+use super::plan::asks;
 use crate::codec::charrow::handshake::{pairs_by_key, Handshake, Parameters, Request, LEAVE};
 use crate::codec::charrow::receive::{ipc_header, Event};
+use crate::codec::charrow::statistics::Statistics;
 use crate::codec::charrow::{EXTENDED, PLAIN};
 use crate::codec::ipc::Decoder;
 use crate::error::{Error, Kind, Result};
@@ -28,6 +30,9 @@ pub struct Reader {
     /// What a 1.2 server says of itself.
     hello: BTreeMap<String, String>,
     ended: bool,
+    /// What has come of blocks, and of their rows.
+    blocks: u64,
+    rows: u64,
 }
 
 /// How long a reader that leaves early takes what is under way, so that the server, which may be
@@ -87,6 +92,8 @@ impl Reader {
             authority,
             hello,
             ended: false,
+            blocks: 0,
+            rows: 0,
         })
     }
 
@@ -123,7 +130,14 @@ impl Reader {
         match event? {
             Event::Block(block) => {
                 block.check()?;
-                self.decoder.message(&block.header, block.body)
+                let batch = self.decoder.message(&block.header, block.body)?;
+                self.blocks += 1;
+                self.rows += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
+                Ok(batch)
+            }
+            Event::Statistics(text) => {
+                Statistics::parse(&text)?.check(self.blocks, self.rows)?;
+                Ok(None)
             }
             Event::End => {
                 self.ended = true;
@@ -131,7 +145,7 @@ impl Reader {
             }
             Event::Error(text) => Err(told(&text)),
             Event::Schema(_) => Err(Error::protocol("the server sent a second schema")),
-            Event::Hello(_) | Event::Statistics(_) | Event::Answer(_) => Ok(None),
+            Event::Hello(_) | Event::Answer(_) => Ok(None),
         }
     }
 }
@@ -139,7 +153,7 @@ impl Reader {
 impl Drop for Reader {
     /// Who has read enough says so, or the query would fail for its other partitions.
     fn drop(&mut self) {
-        if self.ended || self.hello.is_empty() {
+        if self.ended || !asks(&self.hello).contains(LEAVE) {
             return;
         }
         let channel = &mut self.channel;
@@ -264,7 +278,7 @@ async fn attempt(
                 hello = pairs_by_key(&text);
             }
             Event::Schema(bytes) => {
-                let mut decoder = Decoder::limited(options.largest_block() as u64);
+                let mut decoder = Decoder::limited(options.largest_block() as u64).exact();
                 let header = ipc_header(&bytes).map_err(Refused::Query)?;
                 decoder.message(header, None).map_err(Refused::Query)?;
                 return Ok((channel, decoder, hello));

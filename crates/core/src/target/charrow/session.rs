@@ -1,7 +1,7 @@
 //! One partition of the trial's query: a connection that is read, blocks that are decoded.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{ready, Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use super::channel::{told, Channel};
 use super::pool::{Decoded, Inbox, Lent, Pool, Rules, Unpacker};
 use crate::codec::charrow::handshake::Request;
 use crate::codec::charrow::receive::{ipc_header, Block, Event};
+use crate::codec::charrow::statistics::Statistics;
 use crate::error::{Error, Result};
 use crate::meter::clock::{Stage, StageClock};
 use crate::target::{Moved, Session, Tally};
@@ -35,6 +36,32 @@ pub enum Decoding {
     There(Arc<Pool>),
 }
 
+/// The rows of the whole query, where a server tells them: each partition hears the same, or what it
+/// was until then.
+#[derive(Debug, Default)]
+pub struct QueryRows(Mutex<Option<u64>>);
+
+impl QueryRows {
+    fn hear(&self, rows: u64) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some(known.map_or(rows, |known| known.max(rows)));
+    }
+
+    pub fn told(&self) -> Option<u64> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a partition ends, and what is heard then.
+pub struct Ending {
+    /// The trial's id, where the server can be asked to end early.
+    pub stop: Option<String>,
+    /// A stream of the trial has left before the end, so the server may say that the query has
+    /// failed.
+    pub leaving: Arc<AtomicBool>,
+    pub query_rows: Arc<QueryRows>,
+}
+
 pub struct Partition {
     stream: usize,
     channel: Channel,
@@ -53,12 +80,11 @@ pub struct Partition {
     query: Option<Request>,
     schema: Option<Arc<[u8]>>,
     ended: bool,
-    /// The trial's id, where the server can be asked to end early.
-    stop: Option<String>,
+    ending: Ending,
     draining: bool,
-    /// A stream of the trial has left before the end, so the server may say that the query has
-    /// failed.
-    leaving: Arc<AtomicBool>,
+    /// Blocks that are decoded, and what the server says of them.
+    blocks: u64,
+    statistics: Option<Statistics>,
     tally: Tally,
 }
 
@@ -68,8 +94,7 @@ impl Partition {
         channel: Channel,
         decoding: Decoding,
         query: Request,
-        stop: Option<String>,
-        leaving: Arc<AtomicBool>,
+        ending: Ending,
     ) -> Self {
         let most_under_way = match &decoding {
             Decoding::Here(_) => 0,
@@ -89,15 +114,17 @@ impl Partition {
             query: Some(query),
             schema: None,
             ended: false,
-            stop,
+            ending,
             draining: false,
-            leaving,
+            blocks: 0,
+            statistics: None,
             tally: Tally::default(),
         }
     }
 
     fn count(&mut self, decoded: Decoded) -> Moved {
         self.spent = decoded.spent;
+        self.blocks += 1;
         self.tally.rows += decoded.moved.rows;
         self.tally.checksum = self.tally.checksum.wrapping_add(decoded.digest);
         decoded.moved
@@ -143,7 +170,12 @@ impl Partition {
             Event::End => self.end(),
             Event::Error(_) if self.has_left() => self.end(),
             Event::Error(text) => return Err(told(&text)),
-            Event::Hello(_) | Event::Statistics(_) | Event::Answer(_) => {}
+            Event::Statistics(text) => {
+                let told = Statistics::parse(&text)?;
+                self.ending.query_rows.hear(told.query.dealt.rows);
+                self.statistics = Some(told);
+            }
+            Event::Hello(_) | Event::Answer(_) => {}
         }
         Ok(None)
     }
@@ -153,7 +185,15 @@ impl Partition {
     }
 
     fn has_left(&self) -> bool {
-        self.leaving.load(Ordering::Relaxed)
+        self.ending.leaving.load(Ordering::Relaxed)
+    }
+
+    /// All has been decoded: is it what the server has counted?
+    fn check(&mut self) -> Result<()> {
+        match self.statistics.take() {
+            Some(told) => told.check(self.blocks, self.tally.rows),
+            None => Ok(()),
+        }
     }
 
     /// What is measured is over for this stream.
@@ -205,7 +245,7 @@ impl Session for Partition {
             if self.ended || self.under_way > 0 && self.under_way >= self.most_under_way {
                 if self.under_way == 0 {
                     self.close_window();
-                    return Poll::Ready(Ok(None));
+                    return Poll::Ready(self.check().map(|()| None));
                 }
                 if self.inbox.wait(cx) {
                     clock.wait(Stage::AwaitOutput);
@@ -240,7 +280,7 @@ impl Session for Partition {
         let asked = self.query.is_none();
         if !self.draining {
             self.close_window();
-            match self.stop.take() {
+            match self.ending.stop.take() {
                 // The server ends the query, and what is under way is taken, so that both ends
                 // have counted the same.
                 Some(trial) if asked && !self.ended => self.channel.say(&Request::Ask {
@@ -250,7 +290,7 @@ impl Session for Partition {
                 _ if self.ended || !asked => {}
                 // The connection is closed with the session: what is left is nobody's.
                 _ => {
-                    self.leaving.store(true, Ordering::Relaxed);
+                    self.ending.leaving.store(true, Ordering::Relaxed);
                     self.ended = true;
                 }
             }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{plan, Charrow};
 use crate::codec::charrow::handshake::Parameters;
 use crate::codec::charrow::EXTENDED;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::meter::align::{align, Clock, Trip, TRIPS};
 use crate::meter::end::monotonic_ns;
 use crate::meter::series::Packed;
@@ -23,8 +23,8 @@ impl Charrow {
             "interval_ns": interval.as_nanos() as u64,
         });
         let asking = async {
-            let answer = self.ask("watch", &asked.to_string()).await?;
-            match answer == b"true" && !self.identity.same_clock {
+            let answer = plan::answered(self.ask("watch", &asked.to_string()).await)?;
+            match answer.as_deref() == Some(b"true") && !self.identity.same_clock {
                 true => self.trips().await,
                 false => Ok(vec![]),
             }
@@ -41,14 +41,10 @@ impl Charrow {
             return Ok(None);
         }
         let asking = self.ask("samples", &self.spec.trial);
-        let answer = match self
-            .within("asking the server for its samples", asking)
-            .await
-        {
-            Ok(answer) => answer,
-            // It has none: too many trials at a time.
-            Err(error) if error.kind == Kind::Server => return Ok(None),
-            Err(error) => return Err(error),
+        let asked = self.within("asking the server for its samples", asking);
+        // It may have none: too many trials at a time.
+        let Some(answer) = plan::answered(asked.await)? else {
+            return Ok(None);
         };
         let packed: Packed = serde_json::from_slice(&answer)
             .map_err(|error| Error::protocol(format!("the server's samples: {error}")))?;
@@ -66,11 +62,18 @@ impl Charrow {
 
     /// One after the other, each on the clocks of both ends.
     async fn trips(&self) -> Result<Vec<Trip>> {
+        if !self.asks.contains("clock") {
+            return Ok(vec![]);
+        }
         let mut channel = self.channel(EXTENDED, &Parameters::default()).await?;
+        plan::hello(&mut channel).await?;
         let mut trips = Vec::with_capacity(2 * TRIPS);
         for _ in 0..TRIPS {
             let sent_ns = monotonic_ns();
-            let answer = plan::ask(&mut channel, "clock", "").await?;
+            // Without a clock to compare with, the samples cannot be placed in time.
+            let Some(answer) = plan::answered(plan::ask(&mut channel, "clock", "").await)? else {
+                return Ok(vec![]);
+            };
             let received_ns = monotonic_ns();
             let server_ns = String::from_utf8_lossy(&answer)
                 .parse()

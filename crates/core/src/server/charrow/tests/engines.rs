@@ -10,6 +10,7 @@ use parquet::file::properties::WriterProperties;
 
 use super::*;
 use crate::codec::clickhouse::state_rows;
+use crate::codec::ipc::schema_to_bytes;
 
 #[test]
 fn state_rows_become_columns() {
@@ -48,7 +49,7 @@ fn state_rows_become_columns() {
     }
 }
 
-fn table(rows: std::ops::Range<i64>) -> RecordBatch {
+pub fn table(rows: std::ops::Range<i64>) -> RecordBatch {
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.clone()));
     let texts: ArrayRef = Arc::new(StringArray::from_iter(
         rows.map(|row| (row % 5 > 0).then(|| format!("text {row}"))),
@@ -138,7 +139,7 @@ fn tables_and_files() {
     std::fs::remove_dir_all(&place).unwrap();
 }
 
-fn ipc(batch: &RecordBatch) -> Vec<u8> {
+pub fn ipc(batch: &RecordBatch) -> Vec<u8> {
     let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
     writer.write(batch).unwrap();
     writer.finish().unwrap();
@@ -213,4 +214,57 @@ fn an_engine_outside() {
             "the engine gave the query up"
         );
     });
+}
+
+/// Wherever an engine's stream is cut, the client hears of it: it never gets fewer rows for all of them.
+#[test]
+fn a_cut_stream_of_an_engine_is_an_error() {
+    let mut stream = StreamWriter::try_new(Vec::new(), &table(0..1).schema()).unwrap();
+    stream.write(&table(0..20)).unwrap();
+    let between_messages = stream.get_ref().len();
+    stream.write(&table(20..40)).unwrap();
+    let before_the_mark = stream.get_ref().len();
+    stream.finish().unwrap();
+    let whole = stream.into_inner().unwrap();
+    let first = schema_to_bytes(&table(0..1).schema()).unwrap().len();
+    assert!(first < between_messages && between_messages < before_the_mark);
+
+    let server = serve(r#", "engine": "outside""#);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while let Some(query) = server.next_query(Duration::from_secs(2)) {
+                let length: usize = query.text().parse().unwrap();
+                query.push(ipc(&table(0..10)));
+                query.push(whole[..length].to_vec());
+                query.push(ipc(&table(40..50)));
+                query.finish(None);
+            }
+        });
+        let rows = |length: usize| {
+            let mut client = Client::plain(&server, 1);
+            client.query("", &length.to_string());
+            client.drain().map(|given| given.rows)
+        };
+        assert_eq!(rows(whole.len()), Ok(60));
+        for length in 1..whole.len() {
+            let error = rows(length).unwrap_err();
+            assert!(error.starts_with("the engine"), "cut at {length}: {error}");
+        }
+        // The mark in its old form, without the continuation, ends a stream too.
+        let mut old = whole[..before_the_mark].to_vec();
+        old.extend([0; 4]);
+        assert_eq!(rows_of(&old), 40);
+    });
+}
+
+fn rows_of(stream: &[u8]) -> usize {
+    let server = serve(r#", "engine": "outside""#);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let query = server.next_query(Duration::from_secs(10)).unwrap();
+            query.push(stream.to_vec());
+            query.finish(None);
+        });
+        whole(&server, "old").rows
+    })
 }

@@ -33,6 +33,33 @@ fn handshakes_that_lie() {
     assert!(answer(&server, &numbers(&[0, 1, 1, i64::MAX])).contains("size of"));
     assert!(answer(&server, &numbers(&[0, 1, 1, -1])).contains("size of -1"));
     assert!(answer(&server, &numbers(&[0, 3, 1])).contains("version 3.1"));
+    for minor in [-1, 0, 3, 1 << 40] {
+        let said = answer(&server, &numbers(&[0, 1, minor]));
+        assert!(
+            said.contains(&format!(
+                "version 1.{minor}; this server speaks 1.1 and 1.2"
+            )),
+            "{said}"
+        );
+    }
+    for (parameters, said) in [
+        (
+            "partition=4\npartitions=4",
+            "partition=4 of partitions=4: they are numbered from 0 to 3",
+        ),
+        ("partitions=0", "partitions=0: there is at least 1"),
+        ("partition=-1", "partition=\"-1\" is not a number"),
+        ("compression=zstd:23", "a level of 1 to 22"),
+    ] {
+        let (client, minor) = (format!("c\n{parameters}"), 2);
+        let hello = Handshake {
+            minor,
+            client,
+            ..plain(1)
+        };
+        let found = answer(&server, &hello.write());
+        assert!(found.contains(said), "{found}");
+    }
     let encoder = {
         let mut bytes = plain(1).write();
         let at = bytes.len() - 18;
@@ -257,4 +284,88 @@ fn questions() {
         )
         .unwrap();
     assert!(client.drain().unwrap_err().contains("nonsense"));
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let server = serve(r#", "max_connections": 12"#);
+    let all: Vec<_> = (0..12).map(|_| Client::plain(&server, 1)).collect();
+    let begun = Instant::now();
+    while server.state.open.load(std::sync::atomic::Ordering::Relaxed) < 12 {
+        assert!(begun.elapsed().as_secs() < 10);
+        std::thread::yield_now();
+    }
+    // Also one with a query behind its handshake, and one that says nothing.
+    let query = Request::Query {
+        id: String::new(),
+        text: "SELECT * FROM records(rows = 1)".into(),
+    };
+    for said in [
+        plain(1).write(),
+        [plain(1).write(), query.write()].concat(),
+        vec![],
+    ] {
+        let mut late = Client::raw(&server);
+        late.socket.write_all(&said).unwrap();
+        match late.event() {
+            Ok(Event::Error(text)) => {
+                assert!(text.contains("12 connections are open"), "{text}");
+                assert!(text.contains("--max-connections"), "{text}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(late.event().unwrap_err(), "closed");
+    }
+    drop(all);
+    let begun = Instant::now();
+    while server.state.open.load(std::sync::atomic::Ordering::Relaxed) > 0 {
+        assert!(begun.elapsed().as_secs() < 10);
+        std::thread::yield_now();
+    }
+    assert_eq!(whole(&server, "SELECT * FROM records(rows = 3)").rows, 3);
+}
+
+#[test]
+fn all_questions_that_hello_lists_are_answered() {
+    let server = serve("");
+    let mut client = Client::raw(&server);
+    let hello = Handshake {
+        minor: 2,
+        ..plain(1)
+    };
+    client.socket.write_all(&hello.write()).unwrap();
+    let Ok(Event::Hello(text)) = client.event() else {
+        panic!("no hello")
+    };
+    let asks = text
+        .lines()
+        .find_map(|line| line.strip_prefix("asks="))
+        .unwrap();
+    for name in asks.split(',').filter(|name| *name != "leave") {
+        let mut client = Client::extended(&server, 1, &Parameters::default());
+        let (name, payload) = (name.to_owned(), String::new());
+        client
+            .socket
+            .write_all(&Request::Ask { name, payload }.write())
+            .unwrap();
+        match client.event().unwrap() {
+            Event::Answer(_) => {}
+            // It is known, but there is no such trial.
+            Event::Error(text) => assert!(!text.contains("nothing called"), "{text}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    let mut client = Client::extended(&server, 1, &Parameters::default());
+    let (name, payload) = ("future".to_owned(), String::new());
+    client
+        .socket
+        .write_all(&Request::Ask { name, payload }.write())
+        .unwrap();
+    match client.event().unwrap() {
+        Event::Error(text) => assert!(
+            text.contains("nothing called \"future\"") && text.contains("account"),
+            "{text}"
+        ),
+        other => panic!("{other:?}"),
+    }
 }

@@ -154,7 +154,7 @@ fn statistics_and_checksums_of_1_2() {
             compression: crate::codec::ipc::Compression::of_name(compression).unwrap(),
             checksum,
             partition: Some(5),
-            partitions: Some(1),
+            partitions: Some(6),
             ..Parameters::default()
         };
         let mut client = Client::extended(&server, 2, &parameters);
@@ -238,4 +238,71 @@ fn who_says_that_it_wants_no_more_may_leave() {
     let mut second = numbered(&server, 1);
     second.query("content", text);
     assert_eq!(second.drain().unwrap().rows, 3_000_000 - 2000 * blocks);
+}
+
+/// Both would hand in a part for the whole share, and the scheduler keeps one of them.
+#[test]
+fn of_two_that_are_the_same_partition_one_is_served() {
+    let server = serve(r#", "engine": "outside""#);
+    let mut twins = [numbered(&server, 1), numbered(&server, 1)];
+    for twin in &mut twins {
+        twin.query("twins", "any");
+    }
+    let engine = server.next_query(Duration::from_secs(10)).unwrap();
+    let both_are_there = || {
+        let all = server.state.sessions.all();
+        all.iter().any(|query| query.came() == 2)
+    };
+    let begun = std::time::Instant::now();
+    while !both_are_there() {
+        assert!(begun.elapsed().as_secs() < 10);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for at in 0..20 {
+        engine.push(super::engines::ipc(&super::engines::table(
+            at * 10..at * 10 + 10,
+        )));
+    }
+    engine.finish(None);
+    let given = std::thread::scope(|scope| {
+        let all = twins.each_mut().map(|twin| scope.spawn(|| twin.drain()));
+        all.map(|one| one.join().unwrap())
+    });
+    let refused = given.iter().position(Result::is_err).unwrap();
+    let error = given[refused].as_ref().unwrap_err();
+    assert!(
+        error.contains("partition 1 of query \"twins\" has had its share already"),
+        "{error}"
+    );
+    assert_eq!(given[1 - refused].as_ref().unwrap().rows, 200);
+}
+
+#[test]
+fn partitions_of_a_query_agree_on_how_many_they_are() {
+    let server = serve(r#", "query_memory_bytes": 100000"#);
+    let of = |partition: u64, partitions: u64| {
+        let parameters = Parameters {
+            partition: Some(partition),
+            partitions: Some(partitions),
+            ..Parameters::default()
+        };
+        Client::extended(&server, 1, &parameters)
+    };
+    let mut first = of(0, 2);
+    first.query("unlike", RECORDS);
+    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    let mut other = of(1, 3);
+    other.query("unlike", RECORDS);
+    let error = other.drain().unwrap_err();
+    assert!(
+        error.contains("query \"unlike\" has 2 partitions, and this one says that there are 3"),
+        "{error}"
+    );
+    // One that does not count takes part, and nothing was lost.
+    let mut plain = Client::plain(&server, 1);
+    plain.query("unlike", RECORDS);
+    std::thread::scope(|scope| {
+        let rest = scope.spawn(|| plain.drain().unwrap().rows);
+        assert_eq!(first.drain().unwrap().rows + rest.join().unwrap(), 100_000);
+    });
 }

@@ -38,7 +38,7 @@ pub struct Unpacker {
 impl Unpacker {
     /// `schema`: the IPC message that the stream began with.
     pub fn new(schema: &[u8], rules: &Rules) -> Result<Self> {
-        let mut decoder = Decoder::limited(rules.largest);
+        let mut decoder = Decoder::limited(rules.largest).exact();
         if decoder.message(schema, None)?.is_some() || decoder.schema().is_none() {
             return Err(Error::protocol(
                 "the schema that the server sent is another kind of Arrow message",
