@@ -173,9 +173,9 @@ def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 PRINTING = (
-    "show RUN", "show RUN --format json", "show RUN --format csv", "show RUN --cell best", "compare RUN RUN",
-    "best RUN", "fit RUN", "predict RUN --streams 4", "sql RUN select*from/**/trials", "scenarios",
-    "scenarios quick", "run quick --dry-run", "doctor", "--help", "--version",
+    "show RUN", "show RUN --format json", "show RUN --format csv", "show RUN --cell best", "best RUN",
+    "compare RUN --by streams", "fit RUN", "predict reference:macbook-get --streams 4", "scenarios",
+    "sql RUN select*from/**/trials", "scenarios show quick", "run quick --dry-run", "--help", "--version",
 )  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def test_what_only_prints_ends_quietly_with_its_reader(words: str, run_directory
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("words", [PRINTING[0], PRINTING[8], PRINTING[-2]])
+@pytest.mark.parametrize("words", [PRINTING[0], PRINTING[9], PRINTING[-2]])
 def test_no_room_for_what_is_printed(words: str, run_directory: Path) -> None:
     with open("/dev/full", "w") as full:
         done = printing(words, run_directory, full)
