@@ -135,7 +135,7 @@ TYPED: list[tuple[str, int, str, str | None]] = [
         "URL clickhouse://: a database has no port that takes plain bytes",
         "to measure the way there, run on that host: venturi serve flight --host 0.0.0.0",
     ),
-    ("tune flight://[::1", 3, "--target: 'flight://[::1': the host is in brackets that do not match", None),
+    ("tune flight://[::1", 3, "TARGET: 'flight://[::1': the host is in brackets that do not match", None),
     ("run quick --header word", 2, "--header: must be written NAME=VALUE", None),
     ("run quick --steams 2", 2, "--steams: no such option; did you mean --streams?", "venturi run --help"),
     ("rn quick", 2, "no command is called 'rn'", "did you mean: venturi run"),

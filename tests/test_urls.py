@@ -155,6 +155,7 @@ def test_names_of_secrets(name: str, secret: bool) -> None:
         ("ALTER ROLE me PASSWORD 'pw it' VALID", "ALTER ROLE me PASSWORD *** VALID"),
         ("connect password='pw it' user=me", "connect password=*** user=me"),
         # Nothing of these is one.
+        *((text, text) for text in ("export MY_TOKEN=…", "--set num_tokens=1", "password_env=NAME")),
         *(
             (text, text)
             for text in ("mysql://me@h:1: access denied for 'me'@'localhost'", "give --token-env NAME")

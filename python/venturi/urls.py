@@ -245,7 +245,8 @@ def _no_secrets(scheme: str, place: str, parameters: str) -> None:
         raise ValueError(
             f"a password in the URL would be stored with the run; {_instead(scheme, 'user', 'password_env')}"
         )
-    if any(is_secret(unquote(part.partition("=")[0])) for part in re.split("[&;?#]", parameters)):
+    names = [unquote(part.partition("=")[0]) for part in re.split("[&?#]", parameters)]
+    if any(is_secret(name) and re.fullmatch(r"[\w.-]+", name) for name in names):
         ways = _instead(scheme, "token_env", "password_env", "header_env", word="or")
         raise ValueError(f"a secret in the URL would be stored with the run; {ways}")
 
