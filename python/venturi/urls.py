@@ -157,11 +157,10 @@ def printable(url: str) -> str:
         scheme, colon, rest = "", "", url
     place = rest.lstrip("/")
     slashes = rest[: len(rest) - len(place)]
-    end = max(place.rfind("@"), place.lower().rfind("%40"))
-    before = place[: max(end, 0)]
-    if end >= 0 and (colon or re.search(":|%(25)*3a", before, re.IGNORECASE)):
+    end = max(place.rfind("@"), place.rfind("%40"))
+    if end >= 0:
         # Behind a ? the @ may be part of a secret as well, and what follows it the rest of that.
-        place = HIDDEN + ("" if re.search("[?#]", before) else place[end:])
+        place = HIDDEN + ("" if re.search("[?#]", place[:end]) else place[end:])
     if mark := re.search("[?#]", place):
         place = place[: mark.end()] + HIDDEN
     return scheme + colon + slashes + place
