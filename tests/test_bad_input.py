@@ -117,6 +117,26 @@ TYPED: list[tuple[str, int, str, str | None]] = [
         "--header: authorization would be stored with the run; name its variable by header_env",
         None,
     ),
+    (
+        "ceilings mysql://me:word@[::1/db",
+        3,
+        "URL: a password in the URL would be stored with the run; use user and password_env "
+        "(--user, --password-env)",
+        None,
+    ),
+    (
+        "ceilings mysql://[::1/db",
+        3,
+        "URL: 'mysql://[::1/db': the host is in brackets that do not match",
+        None,
+    ),
+    (
+        "ceilings clickhouse://host",
+        2,
+        "URL clickhouse://: a database has no port that takes plain bytes",
+        "to measure the way there, run on that host: venturi serve flight --host 0.0.0.0",
+    ),
+    ("tune flight://[::1", 3, "TARGET: 'flight://[::1': the host is in brackets that do not match", None),
     ("run quick --header word", 2, "--header: must be written NAME=VALUE", None),
     ("run quick --steams 2", 2, "--steams: no such option; did you mean --streams?", "venturi run --help"),
     ("rn quick", 2, "no command is called 'rn'", "did you mean: venturi run"),

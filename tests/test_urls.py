@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
+from venturi import cli
 from venturi.cluster.server_host import ServerGroup
+from venturi.credentials import is_secret, without_secrets
 from venturi.tcp_probe import probe_tcp
-from venturi.urls import check_url, each_host, is_loopback, is_ours, is_remote, place_of
+from venturi.urls import (
+    check_url,
+    each_host,
+    is_host_of,
+    is_loopback,
+    is_ours,
+    is_remote,
+    place_of,
+    printable,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +64,211 @@ def test_several_hosts(url: str, whole: str) -> None:
 def test_hosts_that_cannot_be_so(url: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check_url(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("flight://h:1?token=x", "use token_env or password_env or header_env .--token-env, --password-env"),
+        (
+            "charrow://h?query=a&password=x",
+            "a secret in the URL would be stored with the run; use password_env",
+        ),
+        ("akumuli://h?token=x", "leave it out: akumuli:// has no log-in"),
+        ("mysql://u%3Ax@h", "a password in the URL would be stored with the run; use user and password_env"),
+        ("sqlite:///u:x@h/f", "a password in the URL would be stored with the run; leave it out"),
+        ("flight://h?table=x", "may end with .command=TEXT or .ticket=TEXT, and nothing else"),
+        ("flight://h?command=a&b", "an & in the text is written %26"),
+        ("flight://h/t?command=a", "names a table and a command; keep one"),
+        ("flight://h/t@2", "an @ behind the first / is written %40"),
+        ("flight://h?command=a#b", "a # is written %23"),
+        ("flight://h/%zz", "a % without two hexadecimal digits"),
+        ("mysql://h/%ff", "its escapes are not UTF-8"),
+        ("mysql://h\x07/d", "has a control character"),
+        ("mysql://@h", "there is no user before the @"),
+        ("mysql://[::1/d", "the host is in brackets that do not match"),
+        ("flight://a],[b", "the host is in brackets that do not match"),
+        ("flight://::1", "names no host"),
+        ("charrow://me@h", r"has no user in its URL; use user \(--user\)"),
+        ("influx+http://me@h/d", r"has no user in its URL; use user \(--user\)"),
+        ("sqlite:///f?key=x", "has no parameters"),
+        ("empty://h", "nothing may follow"),
+    ],
+)
+def test_what_a_url_must_not_have(url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_url(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("flight://h:1/a%40b/c", "flight://h:1?command=SELECT 'a:b@c'", "flight://h:1?ticket=base64:AAE="),
+        *(
+            "charrow://h:1/d?query=SELECT%201",
+            "mysql://a%40b@h:1/d%20e",
+            "sqlite:///x/a@b %zz.db",
+            "empty://",
+        ),
+    ],
+)
+def test_what_a_url_may_have(url: str) -> None:
+    assert check_url(url) == url
+
+
+def test_addresses_of_other_systems() -> None:
+    assert all(is_host_of("ray", f"ray://{at}") for at in ("h", "h:1", "[::1]:1", "h:1/"))
+    assert not any(
+        is_host_of("ray", f"ray://{at}") for at in ("", "u@h", "u:p@h", "h?a=b", "h/x", "[::1", "h:x")
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        *(
+            (name, True)
+            for name in ("token", "Authorization", "x-api-key", "accessToken", "PASSWORD2", "pwd")
+        ),
+        *(
+            (name, True)
+            for name in ("client_secret", "X-Amz-Signature", "keystore_password", "apikey", "auth")
+        ),
+        *(
+            (name, False)
+            for name in ("command", "key", "num_tokens", "x-tenant", "password_encryption", "author")
+        ),
+        *((name, False) for name in ("", "authenticator", "max_threads", "compass")),
+    ],
+)
+def test_names_of_secrets(name: str, secret: bool) -> None:
+    assert is_secret(name) is secret
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("no mysql://me:pw@h:1/d there", "no mysql://***@h:1/d there"),
+        ("'mysql:/me:pw@h': what", "'mysql:/***@h': what"),
+        ("--target=me:pw@h", "--target=me:***@h"),
+        ("http://h/?a=1&token=pw&b=2", "http://h/?a=1&token=***&b=2"),
+        ("ALTER ROLE me PASSWORD 'pw it' VALID", "ALTER ROLE me PASSWORD *** VALID"),
+        ("connect password='pw it' user=me", "connect password=*** user=me"),
+        # Nothing of these is one.
+        *((text, text) for text in ("export MY_TOKEN=…", "--set num_tokens=1", "password_env=NAME")),
+        *(
+            (text, text)
+            for text in ("mysql://me@h:1: access denied for 'me'@'localhost'", "give --token-env NAME")
+        ),
+        *(
+            (text, text)
+            for text in ("mysql://USER@HOST1,HOST2/DATABASE", "flight://h?command=SELECT 1", "a@b c:d")
+        ),
+    ],
+)
+def test_secrets_in_a_text(text: str, shown: str) -> None:
+    assert without_secrets(text) == shown
+
+
+ANY = st.text().filter(lambda text: "Hush" not in text)
+
+
+@given(ANY, ANY, ANY, ANY)
+@example("mysql", "//u", "/", "h/d")
+@example("a b", "", "", "")
+def test_nothing_between_a_colon_and_an_at_is_shown(before: str, user: str, after: str, host: str) -> None:
+    url = f"{before}:{user}Hush{after}@{host}"
+    assert "Hush" not in printable(url)
+    with contextlib.suppress(ValueError):
+        assert check_url(url).partition("?")[1]  # in the text of a query, which is no secret
+        return
+    try:
+        check_url(url)
+    except ValueError as error:
+        assert "Hush" not in str(error)
+
+
+@given(ANY, ANY, ANY, st.sampled_from("?#"))
+def test_no_parameter_is_shown(before: str, name: str, after: str, mark: str) -> None:
+    assert "Hush" not in printable(f"{before}{mark}{name}Hush{after}")
+
+
+PIECES = (
+    *(
+        "flight",
+        "charrow",
+        "mysql",
+        "mysql+tls",
+        "postgres",
+        "clickhouse",
+        "sqlite",
+        "influx+http",
+        "akumuli",
+    ),
+    *(
+        "empty",
+        "ray",
+        "x",
+        "://",
+        ":",
+        "/",
+        "//",
+        "@",
+        "?",
+        "#",
+        "&",
+        "=",
+        ",",
+        "[",
+        "]",
+        "::1",
+        "[::1]",
+        "%",
+    ),
+    *(
+        "%3a",
+        "%40",
+        "%00",
+        "h",
+        "127.0.0.1",
+        "local",
+        "remote",
+        "1",
+        "65536",
+        "9" * 30,
+        "command",
+        "token",
+        "\0",
+    ),
+    *("query", "ticket", " ", "\n", "ä", "℀", "\udcff", "..", "'", '"', "{", "-", "--", "$", "\\", "Hush"),
+)
+WRITTEN = st.tuples(
+    st.sampled_from(
+        ["", "flight://", "mysql://", "sqlite:///", "influx+http://", "empty://", "flight://h:1?"]
+    ),
+    st.lists(st.sampled_from(PIECES), max_size=8).map("".join),
+).map("".join)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(url=WRITTEN, flag=st.sampled_from(["--target", "--place", "scenario"]))
+@example(url="mysql://u:pw@[::1/db", flag="--target")
+@example(url="sqlite:///\0", flag="--target")
+@example(url="flight://h/\udcff", flag="--target")
+def test_no_url_is_a_fault_of_our_own(
+    url: str, flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VENTURI_DEBUG", "1")
+    words = {"--target": ["--target", url], "--place": ["--place", f"a={url}"], "scenario": [url]}[flag]
+    monkeypatch.setattr("sys.argv", ["venturi", "run", "--streams", "1", "--dry-run", *words])
+    said = io.StringIO()
+    with (
+        contextlib.redirect_stderr(said),
+        contextlib.redirect_stdout(said),
+        pytest.raises(SystemExit) as ended,
+    ):
+        cli.main()
+    assert ended.value.code in (0, 2, 3), (url, said.getvalue())
 
 
 def test_servers_on_hosts_of_their_own() -> None:

@@ -36,7 +36,7 @@ _STATEMENT = re.compile(
 )
 _ASSIGNED = re.compile(
     r"(?i)((?:token|password|passwd|passphrase|pwd|secret|authorization|credentials?|signature|jwt"
-    r"|(?:api|access|private|secret)[_-]?key)\d{0,3}\s{0,3}=\s{0,3})(?:'[^']*'?|\"[^\"]*\"?|[^\s&'\"]+)"
+    r"|(?:api|access|private|secret)[_-]?key)\d{0,3}\s{0,3}=\s{0,3})(?!…)(?:'[^']*'?|\"[^\"]*\"?|[^\s&'\"]+)"
 )
 
 

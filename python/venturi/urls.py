@@ -168,11 +168,10 @@ def printable(url: str) -> str:
         scheme, colon, rest = "", "", url
     place = rest.lstrip("/")
     slashes = rest[: len(rest) - len(place)]
-    end = max(place.rfind("@"), place.lower().rfind("%40"))
-    before = place[: max(end, 0)]
-    if end >= 0 and (colon or re.search(":|%(25)*3a", before, re.IGNORECASE)):
+    end = max(place.rfind("@"), place.rfind("%40"))
+    if end >= 0:
         # Behind a ? the @ may be part of a secret as well, and what follows it the rest of that.
-        place = HIDDEN + ("" if re.search("[?#]", before) else place[end:])
+        place = HIDDEN + ("" if re.search("[?#]", place[:end]) else place[end:])
     if mark := re.search("[?#]", place):
         place = place[: mark.end()] + HIDDEN
     return scheme + colon + slashes + place
@@ -256,7 +255,8 @@ def _no_secrets(scheme: str, place: str, parameters: str) -> None:
         raise ValueError(
             f"a password in the URL would be stored with the run; {_instead(scheme, 'user', 'password_env')}"
         )
-    if any(is_secret(unquote(part.partition("=")[0])) for part in re.split("[&;?#]", parameters)):
+    names = [unquote(part.partition("=")[0]) for part in re.split("[&?#]", parameters)]
+    if any(is_secret(name) and re.fullmatch(r"[\w.-]+", name) for name in names):
         ways = _instead(scheme, "token_env", "password_env", "header_env", word="or")
         raise ValueError(f"a secret in the URL would be stored with the run; {ways}")
 

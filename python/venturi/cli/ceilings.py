@@ -163,7 +163,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     """The cells that these limits are for, read and checked as a scenario's."""
     from venturi.scenario import TABLES, Layer, load
     from venturi.suffixes import parse_count
-    from venturi.urls import check_url, is_charrow, is_database, is_remote, scheme_of
+    from venturi.urls import check_url, is_charrow, is_remote, is_time_series, scheme_of
 
     rows = given["rows_per_batch"]
     if given["message_bytes"] is not None:
@@ -199,9 +199,10 @@ def _scenario(given: dict[str, Any]) -> Scenario:
             raise ScenarioError(f"URL: {error}") from None
         if scheme_of(url) == "empty":
             raise VenturiError(f"URL {url}: there is no way to nowhere; leave it out")
-        if is_database(url):
+        if scheme_of(url) not in ("flight", "charrow"):
+            what = "a store of time series" if is_time_series(url) else "a database"
             raise VenturiError(
-                f"URL {url.partition('://')[0]}://: a database has no port that takes plain bytes",
+                f"URL {url.partition('://')[0]}://: {what} has no port that takes plain bytes",
                 hint="to measure the way there, run on that host: venturi serve flight --host 0.0.0.0",
             )
         if is_remote(url):

@@ -11,7 +11,7 @@ import typer
 
 from venturi.cli import flags as f
 from venturi.cli import output, say
-from venturi.errors import VenturiError
+from venturi.errors import ScenarioError, VenturiError
 
 if TYPE_CHECKING:
     from venturi.analysis.search import Search
@@ -264,9 +264,15 @@ def _print(tuned: Tuned, given: dict[str, Any], unit: str = "B/s") -> None:
 def _scenario(given: dict[str, Any]) -> Scenario:
     """The scenario whose matrix is searched: a file's or a built-in one's, or one made for a URL."""
     from venturi.scenario import Layer, file_layer, load
+    from venturi.urls import check_url
 
     target = str(given["target"])
-    url = target if "://" in target else None
+    url = None
+    if "://" in target:
+        try:
+            url = check_url(target)
+        except ValueError as error:
+            raise ScenarioError(f"TARGET: {error}") from None
     workload = {
         n: given[n]
         for n in (

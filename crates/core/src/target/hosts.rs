@@ -103,27 +103,19 @@ pub fn printable(url: &str) -> String {
     };
     let place = rest.trim_start_matches('/');
     let mut shown = format!("{head}{}", &rest[..rest.len() - place.len()]);
-    let at = place.rfind('@').max(place.rfind("%40"));
-    let after = match at {
-        Some(at) if !head.is_empty() || place[..at].contains(':') || has_colon(&place[..at]) => {
+    let after = match place.rfind('@').max(place.rfind("%40")) {
+        None => place,
+        // Behind a ? the @ may be part of a secret as well, and what follows it the rest of that.
+        Some(at) if place[..at].contains(['?', '#']) => return shown + HIDDEN,
+        Some(at) => {
             shown += HIDDEN;
-            // Behind a ? the @ may be part of a secret as well, and what follows it the rest of that.
-            match place[..at].contains(['?', '#']) {
-                true => return shown,
-                false => &place[at..],
-            }
+            &place[at..]
         }
-        _ => place,
     };
     match after.find(['?', '#']) {
         Some(mark) => shown + &after[..=mark] + HIDDEN,
         None => shown + after,
     }
-}
-
-/// Whether there is one among the escapes.
-pub(crate) fn has_colon(escaped: &str) -> bool {
-    escaped.contains("%3a") || escaped.contains("%3A")
 }
 
 #[cfg(test)]

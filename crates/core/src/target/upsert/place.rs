@@ -66,13 +66,6 @@ impl Place {
             Some((user, hosts)) => (Some(user), hosts),
             None => (None, place),
         };
-        if user.is_some_and(|user| user.contains(':') || hosts::has_colon(user)) {
-            // The URL itself holds it, so it is not repeated.
-            return Err(Error::usage(
-                "target: a password does not belong in a URL, where everybody sees it: put it into an \
-                 environment variable and name that as password_env",
-            ));
-        }
         if space.contains('@') {
             return Err(wrong(&format!("an @ in the {} is written %40", form.space)));
         }
@@ -88,6 +81,13 @@ impl Place {
             Some("") => return Err(wrong("there is no user before the @")),
             user => user.map(|user| text(user, "user")).transpose()?,
         };
+        if user.as_deref().is_some_and(|user| user.contains(':')) {
+            // The URL itself holds it, so it is not repeated.
+            return Err(Error::usage(
+                "target: a password does not belong in a URL, where everybody sees it: put it into an \
+                 environment variable and name that as password_env",
+            ));
+        }
         let no_host = |text| wrong(&format!("{:?} is no host", hosts::printable(text)));
         let hosts = hosts::parse(hosts, form.port).map_err(no_host)?;
         if let Some(why) = form.one_host.filter(|_| hosts.len() > 1) {
