@@ -1,4 +1,4 @@
-"""A cell's parameters reach all that is made from them: tables, SQL, and the command that measures it again."""
+"""A cell's parameters reach all that is made from them: tables, SQL, and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,12 @@ SCENARIOS = {
         server_settings = "max_block_size=8192,max_threads=4"
         [workload]
         streams = 2""",
-    "clickhouse-put": '[target]\nurl = "clickhouse://h/db"\nstorage = "Memory"\n[workload]\noperation = "put"',
+    "clickhouse-put": """
+        [target]
+        url = "clickhouse://h/db"
+        storage = "Memory"
+        [workload]
+        operation = "put\"""",
     "mysql": """
         [target]
         url = "mysql://a,b/db"
@@ -113,7 +118,12 @@ SCENARIOS = {
         replication = 3
         partition_key = 2
         token_aware = false""",
-    "sqlite": '[target]\nurl = "sqlite://local"\njournal = "off"\nsynchronous = "full"\nwithout_rowid = false',
+    "sqlite": """
+        [target]
+        url = "sqlite://local"
+        journal = "off"
+        synchronous = "full"
+        without_rowid = false""",
     "empty": '[target]\nurl = "empty://"\ndialect = "postgres"\n[workload]\noperation = "upsert"',
     "akumuli": """
         [target]

@@ -25,7 +25,9 @@ def thinned(
     a value to few cells: what the ends and the middle of an axis need there is kept as well.
     """
     kept = [
-        set(_spread(len(axes[group[0]]), factor)) if _numeric(axes, group) else set(range(len(axes[group[0]])))
+        set(_spread(len(axes[group[0]]), factor))
+        if _numeric(axes, group)
+        else set(range(len(axes[group[0]])))
         for group in groups
     ]
     steps = [step for chosen in cells if (step := _step(axes, groups, chosen)) is not None]

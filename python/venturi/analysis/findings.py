@@ -249,7 +249,11 @@ def _finding(
             rerun = Rerun.of(last, environment)
             further = rerun.but(**{axis: 2 * top})
             told = verdict.next if verdict is not None and not opening else ()
-            if axis in _OPEN_ENDED and _takes(last, axis, 2 * top) and not any(further in text for text in told):
+            if (
+                axis in _OPEN_ENDED
+                and _takes(last, axis, 2 * top)
+                and not any(further in text for text in told)
+            ):
                 following.append(f"to try: further, as it still rises: {further}")
         if undecided and axis in _OPEN_ENDED and (repeats := _telling(series)) is not None:
             both = f"{int(series.at(series.cells[-2]))},{int(series.at(last))}"
@@ -353,7 +357,9 @@ def _telling(series: Series) -> int | None:
     step = (two.value or 0.0) - (one.value or 0.0)
     width = sum((q.high - q.low) / 2 for q in (one, two) if q.high is not None and q.low is not None)
     done = min(c.good for c in series.cells[-2:])
-    wanted = max(RANGE_BELOW, done + 1, math.ceil(done * (width / step) ** 2)) if step > 0 else MOST_REPEATS + 1
+    wanted = (
+        max(RANGE_BELOW, done + 1, math.ceil(done * (width / step) ** 2)) if step > 0 else MOST_REPEATS + 1
+    )
     return wanted if wanted <= MOST_REPEATS else None
 
 

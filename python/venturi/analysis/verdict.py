@@ -219,7 +219,10 @@ def _ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]
                 text += f"; stolen {percent(end.steal, 1)}"
             add(f"{end.name} host", text)
         if end.throttled and end.throttled > 0.01 and end.quota:
-            add(f"{end.name} quota", f"{end.name}: its quota is {plural(end.quota, 'core')}; {held_back(end.throttled)}")
+            add(
+                f"{end.name} quota",
+                f"{end.name}: its quota is {plural(end.quota, 'core')}; {held_back(end.throttled)}",
+            )
         limited = {
             "receive window": end.receive_window_limited or 0.0,
             "send buffer": end.send_buffer_limited or 0.0,

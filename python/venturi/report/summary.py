@@ -9,7 +9,17 @@ from typing import Any
 
 from venturi.analysis import batches, ingest
 from venturi.analysis.ceilings import share
-from venturi.analysis.cells import Cell, basis, best, by_operation, main_unit, numeric, quotient, speed, varying
+from venturi.analysis.cells import (
+    Cell,
+    basis,
+    best,
+    by_operation,
+    main_unit,
+    numeric,
+    quotient,
+    speed,
+    varying,
+)
 from venturi.analysis.results import Results
 from venturi.analysis.statistics import RANGE_BELOW, range_coverage
 from venturi.analysis.wording import named
@@ -305,7 +315,9 @@ def common(results: Results) -> str:
 def _batches_of(cells: Sequence[Cell]) -> list[str]:
     """`65,217 rows/batch`: the mean of what arrived, of several cells the least and the most."""
     means = [
-        quotient(numeric(r, "counts", "rows"), numeric(r, "counts", "batches")) for c in cells for r in c.records
+        quotient(numeric(r, "counts", "rows"), numeric(r, "counts", "batches"))
+        for c in cells
+        for r in c.records
     ]
     sizes = sorted(round(mean) for mean in means if mean is not None)
     if not sizes:
