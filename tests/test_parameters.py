@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from venturi import tables, toml_text
+from venturi.analysis import results
 from venturi.analysis.cells import PARAMETER_ORDER, summarise
 from venturi.analysis.rerun import Rerun
 from venturi.cli import run as cli
@@ -224,3 +225,11 @@ def test_a_command_keeps_what_may_be_said_several_times() -> None:
     (seen,) = summarise([line(Cell({"operation": "upsert", "streams": 2, "rows_per_batch": 500}))])
     again = Rerun.of(seen, {"command": shlex.split(typed)}).but(streams=4)
     assert shlex.split(again)[-6:] == ["--init", "SET a = 1", "--init", "SET b = 2", "--streams", "4"]
+
+
+@pytest.mark.parametrize("name", ["chspark", "macbook-get", "cartesius-remote"])
+def test_what_another_tool_did_becomes_a_command_that_is_taken(name: str) -> None:
+    """Its parameters may have names that mean something else here, or nothing."""
+    words = shlex.split(Rerun.of(results.load(f"reference:{name}").cells[0], {}).but())
+    printed = CliRunner().invoke(cli.app, [*words[2:], "--dry-run", "--quiet"], catch_exceptions=False)
+    assert printed.stdout.startswith("get-"), shlex.join(words)
