@@ -47,12 +47,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def require(present: object, what: str) -> None:
-    """Skips the test where `present` is false; fails it where nothing may be skipped."""
+    """Skips the test, or the module that says so at its top, where `present` is false; fails where nothing
+    may be skipped."""
     if present:
         return
     if os.environ.get("VENTURI_REQUIRE") == "1":
         pytest.fail(f"{what} is missing")
-    pytest.skip(f"{what} is missing")
+    pytest.skip(f"{what} is missing", allow_module_level=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -109,3 +109,19 @@ def test_documented_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for block in blocks:
         exec(compile(block, "docs/python-api.md", "exec"), names)
     assert (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("settings", [{"loaders": 4}, {"loaders": [1, 2]}, {"servers": 2}])
+def test_what_places_streams_is_not_ignored(tmp_path: Path, settings: dict[str, object]) -> None:
+    with pytest.raises(
+        venturi.VenturiError, match=f"{next(iter(settings))} is for streams that are placed"
+    ) as raised:
+        venturi.run(streams=4, executor=ModelExecutor(), out=tmp_path / "run", **settings)
+    assert "--on auto --loaders 4" in raised.value.hint and not (tmp_path / "run").exists()
+    with pytest.raises(venturi.VenturiError, match="loaders is for streams"):
+        venturi.run({"hosts": {"loaders": 4}}, streams=4, executor=ModelExecutor(), out=tmp_path / "run")
+    # A file may say how it is to be shared by who asks for that.
+    path = tmp_path / "shared.toml"
+    path.write_text("[workload]\nstreams = 4\nrows_per_stream = 1000\n[hosts]\nloaders = 2\n")
+    run = venturi.run(path, repeats=1, ceilings=False, executor=ModelExecutor(), out=tmp_path / "run")
+    assert run.trials.num_rows == 2

@@ -228,3 +228,15 @@ def test_what_a_smaller_value_gives_has_a_margin() -> None:
     one = found(lambda p: 1e9 * min(p["streams"], 4), streams=[1, 2, 4, 8], rows_per_batch=[1, 2])
     (text,) = [s for s in report.sentences(one) if s.startswith("streams: ")]
     assert re.search(r"; 2 gives 50 % \[(49|50)\.\.(50|51)\] of it$", text), text
+
+
+def test_repeats_are_counted_and_their_range_says_what_it_holds() -> None:
+    """Where nothing else is on the front, no cell of it can be compared with the fastest; others can."""
+    for repeats, head, few in ((6, "95 %", False), (3, "75 %", False), (2, "50 %", True)):
+        lines = records(
+            lambda p: 1e8 * p["streams"], lambda p: 2e9 / p["streams"], repeats=repeats, streams=[1, 2, 4]
+        )
+        (one,) = best.find(summarise(lines))
+        assert len(one.front) == 1
+        assert ("too few repeats" in " ".join(report.sentences(one))) == few, repeats
+        assert report.front(one)[0][2] == head

@@ -231,6 +231,27 @@ def test_a_table_is_got_as_a_user_does(engine: Server, tmp_path: Path) -> None: 
     records = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
     assert [r["verification"]["achieved"] for r in records] == ["sums", "sums"]
     assert all(r["parameters"]["data"] == "remote" for r in records)
+    assert {r["parameters"]["server_settings"] for r in records} == {"max_threads=1"}
+
+
+def test_settings_reach_the_server(engine: Server, tmp_path: Path) -> None:  # noqa: F811
+    """One that the server refuses the query by: it must have heard of it."""
+    engine.ask("CREATE TABLE many (id Int64) ENGINE = MergeTree ORDER BY id")
+    engine.ask("INSERT INTO many SELECT number FROM numbers(1000)")
+    found = {}
+    for limit in (100, 100_000):
+        done = venturi(
+            "run", "--target", engine.url, "--table", "many", "--repeats", "1", "--warmup", "0",
+            "--server-settings", f"max_rows_to_read={limit}", "--no-ceilings", "--no-report",
+            "--out", str(tmp_path / f"{limit}"),
+        )  # fmt: skip
+        (line,) = (tmp_path / f"{limit}" / "trials.jsonl").read_text().splitlines()
+        found[limit] = json.loads(line)
+        assert done.returncode == (5 if limit == 100 else 0), done.stderr
+    assert found[100_000]["outcome"] == "ok" and found[100_000]["counts"]["rows"] == 1000
+    assert found[100]["outcome"] == "failed"
+    # 158: TOO_MANY_ROWS.
+    assert "158" in found[100]["error"]["message"], found[100]["error"]
 
 
 @pytest.mark.parametrize(

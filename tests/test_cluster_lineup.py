@@ -66,8 +66,17 @@ def test_one_trial_of_three(handles: Any) -> None:
     running = [at for at, (_, phase) in enumerate(log) if phase == "running"]
     ready = [at for at, (_, phase) in enumerate(log) if phase == "ready"]
     assert max(ready) < min(running)
-    assert record["times"]["start_skew_ns"] < SOON * 1e9
     assert control.progress()["rows"] in range(501)
+
+
+def test_all_begin_at_the_instant_that_was_agreed_on(handles: Any) -> None:
+    """A thread that waits for a CPU only ever begins later, so the least of some trials is what the start
+    itself takes: a thread's wake-up. Without an agreed instant the calls would come one after the other."""
+    found = handles(FakeCore(), FakeCore(), FakeCore())
+    skews = [
+        run(SPEC, found, clocks(found), ClusterControl(), QUICK)["times"]["start_skew_ns"] for _ in range(5)
+    ]
+    assert min(skews) < 50e6, skews
 
 
 def test_another_trial_follows(handles: Any) -> None:
@@ -231,13 +240,15 @@ def test_a_loader_tells_who_it_is() -> None:
 
 
 def test_a_trial_of_a_hundred_loaders_costs_the_driver_little() -> None:
-    """Fakes that end at once: what is left is the driver's own time."""
+    """Fakes that end at once: what is left is the driver's own work, in CPU time, which other load does not
+    lengthen. It has 3.4 ms for each (docs/cluster.md); thrice that is another call or two for each, and what
+    grows with their square takes many times as much."""
     spec = {**SPEC, "streams": 100, "threads": 100}
     found = [LocalHandle(f"loader-{n}", Loader(FakeCore())) for n in range(100)]
-    began = time.monotonic()
+    began = time.process_time()
     record = run(spec, found, clocks(found), ClusterControl(), QUICK)
     assert record["outcome"] == "ok" and len(record["hosts"]) == 100
-    assert time.monotonic() - began < SOON
+    assert time.process_time() - began < 3 * 100 * 0.0034
     for handle in found:
         handle.close()
 

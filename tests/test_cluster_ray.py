@@ -88,11 +88,21 @@ def test_a_trial_of_three_loaders(executor: Any, reference_server: ServerProcess
     assert record["counts"]["rows"] == 3_000_000 == sum(host["rows"] for host in record["hosts"])
     assert [host["streams"] for host in record["hosts"]] == [[0, 2], [2, 2], [4, 2]]
     assert [stream["stream"] for stream in record["streams"]] == list(range(6))
-    # One machine has one clock, and all start at one instant of it, as far as its CPUs are free.
-    assert record["times"]["start_skew_ns"] < 5_000 * MS
     assert record["latency"]["service"]["count"] == record["counts"]["batches"]
     assert set(record["samples"]) >= {"client", "client:loader-1", "client:loader-2", "client:loader-3"}
-    assert len({host["cpu"]["user_ns"] for host in record["hosts"]}) >= 1
+    # Each loader is a process with an account of its own; the trial's is their sum.
+    used = [host["cpu"]["user_ns"] + host["cpu"]["system_ns"] for host in record["hosts"]]
+    assert all(used) and len(set(used)) > 1, used
+    assert sum(record["cpu"]["client"].values()) == sum(used)
+
+
+def test_loaders_of_one_machine_start_at_one_instant(executor: Any, reference_server: ServerProcess) -> None:
+    """One machine has one clock. That a thread waits for a CPU only ever adds, so the least of some trials is
+    what the start itself costs: barriers of Ray's actors were measured to take up to 6 ms, and loaders that
+    begin as they get ready lie hundreds of ms apart."""
+    found = [run(executor, spec(reference_server, rows_per_stream=20_000)) for _ in range(5)]
+    skews = [record["times"]["start_skew_ns"] for record in found]
+    assert 0 < min(skews) < 60 * MS, skews
 
 
 def test_all_of_them_move_at_once(executor: Any, reference_server: ServerProcess) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from synthetic import cells as matrix
@@ -135,3 +136,35 @@ def test_the_published_limits() -> None:
     assert any("flat over partitions" in t for t in by_axis)
     get = load("reference:macbook-get").findings
     assert any("flat from 4 streams" in f.title or "flat from 5 streams" in f.title for f in get)
+
+
+def test_the_last_point_is_not_where_it_gets_flat() -> None:
+    """The most was reached at the last point, and its margin allows that nothing was gained there."""
+    (one,), _ = found(sweep({1: 500, 2: 980, 4: 1150}, spread=0.1))
+    assert one.title == "get: highest at 4 streams, the last point"
+    assert "flat" not in one.title + one.sentence and "from there" not in one.sentence
+    assert (
+        "(1,150 MB/s [920..1,380]), whether it still rises there cannot be told (+17 % [-22..+76] from 2 "
+        "streams; 32 repeats would tell)"
+    ) in one.sentence
+    # Half of each range is 196 and 230 MB/s, the step 170: (426 / 170)^2 times as many repeats.
+    assert math.ceil(5 * (426 / 170) ** 2) == 32
+    assert one.next[0].startswith("to tell whether it still rises: venturi run")
+    assert "--repeats 32" in one.next[0] and "--streams 2,4" in one.next[0]
+
+
+def test_what_failed_in_every_trial_is_not_proposed() -> None:
+    rising = sweep({1: 500, 2: 990})
+    (one,), _ = found(rising)
+    assert any("--streams 4" in text for text in one.next)
+    failed = [{**record, "outcome": "failed"} for record in sweep({4: 1900}, repeats=2)]
+    (one,), cells = found(rising, failed)
+    assert not any("--streams 4" in text for text in one.next), one.next
+    assert not any("--streams 4" in t for v in verdicts(cells, ENVIRONMENT).values() for t in v.next)
+    # One that failed now and then did work.
+    (one,), _ = found(rising, sweep({4: 1900}, repeats=1), failed)
+    assert any("--streams 8" in text for text in one.next)
+    # Another setting failed there, so nobody knows of this one.
+    other = [{**r, "parameters": {**r["parameters"], "compression": "zstd"}, "cell": "z"} for r in failed]
+    (one,), _ = found(rising, other)
+    assert any("--streams 4" in text for text in one.next)

@@ -207,7 +207,10 @@ def test_another_ports_peer_is_not_taken_for_a_store(tmp_path: Path) -> None:
         host, port = store.address("opentsdb")
         there = ("--target", f"akumuli://{host}:{port}", "--http-port", store.address("http")[1])
         done = ingest(tmp_path, *there, *SMALL)
-        assert done.returncode in (4, 5, 6) and "Traceback" not in done.stderr, done.stderr
+        assert done.returncode == 5 and "Traceback" not in done.stderr, done.stderr
+        (trial,) = trials(tmp_path / "r")
+        assert trial["outcome"] == "failed" and trial["error"]["kind"] == "server", trial["error"]
+        assert "the server said: put: the only command is put" in trial["error"]["message"]
         assert store.stats()["points"] == 0
 
 

@@ -1,4 +1,4 @@
-"""A cell's parameters reach all that is made from them: tables, SQL, and the command that measures it again."""
+"""A cell's parameters reach all that is made from them: tables, SQL, and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from venturi import tables, toml_text
+from venturi.analysis import results
 from venturi.analysis.cells import PARAMETER_ORDER, summarise
 from venturi.analysis.rerun import Rerun
 from venturi.cli import run as cli
@@ -75,7 +76,12 @@ SCENARIOS = {
         server_settings = "max_block_size=8192,max_threads=4"
         [workload]
         streams = 2""",
-    "clickhouse-put": '[target]\nurl = "clickhouse://h/db"\nstorage = "Memory"\n[workload]\noperation = "put"',
+    "clickhouse-put": """
+        [target]
+        url = "clickhouse://h/db"
+        storage = "Memory"
+        [workload]
+        operation = "put\"""",
     "mysql": """
         [target]
         url = "mysql://a,b/db"
@@ -113,7 +119,12 @@ SCENARIOS = {
         replication = 3
         partition_key = 2
         token_aware = false""",
-    "sqlite": '[target]\nurl = "sqlite://local"\njournal = "off"\nsynchronous = "full"\nwithout_rowid = false',
+    "sqlite": """
+        [target]
+        url = "sqlite://local"
+        journal = "off"
+        synchronous = "full"
+        without_rowid = false""",
     "empty": '[target]\nurl = "empty://"\ndialect = "postgres"\n[workload]\noperation = "upsert"',
     "akumuli": """
         [target]
@@ -214,3 +225,11 @@ def test_a_command_keeps_what_may_be_said_several_times() -> None:
     (seen,) = summarise([line(Cell({"operation": "upsert", "streams": 2, "rows_per_batch": 500}))])
     again = Rerun.of(seen, {"command": shlex.split(typed)}).but(streams=4)
     assert shlex.split(again)[-6:] == ["--init", "SET a = 1", "--init", "SET b = 2", "--streams", "4"]
+
+
+@pytest.mark.parametrize("name", ["chspark", "macbook-get", "cartesius-remote"])
+def test_what_another_tool_did_becomes_a_command_that_is_taken(name: str) -> None:
+    """Its parameters may have names that mean something else here, or nothing."""
+    words = shlex.split(Rerun.of(results.load(f"reference:{name}").cells[0], {}).but())
+    printed = CliRunner().invoke(cli.app, [*words[2:], "--dry-run", "--quiet"], catch_exceptions=False)
+    assert printed.stdout.startswith("get-"), shlex.join(words)

@@ -9,6 +9,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -272,10 +273,16 @@ def test_real_trials_check_a_prediction(core: object, tmp_path: Path) -> None:
     checked = venturi("predict", path, "--check", "-q")
     assert checked.returncode == 0, checked.stderr
     (one,) = results.load(path).predictions
-    assert one.measured.known and one.error is not None
+    trials = synthetic.lines(path)
+    assert {t["outcome"] for t in trials} == {"ok"}
+    new = [t for t in trials if t["parameters"]["streams"] == 6]
+    assert [t["warmup"] for t in new].count(False) == 3, "as many repeats as the run has"
+    rates = [t["counts"]["payload_bytes"] / t["times"]["interval_ns"] * 1e9 for t in new if not t["warmup"]]
+    middle, low, high = median(rates), one.line["low"], one.line["high"]
     # Whether it came true is the machine's affair; that it was measured and judged is ours.
-    assert one.sentence.endswith("the interval")
-    assert {t["outcome"] for t in synthetic.lines(path)} == {"ok"}
+    assert one.measured.value == pytest.approx(middle) and low < one.line["predicted"] < high
+    assert one.error == pytest.approx(one.line["predicted"] / middle - 1)
+    assert one.sentence.endswith(f"{'inside' if low <= middle <= high else 'outside'} the interval")
 
 
 def test_figures_and_lines_of_the_report(run: Path) -> None:

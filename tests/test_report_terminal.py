@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from synthetic import cells, hostile, imported, make_run, without_server
-from venturi.report import summary
+from venturi.analysis.results import load
+from venturi.report import cell, summary
 from venturi.report.terminal import print_run
 
 
@@ -154,3 +155,34 @@ def test_a_long_table_shows_the_fastest_of_each_stream_count(tmp_path: Path) -> 
     run = make_run(tmp_path / "run", matrix, repeats=1, warmup=0, samples=False)
     text = shown(run)
     assert "the fastest of each stream count; 78 more cells" in text
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        cells(streams=(1, 2)),
+        cells(("get",), (1, 2), window=None) + cells(("get",), (1, 2), window=4096),
+        cells(("put",), (1,), rows=(10, 20)),
+        cells(("get",), (1, 2), query="SELECT 1, 2"),
+        cells(("get",), (1,), query="SELECT 1, 2") + cells(("get",), (1,), query="SELECT 3"),
+    ],
+)
+def test_the_hint_names_a_cell_of_this_run(tmp_path: Path, matrix: list[dict[str, object]]) -> None:
+    run = make_run(tmp_path / "run", matrix, repeats=1, warmup=0)
+    hint = next(line for line in shown(run, 200).splitlines() if line.startswith("one cell on one screen"))
+    name = hint.rpartition(" or ")[2]
+    results = load(run)
+    assert cell.find(results, name).name == results.cells[0].name and " " not in name
+
+
+def test_the_rows_a_batch_are_those_that_came(tmp_path: Path) -> None:
+    """Of what the server has of its own, it cuts the batches, whatever was asked for."""
+
+    def cut(line: dict[str, object]) -> dict[str, object]:
+        counts = {**line["counts"], "rows": 65_217 * 40, "batches": 40}  # type: ignore[dict-item]
+        return {**line, "counts": counts, "parameters": {**line["parameters"], "data": "remote"}}  # type: ignore[dict-item]
+
+    text = shown(make_run(tmp_path / "run", cells(("get",), (1, 2)), repeats=1, edit=cut), 200)
+    assert "65,217 rows/batch" in text and "4,096 rows/batch" not in text
+    plain = shown(make_run(tmp_path / "plain", cells(("get",), (1, 2)), repeats=1), 200)
+    assert "4,096 rows/batch" in plain

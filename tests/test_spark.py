@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import charrow_support
+import needs_spark  # noqa: F401  # before what imports Spark
 from conftest import Start
-
-pytest.importorskip("pyspark")
 from spark_support import read, session
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]

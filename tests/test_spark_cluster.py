@@ -16,12 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import needs_spark  # noqa: F401  # before what imports Spark
 from charrow_support import serve_command
 from flight_support import ServerProcess
 from hosts import hosts
 from run_support import environment
-
-pytest.importorskip("pyspark")
 from spark_cluster import Cluster, spark_cluster
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]

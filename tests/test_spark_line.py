@@ -12,9 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
+import needs_spark  # noqa: F401  # before what imports Spark
 from venturi.errors import VenturiError
-
-pytest.importorskip("pyspark")
 from venturi.spark.line import Line, Switchboard, answer_calls
 
 
@@ -65,7 +64,8 @@ def test_calls_are_answered(board: Switchboard) -> None:
     assert {line.address for line in lines} == {"127.0.0.1"}
     long = lines[0].call("wait", "ready", 10.0)
     # A short one beside it, and an error by its text.
-    assert abs(lines[0].call("now").result(5) - time.time_ns()) < 5_000_000_000
+    asked = time.time_ns()
+    assert asked <= lines[0].call("now").result(5) <= time.time_ns(), "one machine has one clock"
     with pytest.raises(RuntimeError, match="no such target"):
         lines[0].call("begin", '{"a": 1}').result(5)
     with pytest.raises(RuntimeError, match="no such call"):

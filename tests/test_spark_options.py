@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark")
+import needs_spark  # noqa: F401  # before what imports Spark
 from venturi.errors import VenturiError
 from venturi.spark.options import Options
 from venturi.spark.transports import ClickHouse, Flight, transport

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+import needs_spark  # noqa: F401  # before what imports Spark
 from run_support import command, environment
 from venturi.cli import placement
 from venturi.errors import VenturiError
-
-pytest.importorskip("pyspark")
 from venturi.spark.sessions import in_our_words
 
 SHAPE = (

@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import charrow_support
+import needs_spark  # noqa: F401  # before what imports Spark
 from clickhouse_support import Server, clickhouse, engine  # noqa: F401 - fixtures
 from conftest import Start
-
-pytest.importorskip("pyspark")
 from spark_support import equal, read, sales, session, sums
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]

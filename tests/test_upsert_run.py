@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import sqlite3
 import subprocess
@@ -78,6 +79,31 @@ def test_a_users_table_is_added_up(tmp_path: Path) -> None:
     with sqlite3.connect(file) as connection:
         rows = dict(connection.execute("select k, hits from venturi_t").fetchall())
     assert rows == {k: sum(i for i in range(100) if i % 70 == k) for k in range(70)}
+
+
+@pytest.mark.parametrize("scheme", ["mysql", "postgres"])
+def test_streams_that_meet_in_the_same_rows_do_not_wait_for_each_other_in_a_ring(
+    scheme: str, tmp_path: Path
+) -> None:
+    """Each batch of the file has the same few keys in an order of its own: two statements that lock them as
+    they come each wait for the other, and the database refuses one."""
+    require_server(scheme)
+    draw = random.Random(1)
+    keys = [(day, f"/page/{page}") for day in range(10) for page in range(100)]
+    rows = [key for _ in range(100) for key in draw.sample(keys, 500)]
+    clicks = tmp_path / "clicks.csv"
+    clicks.write_text("day,page,hits\n" + "".join(f"{day},{page},1\n" for day, page in rows))
+    done = venturi(
+        *("run", "--operation", "upsert", "--target", f"{scheme}://local", "--data", clicks),
+        *("--key", "day,page", "--add", "hits", "--streams", "2,4", "--duration", "2s", "--repeats", "2"),
+        *("--warmup", "0", "--no-report", "--no-ceilings", "--out", tmp_path / "r"),
+    )
+    assert done.returncode == 0, done.stderr
+    for line in lines(tmp_path / "r"):
+        assert (line["outcome"], line["errors"]) == ("ok", None), line["error"]
+        assert line["verification"]["achieved"] == "sums" and line["counts"]["rows"] > 1000
+        (hits,) = line["verification"]["sums"]
+        assert int(hits["found"]) == line["counts"]["rows"]
 
 
 def test_a_table_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

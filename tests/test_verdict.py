@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any, get_args
 
@@ -94,7 +95,16 @@ def test_a_tenth_of_a_core_is_a_stage_of_that_end() -> None:
     found = verdict({"await_input": 0.95, "receive": 0.05}, {"await_output": 0.7, "send": 0.3},
                     server_end=held, cpu=(0.1, 0.099))  # fmt: skip
     is_(found, "stage", "server", "send")
-    assert "0.1 of a core" in found.sentence
+    assert "0.1 of a core" in found.sentence and "0.9 of its CPUs were held back on average" in found.sentence
+
+
+def test_throttled_time_is_summed_over_cpus_and_no_share_of_the_interval() -> None:
+    held = end(0.2, 8, cgroup={"quota_cores": 2.0, "throttled_ns": 3 * SECOND // 2})
+    found = verdict({"await_input": 0.9, "receive": 0.1}, {"encode": 0.8, "send": 0.2},
+                    server_end=held, cpu=(0.1, 2.0))  # fmt: skip
+    said = found.sentence + " ".join(map(str, found.evidence))
+    assert "1.5 of its CPUs were held back on average" in said
+    assert not re.search(r"1[0-9][0-9] % of the (interval|time)", said), said
 
 
 def test_a_quota_that_is_not_used_up_is_no_reason() -> None:
@@ -412,7 +422,10 @@ def test_runs_of_every_completeness(tmp_path: Any, edit: Any) -> None:
     for found in results.verdicts.values():
         assert found.sentence
         assert found.next or found.kind != "unknown" or edit is not None
-    assert isinstance(results.findings, list)
+    # Streams are the run's one axis of numbers, so each operation has one finding; of trials without any
+    # figure there is nothing to say.
+    assert len(results.findings) == (2 if results.cells[0].throughput.known else 0)
+    assert (edit is None or edit in (imported, without_server)) == results.cells[0].throughput.known
 
 
 @pytest.mark.parametrize("field", ["stages", "workers", "resources", "cpu", "counts", "times", "streams",

@@ -199,7 +199,8 @@ def _check_placement(layers: Sequence[Layer]) -> None:
         given = next((path[-1] for path in paths if layer.text is None and layer.has(path)), None)
         if given is not None:
             raise VenturiError(
-                f"{given} is for streams that are placed on several hosts, and venturi.run() runs all in this process",
+                f"{given} is for streams that are placed on several hosts, and venturi.run() runs them all "
+                "in this process",
                 ExitCode.SCENARIO,
                 hint="place them by the command line: venturi run SCENARIO --on auto --loaders 4",
             )

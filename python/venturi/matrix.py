@@ -373,9 +373,9 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
         groups = _groups(scenario)
         axes = thinning.thinned(axes, groups, [chosen for chosen, _ in _chosen(scenario, {})], factor)
         for group in groups:
-            kept, before = len(axes[group[0]]), len(scenario.axes[group[0]])
-            if kept < before:
-                notes.append(f"{' with '.join(group)}: {kept} of {before} points")
+            kept, there = len(axes[group[0]]), len(scenario.axes[group[0]])
+            if kept < there:
+                notes.append(f"{' with '.join(group)}: {kept} of {there} points")
     factors = {
         size: thinning.factor_for(axes[size], factor, least[size])
         for size in SIZES

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def table(cells: Sequence[Cell]) -> pa.Table:
-    """One row a cell, base units in the column names; `_low` and `_high` are the 95 % interval."""
+    """One row a cell, base units in the column names; `_low` and `_high` are the interval of the median
+    (under 6 repeats their range, which holds it less surely)."""
     import pyarrow as pa
 
     names = list(dict.fromkeys(n for c in cells for n in c.parameters))

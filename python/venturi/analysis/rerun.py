@@ -108,7 +108,9 @@ def _words(cell: Cell) -> tuple[str, ...]:
         words += ["--data", str(p["data"])]
     for name in PARAMETERS:
         value = p.get(name)
-        if value is None or name in _IMPLIED or (name not in _ALWAYS and _needless(name, p, url)):
+        if value is None or name in _IMPLIED or name in _meaningless(scheme_of(url)):
+            continue
+        if name not in _ALWAYS and _needless(name, p, url):
             continue
         words += _option(name, value)
     if p.get("on") is not None:
@@ -125,6 +127,15 @@ def _needless(name: str, p: Mapping[str, Any], url: str) -> bool:
         # How much there is was said in bytes, or in time.
         return p.get("bytes_per_stream") is not None or p.get("duration_ns") is not None
     return spelled(name, p[name]) == _usual(scheme_of(url), p.get("operation") == "ingest").get(name)
+
+
+@cache
+def _meaningless(scheme: str) -> frozenset[str]:
+    """Options that this system has not: other tools have parameters of their own by these names."""
+    from venturi.options import APPLIES
+
+    strange = frozenset(name for name, schemes in APPLIES.items() if scheme not in schemes)
+    return frozenset() if scheme == "empty" else strange
 
 
 @cache

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from venturi.units import percent
+
+if TYPE_CHECKING:
+    from venturi.processes import Busy
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -20,6 +23,8 @@ app = typer.Typer(rich_markup_mode=None)
 _WATCH_SECONDS = 1.0
 _MOST_BUSY = 0.05
 _MOST_STEAL = 0.01
+_MOST_NAMED = 5
+_UNSEEN = "no process that can be seen from here does it: look outside of this container, or for short ones"
 _LEAST_FILES = 1024
 _LEAST_BUFFER = 4 * 2**20
 _LEAST_MEMORY = 2 * 10**9
@@ -76,10 +81,12 @@ def _governor() -> Iterator[Finding]:
 
 def _load() -> Iterator[Finding]:
     from venturi.environment import cpu_times
+    from venturi.processes import busiest, ticks
 
-    before = cpu_times()
+    began, before, each = time.monotonic(), cpu_times(), ticks()
     time.sleep(_WATCH_SECONDS)
-    after = cpu_times()
+    after, now = cpu_times(), ticks()
+    working = busiest(each, now, time.monotonic() - began)
     if before is None or after is None:
         yield from _unknown("load")
         yield from _unknown("steal")
@@ -88,8 +95,11 @@ def _load() -> Iterator[Finding]:
     total = max(sum(spent.values()), 1)
     busy = 1 - (spent["idle"] + spent.get("iowait", 0) + spent.get("steal", 0)) / total
     load = f"{percent(busy)} of all CPUs busy, load average {os.getloadavg()[0]:.2f}"
+    if working:
+        load += f"; {_named(working)}"
     if busy > _MOST_BUSY:
-        yield Finding("load", "warning", load, "other work takes CPU; find it by top, and end it")
+        advice = "end that work, or wait for it" if working else _UNSEEN
+        yield Finding("load", "warning", load, advice)
     else:
         yield Finding("load", "ok", load)
     steal = spent.get("steal", 0) / total
@@ -100,6 +110,15 @@ def _load() -> Iterator[Finding]:
         )
     else:
         yield Finding("steal", "ok", text)
+
+
+def _named(working: Sequence[Busy]) -> str:
+    """`mariadbd (pid 4711) 0.98 cores, stress (pid 12) 0.50`."""
+    from venturi.report.labels import plain
+
+    shown = [f"{plain(one.name)} (pid {one.pid}) {one.cores:.2f}" for one in working[:_MOST_NAMED]]
+    more = f" and {len(working) - _MOST_NAMED} more" if len(working) > _MOST_NAMED else ""
+    return f"{shown[0]} cores{', ' if shown[1:] else ''}{', '.join(shown[1:])}{more}"
 
 
 def _files() -> Iterator[Finding]:

@@ -224,7 +224,7 @@ def example(cells: Sequence[Cell]) -> str:
     parameters tell, or where they would need quotes."""
     one = cells[0]
     names = (["operation"] if len({c.operation for c in cells}) > 1 else []) + varying(cells)
-    left, said = list(cells), []
+    left, said = list(cells), list[str]()
     for name in names:
         value = one.parameters.get(name)
         rest = [c for c in left if c.parameters.get(name) == value]

@@ -15,6 +15,7 @@ use crate::spec::{Data, TrialSpec, Upsert};
 use crate::target::MAX_SUMS;
 
 mod merge;
+mod order;
 
 /// A table by its roles: rows of equal `key` meet, the columns of `add` are summed up, all
 /// others are overwritten.
@@ -142,7 +143,8 @@ impl Batches {
                         )));
                     }
                 }
-                Ok((made, Self::of(whole, spec.rows_per_batch)))
+                let batches = Self::of(whole, spec.rows_per_batch).in_order(&made)?;
+                Ok((made, batches))
             }
             _ => Err(Error::usage(
                 "an upsert needs rows with a key: usage or a file",
@@ -157,6 +159,16 @@ impl Batches {
             .collect();
         bounds.push(rows.num_rows());
         Self(Arc::new(Source::File { rows, bounds }))
+    }
+
+    /// The same with the rows of each batch in the order of their keys, as `usage` has them.
+    fn in_order(self, table: &Table) -> Result<Self> {
+        let Source::File { rows, bounds } = &*self.0 else {
+            return Ok(self);
+        };
+        let rows = order::by_key(table, rows.clone(), bounds)?;
+        let bounds = bounds.clone();
+        Ok(Self(Arc::new(Source::File { rows, bounds })))
     }
 
     /// How many batches there are before they come again.

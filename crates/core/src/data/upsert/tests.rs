@@ -125,6 +125,56 @@ fn a_file_is_cut_into_batches_the_last_one_short() {
 }
 
 #[test]
+fn the_rows_of_each_batch_are_in_the_order_of_their_keys() {
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("a", Arc::new(Int32Array::from(vec![3, 1, 3, 2, 9, 0, 9, 9]))),
+        ("n", Arc::new(Int8Array::from(vec![1, 2, 3, 4, 5, 6, 7, 8]))),
+    ];
+    let rows = RecordBatch::try_from_iter(columns).unwrap();
+    let (_, batches) = file(&rows, 4).unwrap();
+    let column = |batch: &RecordBatch, at: usize| -> Vec<i64> {
+        let one = batch.column(at).slice(0, batch.num_rows());
+        let wide = (0..one.len()).map(|row| match at {
+            0 => i64::from(one.as_primitive::<Int32Type>().value(row)),
+            _ => i64::from(one.as_primitive::<types::Int8Type>().value(row)),
+        });
+        wide.collect()
+    };
+    // Equal keys stay as they came: the last of them wins.
+    let (one, two) = (batches.get(0).unwrap(), batches.get(1).unwrap());
+    assert_eq!((column(&one, 0), column(&one, 1)), (vec![1, 2, 3, 3], vec![2, 4, 1, 3]));
+    assert_eq!((column(&two, 0), column(&two, 1)), (vec![0, 9, 9, 9], vec![6, 5, 7, 8]));
+}
+
+proptest! {
+    #[test]
+    fn ordering_keeps_every_row_in_its_batch(
+        keys in prop::collection::vec((0i32..5, "[ab]{0,2}"), 1..60),
+        size in 1usize..20,
+    ) {
+        let numbers = Int32Array::from_iter_values(keys.iter().map(|key| key.0));
+        let words: DictionaryArray<Int32Type> = keys.iter().map(|key| key.1.as_str()).collect();
+        let places = UInt32Array::from_iter_values(0..keys.len() as u32);
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("n", Arc::new(places)), ("b", Arc::new(words)), ("a", Arc::new(numbers)),
+        ];
+        let (made, rows) = table(columns, &["a", "b"], &["n"]).unwrap();
+        let batches = Batches::of(rows, size).in_order(&made).unwrap();
+        for (at, chunk) in keys.chunks(size).enumerate() {
+            let mut right: Vec<(&(i32, String), u32)> =
+                chunk.iter().zip((at * size) as u32..).collect();
+            right.sort();
+            let found = batches.get(at as u64).unwrap();
+            let places = found.column(0).as_primitive::<types::UInt32Type>();
+            prop_assert_eq!(
+                places.values().to_vec(),
+                right.iter().map(|(_, place)| *place).collect::<Vec<_>>()
+            );
+        }
+    }
+}
+
+#[test]
 fn a_file_without_rows_or_with_nulls_in_its_key_is_refused() {
     let rows = RecordBatch::try_from_iter(plain()).unwrap();
     let error = file(&rows.slice(0, 0), 2).unwrap_err();

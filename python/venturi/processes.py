@@ -1,0 +1,52 @@
+"""Which processes of this host use its CPUs: from /proc, read twice."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Busy", "busiest", "ticks"]
+
+Ticks = dict[tuple[int, int], tuple[str, int]]
+"""By pid and start time, which together no other process has had: name, and ticks of CPU time."""
+
+
+@dataclass(frozen=True)
+class Busy:
+    """A process, and how many cores it used."""
+
+    pid: int
+    name: str
+    cores: float
+
+
+def ticks() -> Ticks:
+    """CPU time of every process that can be seen from here; empty where the system has no /proc."""
+    found: Ticks = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue  # It ended meanwhile.
+        # The name stands in brackets and may hold any character, brackets and spaces too (proc_pid_stat(5)).
+        head, _, rest = text.rpartition(")")
+        fields = rest.split()
+        if len(fields) < 20:
+            continue
+        started, spent = int(fields[19]), int(fields[11]) + int(fields[12])
+        found[int(entry.name), started] = (head.partition("(")[2], spent)
+    return found
+
+
+def busiest(before: Ticks, after: Ticks, seconds: float, least: float = 0.05) -> list[Busy]:
+    """Those that used at least so many cores between two readings, the busiest first, without this process.
+    What began in between counts whole; what ended in between is not seen.
+    """
+    per_core = os.sysconf("SC_CLK_TCK") * seconds
+    used = [
+        Busy(pid, name, (spent - before.get((pid, started), (name, 0))[1]) / per_core)
+        for (pid, started), (name, spent) in after.items()
+        if pid != os.getpid()
+    ]
+    return sorted((one for one in used if one.cores >= least), key=lambda one: -one.cores)
