@@ -8,6 +8,7 @@ mod checks;
 mod commit;
 mod config;
 mod connection;
+pub mod files;
 mod head;
 mod http;
 mod log;

@@ -1,4 +1,5 @@
 mod client;
+mod damage;
 mod logs;
 mod segments;
 mod serving;

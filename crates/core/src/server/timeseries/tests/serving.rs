@@ -1,6 +1,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
@@ -284,8 +285,13 @@ fn damage_is_told_and_the_rest_is_served() {
     assert_eq!(files.len(), 3);
     let bytes = fs::read(&files[0]).unwrap();
     fs::write(&files[0], &bytes[..bytes.len() - 9]).unwrap();
-    let other = folder.0.join("series").join(files[1].file_name().unwrap());
-    fs::write(other, b"PAR1 nonsense PAR1").unwrap();
+    let of_second = |path: &PathBuf| {
+        let number = |path: &Path| path.file_name().unwrap().to_str().unwrap()[..16].to_owned();
+        number(path) == number(&files[1])
+    };
+    let mut series = fs::read_dir(folder.0.join("series")).unwrap();
+    let other = series.find_map(|it| Some(it.unwrap().path()).filter(of_second));
+    fs::write(other.unwrap(), b"PAR1 nonsense PAR1").unwrap();
     fs::write(
         folder.0.join("points/0000000000000099.parquet.tmp"),
         b"half",
@@ -296,10 +302,12 @@ fn damage_is_told_and_the_rest_is_served() {
     assert_eq!((&told["points"], &told["segments"]), (&json!(1), &json!(1)));
     let damaged = told["recovered"]["damaged"].as_array().unwrap();
     assert_eq!(damaged.len(), 2, "{damaged:?}");
-    assert!(
-        damaged[0]["file"].as_str().unwrap().starts_with("points/"),
-        "{damaged:?}"
-    );
+    let names: Vec<_> = damaged
+        .iter()
+        .map(|it| it["file"].as_str().unwrap())
+        .collect();
+    assert!(names[0].starts_with("points/"), "{names:?}");
+    assert!(names[1].starts_with("series/"), "{names:?}");
     assert!(files.iter().all(|file| file.exists()));
     assert!(!folder
         .0
