@@ -1,4 +1,5 @@
 mod client;
+mod counting;
 mod damage;
 mod logs;
 mod segments;
