@@ -18,7 +18,7 @@ READY_SECONDS = 20.0
 class Store:
     """`venturi serve timeseries` on free ports, with its data in a directory that outlives it."""
 
-    def __init__(self, data: Path, *arguments: str) -> None:
+    def __init__(self, data: Path, *arguments: str, **variables: str) -> None:
         self.data = data
         ports = [word for name in ("port", "opentsdb", "influx", "http") for word in (f"--{name}", "0")]
         words = [sys.executable, "-m", "venturi", "serve", "timeseries", "--data", str(data), "--json"]
@@ -28,7 +28,7 @@ class Store:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment(),
+            env=environment(**variables),
         )
         assert self.process.stdout is not None and self.process.stderr is not None
         line = self.process.stdout.readline()

@@ -273,7 +273,7 @@ def test_a_flipped_byte_inside_a_page_is_found(tmp_path: Path) -> None:
         (damaged,) = store.hello["recovered"]["damaged"]
         assert damaged["file"].endswith(first.name) and damaged["lost_bytes"] == len(whole)
         assert "value of row group 0: the page at byte" in damaged["why"]
-        assert "does not have its checksum; it is left alone" in damaged["why"]
+        assert "does not have its checksum; the segment is left alone" in damaged["why"]
         assert store.stats()["points"] == 6000
     # Whoever reads the files himself can find it too, and finds all others in order.
     with pytest.raises(OSError, match="CRC checksum"):

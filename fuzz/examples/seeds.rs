@@ -83,6 +83,32 @@ fn charrow() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// Requests to a store of time series.
+fn store_http() -> std::io::Result<()> {
+    let lines = "cpu,host=a user=1.5,sys=2i 1577836800000000000\nmem,host=a free=7 1577836800000000000\n";
+    // What `printf 'a v=1 5\n' | gzip -n` makes.
+    let packed: &[u8] = &[
+        0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x4b, 0x54, 0x28, 0xb3, 0x35, 0x54, 0x30, 0xe5, 2, 0,
+        0xb7, 0x26, 0x2a, 0, 8, 0, 0, 0,
+    ];
+    let post = |path: &str, more: &str, body: &[u8]| {
+        let length = body.len();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n{more}\r\n");
+        [head.as_bytes(), body].concat()
+    };
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes();
+    let seeds = [
+        ("write", post("/write?precision=ns&db=x", "", lines.as_bytes())),
+        ("expects", post("/api/v2/write", "Expect: 100-continue\r\n", lines.as_bytes())),
+        ("gzip", post("/write", "Content-Encoding: gzip\r\n", packed)),
+        ("query", post("/api/query", "", br#"{"aggregate": {"cpu.user": "count"}}"#)),
+        ("seal", post("/api/seal", "Connection: close\r\n", b"")),
+        ("several", [get("/api/stats"), get("/ping"), get("/api/stored?metric=cpu%2Euser&series=1")].concat()),
+        ("none", get("/health")),
+    ];
+    seeds.iter().try_for_each(|(name, bytes)| save("store_http", name, bytes))
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     charrow()?;
     let mut block = vec![0x82, 0x86, 0x41, 0x03, b'a', b':', b'1', 0x3f, 0x21];
@@ -122,6 +148,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, text) in points {
         save("points", name, text)?;
     }
+    store_http()?;
     save("decimal", "long", b"10.012345678901234")?;
     save("decimal", "exponent", b"-2.4703282292062327e-324")?;
 

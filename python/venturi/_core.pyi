@@ -1,6 +1,7 @@
 """The compiled half of Venturi. JSON documents: docs/format.md."""
 
 from collections.abc import Iterator
+from os import PathLike
 from typing import TypedDict, final
 
 import pyarrow as pa
@@ -34,6 +35,13 @@ class Server:
     def stop(self) -> None: ...
     def statistics(self) -> str: ...
     def next_query(self, seconds: float) -> Query | None: ...
+
+@final
+class StoreFiles:
+    """What is sealed in the directory of a store of time series; each file is read whole once."""
+
+    def __new__(cls, folder: str | PathLike[str]) -> StoreFiles: ...
+    def look(self) -> str: ...
 
 @final
 class Query:

@@ -49,7 +49,7 @@ class ScenarioError(VenturiError):
 
 
 class StoreError(VenturiError):
-    """The run directory cannot be read or written."""
+    """The run directory cannot be read or written, or a store of time series is damaged."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message, ExitCode.STORE, hint)

@@ -38,14 +38,17 @@ class StoreFlight(flight.FlightServerBase):  # type: ignore[misc]
     """Answers SQL over what the store in `folder` has sealed by then: the views `points` and `series`.
 
     A descriptor's command and a ticket are the text of a query; a descriptor's path names a view. Nothing
-    but the store's own files can be read, and nothing written. Answers are made as they are taken: a client
+    but the store's own files can be read, and nothing written. Where some of them are damaged, answers
+    are of the others; the metadata `damaged` of their schema, and a line on standard error, name them.
+    Answers are made as they are taken: a client
     that reads slowly slows its query, one that leaves ends it. A query's mistake is INVALID_ARGUMENT.
     """
 
     def __init__(self, folder: Path, host: str, port: int) -> None:
         place = f"[{host}]" if ":" in host else host
         super().__init__(f"grpc+tcp://{place}:{port}")
-        self._folder = folder
+        self._sealed = store_tables.Sealed(folder)
+        self._told: set[store_tables.Damaged] = set()
         self._free = threading.BoundedSemaphore(QUERIES)
         self.address = f"{place}:{self.port}"
 
@@ -64,7 +67,7 @@ class StoreFlight(flight.FlightServerBase):  # type: ignore[misc]
         if not self._free.acquire(blocking=False):
             raise flight.FlightUnavailableError(f"{QUERIES} queries are under way: ask again later")
         try:
-            answer = _Answer(self._connect(), query, context, self._free)
+            answer = _Answer(*self._connect(), query, context, self._free)
         except BaseException:
             self._free.release()
             raise
@@ -76,31 +79,39 @@ class StoreFlight(flight.FlightServerBase):  # type: ignore[misc]
         return flight.FlightInfo(self._schema(query), descriptor, [endpoint], -1, -1)
 
     def _schema(self, query: str) -> Any:
-        connection = self._connect()
+        connection, damaged = self._connect()
         try:
             # Bound and planned, not run: no batch is asked for.
-            return _reader(connection, query).schema
+            return _marked(_reader(connection, query).schema, damaged)
         finally:
             connection.close()
 
-    def _connect(self) -> Any:
+    def _connect(self) -> tuple[Any, list[store_tables.Damaged]]:
+        """A connection with the views, and what is not in them."""
         connection = duckdb.connect()
         try:
             connection.execute(f"set memory_limit = '{QUERY_MEMORY}B'")
             connection.execute("set temp_directory = ''")
             connection.execute(f"set threads = {max(1, usable_cores() // 2)}")
-            store_tables.views(connection, self._folder)
+            damaged = self._sealed.views(connection)
             connection.execute("set lock_configuration = true")
         except (duckdb.Error, StoreError) as error:
             connection.close()
             raise flight.FlightInternalError(_line(error)) from None
-        return connection
+        for one in damaged:
+            if one not in self._told:
+                self._told.add(one)
+                text = f"warning: {one.file}: {one.why}; answers are without its segment"
+                print(text, file=sys.stderr, flush=True)
+        return connection, damaged
 
 
 class _Answer:
     """The batches of one query. Ends with the last one, with a mistake, or when its client has gone."""
 
-    def __init__(self, connection: Any, query: str, context: Any, free: Any) -> None:
+    def __init__(
+        self, connection: Any, damaged: list[store_tables.Damaged], query: str, context: Any, free: Any
+    ) -> None:
         self._reader: Any = None
         self._over = threading.Event()
         # Not in a method of this class: a thread that held the answer would keep it from ending.
@@ -113,7 +124,7 @@ class _Answer:
         except BaseException:
             _end(self._over, watcher, connection, None)
             raise
-        self.schema = self._reader.schema
+        self.schema = _marked(self._reader.schema, damaged)
         # gRPC drops the answer, read to its end or not, before it drops the call's context.
         self._finish = weakref.finalize(self, _end, self._over, watcher, connection, free)
 
@@ -174,6 +185,14 @@ def _reader(connection: Any, query: str) -> Any:
         return connection.sql(statements[0].query).to_arrow_reader(_ROWS)
     except duckdb.Error as error:
         raise pa.ArrowInvalid(f"the query fails: {_line(error)}") from None
+
+
+def _marked(schema: Any, damaged: list[store_tables.Damaged]) -> Any:
+    """The schema of an answer, which tells what the answer leaves out."""
+    if not damaged:
+        return schema
+    told = json.dumps([{"file": one.file, "why": one.why} for one in damaged])
+    return schema.with_metadata({**(schema.metadata or {}), b"damaged": told})
 
 
 def _line(error: Exception) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from venturi.errors import StoreError
 
-__all__ = ["VIEWS", "is_store", "views"]
+__all__ = ["VIEWS", "Damaged", "Sealed", "is_store"]
 
 VIEWS = ("points", "series")
 _EMPTY = {
@@ -24,31 +26,52 @@ def is_store(path: Path) -> bool:
     return path.is_dir() and (path / "points").is_dir() and not (path / "trials.jsonl").exists()
 
 
-def views(connection: Any, path: Path) -> None:
-    """Makes the views `points` and `series` of a store, which may run meanwhile: what it has sealed by now.
+@dataclass(frozen=True)
+class Damaged:
+    """A file that is not what the store wrote; no answer has anything of its segment."""
 
-    Raises StoreError for a segment that cannot be read.
+    file: str
+    """With the directory as it was named."""
+    why: str
+
+
+class Sealed:
+    """What a store, which may run meanwhile, has sealed.
+
+    DuckDB looks at no checksum, so each file is read whole before it is given to DuckDB, and compared
+    with its checksum; again only where its size, its times or its inode are others by then.
     """
-    import duckdb
 
-    folder = path.resolve()
-    # A segment counts from the moment its points are there; its series were written just before.
-    sealed = [p for p in sorted((folder / "points").glob("*.parquet")) if p.stat().st_size]
-    try:
-        connection.execute("set TimeZone = 'UTC'")
-        for name in VIEWS:
-            files = [str(folder / name / p.name) for p in sealed if (folder / name / p.name).exists()]
-            if not files:
-                connection.execute(f"create view {name} as {_EMPTY[name]}")
-                continue
-            listed = ", ".join("'" + f.replace("'", "''") + "'" for f in files)
-            connection.execute(f"create view {name} as {_QUERIES[name].format(files=f'[{listed}]')}")
-        # Only these files: a query copied from somewhere must not read or write others.
-        text = str(folder).replace("'", "''")
-        connection.execute(f"set allowed_directories = ['{text}']")
-        connection.execute("set enable_external_access = false")
-    except duckdb.Error as error:
-        raise StoreError(f"{path}: {' '.join(str(error).split())}") from None
+    def __init__(self, path: Path) -> None:
+        from venturi.trial import load_core
+
+        self._path = path
+        self._files = load_core().StoreFiles(path.resolve())
+
+    def views(self, connection: Any) -> list[Damaged]:
+        """Makes the views `points` and `series` of what is sealed by now; returns what they leave out.
+
+        Raises StoreError where the directory cannot be read.
+        """
+        import duckdb
+
+        try:
+            found = json.loads(self._files.look())
+            connection.execute("set TimeZone = 'UTC'")
+            for name in VIEWS:
+                files = ", ".join(_quoted(segment[name]) for segment in found["segments"])
+                query = _QUERIES[name].format(files=f"[{files}]") if files else _EMPTY[name]
+                connection.execute(f"create view {name} as {query}")
+            # Only these files: a query copied from somewhere must not read or write others.
+            connection.execute(f"set allowed_directories = [{_quoted(str(self._path.resolve()))}]")
+            connection.execute("set enable_external_access = false")
+        except (OSError, duckdb.Error) as error:
+            raise StoreError(f"{self._path}: {' '.join(str(error).split())}") from None
+        return [Damaged(str(self._path / one["file"]), one["why"]) for one in found["damaged"]]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 _QUERIES = {

@@ -3,6 +3,8 @@
 
 mod charrow;
 
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
@@ -145,6 +147,28 @@ impl Server {
     }
 }
 
+/// The files of a store of time series, as whoever reads them beside it needs them.
+#[pyclass(frozen)]
+struct StoreFiles(Mutex<timeseries::files::Inspector>);
+
+#[pymethods]
+impl StoreFiles {
+    #[new]
+    fn new(folder: PathBuf) -> Self {
+        Self(Mutex::new(timeseries::files::Inspector::new(&folder)))
+    }
+
+    /// The segments that are sealed and what they were written, and the files that are not, as
+    /// JSON. OSError: the folder cannot be read.
+    fn look(&self, py: Python<'_>) -> PyResult<String> {
+        let look = || {
+            let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            serde_json::to_string(&files.look()?).map_err(std::io::Error::from)
+        };
+        Ok(py.detach(look)?)
+    }
+}
+
 #[pyfunction]
 fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
@@ -223,6 +247,7 @@ fn flight_environment(py: Python<'_>, url: &str, options: &str) -> PyResult<Opti
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Control>()?;
     module.add_class::<Server>()?;
+    module.add_class::<StoreFiles>()?;
     module.add_class::<charrow::Query>()?;
     module.add_class::<charrow::Reader>()?;
     module.add_function(wrap_pyfunction!(charrow::charrow_reader, module)?)?;

@@ -56,7 +56,7 @@ Exit codes:
   4  the target cannot be reached
   5  some trials failed
   6  verification failed: what arrived is not what was sent
-  7  the run directory cannot be used: disk full, locked, newer format
+  7  the run directory cannot be used: disk full, locked, damaged, newer format
   8  compare: a cell is significantly slower, by more than the threshold
   130  interrupted
 """

@@ -190,6 +190,12 @@ def _recovered(found: Any) -> list[str]:
     if found.get("logs"):
         logs = int(found["logs"])
         lines.append(f"{int(found.get('points') or 0):,} points of {logs} log{'' if logs == 1 else 's'}")
+    if found.get("pages_only"):
+        count = int(found["pages_only"])
+        lines.append(
+            f"{count} segment{'' if count == 1 else 's'} of an earlier version: "
+            "only their pages have checksums, which are right; their footers have none"
+        )
     for one in found.get("damaged") or ():
         lost = f", {int(one['lost_bytes']):,} bytes from {int(one['offset']):,} on not read"
         lines.append(f"{one['file']}: {one['why']}{lost}")

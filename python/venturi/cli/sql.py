@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from venturi.errors import ExitCode, VenturiError
+from venturi import store_tables
+from venturi.cli import say
+from venturi.errors import ExitCode, StoreError, VenturiError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,23 +62,39 @@ def sql(
         raise VenturiError(
             "name a run directory and then a query", hint='venturi sql RUN "select * from trials"'
         )
-    _print(_answer([Path(run) for run in runs], query), format)
+    paths = [Path(run) for run in runs]
+    stores = [path for path in paths if store_tables.is_store(path)]
+    if stores and len(paths) > 1:
+        raise VenturiError(f"{stores[0]} is a store of time series, which is asked by itself")
+    if stores:
+        _ask_store(stores[0], query, format)
+    else:
+        _print(_answer(paths, query), format)
+
+
+def _ask_store(path: Path, query: str, format: Format) -> None:
+    """Answers from what is whole; raises StoreError afterwards where something is not."""
+    import duckdb
+
+    with duckdb.connect() as connection:
+        damaged = store_tables.Sealed(path).views(connection)
+        for one in damaged:
+            say("warning", f"{one.file}: {one.why}; its segment is left out of the answer")
+        _print(_table(connection, query), format)
+    if damaged:
+        count = f"{len(damaged)} damaged file{'' if len(damaged) == 1 else 's'}"
+        raise StoreError(
+            f"{path}: {count}, named above: the answer is of the segments that are whole",
+            hint="put back the files from a copy, or move them away to do without their points",
+        )
 
 
 def _answer(runs: list[Path], query: str) -> pa.Table:
     import duckdb
     import pyarrow as pa
 
-    from venturi import store_tables
     from venturi.analysis.results import open_run
 
-    stores = [path for path in runs if store_tables.is_store(path)]
-    if stores and len(runs) > 1:
-        raise VenturiError(f"{stores[0]} is a store of time series, which is asked by itself")
-    if stores:
-        with duckdb.connect() as connection:
-            store_tables.views(connection, stores[0])
-            return _table(connection, query)
     directories = [open_run(path) for path in runs]
     with duckdb.connect() as connection:
         for view in VIEWS:

@@ -1,4 +1,4 @@
-//! Are a file's pages what was written? Their headers have checksums, which a restart looks at.
+//! Are a file's pages what was written? Their headers have checksums.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -15,18 +15,30 @@ use super::page_header;
 const BUFFER: usize = 256 << 10;
 
 /// The rows that a file's footer promises, once every page has been read and has the checksum
-/// of its header. Pages without one are taken as they are: older versions wrote none. A file
-/// that makes no sense is an error, never a panic.
+/// of its header. Pages without one are taken as they are: older versions wrote none.
 pub fn rows(path: &Path) -> Result<u64> {
-    let broken = |_| Err(ParquetError::General("the file makes no sense".into()));
-    let checked = || {
+    sense(|| {
         let file = File::open(path)?;
         let reader = SerializedFileReader::new(file.try_clone()?)?;
         let metadata = reader.metadata();
         pages(file, metadata)?;
         Ok(metadata.file_metadata().num_rows() as u64)
-    };
-    catch_unwind(AssertUnwindSafe(checked)).unwrap_or_else(broken)
+    })
+}
+
+/// The rows that a file's footer promises. No page is read.
+pub fn promised_rows(path: &Path) -> Result<u64> {
+    sense(|| {
+        let reader = SerializedFileReader::new(File::open(path)?)?;
+        Ok(reader.metadata().file_metadata().num_rows() as u64)
+    })
+}
+
+/// What reads a file. One that makes no sense is an error, never a panic: others than us may
+/// have written to it.
+pub fn sense<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
+    let broken = |_| Err(ParquetError::General("the file makes no sense".into()));
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(broken)
 }
 
 fn pages(file: File, metadata: &ParquetMetaData) -> Result<()> {

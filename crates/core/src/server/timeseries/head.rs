@@ -6,12 +6,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::counts::Rows;
 use super::log::{Log, RECORD};
 use super::registry::Index;
 use super::store::Store;
-use super::totals::Totals;
 use crate::codec::timeseries::parse::{Group as Number, Result, Sink, Wrong};
-use crate::data::points::series_hash;
 
 /// A group's text, vectors and places in tables, about.
 const GROUP_BYTES: usize = 320;
@@ -43,23 +42,6 @@ pub struct Part {
     pub stamps: Vec<i64>,
     /// Row by row, as many as there are series.
     pub values: Vec<f64>,
-}
-
-impl Part {
-    /// The points of one column.
-    pub fn column(&self, column: usize) -> impl Iterator<Item = (i64, f64)> + '_ {
-        let values = self.values.iter().skip(column).step_by(self.series.len());
-        self.stamps.iter().copied().zip(values.copied())
-    }
-
-    /// Tells what is in here of each series, by number.
-    pub fn count(&self, store: &Store, tell: &mut impl FnMut(u32, &Totals)) {
-        let names = store.registry.names();
-        for (column, &series) in self.series.iter().enumerate() {
-            let hash = series_hash(names.get(series));
-            tell(series, &Totals::of(hash, self.column(column)));
-        }
-    }
 }
 
 /// A head that takes no more points, to be sealed.
@@ -112,18 +94,9 @@ impl Head {
         self.points > 0 && self.born.elapsed() >= age
     }
 
-    /// Tells what is in here of each series, by number; of some more than once.
-    pub fn count(&self, tell: &mut impl FnMut(u32, &Totals)) {
-        let names = self.store.registry.names();
-        for &group in &self.active {
-            let group = &self.groups[group as usize];
-            for (column, &series) in group.series.iter().enumerate() {
-                let hash = series_hash(names.get(series));
-                let values = group.values.iter().skip(column).step_by(group.series.len());
-                let points = group.stamps.iter().copied().zip(values.copied());
-                tell(series, &Totals::of(hash, points));
-            }
-        }
+    /// Its number, where it has points.
+    pub fn id(&self) -> Option<u64> {
+        self.id
     }
 
     /// Ends a turn: what came goes to the log. After an error the store takes nothing more.
@@ -209,6 +182,13 @@ impl Head {
     }
 }
 
+impl Rows for Head {
+    fn part(&self, at: usize) -> Option<(&[u32], &[i64], &[f64])> {
+        let group = &self.groups[*self.active.get(at)? as usize];
+        Some((&group.series, &group.stamps, &group.values))
+    }
+}
+
 /// Whose points are being read; what a parser is given.
 #[derive(Debug)]
 pub struct Turn<'a> {
@@ -272,14 +252,11 @@ impl Sink for Turn<'_> {
     #[inline]
     fn push(&mut self, number: Number, time: i64, values: &[f64]) -> Result<()> {
         let head = &mut *self.head;
-        if head.groups[number as usize].stamps.is_empty() {
-            head.enlist(number)?;
-        }
         if let Some(last) = head.groups.get_mut(self.last as usize) {
             last.next = number;
         }
         self.last = number;
-        let group = &mut head.groups[number as usize];
+        let group = &head.groups[number as usize];
         let store = &*head.store;
         // Racing connections of one series may pass each other here; sealing sorts.
         let mut late = None;
@@ -288,13 +265,21 @@ impl Sink for Turn<'_> {
                 late = Some(series);
             }
         }
-        match late {
-            None => {
-                for &series in &group.series {
-                    store.registry.last(series).store(time, Ordering::Relaxed);
-                }
+        if let Some(series) = late {
+            store.allow_late(series, group.series.len())?;
+        }
+        // Only a row that stays makes a group active: whoever is, has one.
+        if group.stamps.is_empty() {
+            head.enlist(number)?;
+        }
+        let group = &mut head.groups[number as usize];
+        let store = &*head.store;
+        for &series in &group.series {
+            match late {
+                None => store.registry.last(series).store(time, Ordering::Relaxed),
+                // Others of the row may not have been later.
+                Some(_) => store.seen(series, time),
             }
-            Some(series) => store.allow_late(series, group.series.len())?,
         }
         group.stamps.push(time);
         group.values.extend_from_slice(values);

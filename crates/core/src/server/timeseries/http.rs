@@ -1,13 +1,13 @@
 //! HTTP/1.1, as little as statistics and Influx's writes need; every size is bounded.
 
-use std::io::Read;
+use std::io::Write;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::answers::{answer, sealed, Answer};
+use super::answers::{answer, Answer};
 use super::reader::Reader;
 use super::writes;
 use crate::codec::budget::{Budget, Claim};
@@ -15,8 +15,11 @@ use crate::codec::budget::{Budget, Claim};
 const HEAD: usize = 64 << 10;
 /// A body as it comes, and unpacked.
 const BODY: usize = 32 << 20;
-const UNPACKED: u64 = 64 << 20;
-const BUSY: &str = "too many bytes of requests are under way at once; try again";
+const UNPACKED: usize = 64 << 20;
+pub const BUSY: &str = "too many bytes of requests are under way at once; try again";
+/// Other connections have a turn after so many packed bytes, which are a thousand times as
+/// many at most.
+const SLICE: usize = 4 << 10;
 /// A request has to be there whole, an answer taken, within this.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -82,18 +85,16 @@ pub async fn serve(mut socket: TcpStream, reader: &Reader, mut stopped: watch::R
             Err(_) | Ok(Ok(None)) => return,
             Ok(Err(refused)) => (refused, true),
             Ok(Ok(Some(request))) => {
+                let closes = request.closes;
                 let answer = if request.method == "POST" && writes::is_write(&request.path) {
                     writes::write(&request, reader).await
-                } else if request.method == "POST" && request.path == "/api/seal" {
-                    sealed(&reader.shared).await
                 } else {
-                    answer(&request, &reader.shared)
+                    answer(request, &reader.shared).await
                 };
-                (answer, request.closes)
+                (answer, closes)
             }
         };
-        let bytes = encoded(&answer, closes);
-        let sent = tokio::time::timeout(PATIENCE, socket.write_all(&bytes)).await;
+        let sent = tokio::time::timeout(PATIENCE, send(&mut socket, &answer, closes)).await;
         if closes || !matches!(sent, Ok(Ok(()))) {
             let _ = socket.shutdown().await;
             return;
@@ -101,7 +102,18 @@ pub async fn serve(mut socket: TcpStream, reader: &Reader, mut stopped: watch::R
     }
 }
 
-fn encoded(answer: &Answer, closes: bool) -> Vec<u8> {
+async fn send(socket: &mut TcpStream, answer: &Answer, closes: bool) -> std::io::Result<()> {
+    let mut bytes = head_of(answer, closes);
+    if answer.body.len() <= HEAD {
+        // One packet instead of two.
+        bytes.extend_from_slice(&answer.body);
+        return socket.write_all(&bytes).await;
+    }
+    socket.write_all(&bytes).await?;
+    socket.write_all(&answer.body).await
+}
+
+fn head_of(answer: &Answer, closes: bool) -> Vec<u8> {
     let reason = match answer.status {
         200 => "OK",
         204 => "No Content",
@@ -125,9 +137,7 @@ fn encoded(answer: &Answer, closes: bool) -> Vec<u8> {
         head += "Connection: close\r\n";
     }
     head += "\r\n";
-    let mut bytes = head.into_bytes();
-    bytes.extend_from_slice(&answer.body);
-    bytes
+    head.into_bytes()
 }
 
 /// The next request; None: the peer has closed. `held` keeps what came behind it.
@@ -136,10 +146,14 @@ async fn receive(
     held: &mut Vec<u8>,
     bodies: &Budget,
 ) -> Result<Option<Request>, Answer> {
+    let mut seen = 0;
     let end = loop {
-        if let Some(end) = held.windows(4).position(|four| four == b"\r\n\r\n") {
-            break end;
+        // A byte at a time must not cost a look at all that came before each time.
+        let fresh = held.get(seen..).unwrap_or_default();
+        if let Some(end) = fresh.windows(4).position(|four| four == b"\r\n\r\n") {
+            break seen + end;
         }
+        seen = held.len().saturating_sub(3);
         if held.len() > HEAD {
             return Err(Answer::error(
                 431,
@@ -152,8 +166,8 @@ async fn receive(
     };
     let mut request = head(&held[..end])?;
     held.drain(..end + 4);
-    let unpacked = if request.gzip { UNPACKED as usize } else { 0 };
-    let claim = bodies.claim(request.length + unpacked);
+    let room = if request.gzip { UNPACKED } else { 0 };
+    let claim = bodies.claim(request.length + room);
     request.claim = claim.map_err(|_| Answer::error(503, BUSY.into()))?;
     if request.expects && held.len() < request.length {
         let go_on = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -169,22 +183,23 @@ async fn receive(
     let rest = held.split_off(request.length);
     request.body = std::mem::replace(held, rest);
     if request.gzip {
-        let mut plain = Vec::new();
-        let unpacked = flate2::read::MultiGzDecoder::new(&request.body[..])
-            .take(UNPACKED + 1)
-            .read_to_end(&mut plain);
-        if let Err(error) = unpacked {
-            return Err(Answer::error(400, format!("the body is not gzip: {error}")));
-        }
-        if plain.len() as u64 > UNPACKED {
-            return Err(Answer::error(
-                413,
-                format!("more than {UNPACKED} bytes unpacked"),
-            ));
-        }
-        request.body = plain;
+        request.body = unpacked(&request.body).await?;
     }
     Ok(Some(request))
+}
+
+async fn unpacked(body: &[u8]) -> Result<Vec<u8>, Answer> {
+    let wrong = |error| Answer::error(400, format!("the body is not gzip: {error}"));
+    let mut decoder = flate2::write::MultiGzDecoder::new(Vec::new());
+    for slice in body.chunks(SLICE) {
+        decoder.write_all(slice).map_err(wrong)?;
+        if decoder.get_ref().len() > UNPACKED {
+            let text = format!("more than {UNPACKED} bytes unpacked");
+            return Err(Answer::error(413, text));
+        }
+        tokio::task::yield_now().await;
+    }
+    decoder.finish().map_err(wrong)
 }
 
 async fn more(socket: &mut TcpStream, held: &mut Vec<u8>) -> bool {

@@ -8,6 +8,8 @@ mod checks;
 mod commit;
 mod config;
 mod connection;
+mod counts;
+pub mod files;
 mod head;
 mod http;
 mod log;
@@ -116,6 +118,7 @@ impl Server {
             asked: watch::channel(0).0,
             answered: (0..store.spec.threads).map(|_| AtomicU64::new(0)).collect(),
             bodies: Budget::new(store.spec.memory / 4),
+            counting: Semaphore::new(1),
             http_port: http.map_or(0, |(_, address)| address.port()),
             heads,
             store,

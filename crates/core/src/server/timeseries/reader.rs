@@ -58,6 +58,8 @@ pub struct Shared {
     pub answered: Vec<AtomicU64>,
     /// Bounds the bodies of requests that are coming in.
     pub bodies: Budget,
+    /// One counts at a time, however many ask.
+    pub counting: Semaphore,
     pub http_port: u16,
 }
 

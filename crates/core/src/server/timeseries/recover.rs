@@ -1,7 +1,7 @@
 //! What the directory holds at the start: segments are taken up, logs become segments,
 //! what is damaged is told and what is whole is served.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::checks;
 use super::config::ServerSpec;
+use super::files::{self, Damaged, Inspector, Segment};
 use super::head::{Frozen, Part};
 use super::log::{replay, Log, Replay};
 use super::sealer::{announce, seal};
@@ -23,19 +23,12 @@ use crate::error::{Error, Kind, Result};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Recovered {
     pub segments: u64,
+    /// Segments of earlier versions among them: their pages have checksums, the rest has none.
+    pub pages_only: u64,
     /// Logs that became segments, and their points.
     pub logs: u64,
     pub points: u64,
     pub damaged: Vec<Damaged>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Damaged {
-    pub file: String,
-    /// From here on nothing was read.
-    pub offset: u64,
-    pub lost_bytes: u64,
-    pub why: String,
 }
 
 const FOLDERS: [&str; 3] = ["points", "series", "log"];
@@ -76,41 +69,48 @@ pub fn open(spec: ServerSpec) -> Result<Arc<Store>> {
     let store = Arc::new(Store::new(spec, held));
     let data = store.spec.data.clone();
     let unreadable = |error: io::Error| io_error(format!("cannot read {}", data.display()), &error);
-    let points = numbered(&data.join("points"), "parquet").map_err(unreadable)?;
-    let series = numbered(&data.join("series"), "parquet").map_err(unreadable)?;
-    let logs = numbered(&data.join("log"), "log").map_err(unreadable)?;
-    let highest = [&points, &series, &logs]
-        .iter()
-        .filter_map(|files| files.last_key_value().map(|(&id, _)| id))
-        .max();
-    store.numbers_from(highest.unwrap_or(0) + 1);
-    let mut recovered = Recovered::default();
+    let listed = |folder| numbered(&data.join(folder)).map_err(unreadable);
+    let (points, series, logs) = (listed("points")?, listed("series")?, listed("log")?);
+    let all = points.whole.iter().chain(&series.whole).chain(&logs.whole);
+    store.numbers_from(all.map(|(id, _)| id.saturating_add(1)).max().unwrap_or(1));
+    let taken: BTreeSet<u64> = points.whole.into_iter().map(|(id, _)| id).collect();
+    let logged = logs.whole.iter().map(|&(id, _)| id);
+    let unfinished: BTreeSet<u64> = points.unfinished.into_iter().chain(logged).collect();
     // Its points never got their name: the log has them, or nobody was promised anything.
-    for (id, orphan) in &series {
-        if !points.contains_key(id) {
+    for (id, orphan) in &series.whole {
+        if unfinished.contains(id) && !taken.contains(id) {
             fs::remove_file(orphan).map_err(unreadable)?;
         }
     }
+    let found = Inspector::new(&data).look().map_err(unreadable)?;
+    let mut recovered = Recovered {
+        damaged: found.damaged,
+        ..Recovered::default()
+    };
     let mut whole = BTreeSet::new();
-    for (&id, file) in &points {
-        match segment(&store, id, file) {
+    for segment in &found.segments {
+        match take_in(&store, segment) {
             Ok(()) => {
-                whole.insert(id);
+                whole.insert(segment.id);
                 recovered.segments += 1;
+                recovered.pages_only += u64::from(segment.pages_only);
             }
             Err(why) => recovered.damaged.push(Damaged {
-                file: shown(&data, file),
+                file: shown(&data, &segment.points),
                 offset: 0,
-                lost_bytes: fs::metadata(file).map_or(0, |found| found.len()),
-                why: format!("{why}; it is left alone"),
+                lost_bytes: fs::metadata(&segment.points).map_or(0, |found| found.len()),
+                why,
             }),
         }
     }
-    for (&id, file) in &logs {
-        if whole.contains(&id) {
+    for damaged in &mut recovered.damaged {
+        damaged.why += "; the segment is left alone";
+    }
+    for (id, file) in &logs.whole {
+        if whole.contains(id) {
             fs::remove_file(file).map_err(unreadable)?;
         } else {
-            take_up(&store, id, file, points.contains_key(&id), &mut recovered)?;
+            take_up(&store, *id, file, taken.contains(id), &mut recovered)?;
         }
     }
     let _ = store.recovered.set(recovered);
@@ -124,41 +124,38 @@ fn shown(data: &Path, file: &Path) -> String {
         .to_string()
 }
 
-/// Files `<id>.<extension>` of a folder; what was being written is removed.
-fn numbered(folder: &Path, extension: &str) -> io::Result<BTreeMap<u64, PathBuf>> {
-    let mut found = BTreeMap::new();
+/// The files of a folder that have a number.
+#[derive(Debug, Default)]
+struct Numbered {
+    whole: Vec<(u64, PathBuf)>,
+    /// Those that were being written. They are removed.
+    unfinished: Vec<u64>,
+}
+
+fn numbered(folder: &Path) -> io::Result<Numbered> {
+    let mut found = Numbered::default();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path
             .file_name()
             .and_then(|name| name.to_str())
             .unwrap_or("");
-        if name.ends_with(".parquet.tmp") {
+        let log = || name.strip_suffix(".log").and_then(|it| it.parse().ok());
+        if let Some(digits) = name.strip_suffix(".parquet.tmp") {
+            found.unfinished.extend(digits.parse::<u64>());
             fs::remove_file(&path)?;
-        } else if let Some(id) = name
-            .strip_suffix(extension)
-            .and_then(|name| name.strip_suffix('.'))
-            .and_then(|digits| digits.parse().ok())
-        {
-            found.insert(id, path);
+        } else if let Some(id) = files::parse(name).map(|(id, _)| id).or_else(log) {
+            found.whole.push((id, path));
         }
     }
+    found.whole.sort();
     Ok(found)
 }
 
 /// Takes up a segment: its series and their totals.
-fn segment(store: &Store, id: u64, points: &Path) -> std::result::Result<(), String> {
-    let series = path(&store.spec.data, "series", id, "parquet");
-    let of_series = |error| format!("its series file: {error}");
-    checks::rows(&series).map_err(of_series)?;
-    let lines = series_file::read(&series).map_err(of_series)?;
-    let promised = checks::rows(points).map_err(|error| error.to_string())?;
-    let summed: u64 = lines.iter().map(|(_, totals)| totals.points).sum();
-    if promised != summed {
-        return Err(format!(
-            "it has {promised} points, its series file says {summed}"
-        ));
-    }
+fn take_in(store: &Store, segment: &Segment) -> std::result::Result<(), String> {
+    let lines = series_file::read(&segment.series);
+    let lines = lines.map_err(|error| format!("its series file: {error}"))?;
     let mut numbers = Vec::with_capacity(lines.len());
     for (name, totals) in lines {
         let number = store.registry.register(&name).ok_or_else(|| {
@@ -167,14 +164,13 @@ fn segment(store: &Store, id: u64, points: &Path) -> std::result::Result<(), Str
         })?;
         numbers.push((number, totals));
     }
-    let bytes = [points, &series].map(|file| fs::metadata(file).map_or(0, |found| found.len()));
     let mut catalog = lock(&store.catalog);
     for (series, totals) in &numbers {
         catalog.add(*series, totals);
         store.seen(*series, totals.last);
     }
     catalog.segments += 1;
-    catalog.stored_bytes += bytes.iter().sum::<u64>();
+    catalog.stored_bytes += segment.bytes;
     Ok(())
 }
 

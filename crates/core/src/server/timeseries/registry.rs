@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -84,10 +84,6 @@ impl Names {
         self.places.len()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.len() as u32).map(|series| self.get(series))
-    }
-
     fn add(&mut self, name: &[u8], hash: u64) -> u32 {
         let fits = |text: &Vec<u8>| text.len() + name.len() <= text.capacity();
         if !self.texts.last().is_some_and(fits) {
@@ -147,6 +143,14 @@ impl Registry {
         Some(names.add(name, hash))
     }
 
+    /// How many series have a point.
+    pub fn with_points(&self) -> u64 {
+        let times = self.lasts.iter().filter_map(OnceLock::get).flatten();
+        times
+            .filter(|time| time.load(Ordering::Relaxed) != NEVER)
+            .count() as u64
+    }
+
     /// The time of a registered series' last point.
     #[inline]
     pub fn last(&self, series: u32) -> &AtomicI64 {
@@ -158,8 +162,6 @@ impl Registry {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use super::*;
 
     #[test]
@@ -187,10 +189,7 @@ mod tests {
             assert_eq!(registry.register(&name(at)), Some(at as u32));
         }
         let names = registry.names();
-        assert!(names
-            .iter()
-            .enumerate()
-            .all(|(at, found)| found == name(at)));
+        assert!((0..lengths.len()).all(|at| names.get(at as u32) == name(at)));
         assert_eq!(names.len(), lengths.len());
     }
 

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::Arc;
@@ -11,8 +10,9 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use super::config::Durable;
+use super::files::named;
 use super::head::Frozen;
-use super::segment::{self, Line};
+use super::segment;
 use super::series_file;
 use super::store::{lock, path, sync_directory, Store};
 
@@ -42,34 +42,35 @@ pub fn announce(store: &Store, frozen: Frozen) -> Arc<Frozen> {
 pub fn seal(store: &Store, frozen: &Arc<Frozen>) -> Result<(), String> {
     let data = &store.spec.data;
     let sync = store.spec.durable == Durable::Fsync;
-    let [series, points] = ["series", "points"].map(|it| path(data, it, frozen.id, "parquet"));
-    let temporary = |path: &Path| path.with_extension("parquet.tmp");
-    let written = || -> Result<Vec<Line>, parquet::errors::ParquetError> {
-        let lines = segment::write(&temporary(&points), frozen, &store.registry, sync)?;
-        series_file::write(&temporary(&series), &lines, sync)?;
-        Ok(lines)
+    let temporary = |folder: &str| path(data, folder, frozen.id, "parquet.tmp");
+    let [series, points] = ["series", "points"].map(temporary);
+    let written = || -> Result<_, parquet::errors::ParquetError> {
+        let (lines, of_points) = segment::write(&points, frozen, &store.registry, sync)?;
+        let of_series = series_file::write(&series, &lines, sync)?;
+        Ok((lines, of_points, of_series))
     };
-    let named = || -> io::Result<u64> {
-        fs::rename(temporary(&series), &series)?;
+    let name = |of_points: u64, of_series: u64| -> io::Result<u64> {
+        let bytes = fs::metadata(&series)?.len() + fs::metadata(&points)?.len();
+        fs::rename(&series, named(data, "series", frozen.id, of_series))?;
         if sync {
             // The points' name is the commit: the series' one has to be there before it.
             sync_directory(&data.join("series"))?;
         }
-        fs::rename(temporary(&points), &points)?;
+        fs::rename(&points, named(data, "points", frozen.id, of_points))?;
         if sync {
             sync_directory(&data.join("points"))?;
         }
-        Ok(fs::metadata(&series)?.len() + fs::metadata(&points)?.len())
+        Ok(bytes)
     };
     let outcome = written().map_err(|error| error.to_string());
-    let outcome = outcome.and_then(|lines| {
-        let bytes = named().map_err(|error| error.to_string())?;
+    let outcome = outcome.and_then(|(lines, of_points, of_series)| {
+        let bytes = name(of_points, of_series).map_err(|error| error.to_string())?;
         Ok((lines, bytes))
     });
     let (lines, bytes) = outcome.inspect_err(|_| {
         // The log has it all; what is half written only takes room.
-        let _ = fs::remove_file(temporary(&series));
-        let _ = fs::remove_file(temporary(&points));
+        let _ = fs::remove_file(&series);
+        let _ = fs::remove_file(&points);
     })?;
     let mut catalog = lock(&store.catalog);
     catalog.sealing.retain(|other| !Arc::ptr_eq(other, frozen));

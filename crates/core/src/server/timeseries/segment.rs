@@ -1,6 +1,5 @@
-//! A head's points -> `points/<id>.parquet`, sorted by series and time.
+//! A head's points -> a file of `points/`, sorted by series and time.
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
+use super::files::Summed;
 use super::head::{Frozen, Part};
 use super::pages::{self, Column, Compressor};
 use super::registry::Registry;
@@ -81,9 +81,14 @@ fn schema() -> Result<TypePtr> {
     schema.build().map(Arc::new)
 }
 
-/// Writes the file and tells each series' totals, in the file's order.
-pub fn write(path: &Path, frozen: &Frozen, registry: &Registry, sync: bool) -> Result<Vec<Line>> {
-    let file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+/// Writes the file and tells each series' totals, in the file's order, and its checksum.
+pub fn write(
+    path: &Path,
+    frozen: &Frozen,
+    registry: &Registry,
+    sync: bool,
+) -> Result<(Vec<Line>, u64)> {
+    let file = BufWriter::with_capacity(1 << 20, Summed::create(path)?);
     let mut file = SerializedFileWriter::new(file, schema()?, properties())?;
     let pieces = pieces(frozen, registry);
     let mut lines: Vec<Line> = Vec::new();
@@ -118,18 +123,20 @@ pub fn write(path: &Path, frozen: &Frozen, registry: &Registry, sync: bool) -> R
         });
     }
     group.close(&mut file, &mut zstd)?;
-    finish(file, sync)?;
-    Ok(lines)
+    let checksum = finish(file, sync)?;
+    Ok((lines, checksum))
 }
 
-pub fn finish(mut file: SerializedFileWriter<BufWriter<File>>, sync: bool) -> Result<()> {
+/// Ends the file and tells its checksum.
+pub fn finish(mut file: SerializedFileWriter<BufWriter<Summed>>, sync: bool) -> Result<u64> {
     file.finish()?;
     let inner = file.inner_mut();
     inner.flush()?;
+    let written = inner.get_ref();
     if sync {
-        inner.get_ref().sync_all()?;
+        written.file.sync_all()?;
     }
-    Ok(())
+    Ok(written.checksum())
 }
 
 /// All columns of all parts in the order of their series' names.
@@ -265,7 +272,7 @@ impl RowGroup {
     /// Ends the row group and is ready for the next one.
     fn close(
         &mut self,
-        file: &mut SerializedFileWriter<BufWriter<File>>,
+        file: &mut SerializedFileWriter<BufWriter<Summed>>,
         zstd: &mut Compressor,
     ) -> Result<()> {
         self.flush(zstd)?;

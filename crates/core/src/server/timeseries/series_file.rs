@@ -1,9 +1,8 @@
-//! `series/<id>.parquet`: what a segment holds of each series, so that neither a restart
+//! A file of `series/`: what a segment holds of each series, so that neither a restart
 //! nor a question needs its points.
 
 use std::fs::File;
 use std::io::BufWriter;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +14,8 @@ use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
+use super::checks::sense;
+use super::files::Summed;
 use super::pages::{self, Column};
 use super::segment::{finish, metric, number, properties, stamp, text, Line};
 use super::totals::Totals;
@@ -23,6 +24,8 @@ use super::totals::Totals;
 const GROUP_SERIES: usize = 1 << 18;
 /// Series of one page.
 const PAGE_SERIES: usize = 1 << 13;
+/// The column that counts.
+const POINTS: usize = 3;
 
 fn count(name: &str, signed: bool) -> Result<TypePtr> {
     let integer = LogicalType::integer(64, signed);
@@ -70,9 +73,9 @@ const VALUES: [Value; 10] = [
     |line, out| out.extend_from_slice(&line.totals.checksum.to_le_bytes()),
 ];
 
-/// `lines` are sorted by their names.
-pub fn write(path: &Path, lines: &[Line], sync: bool) -> Result<()> {
-    let file = BufWriter::new(File::create(path)?);
+/// Writes the file and tells its checksum. `lines` are sorted by their names.
+pub fn write(path: &Path, lines: &[Line], sync: bool) -> Result<u64> {
+    let file = BufWriter::new(Summed::create(path)?);
     let mut file = SerializedFileWriter::new(file, schema()?, properties())?;
     let columns = file.schema_descr().columns().to_vec();
     let mut zstd = pages::compressor()?;
@@ -95,14 +98,27 @@ pub fn write(path: &Path, lines: &[Line], sync: bool) -> Result<()> {
     finish(file, sync)
 }
 
-/// Names and totals of a segment's series. A file that makes no sense is an error, never
-/// a panic: others than us may have written to it.
+/// Names and totals of a segment's series.
 pub fn read(path: &Path) -> Result<Vec<(Vec<u8>, Totals)>> {
-    let broken = |_| Err(ParquetError::General("the file makes no sense".into()));
-    catch_unwind(AssertUnwindSafe(|| read_file(path))).unwrap_or_else(broken)
+    sense(|| read_lines(&open(path)?))
 }
 
-fn read_file(path: &Path) -> Result<Vec<(Vec<u8>, Totals)>> {
+/// How many points all series have together.
+pub fn points(path: &Path) -> Result<u64> {
+    sense(|| {
+        let reader = open(path)?;
+        let mut points = 0u64;
+        for place in 0..reader.num_row_groups() {
+            let group = reader.get_row_group(place)?;
+            let counts = values::<Int64Type>(group.as_ref(), POINTS)?;
+            let sum = |sum: u64, count: i64| sum.wrapping_add(count as u64);
+            points = counts.into_iter().fold(points, sum);
+        }
+        Ok(points)
+    })
+}
+
+fn open(path: &Path) -> Result<SerializedFileReader<File>> {
     let reader = SerializedFileReader::new(File::open(path)?)?;
     let names: Vec<String> = schema()?
         .get_fields()
@@ -113,13 +129,17 @@ fn read_file(path: &Path) -> Result<Vec<(Vec<u8>, Totals)>> {
     if !found.columns().iter().map(|it| it.name()).eq(names.iter()) {
         return Err(ParquetError::General("not a file of series".into()));
     }
+    Ok(reader)
+}
+
+fn read_lines(reader: &SerializedFileReader<File>) -> Result<Vec<(Vec<u8>, Totals)>> {
     let mut lines = Vec::new();
     for place in 0..reader.num_row_groups() {
         let group = reader.get_row_group(place)?;
         let group = group.as_ref();
         let names = values::<ByteArrayType>(group, 0)?;
         let [points, first, last, checksum] =
-            [3, 4, 5, 9].map(|column| values::<Int64Type>(group, column));
+            [POINTS, 4, 5, 9].map(|column| values::<Int64Type>(group, column));
         let [min, max, sum] = [6, 7, 8].map(|column| values::<DoubleType>(group, column));
         let (points, first, last, checksum) = (points?, first?, last?, checksum?);
         let (min, max, sum) = (min?, max?, sum?);

@@ -10,6 +10,7 @@ use serde_json::{json, Value};
 
 use super::commit::{Bell, Commit};
 use super::config::{Durable, ServerSpec};
+use super::counts;
 use super::head::{Frozen, Head};
 use super::log::Log;
 use super::recover::Recovered;
@@ -22,9 +23,8 @@ use crate::codec::timeseries::parse::Wrong;
 pub struct Catalog {
     /// Of sealed points, by the series' number.
     pub totals: Vec<Totals>,
-    /// Of all of them, and how many series have any.
-    all: Totals,
-    series: u64,
+    /// Of all of them.
+    pub all: Totals,
     pub sealing: Vec<Arc<Frozen>>,
     pub segments: u64,
     pub stored_bytes: u64,
@@ -36,12 +36,14 @@ impl Catalog {
         if self.totals.len() <= place {
             self.totals.resize(place + 1, Totals::default());
         }
-        let known = &mut self.totals[place];
-        if known.points == 0 && totals.points > 0 {
-            self.series += 1;
-        }
-        known.add(totals);
+        self.totals[place].add(totals);
         self.all.add(totals);
+    }
+
+    /// What is sealed of these series.
+    pub fn of<'a>(&'a self, series: &'a [u32]) -> impl Iterator<Item = (u32, &'a Totals)> {
+        let known = |&series: &u32| Some((series, self.totals.get(series as usize)?));
+        series.iter().filter_map(known)
     }
 }
 
@@ -154,70 +156,17 @@ impl Store {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Of every series, all that was read so far.
-    pub fn totals(&self, heads: &[Arc<Mutex<Head>>]) -> Vec<Totals> {
-        self.counted(heads, |catalog, unsealed| {
-            let mut totals = catalog.totals.clone();
-            totals.resize(self.registry.names().len(), Totals::default());
-            unsealed(&mut |series, more| {
-                if let Some(known) = totals.get_mut(series as usize) {
-                    known.add(more);
-                }
-            });
-            totals
-        })
-    }
-
-    /// The catalog, and what tells of the points that are not in it, at one moment.
-    fn counted<T>(
-        &self,
-        heads: &[Arc<Mutex<Head>>],
-        count: impl FnOnce(&Catalog, &dyn Fn(&mut dyn FnMut(u32, &Totals))) -> T,
-    ) -> T {
-        // All heads are held at once, so that no point is on its way from one to the other.
-        let held: Vec<_> = heads.iter().map(|head| lock(head)).collect();
-        let catalog = lock(&self.catalog);
-        count(&catalog, &|mut tell| {
-            for part in catalog.sealing.iter().flat_map(|frozen| &frozen.parts) {
-                part.count(self, &mut tell);
-            }
-            for head in &held {
-                head.count(&mut tell);
-            }
-        })
-    }
-
-    /// Of all series together, and how many have points. Nothing of the size of the catalog is
-    /// made for it: with millions of series that would be gigabytes.
-    fn sum(&self, heads: &[Arc<Mutex<Head>>]) -> (Totals, u64) {
-        self.counted(heads, |catalog, unsealed| {
-            let (mut all, mut series) = (catalog.all, catalog.series);
-            let mut found = vec![0u64; self.registry.names().len() / 64 + 1];
-            unsealed(&mut |number, more| {
-                all.add(more);
-                let sealed = catalog.totals.get(number as usize);
-                let bit = 1 << (number % 64);
-                if let Some(bits) = found.get_mut(number as usize / 64) {
-                    let new = *bits & bit == 0 && sealed.is_none_or(|it| it.points == 0);
-                    if new && more.points > 0 {
-                        *bits |= bit;
-                        series += 1;
-                    }
-                }
-            });
-            (all, series)
-        })
-    }
-
     pub fn statistics(&self, heads: &[Arc<Mutex<Head>>]) -> Value {
-        let (all, series) = self.sum(heads);
+        let all = counts::count(self, heads, None, |catalog, all: &mut Totals| {
+            all.add(&catalog.all);
+        });
         let catalog = lock(&self.catalog);
         let mut told = json!({
             "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
             "pid": std::process::id(),
             "durable": self.spec.durable,
             "threads": self.spec.threads,
-            "series": series,
+            "series": self.registry.with_points(),
             "stored_bytes": catalog.stored_bytes,
             "log_bytes": self.log_bytes.load(Ordering::Relaxed),
             "segments": catalog.segments,

@@ -80,7 +80,28 @@ fn every_bit_that_turns_is_seen() {
         let before = ends.iter().rev().find(|(end, _)| *end <= at as u64);
         let &(offset, rows) = before.unwrap_or(&(0, 0));
         assert_eq!((damage.offset, kept.rows.len()), (offset, rows), "{at}");
+        assert!(!damage.torn, "{at}: it would be thrown away");
     }
+}
+
+/// As versions before wrote them: the length once.
+#[test]
+fn a_log_of_an_earlier_version() {
+    let folder = Folder::new();
+    let (path, ends) = write(&folder, &[vec![1, 2, 3], vec![4]]);
+    let whole = fs::read(&path).unwrap();
+    let mut old = b"VENTLOG1".to_vec();
+    for pair in ends.windows(2) {
+        let record = &whole[pair[0].0 as usize..pair[1].0 as usize];
+        old.extend([&record[..4], &record[8..]].concat());
+    }
+    fs::write(&path, &old).unwrap();
+    let mut kept = Kept::default();
+    assert_eq!(replay(&path, &mut kept).unwrap(), None);
+    assert_eq!((kept.groups.len(), kept.rows.len()), (2, 4));
+    fs::write(&path, &old[..old.len() - 1]).unwrap();
+    let damage = replay(&path, &mut Kept::default()).unwrap();
+    assert!(damage.unwrap().torn);
 }
 
 proptest! {
@@ -105,7 +126,9 @@ proptest! {
     fn garbage_is_no_panic(bytes: Vec<u8>) {
         let folder = Folder::new();
         let path = folder.0.join("a.log");
-        fs::write(&path, [b"VENTLOG1", &bytes[..]].concat()).unwrap();
-        replay(&path, &mut Kept::default()).unwrap();
+        for magic in [b"VENTLOG1", b"VENTLOG2"] {
+            fs::write(&path, [magic, &bytes[..]].concat()).unwrap();
+            replay(&path, &mut Kept::default()).unwrap();
+        }
     }
 }

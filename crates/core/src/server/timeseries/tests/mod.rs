@@ -1,4 +1,6 @@
 mod client;
+mod counting;
+mod damage;
 mod logs;
 mod segments;
 mod serving;

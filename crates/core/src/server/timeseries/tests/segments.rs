@@ -56,7 +56,7 @@ fn check(parts: &[Source<'_>]) {
     let registry = Registry::new(1000);
     let frozen = frozen(&registry, parts);
     let path = folder.0.join("points.parquet");
-    let lines = segment::write(&path, &frozen, &registry, false).unwrap();
+    let (lines, _) = segment::write(&path, &frozen, &registry, false).unwrap();
     let mut expected: Vec<(String, i64, u64)> = Vec::new();
     for (names, rows) in parts {
         for (time, values) in rows {
@@ -98,6 +98,7 @@ fn check(parts: &[Source<'_>]) {
         .map(|it| (it.name.to_vec(), it.totals))
         .collect();
     assert_eq!(read, written);
+    assert_eq!(series_file::points(&path).unwrap(), expected.len() as u64);
 }
 
 fn times(path: &Path) -> Vec<i64> {
@@ -149,7 +150,7 @@ fn a_byte_that_is_not_what_was_written() {
         &[(vec!["a x=y"], rows.clone()), (vec!["b x=y"], rows)],
     );
     let path = folder.0.join("points.parquet");
-    let lines = segment::write(&path, &frozen, &registry, false).unwrap();
+    let (lines, _) = segment::write(&path, &frozen, &registry, false).unwrap();
     let other = folder.0.join("series.parquet");
     series_file::write(&other, &lines, false).unwrap();
     for path in [path, other] {

@@ -1,6 +1,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
@@ -214,6 +215,43 @@ fn late_points_are_kept_when_asked_for() {
     );
 }
 
+/// A refused row is the first one of its series in a head, then others come.
+#[test]
+fn a_refused_late_row_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let server = start(&folder, json!({"threads": 1}));
+    let late = "-DB late write - a t=1\r\n";
+    let tell = |row: &str| ask(&server, "resp", format!("{row}+FLUSH\r\n").as_bytes());
+    assert_eq!(tell("+a t=1\r\n:50\r\n+1\r\n"), "+OK 1\r\n");
+    assert_eq!(post(&server, "/api/seal", "", b"").0, 200);
+    // In one head: refused, then the same series again, then another one.
+    assert_eq!(tell("+a t=1\r\n:40\r\n+9\r\n"), late);
+    assert_eq!(tell("+a t=1\r\n:60\r\n+2\r\n"), "+OK 1\r\n");
+    assert_eq!(tell("+b t=1\r\n:60\r\n+4\r\n"), "+OK 1\r\n");
+    assert_eq!(statistics(&server)["points"], 3);
+    let crashed = folder.copy();
+    assert_eq!(post(&server, "/api/seal", "", b"").0, 200);
+    // The head is sealed between the two.
+    assert_eq!(tell("+a t=1\r\n:41\r\n+9\r\n"), late);
+    assert_eq!(post(&server, "/api/seal", "", b"").0, 200);
+    assert_eq!(tell("+b t=1\r\n:70\r\n+8\r\n"), "+OK 1\r\n");
+    assert_eq!(tell("+a t=1\r\n:70\r\n+16\r\n"), "+OK 1\r\n");
+    let later = folder.copy();
+    for (folder, a, b) in [(crashed, (2, 3.0), (1, 4.0)), (later, (3, 19.0), (2, 12.0))] {
+        let again = start(&folder, json!({}));
+        assert_eq!(statistics(&again)["points"], a.0 + b.0);
+        assert_eq!(statistics(&again)["recovered"]["damaged"], json!([]));
+        for (metric, (points, sum)) in [("a", a), ("b", b)] {
+            let path = format!("GET /api/stored?metric={metric} HTTP/1.1");
+            let told: Value = serde_json::from_str(&get(&again, &path).1).unwrap();
+            assert_eq!(
+                (&told["points"], &told["sum"]),
+                (&json!(points), &json!(sum))
+            );
+        }
+    }
+}
+
 #[test]
 fn more_connections_than_allowed_are_told() {
     let folder = Folder::new();
@@ -284,8 +322,13 @@ fn damage_is_told_and_the_rest_is_served() {
     assert_eq!(files.len(), 3);
     let bytes = fs::read(&files[0]).unwrap();
     fs::write(&files[0], &bytes[..bytes.len() - 9]).unwrap();
-    let other = folder.0.join("series").join(files[1].file_name().unwrap());
-    fs::write(other, b"PAR1 nonsense PAR1").unwrap();
+    let of_second = |path: &PathBuf| {
+        let number = |path: &Path| path.file_name().unwrap().to_str().unwrap()[..16].to_owned();
+        number(path) == number(&files[1])
+    };
+    let mut series = fs::read_dir(folder.0.join("series")).unwrap();
+    let other = series.find_map(|it| Some(it.unwrap().path()).filter(of_second));
+    fs::write(other.unwrap(), b"PAR1 nonsense PAR1").unwrap();
     fs::write(
         folder.0.join("points/0000000000000099.parquet.tmp"),
         b"half",
@@ -296,10 +339,12 @@ fn damage_is_told_and_the_rest_is_served() {
     assert_eq!((&told["points"], &told["segments"]), (&json!(1), &json!(1)));
     let damaged = told["recovered"]["damaged"].as_array().unwrap();
     assert_eq!(damaged.len(), 2, "{damaged:?}");
-    assert!(
-        damaged[0]["file"].as_str().unwrap().starts_with("points/"),
-        "{damaged:?}"
-    );
+    let names: Vec<_> = damaged
+        .iter()
+        .map(|it| it["file"].as_str().unwrap())
+        .collect();
+    assert!(names[0].starts_with("points/"), "{names:?}");
+    assert!(names[1].starts_with("series/"), "{names:?}");
     assert!(files.iter().all(|file| file.exists()));
     assert!(!folder
         .0

@@ -1,0 +1,336 @@
+//! The files of sealed segments, and whether each is what was written.
+//!
+//! `points/<id>-<checksum>.parquet` and `series/<id>-<checksum>.parquet`: the checksum is XXH3
+//! (64 bits) of the whole file, so every byte of it is covered, and one that turns in the name
+//! is found as well. Versions before wrote `<id>.parquet`: of those only the pages have
+//! checksums, and no more can be looked at.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::store::lock;
+use super::{checks, series_file};
+
+const BUFFER: usize = 1 << 20;
+
+/// A file that does not hold what was written to it, and what cannot be read of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Damaged {
+    /// Below the store's directory.
+    pub file: String,
+    /// From here on nothing was read.
+    pub offset: u64,
+    pub lost_bytes: u64,
+    pub why: String,
+}
+
+/// A segment both of whose files are what was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Segment {
+    pub id: u64,
+    pub points: PathBuf,
+    pub series: PathBuf,
+    pub bytes: u64,
+    /// Of a version that wrote no checksums of whole files.
+    pub pages_only: bool,
+}
+
+/// What is sealed in a directory.
+#[derive(Debug, Default, Serialize)]
+pub struct Sealed {
+    pub segments: Vec<Segment>,
+    pub damaged: Vec<Damaged>,
+}
+
+/// The name that makes a file a segment's.
+pub fn named(data: &Path, folder: &str, id: u64, checksum: u64) -> PathBuf {
+    data.join(folder)
+        .join(format!("{id:016}-{checksum:016x}.parquet"))
+}
+
+/// The number and the checksum that a name has.
+pub fn parse(name: &str) -> Option<(u64, Option<u64>)> {
+    let stem = name.strip_suffix(".parquet")?;
+    let (id, checksum) = match stem.split_once('-') {
+        None => (stem, None),
+        Some((id, digits)) => {
+            let canonical = digits.len() == 16
+                && digits
+                    .bytes()
+                    .all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
+            let checksum = u64::from_str_radix(digits, 16);
+            (id, Some(checksum.ok().filter(|_| canonical)?))
+        }
+    };
+    let digits = id.len() == 16 && id.bytes().all(|it| it.is_ascii_digit());
+    Some((id.parse().ok().filter(|_| digits)?, checksum))
+}
+
+/// A file that is written from its beginning to its end, and its checksum.
+pub struct Summed {
+    pub file: File,
+    hash: Xxh3,
+}
+
+impl Summed {
+    pub fn create(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            file: File::create(path)?,
+            hash: Xxh3::new(),
+        })
+    }
+
+    pub fn checksum(&self) -> u64 {
+        self.hash.digest()
+    }
+}
+
+impl Write for Summed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn checksum(path: &Path) -> io::Result<u64> {
+    let (mut file, mut hash) = (File::open(path)?, Xxh3::new());
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hash.digest()),
+            Ok(read) => hash.update(&buffer[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Folder {
+    Points,
+    Series,
+}
+
+/// A file as its folder lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Listed {
+    path: PathBuf,
+    folder: Folder,
+    checksum: Option<u64>,
+}
+
+impl Listed {
+    /// How many points it has, or tells of, once every byte that a checksum covers was looked at.
+    fn points(&self) -> Result<u64, String> {
+        let path = &self.path;
+        if let Some(promised) = self.checksum {
+            let found = checksum(path).map_err(|error| format!("it cannot be read: {error}"))?;
+            if found != promised {
+                // The checksums of its pages tell where.
+                return Err(match checks::rows(path) {
+                    Err(error) => error.to_string(),
+                    Ok(_) => "it does not have the checksum in its name; every page has its own, \
+                              so what is damaged is the footer or the name"
+                        .into(),
+                });
+            }
+        }
+        let counted = match (self.folder, self.checksum) {
+            (Folder::Points, None) => checks::rows(path),
+            (Folder::Points, Some(_)) => checks::promised_rows(path),
+            (Folder::Series, None) => checks::rows(path).and_then(|_| series_file::points(path)),
+            (Folder::Series, Some(_)) => series_file::points(path),
+        };
+        counted.map_err(|error| error.to_string())
+    }
+}
+
+/// What tells whether a file is still the one that was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    bytes: u64,
+    inode: u64,
+    changed: (i64, i64),
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
+        Ok(Self {
+            bytes: found.len(),
+            inode: found.ino(),
+            changed: (found.ctime(), found.ctime_nsec()),
+            modified: (found.mtime(), found.mtime_nsec()),
+        })
+    }
+}
+
+/// Looks at the sealed segments of a store, which may run meanwhile. Every file is read whole
+/// once, and again when it has changed.
+#[derive(Debug)]
+pub struct Inspector {
+    data: PathBuf,
+    /// One that could not be looked at has no stamp, and is read again.
+    known: HashMap<PathBuf, (Option<Stamp>, Result<u64, String>)>,
+}
+
+impl Inspector {
+    pub fn new(data: &Path) -> Self {
+        Self {
+            data: data.into(),
+            known: HashMap::new(),
+        }
+    }
+
+    pub fn look(&mut self) -> io::Result<Sealed> {
+        let mut sealed = Sealed::default();
+        // A segment counts from the moment its points are there; its series were there before.
+        let points = self.list("points", Folder::Points, &mut sealed.damaged)?;
+        let series = self.list("series", Folder::Series, &mut sealed.damaged)?;
+        let both = points
+            .iter()
+            .filter_map(|(id, it)| Some((id, it, series.get(id)?)));
+        let wanted: Vec<&Listed> = both.flat_map(|(_, a, b)| [a, b]).collect();
+        self.read(&wanted);
+        for (id, points) in &points {
+            match self.segment(*id, points, series.get(id)) {
+                Ok(segment) => sealed.segments.push(segment),
+                Err(damaged) => sealed.damaged.extend(damaged),
+            }
+        }
+        sealed.damaged.sort_by(|a, b| a.file.cmp(&b.file));
+        Ok(sealed)
+    }
+
+    fn bytes(&self, listed: &Listed) -> u64 {
+        let stamp = self.known.get(&listed.path).and_then(|(stamp, _)| *stamp);
+        stamp.map_or(0, |stamp| stamp.bytes)
+    }
+
+    fn damaged(&self, path: &Path, why: String) -> Damaged {
+        let file = path.strip_prefix(&self.data).unwrap_or(path);
+        Damaged {
+            file: file.display().to_string(),
+            offset: 0,
+            lost_bytes: fs::metadata(path).map_or(0, |found| found.len()),
+            why,
+        }
+    }
+
+    /// A folder's files by their numbers.
+    fn list(
+        &self,
+        name: &str,
+        folder: Folder,
+        damaged: &mut Vec<Damaged>,
+    ) -> io::Result<BTreeMap<u64, Listed>> {
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(self.data.join(name))? {
+            paths.push(entry?.path());
+        }
+        paths.sort();
+        let mut found = BTreeMap::new();
+        for path in paths {
+            if path.extension().is_none_or(|it| it != "parquet") {
+                continue;
+            }
+            let parsed = path.file_name().and_then(|it| it.to_str()).and_then(parse);
+            let Some((id, checksum)) = parsed else {
+                let why = "its name is not one of a segment's file".into();
+                damaged.push(self.damaged(&path, why));
+                continue;
+            };
+            let listed = Listed {
+                path,
+                folder,
+                checksum,
+            };
+            if let Some(other) = found.get(&id) {
+                let Listed { path: other, .. } = other;
+                let other = other.strip_prefix(&self.data).unwrap_or(other);
+                let why = format!("{} is the same segment's", other.display());
+                damaged.push(self.damaged(&listed.path, why));
+            } else {
+                found.insert(id, listed);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads the files that are not known yet, as many at a time as there are CPUs.
+    fn read(&mut self, wanted: &[&Listed]) {
+        let mut known = HashMap::with_capacity(wanted.len());
+        let mut fresh = Vec::new();
+        for &listed in wanted {
+            let stamp = Stamp::of(&listed.path).ok();
+            match self.known.remove(&listed.path) {
+                Some(before) if stamp.is_some() && before.0 == stamp => {
+                    known.insert(listed.path.clone(), before);
+                }
+                _ => fresh.push((listed, stamp)),
+            }
+        }
+        let (next, known) = (AtomicUsize::new(0), Mutex::new(known));
+        let work = || {
+            while let Some((listed, stamp)) = fresh.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let points = listed.points();
+                lock(&known).insert(listed.path.clone(), (*stamp, points));
+            }
+        };
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            for _ in 1..cpus.min(fresh.len()) {
+                // Where no thread can be had, this one does it all.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+            }
+            work();
+        });
+        self.known = known.into_inner().unwrap_or_else(PoisonError::into_inner);
+    }
+
+    /// The segment, or which of its files is damaged.
+    fn segment(
+        &self,
+        id: u64,
+        points: &Listed,
+        series: Option<&Listed>,
+    ) -> Result<Segment, Vec<Damaged>> {
+        let Some(series) = series else {
+            let why = "its series file is missing".into();
+            return Err(vec![self.damaged(&points.path, why)]);
+        };
+        let verdict = |listed: &Listed| match self.known.get(&listed.path) {
+            Some((_, Ok(points))) => Ok(*points),
+            Some((_, Err(why))) => Err(self.damaged(&listed.path, why.clone())),
+            None => Err(self.damaged(&listed.path, "it was not read".into())),
+        };
+        match (verdict(points), verdict(series)) {
+            (Ok(here), Ok(promised)) if here == promised => Ok(Segment {
+                id,
+                bytes: self.bytes(points) + self.bytes(series),
+                points: points.path.clone(),
+                series: series.path.clone(),
+                pages_only: points.checksum.is_none() || series.checksum.is_none(),
+            }),
+            (Ok(here), Ok(promised)) => {
+                let why = format!("it has {here} points, its series file says {promised}");
+                Err(vec![self.damaged(&points.path, why)])
+            }
+            (here, promised) => Err([here.err(), promised.err()].into_iter().flatten().collect()),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Any bit of any file of a store turns: it is named, and no answer has anything of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{json, Value};
+
+use super::super::config::ServerSpec;
+use super::super::files::{Damaged, Inspector, Segment};
+use super::super::recover;
+use super::super::store::Store;
+use super::{ask, connect, rows, spec, start, Folder};
+
+/// A store of two segments, of an odd and an even host.
+fn two_segments() -> Folder {
+    let folder = Folder::new();
+    for host in 0..2 {
+        let server = start(&folder, json!({"threads": 1}));
+        let text = rows(host + 1, 10 * host..10 * host + 10) + "+FLUSH\r\n";
+        assert!(ask(&server, "resp", text.as_bytes()).starts_with("+OK"));
+        server.stop();
+    }
+    folder
+}
+
+fn files(folder: &Folder, below: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder.0.join(below)).unwrap();
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn look(folder: &Folder) -> (Vec<Segment>, Vec<Damaged>) {
+    let found = Inspector::new(&folder.0).look().unwrap();
+    (found.segments, found.damaged)
+}
+
+fn open(folder: &Folder) -> Arc<Store> {
+    let text = spec(folder, json!({"threads": 1, "max_series": 100})).to_string();
+    recover::open(ServerSpec::parse(&text).unwrap()).unwrap()
+}
+
+/// Points, series and checksum, and the damaged files.
+fn told(store: &Store) -> (Value, Vec<String>) {
+    let told = store.statistics(&[]);
+    let named = told["recovered"]["damaged"].as_array().unwrap();
+    let named = named
+        .iter()
+        .map(|it| it["file"].as_str().unwrap().to_owned());
+    (
+        json!([told["points"], told["series"], told["checksum"]]),
+        named.collect(),
+    )
+}
+
+fn name(folder: &Folder, path: &Path) -> String {
+    path.strip_prefix(&folder.0).unwrap().display().to_string()
+}
+
+#[test]
+fn every_byte_of_a_segment() {
+    let folder = two_segments();
+    let (segments, damaged) = look(&folder);
+    assert_eq!((segments.len(), damaged), (2, Vec::new()));
+    assert!(segments.iter().all(|segment| !segment.pages_only));
+    let whole = told(&open(&folder));
+    let mut positions = 0;
+    for place in 0..2 {
+        let (bad, good) = (&segments[place], &segments[1 - place]);
+        let moved = [&bad.points, &bad.series].map(|path| (path, fs::read(path).unwrap()));
+        moved
+            .iter()
+            .for_each(|(path, _)| fs::remove_file(path).unwrap());
+        let (rest, named) = told(&open(&folder));
+        assert!(named.is_empty() && rest != whole.0);
+        moved
+            .iter()
+            .for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+        for (path, bytes) in &moved {
+            for at in 0..bytes.len() {
+                let mut turned = bytes.clone();
+                turned[at] ^= 1 << (at % 8);
+                fs::write(path, &turned).unwrap();
+                let (segments, damaged) = look(&folder);
+                assert_eq!(segments, [good.clone()], "{} {at}", path.display());
+                assert_eq!(damaged.len(), 1, "{damaged:?}");
+                assert_eq!(damaged[0].file, name(&folder, path));
+                // The store itself asks the same, and takes longer.
+                if at % 8 == 0 {
+                    let said = told(&open(&folder));
+                    assert_eq!(said, (rest.clone(), vec![name(&folder, path)]), "{at}");
+                }
+                positions += 1;
+            }
+            fs::write(path, bytes).unwrap();
+        }
+    }
+    assert!(positions > 3000, "{positions}");
+    assert_eq!(told(&open(&folder)), whole);
+}
+
+#[test]
+fn every_byte_of_a_segments_names() {
+    let folder = two_segments();
+    let (segments, _) = look(&folder);
+    let whole = told(&open(&folder));
+    for path in [&segments[0].points, &segments[0].series] {
+        let known = path.file_name().unwrap().to_str().unwrap().as_bytes();
+        // The last ones are what makes it a file of a segment.
+        for at in 0..known.len() - ".parquet".len() {
+            let mut turned = known.to_vec();
+            turned[at] ^= 1;
+            let other = path.with_file_name(std::str::from_utf8(&turned).unwrap());
+            fs::rename(path, &other).unwrap();
+            let (found, damaged) = look(&folder);
+            assert_eq!(found, [segments[1].clone()], "{}", other.display());
+            assert!(!damaged.is_empty());
+            let (_, named) = told(&open(&folder));
+            assert_eq!(named.len(), damaged.len(), "{named:?}");
+            // Nothing is lost by a start: once it is mended, all is there.
+            fs::rename(&other, path).unwrap();
+            assert_eq!(told(&open(&folder)), whole);
+        }
+    }
+}
+
+#[test]
+fn every_byte_of_a_log() {
+    let folder = Folder::new();
+    let server = start(&folder, json!({"threads": 1}));
+    let mut socket = connect(&server, "resp");
+    for step in 0..3 {
+        use std::io::{BufRead, BufReader, Write};
+        let text = rows(2, step..step + 1) + "+FLUSH\r\n";
+        socket.write_all(text.as_bytes()).unwrap();
+        let mut line = String::new();
+        BufReader::new(&socket).read_line(&mut line).unwrap();
+        assert_eq!(line, format!("+OK {}\r\n", 4 * (step + 1)));
+    }
+    let crashed = folder.copy();
+    let (log, bytes) = {
+        let path = files(&crashed, "log").remove(0);
+        let bytes = fs::read(&path).unwrap();
+        (name(&crashed, &path), bytes)
+    };
+    let after = |bytes: &[u8]| {
+        let copy = Folder::new();
+        fs::create_dir_all(copy.0.join("log")).unwrap();
+        fs::write(copy.0.join(&log), bytes).unwrap();
+        told(&open(&copy))
+    };
+    let (whole, named) = after(&bytes);
+    assert_eq!((&whole[0], named.len()), (&json!(12), 0));
+    // What a log has up to each of its bytes, by how much that is.
+    let mut parts = BTreeMap::new();
+    for end in 0..bytes.len() {
+        let (told, _) = after(&bytes[..end]);
+        parts.insert(told[0].as_u64().unwrap(), told);
+    }
+    assert_eq!(parts.keys().copied().collect::<Vec<_>>(), [0, 4, 8]);
+    for at in 0..bytes.len() {
+        let mut turned = bytes.clone();
+        turned[at] ^= 1 << (at % 8);
+        let (told, named) = after(&turned);
+        assert_eq!(named, [log.clone()], "{at}");
+        assert_eq!(Some(&told), parts.get(&told[0].as_u64().unwrap()), "{at}");
+    }
+}
+
+/// As versions before wrote them, and what can be seen of such ones.
+#[test]
+fn files_without_a_checksum_in_their_names() {
+    let folder = two_segments();
+    let whole = told(&open(&folder));
+    for below in ["points", "series"] {
+        for path in files(&folder, below) {
+            let known = path.file_name().unwrap().to_str().unwrap();
+            let plain = format!("{}.parquet", &known[..16]);
+            fs::rename(&path, path.with_file_name(plain)).unwrap();
+        }
+    }
+    assert_eq!(told(&open(&folder)), whole);
+    assert_eq!(open(&folder).statistics(&[])["recovered"]["pages_only"], 2);
+    let path = files(&folder, "points").remove(0);
+    let bytes = fs::read(&path).unwrap();
+    // In the last page of the first column: four bytes of magic, a header, a dictionary.
+    let mut turned = bytes.clone();
+    turned[40] ^= 1;
+    fs::write(&path, turned).unwrap();
+    let (segments, damaged) = look(&folder);
+    assert_eq!((segments.len(), damaged.len()), (1, 1));
+    assert!(
+        damaged[0].why.contains("does not have its checksum"),
+        "{damaged:?}"
+    );
+}
+
+#[test]
+fn a_file_that_changes_is_looked_at_again() {
+    let folder = two_segments();
+    let mut inspector = Inspector::new(&folder.0);
+    let found = inspector.look().unwrap();
+    assert_eq!((found.segments.len(), found.damaged.len()), (2, 0));
+    let path = &found.segments[0].series;
+    let bytes = fs::read(path).unwrap();
+    let mut turned = bytes.clone();
+    turned[100] ^= 1;
+    for (content, damaged) in [(&turned, 1), (&bytes, 0)] {
+        let before = fs::metadata(path).unwrap().modified().unwrap();
+        // Clocks of file systems have ticks.
+        while fs::metadata(path).unwrap().modified().unwrap() == before {
+            fs::write(path, content).unwrap();
+        }
+        assert_eq!(inspector.look().unwrap().damaged.len(), damaged);
+    }
+}
+
+#[test]
+fn two_files_of_one_segment_and_one_that_is_nobodys() {
+    let folder = two_segments();
+    let path = files(&folder, "points").remove(0);
+    let twin = path.with_file_name("0000000000000001-ffffffffffffffff.parquet");
+    fs::copy(&path, &twin).unwrap();
+    fs::write(path.with_file_name("mine.parquet"), b"x").unwrap();
+    fs::write(path.with_file_name("notes.txt"), b"x").unwrap();
+    let (segments, damaged) = look(&folder);
+    let named: Vec<&str> = damaged.iter().map(|it| &*it.file).collect();
+    assert_eq!(segments.len(), 2);
+    assert_eq!(named, [name(&folder, &twin), "points/mine.parquet".into()]);
+}
