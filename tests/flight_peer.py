@@ -43,7 +43,11 @@ class Tables(flight.FlightServerBase):
         super().__init__(location, **options)
         self.one_table = one_table
         self.here = f"{scheme}://127.0.0.1:{self.port}"
-        self.tables: dict[str, pa.Table] = {"mixed": mixed(), "records": records(10_000), "t": records(20_000)}
+        self.tables: dict[str, pa.Table] = {
+            "mixed": mixed(),
+            "records": records(10_000),
+            "t": records(20_000),
+        }
         self.lock = threading.Lock()
         self.puts: list[dict[str, Any]] = []
 

@@ -28,8 +28,8 @@ CREDENTIALS = (
     *("token_env", "user", "password_env", "header", "header_env"),
 )
 """Parameters by which a server is trusted and logged in to."""
+# Of those that a repeat leaves out: they stand without a value.
 _SWITCHES = ("--tls-insecure",)
-# Of those that `but` may leave out: they stand without a value.
 _REPEATABLE = ("--header", "--header-env", "--set", "--data", "--place")
 # Parameters that a command made from a cell has to name, with the value that needs no naming.
 _NAMED: dict[str, Any] = {
