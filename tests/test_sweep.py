@@ -113,6 +113,18 @@ def test_an_address_that_lets_no_trial_begin_is_given_up(tmp_path: Path, kind: s
     assert ended.result.trials == 8 * 6
 
 
+def test_an_operation_that_a_server_does_not_offer_is_given_up_at_once(tmp_path: Path) -> None:
+    text = EIGHT.replace("[matrix]\n", '[matrix]\noperation = ["get", "put"]\n')
+    refusing = ModelExecutor(fail="operation == 'get'", kind="unsupported")
+    ended, recorder = run(tmp_path / "r", text, refusing)
+    assert ended.result.failed == 1 and ended.result.trials == 1 + 8 * 6
+    assert recorder.notes == ["error: flight://local let no get begin; its other gets are left out"]
+    # Where a get went well, another one's failure is its own.
+    text = EIGHT + "[run]\nshuffle = false\n"
+    ended, _ = run(tmp_path / "s", text, ModelExecutor(fail="streams == 3", kind="unsupported"))
+    assert ended.result.trials == 8 * 6 and ended.result.failed == 6
+
+
 def test_a_cell_that_asks_for_something_impossible_is_tried_once(tmp_path: Path) -> None:
     ended, _ = run(tmp_path / "r", EIGHT, ModelExecutor(fail="streams == 3", kind="usage"))
     assert ended.result.failed == 1 and ended.result.trials == 7 * 6 + 1

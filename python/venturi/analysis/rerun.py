@@ -33,7 +33,7 @@ CREDENTIALS = (
     *("token_env", "user", "password_env", "header", "header_env"),
 )
 """Parameters by which a server is trusted and logged in to."""
-# Of those that `but` may leave out: they stand without a value.
+# Of those that a repeat leaves out: they stand without a value.
 _SWITCHES = ("--tls-insecure",)
 _REPEATABLE = ("--header", "--header-env", "--set", "--data", "--place", "--init")
 # Parameters that follow from others, or that a command says in words of its own.
