@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -171,6 +174,28 @@ def test_memory_is_bounded(start_reference_server: Start) -> None:
             get(client, "does-not-fit")
 
 
+def resident(server: ServerProcess) -> int:
+    """Bytes of memory that the server has touched and holds."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells what is resident")
+def test_what_gets_read_from_is_within_memory(start_reference_server: Start) -> None:
+    server = start_reference_server("--memory", "100MB")
+    with flight.connect(f"grpc+tcp://{server.address}") as client:
+        before = resident(server)
+        for more in range(8):
+            client.get_flight_info(perf_command(1, 10, 1_900_000 + more))  # a batch of 61 MB each
+            held = json.loads(next(client.do_action("statistics")).body.to_pybytes())["memory_used_bytes"]
+            assert 60e6 < held < 100e6
+        assert resident(server) - before < 200e6
+        with pytest.raises((flight.FlightError, pa.ArrowException), match="memory of 100000000 bytes"):
+            client.get_flight_info(perf_command(1, 10, 4_000_000))
+        # What nobody reads from gives way to a table.
+        put(client, records(2_000_000), "table")
+
+
 # ---- the performance protocol -------------------------------------------------------
 
 
@@ -293,6 +318,34 @@ def test_token(start_reference_server: Start, monkeypatch: pytest.MonkeyPatch) -
     options = {"token_env": "CLIENT_TOKEN"}
     for operation in ("get", "put"):
         succeeded(run_trial(target, operation, data=data, rows_per_stream=1000, options=options))
+
+
+def test_the_probe_s_port_is_for_those_with_the_token(
+    start_reference_server: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from venturi import _core
+
+    server = start_reference_server("--token-env", "SERVER_TOKEN", SERVER_TOKEN="open-sesame")
+    monkeypatch.setenv("CLIENT_TOKEN", "open-sesame")
+    spec = {
+        "target": f"flight://{server.address}",
+        "options": {"token_env": "CLIENT_TOKEN"},
+        "direction": "get",
+        "streams": 2,
+        "message_bytes": 100_000,
+        "duration_ns": 100_000_000,
+    }
+    record = json.loads(_core.probe_tcp(json.dumps(spec), _core.Control()))
+    assert record["outcome"] == "ok" and record["bytes"] > 0
+    with flight.connect(f"grpc+tcp://{server.address}") as client:
+        call = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer open-sesame")])
+        answer = next(client.do_action("venturi.tcp", call)).body.to_pybytes().decode()
+    port, ticket = answer.split()
+    wanted = struct.pack("<QQQ", 0, 1000, 1_000_000_000)
+    for begin, served in ((b"VENTURI1", False), (bytes.fromhex(ticket), True)):
+        with socket.create_connection(("127.0.0.1", int(port)), timeout=30) as probe:
+            probe.sendall(begin + wanted)
+            assert bool(probe.recv(1)) is served
 
 
 def test_a_wrong_token_for_the_server_itself_is_refused(start_reference_server: Start) -> None:

@@ -463,11 +463,9 @@ def explain(error: Any) -> str:
         end = f"; did you mean {close[0]}?" if close else ""
         return f"{value!r} is not one of {', '.join(allowed)}{end}"
     if kind in ("greater_than_equal", "greater_than", "less_than_equal", "less_than"):
-        limit = (
-            f"{next(iter(context.values())):g}"
-            if kind in ("greater_than", "less_than")
-            else next(iter(context.values()))
-        )
+        bound = next(iter(context.values()))
+        plain = kind in ("greater_than", "less_than") or isinstance(bound, float)
+        limit = f"{bound:g}" if plain else bound
         words = {"g": "at least", "l": "at most"}[kind[0]] if kind.endswith("equal") else "above"
         if isinstance(value, str) and any(c.isalpha() for c in value) and kind == "greater_than_equal":
             # A duration's least is one nanosecond, which nobody means.

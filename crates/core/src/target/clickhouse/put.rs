@@ -301,13 +301,13 @@ mod tests {
         let server = Arc::new(server);
         let mut put = Put::new(client, &sockets, server, path, cursor, writer, None);
         let before = sampled(&sockets);
-        let mut clock = StageClock::start();
-        let sent = std::future::poll_fn(|cx| put.poll_batch(cx, &mut clock)).await;
-        assert!(sent.is_err(), "{sent:?}");
         let other = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
         let other = other.unwrap();
         other.set_recv_buffer_size(10_000).unwrap();
         assert_ne!(other.recv_buffer_size().unwrap() as i64, before);
+        let mut clock = StageClock::start();
+        let sent = std::future::poll_fn(|cx| put.poll_batch(cx, &mut clock)).await;
+        assert!(sent.is_err(), "{sent:?}");
         // SAFETY: a new descriptor, the lowest that is free from there on, owned by nobody else.
         let again = unsafe {
             let again = libc::fcntl(other.as_raw_fd(), libc::F_DUPFD_CLOEXEC, descriptor);
