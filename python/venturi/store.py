@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -363,8 +364,19 @@ class RunWriter:
 
 
 def line_text(line: Mapping[str, Any]) -> str:
-    """A line as it is stored, and as `--json` prints it."""
-    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+    """A line as it is stored, and as `--json` prints it. What is no finite number, JSON has no word for."""
+    try:
+        return json.dumps(line, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(line), ensure_ascii=False, separators=(",", ":"))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 @contextlib.contextmanager
