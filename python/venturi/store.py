@@ -31,21 +31,21 @@ PREDICTIONS = "predictions.jsonl"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-_read: list[RunDirectory] = []
-"""What this process has opened, for `what_is_damaged`."""
+_read: set[Path] = set()
+"""The runs that this process has opened, for `what_is_damaged`."""
 
 
 def what_is_damaged() -> StoreError | None:
     """Whether a run that was read holds what no Venturi writes: asked after a fault, to tell whose it is."""
     from venturi import damage
 
-    for directory in _read:
-        with contextlib.suppress(StoreError, OSError):
-            found = damage.first(directory.records())
+    for directory in sorted(_read):
+        with contextlib.suppress(StoreError):
+            found = damage.first(_read_lines(directory / TRIALS)[0])
             if found is not None:
                 number, text = found
                 return StoreError(
-                    f"{directory.path / TRIALS}:{number + 1}: {text}; the file is damaged",
+                    f"{directory / TRIALS}:{number + 1}: {text}; the file is damaged",
                     hint="take that line out; if Venturi itself has written it so, please report it: "
                     "VENTURI_DEBUG=1 shows where it fails",
                 )
@@ -68,7 +68,7 @@ class RunDirectory:
                 f"{self.path}: not a run directory ({ENVIRONMENT} and {TRIALS} are missing)",
                 hint="name the directory that `venturi run` printed",
             )
-        _read.append(self)
+        _read.add(self.path)
         # Reading the environment checks the format's version before anything else is believed.
         self.environment: dict[str, Any] = self._read_environment()
 
