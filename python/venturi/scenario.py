@@ -234,7 +234,7 @@ def _displace(below: dict[str, Any], above: Mapping[str, Any]) -> None:
 
 def _rezipped(group: Any, new: set[str], above: Mapping[str, Any]) -> Any:
     """A zipped group when a higher layer sets `new`: its values take part, where it has several."""
-    if not isinstance(group, list):
+    if not isinstance(group, list) or not all(isinstance(axis, str) for axis in group):
         return group
     size = next((axis for axis in above if axis in SIZES), None)
     kept = [axis if axis not in new or axis in above else size if axis in SIZES else None for axis in group]
