@@ -112,6 +112,26 @@ def test_damage_in_the_middle_is_an_error(run: Path) -> None:
         RunDirectory(run).records()
 
 
+def test_a_resume_takes_away_what_a_kill_left_half_written(run: Path) -> None:
+    samples = {path.name for path in (run / "samples").iterdir()}
+    assert len(samples) == 3
+    (run / "environment.json.tmp").write_text("{")
+    (run / "samples" / "0123.tmp").write_bytes(b"PAR1")
+    (run / "samples" / "0123456789abcdef.parquet").write_bytes(b"PAR1")
+    (run / "notes.txt").write_text("mine")
+    with RunWriter.resume(run) as writer:
+        assert writer.repaired == []
+    assert {path.name for path in (run / "samples").iterdir()} == samples
+    assert not list(run.glob("*.tmp")) and (run / "notes.txt").exists()
+
+
+def test_what_is_no_number_is_written_as_null(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "r") as writer:
+        writer.append_trial({**line(0), "extra": [float("nan"), {"x": float("inf")}, 1.5]})
+        (found,) = writer.read().records()
+    assert found["extra"] == [None, {"x": None}, 1.5]
+
+
 def test_two_runs_in_one_directory_are_refused(run: Path) -> None:
     with RunWriter.resume(run):
         for open_it in (RunWriter.resume, RunWriter.create):

@@ -80,7 +80,9 @@ def read(
         axes = {"place": list(places), **axes}
     if not isinstance(exclude, list) or not all(isinstance(text, str) for text in exclude):
         raise wrong("exclude", "must be a list of conditions in quotes")
-    if not isinstance(zips, list) or not all(isinstance(group, list) for group in zips):
+    if not isinstance(zips, list) or not all(
+        isinstance(group, list) and all(isinstance(axis, str) for axis in group) for group in zips
+    ):
         raise wrong("zip", 'must be a list of lists of axes, as in [["streams", "rows_per_stream"]]')
 
     def valid(axis: str, values: Any) -> list[Any]:

@@ -229,18 +229,22 @@ def _displace(below: dict[str, Any], above: Mapping[str, Any]) -> None:
     matrix = below.get("matrix")
     if isinstance(matrix, dict) and isinstance(matrix.get("zip"), list):
         groups = [_rezipped(group, new, _table(above, "matrix")) for group in matrix["zip"]]
-        matrix["zip"] = [group for group in groups if not isinstance(group, list) or len(group) > 1]
+        matrix["zip"] = [group for group in groups if not _are_names(group) or len(group) > 1]
     if isinstance(matrix, dict) and isinstance(matrix.get("also"), list):
         matrix["also"] = also.displaced(matrix["also"], new)
 
 
 def _rezipped(group: Any, new: set[str], above: Mapping[str, Any]) -> Any:
     """A zipped group when a higher layer sets `new`: its values take part, where it has several."""
-    if not isinstance(group, list):
+    if not _are_names(group):
         return group
     size = next((axis for axis in above if axis in SIZES), None)
     kept = [axis if axis not in new or axis in above else size if axis in SIZES else None for axis in group]
     return list(dict.fromkeys(axis for axis in kept if axis is not None))
+
+
+def _are_names(group: Any) -> bool:
+    return isinstance(group, list) and all(isinstance(axis, str) for axis in group)
 
 
 def _still_zipped(layers: Sequence[Layer], zips: Sequence[Sequence[str]]) -> list[str]:

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -30,21 +31,21 @@ PREDICTIONS = "predictions.jsonl"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-_read: list[RunDirectory] = []
-"""What this process has opened, for `what_is_damaged`."""
+_read: set[Path] = set()
+"""The runs that this process has opened, for `what_is_damaged`."""
 
 
 def what_is_damaged() -> StoreError | None:
     """Whether a run that was read holds what no Venturi writes: asked after a fault, to tell whose it is."""
     from venturi import damage
 
-    for directory in _read:
-        with contextlib.suppress(StoreError, OSError):
-            found = damage.first(directory.records())
+    for directory in sorted(_read):
+        with contextlib.suppress(StoreError):
+            found = damage.first(_read_lines(directory / TRIALS)[0])
             if found is not None:
                 number, text = found
                 return StoreError(
-                    f"{directory.path / TRIALS}:{number + 1}: {text}; the file is damaged",
+                    f"{directory / TRIALS}:{number + 1}: {text}; the file is damaged",
                     hint="take that line out; if Venturi itself has written it so, please report it: "
                     "VENTURI_DEBUG=1 shows where it fails",
                 )
@@ -67,7 +68,7 @@ class RunDirectory:
                 f"{self.path}: not a run directory ({ENVIRONMENT} and {TRIALS} are missing)",
                 hint="name the directory that `venturi run` printed",
             )
-        _read.append(self)
+        _read.add(self.path)
         # Reading the environment checks the format's version before anything else is believed.
         self.environment: dict[str, Any] = self._read_environment()
 
@@ -363,8 +364,19 @@ class RunWriter:
 
 
 def line_text(line: Mapping[str, Any]) -> str:
-    """A line as it is stored, and as `--json` prints it."""
-    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+    """A line as it is stored, and as `--json` prints it. What is no finite number, JSON has no word for."""
+    try:
+        return json.dumps(line, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(line), ensure_ascii=False, separators=(",", ":"))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 @contextlib.contextmanager

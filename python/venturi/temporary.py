@@ -12,6 +12,7 @@ and inode: another one of that name, or a symbolic link, is never touched.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -27,6 +28,7 @@ __all__ = ["Held", "make", "sweep"]
 
 _LOCK = re.compile(r"\.(venturi-[a-z0-9]+-[0-9a-f]{8})\.lock")
 _ATTEMPTS = 100
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class Held:
@@ -112,7 +114,12 @@ def _held(lock: Path, how: int) -> int:
     """A descriptor with the lock. Raises BlockingIOError where another has it, or has just removed it."""
     descriptor = os.open(lock, how | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            # Some network file systems have no locks: there it can be made, and is never swept.
+            if error.errno not in _NO_LOCKS or not how & os.O_CREAT:
+                raise
         found = os.fstat(descriptor)
         if not os.path.samestat(found, lock.lstat()):
             raise BlockingIOError

@@ -64,7 +64,12 @@ def _text(raw: _Stream, before: Any) -> io.TextIOWrapper:
     before.flush()
     errors = before.errors if before.errors not in ("strict", "surrogateescape") else _ESCAPES
     return io.TextIOWrapper(
-        io.BufferedWriter(raw), before.encoding, errors, line_buffering=before.line_buffering
+        # As `python -u` has it, and PYTHONUNBUFFERED.
+        raw if before.write_through else io.BufferedWriter(raw),  # type: ignore[type-var]
+        before.encoding,
+        errors,
+        line_buffering=before.line_buffering,
+        write_through=before.write_through,
     )
 
 
