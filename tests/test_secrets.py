@@ -10,10 +10,12 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,7 +25,7 @@ import pytest
 import venturi
 from charrow_support import serving
 from clickhouse_support import has_chdb
-from conftest import Start
+from conftest import Start, require
 from database_support import Database
 from import_support import FORMATS, SAMPLES
 from run_support import command, environment
@@ -349,6 +351,20 @@ class TestServersOfOurOwn:
             searched(tuned, "tune", f"flight://{server.address}", "--trials", "2", "--streams", "1,2",
                      "--duration", "100ms", "--set", "target.token_env=MY_TOKEN", MY_TOKEN=HARD)  # fmt: skip
         assert not watch.found
+
+    def test_flight_by_loaders_of_ray(self, start_reference_server: Start, tmp_path: Path) -> None:
+        """Processes that Ray starts: their command lines, and Ray's own files and logs."""
+        require(find_spec("ray"), "ray (pip install 'venturi[cluster]')")
+        server = start_reference_server("--token-env", "THE_TOKEN", THE_TOKEN=HARD)
+        flags = ("--target", f"flight://{server.address}", "--token-env", "MY_TOKEN", "--no-ceilings")
+        # Paths of Ray's sockets have to be short.
+        with tempfile.TemporaryDirectory(prefix="v-") as ray:
+            (trial,) = searched(
+                tmp_path, "run", *flags, "--on", "local", "--loaders", "2", "--streams", "2", *ROWS[2:],
+                MY_TOKEN=HARD, RAY_TMPDIR=ray,
+            )  # fmt: skip
+            assert trial["outcome"] == "ok", trial["error"]
+            assert any(Path(ray).rglob("*.log")) and not leaking_files(Path(ray), HARD)
 
     def test_charrow(self, tmp_path: Path) -> None:
         with serving("--token-env", "THE_TOKEN", THE_TOKEN=HARD) as server:
