@@ -10,12 +10,10 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,7 +23,7 @@ import pytest
 import venturi
 from charrow_support import serving
 from clickhouse_support import has_chdb
-from conftest import Start, require
+from conftest import Start
 from database_support import Database
 from import_support import FORMATS, SAMPLES
 from run_support import command, environment
@@ -238,6 +236,48 @@ def test_python_says_no_more(scheme: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "scheme", ["flight", "charrow", "clickhouse", "mysql", "cassandra", "postgres", "akumuli"]
+)
+def test_the_core_says_no_more(scheme: str, core: Any) -> None:
+    """Where nothing of Python's has looked at the URL before: the record of a trial of it."""
+    upsert = scheme in ("mysql", "cassandra", "postgres")
+    data = {
+        "upsert": {"source": "usage", "working_set": 10, "seed": 1, "loaded_unix_s": 0},
+        "ingest": {
+            "source": "metrics",
+            "hosts": 1,
+            "seed": 1,
+            "tick_ns": 10**9,
+            "start_unix_ns": 0,
+            "steps": None,
+        },
+        "get": {"source": "remote"},
+    }
+    operation = "upsert" if upsert else "ingest" if scheme == "akumuli" else "get"
+    sizes = {"rows_per_batch": 5, "rows_per_stream": 5, "duration_ns": None, "streams": 1, "threads": 1}
+    for shape in (
+        "{s}://me:§@h",
+        "{s}://me%3A§@h",
+        "{s}://h:1?token=§",
+        "{s}x://me:§@h",
+        "{s}:/me:§@h",
+        "{s}://h#§",
+    ):
+        url = shape.format(s=scheme).replace("§", SECRET)
+        spec = {
+            "trial": "t",
+            "target": url,
+            "operation": operation,
+            "data": data[operation],
+            "options": {},
+            **sizes,
+        }
+        record = json.loads(core.run_trial(json.dumps(spec), core.Control()))
+        assert record["error"]["kind"] == "usage", url
+        assert not leaks(json.dumps(record)), record
+
+
 def test_spark_takes_names_of_variables() -> None:
     from venturi.spark.options import Options
 
@@ -351,20 +391,6 @@ class TestServersOfOurOwn:
             searched(tuned, "tune", f"flight://{server.address}", "--trials", "2", "--streams", "1,2",
                      "--duration", "100ms", "--set", "target.token_env=MY_TOKEN", MY_TOKEN=HARD)  # fmt: skip
         assert not watch.found
-
-    def test_flight_by_loaders_of_ray(self, start_reference_server: Start, tmp_path: Path) -> None:
-        """Processes that Ray starts: their command lines, and Ray's own files and logs."""
-        require(find_spec("ray"), "ray (pip install 'venturi[cluster]')")
-        server = start_reference_server("--token-env", "THE_TOKEN", THE_TOKEN=HARD)
-        flags = ("--target", f"flight://{server.address}", "--token-env", "MY_TOKEN", "--no-ceilings")
-        # Paths of Ray's sockets have to be short.
-        with tempfile.TemporaryDirectory(prefix="v-") as ray:
-            (trial,) = searched(
-                tmp_path, "run", *flags, "--on", "local", "--loaders", "2", "--streams", "2", *ROWS[2:],
-                MY_TOKEN=HARD, RAY_TMPDIR=ray,
-            )  # fmt: skip
-            assert trial["outcome"] == "ok", trial["error"]
-            assert any(Path(ray).rglob("*.log")) and not leaking_files(Path(ray), HARD)
 
     def test_charrow(self, tmp_path: Path) -> None:
         with serving("--token-env", "THE_TOKEN", THE_TOKEN=HARD) as server:
