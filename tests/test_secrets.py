@@ -236,6 +236,48 @@ def test_python_says_no_more(scheme: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "scheme", ["flight", "charrow", "clickhouse", "mysql", "cassandra", "postgres", "akumuli"]
+)
+def test_the_core_says_no_more(scheme: str, core: Any) -> None:
+    """Where nothing of Python's has looked at the URL before: the record of a trial of it."""
+    upsert = scheme in ("mysql", "cassandra", "postgres")
+    data = {
+        "upsert": {"source": "usage", "working_set": 10, "seed": 1, "loaded_unix_s": 0},
+        "ingest": {
+            "source": "metrics",
+            "hosts": 1,
+            "seed": 1,
+            "tick_ns": 10**9,
+            "start_unix_ns": 0,
+            "steps": None,
+        },
+        "get": {"source": "remote"},
+    }
+    operation = "upsert" if upsert else "ingest" if scheme == "akumuli" else "get"
+    sizes = {"rows_per_batch": 5, "rows_per_stream": 5, "duration_ns": None, "streams": 1, "threads": 1}
+    for shape in (
+        "{s}://me:§@h",
+        "{s}://me%3A§@h",
+        "{s}://h:1?token=§",
+        "{s}x://me:§@h",
+        "{s}:/me:§@h",
+        "{s}://h#§",
+    ):
+        url = shape.format(s=scheme).replace("§", SECRET)
+        spec = {
+            "trial": "t",
+            "target": url,
+            "operation": operation,
+            "data": data[operation],
+            "options": {},
+            **sizes,
+        }
+        record = json.loads(core.run_trial(json.dumps(spec), core.Control()))
+        assert record["error"]["kind"] == "usage", url
+        assert not leaks(json.dumps(record)), record
+
+
 def test_spark_takes_names_of_variables() -> None:
     from venturi.spark.options import Options
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from venturi import cli
 from venturi.cluster.server_host import ServerGroup
-from venturi.credentials import is_secret, without_secrets
+from venturi.credentials import carries_secret, is_secret, without_secrets
 from venturi.tcp_probe import probe_tcp
 from venturi.urls import (
     check_url,
@@ -168,6 +168,25 @@ def test_names_of_secrets(name: str, secret: bool) -> None:
 )
 def test_secrets_in_a_text(text: str, shown: str) -> None:
     assert without_secrets(text) == shown
+
+
+def test_texts_that_are_refused() -> None:
+    for text in (
+        "see mysql://me:pw@h",
+        "url('http://:pw@h/x')",
+        "CREATE USER me IDENTIFIED BY 'pw'",
+        "x:/u%3Apw@h",
+    ):
+        assert carries_secret(text), text
+    for text in (
+        "SET @a:=@b",
+        "a::jsonb@>'{}'",
+        "http://h:80/a@b",
+        "mysql://me@h:1",
+        "password = 'x'",
+        "me@h:1",
+    ):
+        assert not carries_secret(text), text
 
 
 ANY = st.text().filter(lambda text: "Hush" not in text)
