@@ -127,7 +127,10 @@ fn a_file_is_cut_into_batches_the_last_one_short() {
 #[test]
 fn the_rows_of_each_batch_are_in_the_order_of_their_keys() {
     let columns: Vec<(&str, ArrayRef)> = vec![
-        ("a", Arc::new(Int32Array::from(vec![3, 1, 3, 2, 9, 0, 9, 9]))),
+        (
+            "a",
+            Arc::new(Int32Array::from(vec![3, 1, 3, 2, 9, 0, 9, 9])),
+        ),
         ("n", Arc::new(Int8Array::from(vec![1, 2, 3, 4, 5, 6, 7, 8]))),
     ];
     let rows = RecordBatch::try_from_iter(columns).unwrap();
@@ -142,8 +145,14 @@ fn the_rows_of_each_batch_are_in_the_order_of_their_keys() {
     };
     // Equal keys stay as they came: the last of them wins.
     let (one, two) = (batches.get(0).unwrap(), batches.get(1).unwrap());
-    assert_eq!((column(&one, 0), column(&one, 1)), (vec![1, 2, 3, 3], vec![2, 4, 1, 3]));
-    assert_eq!((column(&two, 0), column(&two, 1)), (vec![0, 9, 9, 9], vec![6, 5, 7, 8]));
+    assert_eq!(
+        (column(&one, 0), column(&one, 1)),
+        (vec![1, 2, 3, 3], vec![2, 4, 1, 3])
+    );
+    assert_eq!(
+        (column(&two, 0), column(&two, 1)),
+        (vec![0, 9, 9, 9], vec![6, 5, 7, 8])
+    );
 }
 
 proptest! {
