@@ -87,8 +87,8 @@ def test_every_byte(whole: Path, data: Path, tmp_path: Path) -> None:
         assert expected != everything
         for place in range(file.stat().st_size):
             content = turned(file, place)
-            # A file that is left out cannot be answered from: every tenth is enough to see that.
-            if place % 10:
+            # A file that is left out cannot be answered from: some are enough to see that.
+            if place % 40:
                 found = json.loads(Sealed(data)._files.look())
                 assert [str(data / one["file"]) for one in found["damaged"]] == [str(file)], place
                 assert str(file) not in [path for one in found["segments"] for path in one.values()]
@@ -149,7 +149,7 @@ def test_flight_answers_from_the_others_and_names_it(
     for file in files(data):
         expected = without(whole, file, tmp_path / f"without-{file.parent.name}-{file.name}")
         size = file.stat().st_size
-        for place in range(3, size, size // 6):
+        for place in range(3, size, size // 3):
             content = turned(file, place)
             assert [asked(query) for query in QUERIES] == [(rows, [str(file)]) for rows in expected]
             file.write_bytes(content)

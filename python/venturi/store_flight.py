@@ -100,9 +100,9 @@ class StoreFlight(flight.FlightServerBase):  # type: ignore[misc]
             raise flight.FlightInternalError(_line(error)) from None
         for one in damaged:
             if one not in self._told:
-                self._told.add(one)
                 text = f"warning: {one.file}: {one.why}; answers are without its segment"
                 print(text, file=sys.stderr, flush=True)
+        self._told = set(damaged)
         return connection, damaged
 
 
