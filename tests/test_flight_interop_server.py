@@ -189,7 +189,8 @@ def test_what_gets_read_from_is_within_memory(start_reference_server: Start) -> 
             client.get_flight_info(perf_command(1, 10, 1_900_000 + more))  # a batch of 61 MB each
             held = json.loads(next(client.do_action("statistics")).body.to_pybytes())["memory_used_bytes"]
             assert 60e6 < held < 100e6
-        assert resident(server) - before < 200e6
+        # All eight would be 486 MB; what was freed stays with the allocator for a while.
+        assert resident(server) - before < 350e6
         with pytest.raises((flight.FlightError, pa.ArrowException), match="memory of 100000000 bytes"):
             client.get_flight_info(perf_command(1, 10, 4_000_000))
         # What nobody reads from gives way to a table.

@@ -33,7 +33,7 @@ control, records = _core.Control(), []
 run = lambda: records.append(_core.run_trial(sys.argv[1], control))
 trial = threading.Thread(target=run)
 trial.start()
-while not json.loads(control.progress())["batches"] and trial.is_alive():
+while not control.progress()["batches"] and trial.is_alive():
     time.sleep(0.01)
 print("moving", flush=True)
 trial.join()

@@ -2,11 +2,11 @@
 //! signal, frozen with its control group or its machine, or suspended with it. Nothing that is
 //! measured meanwhile tells of the thing under test.
 //!
-//! A thread that sleeps until an instant and wakes later than that was ready and found no CPU,
-//! which the kernel counts (its run delay, and what a quota throttled), or was not allowed to
-//! run. So a loaded machine, where every thread is late, is not taken for a stopped process. A
-//! stop is noticed from the instant on at which the thread should have woken, so what is told is
-//! up to `STEP` less than it was. While a machine is suspended the monotonic clock stands still;
+//! A thread that looks at the clock again later than its sleep and its own work explain was ready
+//! and found no CPU, which the kernel counts (its run delay, and what a quota throttled), or was
+//! not allowed to run. So a loaded machine, where every thread is late, is not taken for a stopped
+//! process. A stop while the thread sleeps is noticed from the instant on at which it should have
+//! woken, so what is told is up to `STEP` less than it was. While a machine is suspended the monotonic clock stands still;
 //! the boot-time clock goes on.
 
 use std::time::{Duration, Instant};
@@ -55,6 +55,8 @@ pub struct Own {
     /// The quota that this process is under.
     quota: Option<Group>,
     late_ns: u64,
+    /// When it looked last, and what it had used or waited for by then.
+    last: Option<(Instant, u64)>,
     /// By how much the boot-time clock was ahead at most when it began.
     ahead_ns: i64,
 }
@@ -62,41 +64,47 @@ pub struct Own {
 impl Own {
     fn new() -> Self {
         let before = monotonic_ns();
-        Self {
-            schedstat: schedstat(),
+        let mut own = Self {
+            schedstat: None,
             quota: Group::of(None).filter(|group| group.quota_cores.is_some()),
             late_ns: 0,
+            last: None,
             ahead_ns: boot_time_ns() - before,
-        }
+        };
+        own.here();
+        own
     }
 
     /// From here on the calling thread is the one that watches.
     pub fn here(&mut self) {
-        self.schedstat = schedstat();
+        self.schedstat = Reread::open("/proc/thread-self/schedstat");
+        self.last = self.now();
     }
 
     /// Sleeps for so long, or less: until it is unparked, or for a `STEP`.
     pub fn park(&mut self, wait: Duration) {
-        let (wait, waited) = (wait.min(STEP), self.waited_ns());
-        let due = Instant::now() + wait;
+        let (wait, begun) = (wait.min(STEP), Instant::now());
         std::thread::park_timeout(wait);
-        let late = Instant::now().saturating_duration_since(due);
-        let Some(waited) = waited.filter(|_| late >= LEAST) else {
+        let slept = begun.elapsed().min(wait);
+        let looked = self.now();
+        let last = std::mem::replace(&mut self.last, looked);
+        let (Some((before, known)), Some((now, explained))) = (last, self.last) else {
             return;
         };
-        let excused = self.waited_ns().unwrap_or(u64::MAX).saturating_sub(waited);
-        let paused = late.saturating_sub(Duration::from_nanos(excused));
+        let explained = Duration::from_nanos(explained.saturating_sub(known));
+        let paused = (now - before).saturating_sub(slept + explained);
         if paused >= LEAST {
             self.late_ns += paused.as_nanos() as u64;
         }
     }
 
-    /// How long the watching thread has been ready without a CPU.
-    fn waited_ns(&mut self) -> Option<u64> {
-        let (_, delay) = self.schedstat.as_mut()?.read().and_then(threads::parse)?;
+    /// The time, and for how long the watching thread has run, or was ready and had no CPU.
+    fn now(&mut self) -> Option<(Instant, u64)> {
+        let (used, delay) = self.schedstat.as_mut()?.read().and_then(threads::parse)?;
         let quota = self.quota.as_mut();
         let throttled = quota.map_or(Some(0), Group::throttled_ns)?;
-        Some(delay.saturating_add(throttled))
+        let explained = used.saturating_add(delay).saturating_add(throttled);
+        Some((Instant::now(), explained))
     }
 
     fn total_ns(&self) -> Option<u64> {
@@ -107,11 +115,6 @@ impl Own {
         let seen = Duration::from_nanos(suspended) >= LEAST;
         Some(self.late_ns + if seen { suspended } else { 0 })
     }
-}
-
-/// The calling thread's.
-fn schedstat() -> Option<Reread> {
-    Reread::open("/proc/thread-self/schedstat")
 }
 
 /// Another process on this host is seen stopped, or not, at every row; from one row to the next
@@ -227,12 +230,12 @@ mod tests {
                 // SAFETY: of the calling thread: it comes last.
                 unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
                 let mut own = Own::new();
-                let before = own.waited_ns().unwrap();
+                let (_, before) = own.now().unwrap();
                 let end = Instant::now() + Duration::from_secs(3);
                 while Instant::now() < end {
                     own.park(Duration::from_millis(1));
                 }
-                let waited = own.waited_ns().unwrap() - before;
+                let waited = own.now().unwrap().1 - before;
                 (own.total_ns().unwrap(), waited)
             });
             let (paused, waited) = seen.join().unwrap();

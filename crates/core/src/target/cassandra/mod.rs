@@ -181,13 +181,11 @@ impl Cassandra {
         self.plan.as_ref().ok_or_else(unplanned)
     }
 
-    /// The user's own name as it is, so that one that is too long is refused; one that a file's name
-    /// gives is cut.
+    /// Cut where a file's long name gives it, of which all is ASCII; what the user named has been
+    /// checked with the options.
     fn table_name(&self) -> String {
         let mut name = self.options.common.table(&self.spec.data);
-        if self.options.common.table.is_none() {
-            name.truncate(LONGEST_NAME); // ASCII
-        }
+        name.truncate(LONGEST_NAME);
         name
     }
 
