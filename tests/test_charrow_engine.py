@@ -168,7 +168,9 @@ def used_seconds(pid: int) -> float:
 
 def get(address: str, text: str) -> dict[str, Any]:
     target, options = f"charrow://{address}", {"query": text}
-    return succeeded(run_trial(target, options=options, sample_interval_ns=20_000_000))
+    # A busy machine takes its time, which is not what is measured here.
+    patient = {"sample_interval_ns": 20_000_000, "timeout_ns": 120_000_000_000}
+    return succeeded(run_trial(target, options=options, **patient))
 
 
 def of_server(record: dict[str, Any]) -> list[float]:
@@ -179,13 +181,13 @@ def of_server(record: dict[str, Any]) -> list[float]:
 
 @pytest.mark.usefixtures("core")
 def test_what_the_engines_threads_use_is_the_servers(chdb: None) -> None:
-    text = "SELECT max(sipHash64(number, toString(number))) AS m FROM numbers_mt(20000000)"
+    text = "SELECT max(sipHash64(number, toString(number))) AS m FROM numbers_mt(10000000)"
     with serving("--engine", "chdb") as running:
         get(running.address, "SELECT 1 AS warm")
         before = used_seconds(running.process.pid)
         record = get(running.address, text)
         used = used_seconds(running.process.pid) - before
-    assert used > 0.5, "the query is to use much more than a server that only sends a row"
+    assert used > 0.3, "the query is to use much more than a server that only sends a row"
     for told in of_server(record):
         assert 0.8 * used - 0.1 < told < used + 0.1
     generated = record["stages"]["server"]["generate"] / 1e9
@@ -228,12 +230,12 @@ def test_what_an_engine_in_a_child_process_uses_is_the_servers(tmp_path: Path) -
     (tmp_path / "child.py").write_text(THE_CHILD)
     running = ServerProcess([sys.executable, str(tmp_path / "server.py"), str(tmp_path / "child.py")])
     try:
-        record = get(running.address, "3.0")
+        record = get(running.address, "1.5")
     finally:
         running.stop()
     assert record["counts"]["rows"] == 3
     for told in of_server(record):
-        assert told >= 2.9
+        assert told >= 1.4
 
 
 def test_a_directory_keeps_what_was_made(chdb: None, tmp_path: Path) -> None:

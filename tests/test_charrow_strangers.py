@@ -321,9 +321,9 @@ def old_that(fault: str) -> OldServer:
 
 
 @pytest.mark.parametrize("verify", ["checksum", "count"])
-@pytest.mark.parametrize("server", [old_that("left out"), NewServer(batches(), fault="silent")])
-def test_where_nothing_can_be_compared_the_record_says_so(server: Any, verify: str) -> None:
-    with server:
+@pytest.mark.parametrize("version", ["1.1", "1.2"])
+def test_where_nothing_can_be_compared_the_record_says_so(version: str, verify: str) -> None:
+    with old_that("left out") if version == "1.1" else NewServer(batches(), fault="silent") as server:
         record = succeeded(get(server.address, verify=verify))
         found = record["verification"]
         assert (found["achieved"], found["expected_rows"]) == ("acknowledged", None)
@@ -350,7 +350,8 @@ def test_a_duration_ends_where_the_server_has_no_stop() -> None:
 def test_venturi_run_measures_a_strangers_server(tmp_path: Path, fault: str | None, code: int) -> None:
     out = tmp_path / "run"
     with NewServer(batches(), account(ROWS), fault=fault) as server:
-        arguments = ["--streams", "1,2", "--repeats", "2", "--warmup", "0", "--out", out]
+        arguments = ["--streams", "1,2", "--repeats", "2", "--warmup", "0", "--no-report", "--no-ceilings"]
+        arguments += ["--out", str(out)]
         done = venturi("run", "--target", f"charrow://{server.address}", "--query", TEXT, *arguments)
     records = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
     if code == 0:

@@ -318,9 +318,6 @@ async fn ask_once(
     let place = parse_url(url)?;
     let options = Options::parse(options)?;
     let host = place.address.host.clone();
-    if options.minor()? != EXTENDED {
-        return Ok((host, None));
-    }
     let handshake = Handshake {
         minor: EXTENDED,
         client: super::SOFTWARE.into(),
