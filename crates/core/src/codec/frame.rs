@@ -25,6 +25,7 @@ pub mod flag {
 }
 
 pub mod setting {
+    pub const HEADER_TABLE_SIZE: u16 = 1;
     pub const ENABLE_PUSH: u16 = 2;
     pub const MAX_CONCURRENT_STREAMS: u16 = 3;
     pub const INITIAL_WINDOW_SIZE: u16 = 4;

@@ -23,7 +23,9 @@ type Result<T> = std::result::Result<T, HpackError>;
 /// RFC 7541 section 4.1: an entry's size counts 32 bytes over its text.
 const ENTRY_OVERHEAD: usize = 32;
 /// SETTINGS_HEADER_TABLE_SIZE that we leave at its default (RFC 9113, 6.5.2).
-const TABLE_LIMIT: usize = 4096;
+pub const TABLE_LIMIT: usize = 4096;
+/// Before a block's first header: its encoder uses no table (section 6.3).
+pub const NO_TABLE: u8 = 0x20;
 
 #[derive(Debug, Default)]
 pub struct Decoder {
@@ -47,6 +49,9 @@ impl Decoder {
                 self.insert(header.clone());
                 header
             } else if first & 0x20 != 0 {
+                if !headers.is_empty() {
+                    return Err(HpackError("table size within a block"));
+                }
                 let capacity = input.integer(5)?;
                 if capacity > TABLE_LIMIT {
                     return Err(HpackError("table size above the limit"));

@@ -1,17 +1,18 @@
-//! A connection's state and its sending half; `read.rs` is the receiving half.
+//! A connection's state and what callers ask of it; `read.rs` is its receiving half, `send.rs`
+//! its sending one.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::IoSlice;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
+use super::closed::Closed;
+use super::limit::RateLimit;
 use super::stream::{Ending, Stream};
 use super::wire::Wire;
 use crate::codec::budget::Budget;
 use crate::codec::chunk::{Chunk, SendQueue};
 use crate::codec::flight::{Assembler, Expect, Message};
-use crate::codec::frame::{self, code, flag, kind, setting, Frame};
+use crate::codec::frame::{self, code, kind, setting};
 use crate::codec::hpack::{self, Header};
 use crate::codec::slab::Pool;
 use crate::error::{Error, Kind, Result};
@@ -78,13 +79,14 @@ pub enum Blocked {
     Window,
 }
 
-/// Frames are gathered up to this many bytes before they are written: enough for one
-/// system call to be worth it, little enough to stay in a core's cache.
-const GATHER: usize = 256 << 10;
 /// A request that carries no batches has no reason to be larger.
 const REQUEST_LIMIT: usize = 16 << 20;
-/// Slices in one `writev` (the kernel's limit is 1024).
-const SLICES: usize = 128;
+/// Streams that a peer may open for nothing in a while, because it resets them or makes us
+/// do so (CVE-2023-44487, CVE-2025-8671): as many as nghttp2 lets pass at once.
+const RESETS: u32 = 1_000;
+/// Frames without a byte of a message, one after the other, before a peer is taken for
+/// an attack: PING, SETTINGS, empty DATA, resets...
+const QUIET: u32 = 10_000;
 
 #[derive(Debug)]
 pub struct Connection {
@@ -109,24 +111,35 @@ pub struct Connection {
     pub(super) max_frame: usize,
     pub(super) receive_window: i64,
     pub(super) consumed: u32,
-    pub(super) resets: u32,
+    /// Streams that were opened for nothing.
+    pub(super) resets: RateLimit,
     /// Frames that moved nothing since the last one that did.
-    pub(super) quiet: u32,
+    pub(super) quiet: RateLimit,
+    pub(super) closed: Closed,
+    /// The peer's first frame, its SETTINGS, has come.
+    pub(super) greeted: bool,
+    /// The peer wants a smaller header table than the default: the next header block has to
+    /// say that we use none (RFC 7541, 4.2).
+    pub(super) table_given_up: bool,
     /// Bytes of messages, both ways: what a peer that only keeps us busy does not move.
     pub(super) data_bytes: u64,
     pub(super) settings_acknowledged: bool,
     /// What the last answer to a PING of ours carried.
     pub(super) pong: Option<u64>,
     /// Frames ready to be written; `written` bytes of the first one are.
-    out: VecDeque<Chunk>,
-    out_bytes: usize,
-    written: usize,
+    pub(super) out: VecDeque<Chunk>,
+    pub(super) out_bytes: usize,
+    pub(super) written: usize,
     /// Bytes written to the wire so far.
-    sent_bytes: u64,
+    pub(super) sent_bytes: u64,
+    /// Frames of our own queued since the output, of which the last byte then was this one, was
+    /// marked.
+    pub(super) answers: u32,
+    pub(super) marked: u64,
     /// The socket would not take all that there was when it was tried last.
-    full: bool,
+    pub(super) full: bool,
     /// The stream whose turn it is to send.
-    turn: u32,
+    pub(super) turn: u32,
     pub(super) wire_bytes: u64,
 }
 
@@ -152,8 +165,11 @@ impl Connection {
             max_frame: frame::MIN_MAX_FRAME as usize,
             receive_window: i64::from(config.window.max(frame::DEFAULT_WINDOW)),
             consumed: 0,
-            resets: 0,
-            quiet: 0,
+            resets: RateLimit::new(RESETS),
+            quiet: RateLimit::new(QUIET),
+            closed: Closed::default(),
+            greeted: false,
+            table_given_up: false,
             data_bytes: 0,
             settings_acknowledged: false,
             pong: None,
@@ -161,6 +177,8 @@ impl Connection {
             out_bytes: 0,
             written: 0,
             sent_bytes: 0,
+            answers: 0,
+            marked: 0,
             full: false,
             turn: 0,
             wire_bytes: 0,
@@ -168,7 +186,7 @@ impl Connection {
         let mut hello = Vec::new();
         let mut settings = vec![
             (setting::INITIAL_WINDOW_SIZE, config.window),
-            (setting::MAX_FRAME_SIZE, frame::MAX_MAX_FRAME),
+            (setting::MAX_FRAME_SIZE, super::read::DATA_LIMIT as u32),
             (
                 setting::MAX_HEADER_LIST_SIZE,
                 super::read::HEADER_LIMIT as u32,
@@ -258,8 +276,7 @@ impl Connection {
         for (name, value) in headers {
             hpack::encode(name, value, &mut block);
         }
-        let mut bytes = Vec::new();
-        frame::write_headers(stream, false, &block, self.max_frame, &mut bytes);
+        let bytes = self.header_frames(stream, false, block);
         self.queue(Chunk::Small(bytes));
     }
 
@@ -351,11 +368,22 @@ impl Connection {
 
     /// Gives a stream up; both sides forget it.
     pub fn reset(&mut self, stream: u32, code: u32) {
-        if self.streams.remove(&stream).is_some() {
-            let mut bytes = Vec::new();
-            frame::write(kind::RST_STREAM, 0, stream, &code.to_be_bytes(), &mut bytes);
-            self.queue(Chunk::Small(bytes));
+        if let Some(by_peer) = self.streams.get(&stream).map(|stream| stream.remote_closed) {
+            self.forget(stream, by_peer);
+            self.say_reset(stream, code);
         }
+    }
+
+    pub(super) fn say_reset(&mut self, stream: u32, code: u32) {
+        let mut bytes = Vec::new();
+        frame::write(kind::RST_STREAM, 0, stream, &code.to_be_bytes(), &mut bytes);
+        self.queue(Chunk::Small(bytes));
+    }
+
+    /// A stream is over; `by_peer`: the peer has ended its side, and may send no more on it.
+    pub(super) fn forget(&mut self, stream: u32, by_peer: bool) {
+        self.streams.remove(&stream);
+        self.closed.remember(stream, by_peer);
     }
 
     /// Tells the peer that this connection ends.
@@ -368,152 +396,6 @@ impl Connection {
         self.queue(Chunk::Small(bytes));
     }
 
-    pub(super) fn queue(&mut self, chunk: Chunk) {
-        self.out_bytes += chunk.len();
-        self.out.push_back(chunk);
-    }
-
-    /// Frames waiting although the peer should have taken them: it does not read.
-    pub fn is_congested(&self) -> bool {
-        self.out_bytes > 4 * GATHER + self.max_frame
-    }
-
-    /// Cuts what the streams have queued into frames, as far as the windows allow.
-    fn gather(&mut self) {
-        while self.out_bytes < GATHER {
-            let Some(id) = self.next_sender() else { return };
-            self.turn = id;
-            self.cut_frame(id);
-        }
-    }
-
-    /// The next stream, in turn, that can send something now.
-    fn next_sender(&self) -> Option<u32> {
-        let can_send = |stream: &Stream| {
-            !stream.local_closed
-                && if stream.send.bytes() > 0 {
-                    stream.send_window > 0 && self.send_window > 0
-                } else {
-                    stream.ending != Ending::Open
-                }
-        };
-        let after = self.streams.range(self.turn + 1..);
-        let before = self.streams.range(..=self.turn);
-        after
-            .chain(before)
-            .find(|(_, stream)| can_send(stream))
-            .map(|(id, _)| *id)
-    }
-
-    fn cut_frame(&mut self, id: u32) {
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return;
-        };
-        let length = stream
-            .send
-            .bytes()
-            .min(self.max_frame)
-            .min(stream.send_window.min(self.send_window).max(0) as usize);
-        let last = length == stream.send.bytes();
-        let end = last && stream.ending == Ending::EndStream;
-        if length > 0 || end {
-            let frame = Frame {
-                length,
-                kind: kind::DATA,
-                flags: if end { flag::END_STREAM } else { 0 },
-                stream: id,
-            };
-            self.out.push_back(Chunk::Header(frame.header()));
-            let mut left = length;
-            while let Some(chunk) = (left > 0).then(|| stream.send.pop(left)).flatten() {
-                left -= chunk.len();
-                self.out.push_back(chunk);
-            }
-            self.out_bytes += frame::HEADER + length;
-            if length > 0 {
-                self.data_bytes += length as u64;
-                self.quiet = 0;
-            }
-            stream.send_window -= length as i64;
-            self.send_window -= length as i64;
-            stream.local_closed |= end;
-        }
-        if last {
-            if let Ending::Trailers(block) = &stream.ending {
-                let mut bytes = Vec::new();
-                frame::write_headers(id, true, block, self.max_frame, &mut bytes);
-                stream.local_closed = true;
-                if !stream.remote_closed {
-                    // An answer that did not wait for the whole request: the rest of it is
-                    // not wanted (RFC 9113, 8.1), and the stream must not stay half open.
-                    stream.remote_closed = true;
-                    let code = code::NO_ERROR.to_be_bytes();
-                    frame::write(kind::RST_STREAM, 0, id, &code, &mut bytes);
-                }
-                self.out_bytes += bytes.len();
-                self.out.push_back(Chunk::Small(bytes));
-            }
-        }
-        stream.cut_to = self.sent_bytes + self.out_bytes as u64;
-        if stream.is_over() {
-            self.streams.remove(&id);
-        }
-    }
-
-    /// Writes as much as the socket takes. Ready: nothing that may be sent is left.
-    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let flushed = self.flush(cx);
-        self.full = flushed.is_pending();
-        flushed
-    }
-
-    fn flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        loop {
-            self.gather();
-            if self.out.is_empty() {
-                return match self.wire.poll_flush(cx) {
-                    Poll::Ready(result) => {
-                        Poll::Ready(result.map_err(|error| self.lost("writing to", &error)))
-                    }
-                    Poll::Pending => Poll::Pending,
-                };
-            }
-            let mut slices = [IoSlice::new(&[]); SLICES];
-            let mut count = 0;
-            for (slice, chunk) in slices.iter_mut().zip(&self.out) {
-                let skip = if count == 0 { self.written } else { 0 };
-                *slice = IoSlice::new(&chunk.as_slice()[skip..]);
-                count += 1;
-            }
-            match self.wire.poll_write(cx, &slices[..count]) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(0)) => {
-                    let closed = std::io::ErrorKind::WriteZero.into();
-                    return Poll::Ready(Err(self.lost("writing to", &closed)));
-                }
-                Poll::Ready(Ok(bytes)) => self.advance(bytes),
-                Poll::Ready(Err(error)) => {
-                    return Poll::Ready(Err(self.lost("writing to", &error)))
-                }
-            }
-        }
-    }
-
-    fn advance(&mut self, bytes: usize) {
-        self.wire_bytes += bytes as u64;
-        self.sent_bytes += bytes as u64;
-        self.out_bytes -= bytes;
-        let mut left = self.written + bytes;
-        while let Some(front) = self.out.front() {
-            if left < front.len() {
-                break;
-            }
-            left -= front.len();
-            self.out.pop_front();
-        }
-        self.written = left;
-    }
-
     pub(super) fn lost(&self, what: &str, error: &std::io::Error) -> Error {
         Error::new(Kind::Lost, format!("{what} {}: {error}", self.peer))
     }
@@ -523,5 +405,42 @@ impl Connection {
         let reason = reason.into();
         self.go_away(code, &reason);
         Error::protocol(format!("{}: {reason}", self.peer))
+    }
+
+    /// A fault of the peer's that concerns one stream (RFC 9113, 5.4.2). A server gives up that
+    /// stream alone; a client the connection, so that its caller hears the reason.
+    pub(super) fn stream_fault(&mut self, stream: u32, code: u32, reason: &str) -> Result<()> {
+        if self.config.role == Role::Client {
+            return Err(self.fault(code, reason));
+        }
+        self.count_reset()?;
+        if let Some(by_peer) = self.streams.get(&stream).map(|stream| stream.remote_closed) {
+            self.forget(stream, by_peer);
+            self.events.push_back(Event::Reset { stream, code });
+        } else {
+            self.closed.remember(stream, false);
+        }
+        self.say_reset(stream, code);
+        Ok(())
+    }
+
+    pub(super) fn count_reset(&mut self) -> Result<()> {
+        match self.config.role == Role::Server && self.resets.exceeded() {
+            true => Err(self.fault(
+                code::ENHANCE_YOUR_CALM,
+                "many streams that were opened and reset",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn count_quiet(&mut self) -> Result<()> {
+        match self.quiet.exceeded() {
+            true => Err(self.fault(
+                code::ENHANCE_YOUR_CALM,
+                "many thousand frames without any data",
+            )),
+            false => Ok(()),
+        }
     }
 }

@@ -1,22 +1,45 @@
 //! Every frame but DATA: settings, headers, windows, resets, farewells.
 
 use super::connection::{Connection, Event, Role};
+use super::fields::{self, Section};
 use super::read::{Block, HEADER_LIMIT};
 use crate::codec::chunk::Chunk;
 use crate::codec::flight::Expect;
 use crate::codec::frame::{self, code, flag, kind, setting, Frame};
-use crate::codec::hpack::Header;
+use crate::codec::hpack::{self, Header};
 use crate::error::{Error, Kind, Result};
 
-/// Streams that a peer may open and reset before it is taken for an attack.
-const RESETS: u32 = 10_000;
 /// Frames of one header block, empty ones included.
 const CONTINUATIONS: u32 = 256;
+/// Settings of one frame: each may change the window of every stream.
+const SETTINGS: usize = 32;
 
 impl Connection {
     pub(super) fn control_frame(&mut self, frame: Frame, payload: &[u8]) -> Result<()> {
         if self.input.block.is_some() && frame.kind != kind::CONTINUATION {
             return Err(self.fault(code::PROTOCOL_ERROR, "a frame inside of a header block"));
+        }
+        if !self.greeted && (frame.kind != kind::SETTINGS || frame.has(flag::ACK)) {
+            return Err(self.fault(code::PROTOCOL_ERROR, "the first frame is not SETTINGS"));
+        }
+        self.greeted = true;
+        let sized = match frame.kind {
+            kind::PRIORITY => payload.len() == 5,
+            kind::RST_STREAM | kind::WINDOW_UPDATE => payload.len() == 4,
+            kind::PING => payload.len() == 8,
+            kind::GOAWAY => payload.len() >= 8,
+            _ => true,
+        };
+        if !sized {
+            return Err(self.fault(code::FRAME_SIZE_ERROR, "a frame of a wrong length"));
+        }
+        let placed = match frame.kind {
+            kind::SETTINGS | kind::PING | kind::GOAWAY => frame.stream == 0,
+            kind::HEADERS | kind::PRIORITY | kind::RST_STREAM => frame.stream != 0,
+            _ => true,
+        };
+        if !placed {
+            return Err(self.fault(code::PROTOCOL_ERROR, "a frame of a wrong stream"));
         }
         let word = |at: usize| -> Option<u32> {
             Some(u32::from_be_bytes(
@@ -33,15 +56,16 @@ impl Connection {
                         return Err(short(self));
                     };
                     let Some(length) = rest.len().checked_sub(padding as usize) else {
-                        return Err(short(self));
+                        return Err(self.fault(code::PROTOCOL_ERROR, "padding beyond its frame"));
                     };
                     bytes = &rest[..length];
                 }
                 if frame.has(flag::PRIORITY) {
-                    bytes = match bytes.get(5..) {
-                        Some(rest) => rest,
-                        None => return Err(short(self)),
+                    let Some((priority, rest)) = bytes.split_first_chunk::<5>() else {
+                        return Err(short(self));
                     };
+                    self.depends(frame.stream, priority)?;
+                    bytes = rest;
                 }
                 let block = Block {
                     stream: frame.stream,
@@ -64,27 +88,21 @@ impl Connection {
                 }
                 _ => Err(self.fault(code::PROTOCOL_ERROR, "a CONTINUATION of nothing")),
             },
+            kind::PRIORITY => self.depends(frame.stream, payload),
             kind::RST_STREAM => {
-                let Some(code) = word(0) else {
-                    return Err(short(self));
-                };
-                self.resets += 1;
-                if self.config.role == Role::Server && self.resets > RESETS {
-                    return Err(self.fault(code::ENHANCE_YOUR_CALM, "too many resets"));
-                }
-                if self.streams.remove(&frame.stream).is_some() {
+                self.not_idle(frame.stream)?;
+                if self.streams.contains_key(&frame.stream) {
+                    self.count_reset()?;
+                    self.forget(frame.stream, true);
                     self.events.push_back(Event::Reset {
                         stream: frame.stream,
-                        code,
+                        code: word(0).unwrap_or_default(),
                     });
                 }
                 Ok(())
             }
             kind::SETTINGS => self.settings(frame, payload),
             kind::PING if !frame.has(flag::ACK) => {
-                if payload.len() != 8 {
-                    return Err(short(self));
-                }
                 let mut bytes = Vec::new();
                 frame::write(kind::PING, flag::ACK, 0, payload, &mut bytes);
                 self.queue(Chunk::Small(bytes));
@@ -95,10 +113,7 @@ impl Connection {
                 Ok(())
             }
             kind::GOAWAY => {
-                let Some(code) = word(4) else {
-                    return Err(short(self));
-                };
-                let last = word(0).unwrap_or(0);
+                let (last, code) = (word(0).unwrap_or_default(), word(4).unwrap_or_default());
                 // A graceful GOAWAY lets the open streams finish; a client's says nothing of them.
                 let untouched =
                     self.config.role == Role::Server || self.streams.keys().all(|id| *id <= last);
@@ -113,36 +128,68 @@ impl Connection {
                 );
                 Err(Error::new(Kind::Lost, message.trim_end().to_owned()))
             }
-            kind::WINDOW_UPDATE => {
-                let Some(increment) = word(0).map(|w| i64::from(w & frame::MAX_WINDOW)) else {
-                    return Err(short(self));
-                };
-                let window = match frame.stream {
-                    0 => &mut self.send_window,
-                    id => match self.streams.get_mut(&id) {
-                        Some(stream) => &mut stream.send_window,
-                        None => return Ok(()),
-                    },
-                };
-                *window += increment;
-                if increment == 0 || *window > i64::from(frame::MAX_WINDOW) {
-                    return Err(self.fault(code::FLOW_CONTROL_ERROR, "a wrong window update"));
-                }
-                Ok(())
-            }
+            kind::WINDOW_UPDATE => self.window_update(frame.stream, word(0).unwrap_or_default()),
             kind::PUSH_PROMISE => {
                 Err(self.fault(code::PROTOCOL_ERROR, "a push, which nobody asked for"))
             }
-            // PRIORITY and unknown frames (5.5) have no meaning here.
+            // Unknown frames (5.5) have no meaning here.
             _ => Ok(()),
         }
     }
 
+    /// A stream's priority has no meaning here, but must not be nonsense (RFC 7540, 5.3.1).
+    fn depends(&mut self, stream: u32, priority: &[u8]) -> Result<()> {
+        let parent = priority.first_chunk().map(|word| u32::from_be_bytes(*word));
+        match parent.is_some_and(|parent| parent & frame::MAX_WINDOW == stream) {
+            true => Err(self.fault(code::PROTOCOL_ERROR, "a stream that depends on itself")),
+            false => Ok(()),
+        }
+    }
+
+    fn not_idle(&mut self, stream: u32) -> Result<()> {
+        match self.is_idle(stream) {
+            true => Err(self.fault(code::PROTOCOL_ERROR, "a frame of a stream nobody opened")),
+            false => Ok(()),
+        }
+    }
+
+    fn window_update(&mut self, id: u32, increment: u32) -> Result<()> {
+        let increment = i64::from(increment & frame::MAX_WINDOW);
+        let wrong = |window: i64| match increment {
+            0 => Some((code::PROTOCOL_ERROR, "a window update of 0 bytes")),
+            _ if window > i64::from(frame::MAX_WINDOW) => {
+                Some((code::FLOW_CONTROL_ERROR, "a window over 2^31-1"))
+            }
+            _ => None,
+        };
+        if id == 0 {
+            self.send_window += increment;
+            return match wrong(self.send_window) {
+                Some((code, reason)) => Err(self.fault(code, reason)),
+                None => Ok(()),
+            };
+        }
+        self.not_idle(id)?;
+        // On a stream that is over it was under way.
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return Ok(());
+        };
+        stream.send_window += increment;
+        match wrong(stream.send_window) {
+            Some((code, reason)) => self.stream_fault(id, code, reason),
+            None => Ok(()),
+        }
+    }
+
     fn settings(&mut self, frame: Frame, payload: &[u8]) -> Result<()> {
-        if frame.stream != 0 || !payload.len().is_multiple_of(6) {
+        let answer = frame.has(flag::ACK);
+        if !payload.len().is_multiple_of(6) || (answer && !payload.is_empty()) {
             return Err(self.fault(code::FRAME_SIZE_ERROR, "malformed SETTINGS"));
         }
-        if frame.has(flag::ACK) {
+        if payload.len() > 6 * SETTINGS {
+            return Err(self.fault(code::ENHANCE_YOUR_CALM, "too many settings in one frame"));
+        }
+        if answer {
             if !self.settings_acknowledged && self.config.role == Role::Server {
                 let difference = i64::from(self.config.window) - i64::from(frame::DEFAULT_WINDOW);
                 for stream in self.streams.values_mut() {
@@ -156,6 +203,12 @@ impl Connection {
             let id = u16::from_be_bytes([entry[0], entry[1]]);
             let value = u32::from_be_bytes([entry[2], entry[3], entry[4], entry[5]]);
             match id {
+                setting::HEADER_TABLE_SIZE => {
+                    self.table_given_up |= (value as usize) < hpack::TABLE_LIMIT;
+                }
+                setting::ENABLE_PUSH if value > 1 => {
+                    return Err(self.fault(code::PROTOCOL_ERROR, "ENABLE_PUSH is neither 0 nor 1"));
+                }
                 setting::INITIAL_WINDOW_SIZE => {
                     if value > frame::MAX_WINDOW {
                         return Err(self.fault(code::FLOW_CONTROL_ERROR, "a window over 2^31-1"));
@@ -163,8 +216,13 @@ impl Connection {
                     // 6.9.2: open streams change by the difference.
                     let difference = i64::from(value) - self.initial_send_window;
                     self.initial_send_window = i64::from(value);
+                    let mut most = 0;
                     for stream in self.streams.values_mut() {
                         stream.send_window += difference;
+                        most = stream.send_window.max(most);
+                    }
+                    if most > i64::from(frame::MAX_WINDOW) {
+                        return Err(self.fault(code::FLOW_CONTROL_ERROR, "a window over 2^31-1"));
                     }
                 }
                 setting::MAX_FRAME_SIZE => {
@@ -194,62 +252,46 @@ impl Connection {
             }
         };
         let id = block.stream;
-        if let Some(stream) = self.streams.get_mut(&id) {
-            let again = std::mem::replace(&mut stream.begun, true);
-            if stream.remote_closed {
+        let stream = self.streams.get(&id);
+        let section = match stream.map(|stream| (stream.begun, stream.remote_closed)) {
+            Some((_, true)) => {
                 return Err(self.fault(code::STREAM_CLOSED, "headers after the stream's end"));
             }
-            if self.config.role == Role::Server && again {
-                // A request has headers once; what may follow are trailers, which gRPC ignores.
-                return match block.end {
-                    true => self.remote_end(id),
-                    false => Err(self.fault(code::PROTOCOL_ERROR, "headers come twice")),
-                };
-            }
-        } else {
-            match self.config.role {
-                Role::Client if self.is_idle(id) => {
-                    return Err(self.fault(code::PROTOCOL_ERROR, "headers of no request"));
-                }
-                // Trailers of a stream that we gave up.
-                Role::Client => return Ok(()),
-                Role::Server => {
-                    if id.is_multiple_of(2) || id <= self.last_peer_stream {
-                        // Headers of a stream that is over already are passed over.
-                        return if id % 2 == 1 {
-                            Ok(())
-                        } else {
-                            Err(self.fault(code::PROTOCOL_ERROR, "a stream of the wrong number"))
-                        };
-                    }
-                    self.last_peer_stream = id;
-                    if self.streams.len() >= self.config.max_streams as usize {
-                        self.open(id, Expect::Other);
-                        self.reset(id, code::REFUSED_STREAM);
-                        return Ok(());
-                    }
-                    self.open(id, expected_of(&headers));
-                    if let Some(stream) = self.streams.get_mut(&id) {
-                        stream.begun = true;
-                    }
-                }
-            }
+            Some((true, _)) => Section::Trailers,
+            Some(_) => Section::Response,
+            None if self.begins(id)? => Section::Request,
+            None => return Ok(()),
+        };
+        if section == Section::Request && self.streams.len() >= self.config.max_streams as usize {
+            return self.stream_fault(id, code::REFUSED_STREAM, "too many streams");
         }
-        if block.end {
-            if let Some(stream) = self.streams.get_mut(&id) {
-                stream.remote_closed = true;
-                let broken = !stream.assembler.is_idle();
-                if stream.is_over() {
-                    self.streams.remove(&id);
-                }
-                // Of an error status nobody asks that the messages be whole.
-                if broken && !is_error(&headers) {
-                    return Err(self.fault(
-                        code::PROTOCOL_ERROR,
-                        "a stream that ends in the middle of a message",
-                    ));
-                }
+        let length = match fields::check(&headers, section) {
+            Ok(_) if section == Section::Trailers && !block.end => {
+                return self.stream_fault(id, code::PROTOCOL_ERROR, "headers come twice");
             }
+            Ok(length) => length,
+            Err(wrong) => {
+                let reason = format!("malformed headers: {wrong}");
+                return self.stream_fault(id, code::PROTOCOL_ERROR, &reason);
+            }
+        };
+        match section {
+            // What follows a request are trailers, which gRPC ignores.
+            Section::Trailers if self.config.role == Role::Server => return self.remote_end(id),
+            Section::Trailers => {}
+            Section::Request => self.open(id, expected_of(&headers)),
+            Section::Response => {}
+        }
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return Ok(());
+        };
+        if section != Section::Trailers {
+            stream.begun = true;
+            stream.content_length = length;
+        }
+        // Of an error status nobody asks that the messages be whole.
+        if block.end && !self.remote_closes(id, !is_error(&headers))? {
+            return Ok(());
         }
         self.events.push_back(Event::Headers {
             stream: id,
@@ -257,6 +299,21 @@ impl Connection {
             end: block.end,
         });
         Ok(())
+    }
+
+    /// Headers on a stream that is not open. True: they open it; otherwise they are passed over.
+    fn begins(&mut self, id: u32) -> Result<bool> {
+        if !self.is_idle(id) {
+            return self.pass_over(id).map(|()| false);
+        }
+        if self.config.role == Role::Client {
+            return Err(self.fault(code::PROTOCOL_ERROR, "headers of no request"));
+        }
+        if id.is_multiple_of(2) {
+            return Err(self.fault(code::PROTOCOL_ERROR, "a stream of the wrong number"));
+        }
+        self.last_peer_stream = id;
+        Ok(true)
     }
 }
 

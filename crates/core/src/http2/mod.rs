@@ -5,9 +5,13 @@
 //! place (`codec::flight::Assembler::direct`), and what is sent is gathered from Arrow's
 //! own buffers, many frames to a system call. Owned by one task on one thread: no locks.
 
+mod closed;
 mod connection;
 mod control;
+mod fields;
+mod limit;
 mod read;
+mod send;
 mod stream;
 mod wire;
 

@@ -11,13 +11,13 @@ use crate::error::{Error, Kind, Result};
 
 /// Bytes of one header list; a frame that is not DATA may have no more either.
 pub const HEADER_LIMIT: usize = 64 << 10;
+/// Bytes of one DATA frame. Less than the most that a frame's head can say, so that a frame
+/// over the limit exists, and is refused.
+pub const DATA_LIMIT: usize = 8 << 20;
 /// The buffer for everything but bodies; the rest of small frames lands here as well.
 const BUFFER: usize = 128 << 10;
 /// Reads without an event, one after the other.
 const READS: u32 = 256;
-/// Frames without a byte of a message, one after the other, before a peer is taken for
-/// an attack: PING, SETTINGS, empty DATA, resets...
-const QUIET: u32 = 10_000;
 
 #[derive(Debug)]
 pub(super) struct Input {
@@ -206,7 +206,7 @@ impl Connection {
             };
             let frame = Frame::parse(header);
             if frame.kind == kind::DATA {
-                if frame.length > frame::MAX_MAX_FRAME as usize {
+                if frame.length > DATA_LIMIT {
                     return Err(self.fault(code::FRAME_SIZE_ERROR, "a DATA frame over the limit"));
                 }
                 // A padded frame's first byte must be there as well.
@@ -261,27 +261,33 @@ impl Connection {
         if self.input.block.is_some() {
             return Err(self.fault(code::PROTOCOL_ERROR, "a frame inside of a header block"));
         }
-        match self.streams.get(&frame.stream) {
-            Some(stream) if stream.remote_closed => {
+        let bytes = frame.length - padding;
+        if let Some(stream) = self.streams.get_mut(&frame.stream) {
+            if stream.remote_closed {
                 return Err(self.fault(code::STREAM_CLOSED, "data after the stream's end"));
             }
-            Some(stream) if !stream.begun => {
+            if !stream.begun {
                 return Err(self.fault(code::PROTOCOL_ERROR, "data before headers"));
             }
-            None if self.is_idle(frame.stream) => {
-                return Err(self.fault(code::PROTOCOL_ERROR, "data of a stream nobody opened"));
+            stream.body += bytes as u64;
+            if stream.content_length.is_some_and(|most| stream.body > most) {
+                let more = "more data than content-length says";
+                self.stream_fault(frame.stream, code::PROTOCOL_ERROR, more)?;
             }
-            _ => {}
+        } else if self.is_idle(frame.stream) {
+            return Err(self.fault(code::PROTOCOL_ERROR, "data of a stream nobody opened"));
+        } else {
+            self.pass_over(frame.stream)?;
         }
-        match frame.length > padding {
-            true => self.quiet = 0,
+        match bytes > 0 {
+            true => self.quiet.reset(),
             false => self.count_quiet()?,
         }
         self.input.start += frame::HEADER + usize::from(padded);
         self.account(frame)?;
         self.input.data = Some(Data {
             stream: frame.stream,
-            left: frame.length - padding,
+            left: bytes,
             padding: padding.saturating_sub(1),
             end: frame.has(flag::END_STREAM),
         });
@@ -379,17 +385,6 @@ impl Connection {
         }
     }
 
-    fn count_quiet(&mut self) -> Result<()> {
-        self.quiet += 1;
-        if self.quiet > QUIET {
-            return Err(self.fault(
-                code::ENHANCE_YOUR_CALM,
-                "many thousand frames without any data",
-            ));
-        }
-        Ok(())
-    }
-
     /// No one has opened this stream yet (RFC 9113, 5.1).
     pub(super) fn is_idle(&self, stream: u32) -> bool {
         match self.config.role {
@@ -398,22 +393,48 @@ impl Connection {
         }
     }
 
-    pub(super) fn remote_end(&mut self, id: u32) -> Result<()> {
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return Ok(());
-        };
-        stream.remote_closed = true;
-        let broken = !stream.assembler.is_idle();
-        if stream.is_over() {
-            self.streams.remove(&id);
+    /// Data or headers on a stream that is over: they are passed over where they may have
+    /// been under way when we ended it.
+    pub(super) fn pass_over(&mut self, stream: u32) -> Result<()> {
+        match self.closed.wrong(stream) {
+            Some((code, reason)) => Err(self.fault(code, reason)),
+            None => Ok(()),
         }
-        if broken {
-            return Err(self.fault(
+    }
+
+    pub(super) fn remote_end(&mut self, id: u32) -> Result<()> {
+        if self.remote_closes(id, true)? {
+            self.events.push_back(Event::End { stream: id });
+        }
+        Ok(())
+    }
+
+    /// The peer has ended its side of a stream, whose messages must be `whole`. False: the
+    /// stream has been given up.
+    pub(super) fn remote_closes(&mut self, id: u32, whole: bool) -> Result<bool> {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return Ok(false);
+        };
+        if whole
+            && stream
+                .content_length
+                .is_some_and(|said| said != stream.body)
+        {
+            let less = "less data than content-length says";
+            self.stream_fault(id, code::PROTOCOL_ERROR, less)?;
+            return Ok(false);
+        }
+        stream.remote_closed = true;
+        let broken = whole && !stream.assembler.is_idle();
+        if stream.is_over() {
+            self.forget(id, true);
+        }
+        match broken {
+            true => Err(self.fault(
                 code::PROTOCOL_ERROR,
                 "a stream that ends in the middle of a message",
-            ));
+            )),
+            false => Ok(true),
         }
-        self.events.push_back(Event::End { stream: id });
-        Ok(())
     }
 }

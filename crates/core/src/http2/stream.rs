@@ -15,6 +15,9 @@ pub(super) struct Stream {
     pub receive_window: i64,
     /// Received since the last WINDOW_UPDATE.
     pub consumed: u32,
+    /// What the peer's content-length says, and bytes of its body that have been announced.
+    pub content_length: Option<u64>,
+    pub body: u64,
     /// How our side ends once the queue is empty.
     pub ending: Ending,
     /// The peer's headers have come.
@@ -42,6 +45,8 @@ impl Stream {
             send_window,
             receive_window: i64::from(receive_window),
             consumed: 0,
+            content_length: None,
+            body: 0,
             ending: Ending::Open,
             begun: false,
             local_closed: false,

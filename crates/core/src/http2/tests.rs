@@ -32,6 +32,7 @@ fn block_on<T>(future: impl std::future::Future<Output = T>) -> T {
 fn headers(path: &str) -> Vec<(String, Vec<u8>)> {
     vec![
         (":method".into(), b"POST".to_vec()),
+        (":scheme".into(), b"http".to_vec()),
         (":path".into(), path.as_bytes().to_vec()),
     ]
 }
@@ -131,6 +132,13 @@ fn many_streams_share_a_connection() {
     exchange(1 << 20, &[10_000; 5], 20);
 }
 
+/// What a client says first.
+fn hello() -> Vec<u8> {
+    let mut bytes = frame::PREFACE.to_vec();
+    frame::write_settings(&[], &mut bytes);
+    bytes
+}
+
 /// Sends raw bytes to a server and returns how it ended and what it answered.
 fn raw(bytes: &[u8]) -> (crate::error::Error, Vec<u8>) {
     block_on(async {
@@ -161,7 +169,7 @@ fn a_frame_over_the_limit_is_refused() {
 
 #[test]
 fn an_endless_header_block_is_refused() {
-    let mut bytes = frame::PREFACE.to_vec();
+    let mut bytes = hello();
     frame::write(frame::kind::HEADERS, 0, 1, &[0; 1000], &mut bytes);
     for _ in 0..200 {
         frame::write(frame::kind::CONTINUATION, 0, 1, &[0; 1000], &mut bytes);
@@ -184,7 +192,7 @@ proptest::proptest! {
     /// Whatever frames come, the server ends the connection or goes on; it never panics or hangs.
     #[test]
     fn garbage_frames(frames in proptest::collection::vec((0u8..12, 0u8..64, 0u32..6, proptest::collection::vec(proptest::prelude::any::<u8>(), 0..60)), 0..12)) {
-        let mut bytes = frame::PREFACE.to_vec();
+        let mut bytes = hello();
         for (kind, flags, stream, payload) in &frames {
             frame::write(*kind, *flags, *stream, payload, &mut bytes);
         }
@@ -217,5 +225,114 @@ fn a_ping_is_answered_with_its_own_number() {
             () = asking => {}
             ended = echoing => panic!("{ended:?}"),
         }
+    });
+}
+
+fn pings(count: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame::write(frame::kind::PING, 0, 0, &[0; 8], &mut bytes);
+    bytes.repeat(count)
+}
+
+#[test]
+fn ten_thousand_frames_that_move_nothing_are_enough() {
+    // The settings are the first of them.
+    let (error, _) = raw(&[hello(), pings(9_999)].concat());
+    assert_eq!(error.kind, Kind::Lost, "{error}");
+    let (error, _) = raw(&[hello(), pings(10_000)].concat());
+    assert_eq!(error.kind, Kind::Protocol, "{error}");
+    assert!(error.message.contains("without any data"), "{error}");
+}
+
+/// The answers wait in memory, so no more is read; whatever data is between.
+#[test]
+fn a_peer_that_does_not_read_is_not_read() {
+    block_on(async {
+        let (client, server) = pair().await;
+        let (mut reading, mut writing) = client.into_split();
+        let sending = async move {
+            writing.write_all(&hello()).await.unwrap();
+            let mut request = Vec::new();
+            for (name, value) in headers("/echo") {
+                crate::codec::hpack::encode(&name, &value, &mut request);
+            }
+            let mut first = Vec::new();
+            frame::write_headers(1, false, &request, 16_384, &mut first);
+            // A message of which a byte comes now and then.
+            frame::write(frame::kind::DATA, 0, 1, &[0, 0, 0xf0, 0, 0], &mut first);
+            writing.write_all(&first).await.unwrap();
+            let mut again = pings(1_000);
+            frame::write(frame::kind::DATA, 0, 1, &[0], &mut again);
+            while writing.write_all(&again).await.is_ok() {}
+        };
+        let mut connection = Connection::new(Wire::Tcp(server), Config::new(Role::Server));
+        // It stops with the socket full and its answers queued, however long the peer goes on.
+        let waiting = poll_fn(|cx| loop {
+            match connection.poll_event(cx) {
+                std::task::Poll::Ready(event) => drop(event.unwrap()),
+                std::task::Poll::Pending if connection.is_congested() => {
+                    return std::task::Poll::Ready(connection.unsent(0));
+                }
+                std::task::Poll::Pending => return std::task::Poll::Pending,
+            }
+        });
+        let unsent = tokio::select! {
+            () = sending => panic!("the peer stopped"),
+            unsent = waiting => unsent,
+        };
+        let most = 17 * (2 * 4_096 + (128 << 10) / 17);
+        assert!(unsent <= most, "{unsent} bytes of answers");
+        drop(connection);
+        let mut rest = Vec::new();
+        let _ = reading.read_to_end(&mut rest).await;
+    });
+}
+
+/// RFC 7541, 4.2: who is told that the table is smaller says so before the next header.
+#[test]
+fn a_smaller_header_table_is_acknowledged() {
+    for (size, said) in [(4_096, false), (4_095, true), (0, true)] {
+        let mut bytes = frame::PREFACE.to_vec();
+        frame::write_settings(&[(frame::setting::HEADER_TABLE_SIZE, size)], &mut bytes);
+        let mut block = Vec::new();
+        for (name, value) in headers("/echo") {
+            crate::codec::hpack::encode(&name, &value, &mut block);
+        }
+        frame::write_headers(1, true, &block, 16_384, &mut bytes);
+        let (_, answer) = raw(&bytes);
+        let mut rest = &answer[..];
+        let mut blocks = Vec::new();
+        while let Some(head) = rest.first_chunk() {
+            let found = frame::Frame::parse(head);
+            let (whole, more) = rest.split_at(frame::HEADER + found.length);
+            if found.kind == frame::kind::HEADERS {
+                blocks.push(whole[frame::HEADER]);
+            }
+            rest = more;
+        }
+        assert_eq!(blocks, [if said { 0x20 } else { 0 }], "{size}");
+    }
+}
+
+/// What a peer did not read before we closed is lost, unless we let it go first.
+#[test]
+fn a_fault_is_told_to_a_peer_that_is_still_sending() {
+    block_on(async {
+        let (mut client, server) = pair().await;
+        let mut connection = Connection::new(Wire::Tcp(server), Config::new(Role::Server));
+        client
+            .write_all(&[hello(), vec![0xff; 1_000]].concat())
+            .await
+            .unwrap();
+        assert!(next(&mut connection).await.is_err());
+        let client = async move {
+            client.write_all(&[0; 500_000]).await.unwrap();
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).await.unwrap();
+            answer
+        };
+        let (answer, ()) = tokio::join!(client, poll_fn(|cx| connection.poll_close(cx)));
+        let reason = b"a frame over the limit";
+        assert!(answer.windows(reason.len()).any(|bytes| bytes == reason));
     });
 }

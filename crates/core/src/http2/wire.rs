@@ -69,6 +69,14 @@ impl Wire {
         }
     }
 
+    /// Ends our side.
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Wire::Tcp(socket) => Pin::new(socket).poll_shutdown(cx),
+            Wire::Tls(session) => Pin::new(session).poll_shutdown(cx),
+        }
+    }
+
     pub fn socket(&self) -> &TcpStream {
         match self {
             Wire::Tcp(socket) => socket,

@@ -221,6 +221,7 @@ fn ends_that_say_why() {
     ]
     .concat();
     let away = frame(kind::GOAWAY, 0, 0, &calm);
+    let trailers_only = |list| [frame(kind::SETTINGS, 0, 0, &[]), headers(1, true, list)].concat();
     let full = [("grpc-status", "8"), ("grpc-message", "no%20room")];
     let refused = [(":status", "200"), ("grpc-status", "16")];
     let cases = [
@@ -240,7 +241,7 @@ fn ends_that_say_why() {
             "trailers only",
             Kind::Auth,
             "UNAUTHENTICATED",
-            headers(1, true, &refused),
+            trailers_only(&refused),
         ),
         (
             "an error",
@@ -305,30 +306,89 @@ fn messages_that_lie() {
 
 #[test]
 fn frames_that_break_the_rules() {
-    let most = frame(kind::WINDOW_UPDATE, 0, 0, &0x7fff_ffffu32.to_be_bytes());
+    let settings = |payload: &[u8]| frame(kind::SETTINGS, 0, 0, payload);
+    let begun_and = |more: Vec<u8>| [begun(), more].concat();
+    let most = 0x7fff_ffffu32.to_be_bytes();
     let huge = [&[0, 5][..], &1u32.to_be_bytes()].concat();
+    let ends = |list: &[(&str, &str)]| headers(1, true, list);
+    let response = |list: &[(&str, &str)]| [settings(&[]), headers(1, false, list)].concat();
     let cases = [
-        ("window", [begun(), most].concat()),
-        ("frame size", frame(kind::SETTINGS, 0, 0, &huge)),
         (
-            "padding",
-            [begun(), frame(kind::DATA, flag::PADDED, 1, &[9])].concat(),
+            "window over",
+            begun_and(frame(kind::WINDOW_UPDATE, 0, 0, &most)),
         ),
-        ("data first", data(1, false, &message(b""))),
-        ("another stream", [begun(), data(7, false, b"x")].concat()),
-        ("headers of another stream", [begun(), accepted(9)].concat()),
         (
-            "push",
-            [begun(), frame(kind::PUSH_PROMISE, 4, 1, &[0; 8])].concat(),
+            "window over",
+            [
+                begun(),
+                settings(&[0, 4, 0x7f, 0xff, 0xff, 0xff]),
+                frame(kind::WINDOW_UPDATE, 0, 1, &most),
+            ]
+            .concat(),
         ),
-        ("header block", frame(kind::HEADERS, 4, 1, &[0xff; 9])),
         (
-            "twice the end",
+            "of 0 bytes",
+            begun_and(frame(kind::WINDOW_UPDATE, 0, 1, &[0; 4])),
+        ),
+        ("frame size", settings(&huge)),
+        ("first frame", frame(kind::PING, 0, 0, &[0; 8])),
+        ("wrong length", begun_and(frame(kind::PING, 0, 0, &[0; 7]))),
+        ("wrong stream", begun_and(frame(kind::PING, 0, 1, &[0; 8]))),
+        (
+            "nobody opened",
+            begun_and(frame(kind::RST_STREAM, 0, 9, &[0; 4])),
+        ),
+        (
+            "malformed DATA",
+            begun_and(frame(kind::DATA, flag::PADDED, 1, &[9])),
+        ),
+        ("before headers", data(1, false, &message(b""))),
+        ("nobody opened", begun_and(data(7, false, b"x"))),
+        ("of no request", begun_and(accepted(9))),
+        (
+            "a push",
+            begun_and(frame(kind::PUSH_PROMISE, 4, 1, &[0; 8])),
+        ),
+        (
+            "headers:",
+            [settings(&[]), frame(kind::HEADERS, 4, 1, &[0xff; 9])].concat(),
+        ),
+        ("lower case", begun_and(ends(&[("Grpc-Status", "0")]))),
+        (
+            "belong",
+            begun_and(ends(&[(":status", "200"), ("grpc-status", "0")])),
+        ),
+        (
+            "must have",
+            response(&[("content-type", "application/grpc")]),
+        ),
+        (
+            "HTTP/1",
+            response(&[(":status", "200"), ("connection", "close")]),
+        ),
+        (
+            "come twice",
+            begun_and(headers(1, false, &[("grpc-status", "0")])),
+        ),
+        (
+            "more data",
+            [
+                response(&[
+                    (":status", "200"),
+                    ("content-type", "application/grpc"),
+                    ("content-length", "2"),
+                ]),
+                data(1, false, &[0; 5]),
+            ]
+            .concat(),
+        ),
+        (
+            "gRPC status",
             [begun(), data(1, true, b""), data(1, true, b"")].concat(),
         ),
     ];
-    for (what, bytes) in cases {
-        Fake::answers(bytes).fails(what, "get", Kind::Protocol, "");
+    for (words, bytes) in cases {
+        Fake::answers(bytes).fails(words, "get", Kind::Protocol, words);
     }
 }
 
@@ -339,11 +399,20 @@ fn floods() {
         ("pings", ping.clone()),
         ("settings", frame(kind::SETTINGS, 0, 0, &[])),
         ("empty frames", data(1, false, b"")),
-        ("resets", frame(kind::RST_STREAM, 0, 5, &[0; 4])),
+        ("priorities", frame(kind::PRIORITY, 0, 1, &[0; 5])),
     ];
     for (what, again) in cases {
         Fake::floods(begun(), again).fails(what, "get", Kind::Protocol, "without any data");
     }
+    let endless = frame(kind::CONTINUATION, 0, 1, &[0; 1000]);
+    let fake = Fake::floods(frame(kind::HEADERS, 0, 1, &[]), endless.clone());
+    fake.fails("continuations first", "get", Kind::Protocol, "first frame");
+    let started = [
+        frame(kind::SETTINGS, 0, 0, &[]),
+        frame(kind::HEADERS, 0, 1, &[]),
+    ];
+    let fake = Fake::floods(started.concat(), endless);
+    fake.fails("continuations", "get", Kind::Protocol, "over the limit");
     let fake = Fake::floods(begun(), ping);
     fake.fails("pings to a put", "put", Kind::Protocol, "without any data");
 }

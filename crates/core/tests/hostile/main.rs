@@ -2,6 +2,7 @@
 //! they get is an error in good time, and nobody else notices them.
 
 mod client;
+mod floods;
 mod server;
 mod server_bounds;
 mod wire;

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
@@ -211,6 +212,28 @@ impl Raw {
             }
         }
         None
+    }
+
+    /// Sends this again and again until the peer says goodbye; how it did.
+    pub fn flood(&mut self, again: &[u8]) -> Option<u32> {
+        let many = again.repeat(1 + (1 << 16) / again.len());
+        let mut writer = self.socket.try_clone().unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut at = 0;
+                while !over.load(Ordering::Relaxed) {
+                    match writer.write(&many[at..]) {
+                        Ok(count) => at = (at + count) % many.len(),
+                        Err(error) if is_late(&error) => {}
+                        Err(_) => return,
+                    }
+                }
+            });
+            let code = self.farewell();
+            over.store(true, Ordering::Relaxed);
+            code
+        })
     }
 
     /// The status of a call, and the bytes of its messages.

@@ -40,6 +40,8 @@ use worker::Worker;
 
 /// How long a stopping server lets its streams finish.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long a client that broke the protocol may take to read why.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
@@ -337,4 +339,7 @@ async fn serve(
         let _ = tokio::time::timeout(Duration::from_millis(20), last).await;
     }
     worker.close();
+    if outcome.is_err_and(|error| error.kind == Kind::Protocol) {
+        let _ = tokio::time::timeout(FAREWELL, poll_fn(|cx| worker.poll_close(cx))).await;
+    }
 }

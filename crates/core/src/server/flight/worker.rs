@@ -479,6 +479,11 @@ impl Worker {
         self.connection.end_with(stream, &trailers);
     }
 
+    /// Lets the client read why its connection ends.
+    pub fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.connection.poll_close(cx)
+    }
+
     /// The connection is gone, and all its calls with it.
     pub fn close(&mut self) {
         while let Some((&stream, _)) = self.calls.first_key_value() {

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use scylla::frame::Compression;
+pub use scylla::frame::Compression;
 use scylla::statement::batch::BatchType;
 use scylla::statement::Consistency;
 use scylla_cql::frame::protocol_features::ProtocolFeatures;

@@ -8,7 +8,7 @@ mod count;
 mod dial;
 mod errors;
 mod execute;
-mod frame;
+pub mod frame;
 mod hello;
 mod limits;
 mod link;

@@ -23,9 +23,10 @@ use crate::meter::sockets::Sockets;
 use crate::spec::{Data, Operation, TrialSpec, Verify};
 use crate::target::{ColumnSum, Identity, LocalFuture, Session, Sums, Tally, Target, Verification};
 
-use feed::Feed;
+pub use feed::Feed;
 use get::{Get, Question};
-use options::{Access, Format, Options};
+pub use options::Format;
+use options::{Access, Options};
 use put::{Put, Writer};
 use server::{quoted, Server};
 use sums::{wrapped, Summed};
