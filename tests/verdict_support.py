@@ -76,7 +76,8 @@ def trial(
         "warmup": False, "outcome": "ok", "parameters": settings,
         "target": {"address": "10.0.0.2:31337", "software": "venturi", "reference": bool(server),
                    "round_trip_ns": round_trip},
-        "counts": {"rows": int(rate / 32), "batches": int(rate / 32 / settings["rows_per_batch"]), "payload_bytes": int(rate),
+        "counts": {"rows": int(rate / 32), "batches": int(rate / 32 / settings["rows_per_batch"]),
+                   "payload_bytes": int(rate),
                    "wire_bytes": int(rate * 1.01)},
         "times": {"interval_ns": SECOND, "setup_ns": 0},
         "cpu": {
