@@ -65,7 +65,7 @@ def _text(raw: _Stream, before: Any) -> io.TextIOWrapper:
     errors = before.errors if before.errors not in ("strict", "surrogateescape") else _ESCAPES
     return io.TextIOWrapper(
         # As `python -u` has it, and PYTHONUNBUFFERED.
-        raw if before.write_through else io.BufferedWriter(raw),  # type: ignore[type-var]
+        raw if before.write_through else io.BufferedWriter(raw),
         before.encoding,
         errors,
         line_buffering=before.line_buffering,
