@@ -154,6 +154,8 @@ def test_flight_answers_from_the_others_and_names_it(
             assert [asked(query) for query in QUERIES] == [(rows, [str(file)]) for rows in expected]
             file.write_bytes(content)
             assert f"warning: {file}: " in capsys.readouterr().err
+            # Seen whole again, so that the next damage is news.
+            assert asked(QUERIES[0]) == everything[0]
     assert [asked(query) for query in QUERIES] == everything
 
 
