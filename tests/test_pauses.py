@@ -43,7 +43,9 @@ STEP = 0.1
 """What a pause may be told too short by, in seconds (docs/method.md)."""
 
 
-def trial(target: str, seconds: float, stopped: int | None = None, pause: float = 0) -> tuple[dict[str, Any], float]:
+def trial(
+    target: str, seconds: float, stopped: int | None = None, pause: float = 0
+) -> tuple[dict[str, Any], float]:
     """The record of a get of so many seconds, and for how long a process was stopped at most meanwhile.
 
     `stopped` is that process; None: the client. A get of a table lasts as long as the table wants.

@@ -26,7 +26,8 @@ def flight(
     host: flags.Host = "127.0.0.1",
     port: flags.Port = 31337,
     memory: Annotated[
-        str, typer.Option("--memory", help="Most bytes that tables, and copies that gets read from, may take.")
+        str,
+        typer.Option("--memory", help="Most bytes that tables, and copies that gets read from, may take."),
     ] = "4GiB",
     max_connections: flags.MaxConnections = 1024,
     max_message_size: Annotated[
