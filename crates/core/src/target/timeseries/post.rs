@@ -26,10 +26,10 @@ pub struct Head {
     pub authorization: Option<String>,
 }
 
-type Call = Pin<Box<dyn Future<Output = (Client, Batch, Result<Response>)>>>;
+type Call = Pin<Box<dyn Future<Output = (Box<Client>, Batch, Result<Response>)>>>;
 
 enum State {
-    Idle(Client, Batch),
+    Idle(Box<Client>, Batch),
     Busy(Call),
     Gone,
 }
@@ -45,7 +45,7 @@ impl Posts {
     pub fn new(mut client: Client, sockets: &Arc<Sockets>, head: Arc<Head>, maker: Maker) -> Self {
         client.watch(sockets);
         Self {
-            state: State::Idle(client, Batch::default()),
+            state: State::Idle(Box::new(client), Batch::default()),
             head,
             maker,
             tally: Tally::default(),
