@@ -15,13 +15,13 @@ pub fn run(input: &[u8]) {
         bytes = &bytes[count..];
         feed.filled(count)
             .expect("a file is looked at when it is whole");
-        assert!(feed.next().expect("neither here").is_none());
+        assert!(feed.next_batch().expect("neither here").is_none());
     }
     if feed.end().is_err() {
         return;
     }
     let mut rows = 0;
-    while let Ok(Some(batch)) = feed.next() {
+    while let Ok(Some(batch)) = feed.next_batch() {
         let _ = digest(&batch);
         rows += batch.num_rows();
         // A few bytes may stand for very many rows that are alike.

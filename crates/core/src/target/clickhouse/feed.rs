@@ -16,7 +16,7 @@ use crate::error::{Error, Kind, Result};
 /// Bytes that are asked for at once.
 const READ: usize = 256 << 10;
 
-/// Give it bytes by `room` and `filled`, ask for `next` until it has none, and say `end` once.
+/// Give it bytes by `room` and `filled`, ask for `next_batch` until it has none, and say `end` once.
 pub enum Feed {
     Rows(Box<Rows>),
     Blocks(Tank, Box<native::Decoder>),
@@ -78,7 +78,7 @@ impl Feed {
     }
 
     /// The next batch of what is there.
-    pub fn next(&mut self) -> Result<Option<RecordBatch>> {
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         match self {
             Self::Arrow(reader) => Ok(reader.take_ready()),
             Self::Rows(rows) => rows.next(),
@@ -102,7 +102,7 @@ impl Feed {
         }
     }
 
-    /// No more bytes will come: what is there must be whole. `next` may have more batches.
+    /// No more bytes will come: what is there must be whole. `next_batch` may have more batches.
     pub fn end(&mut self) -> Result<()> {
         let cut = |bytes: usize| {
             let what = format!("the answer ended within a row or block ({bytes} bytes of it)");
@@ -241,13 +241,13 @@ mod tests {
                 room[..count].copy_from_slice(&piece[..count]);
                 piece = &piece[count..];
                 feed.filled(count)?;
-                while let Some(batch) = feed.next()? {
+                while let Some(batch) = feed.next_batch()? {
                     found.push(batch);
                 }
             }
         }
         feed.end()?;
-        while let Some(batch) = feed.next()? {
+        while let Some(batch) = feed.next_batch()? {
             found.push(batch);
         }
         Ok(found)

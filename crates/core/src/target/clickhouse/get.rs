@@ -193,7 +193,7 @@ impl Get {
         if self.broken.is_some() {
             return Ok(None);
         }
-        match self.feed.next() {
+        match self.feed.next_batch() {
             // Of packed bytes the text lies in what is unpacked already.
             Err(error) if self.unpack.is_none() && matches!(self.state, State::Reading(_)) => {
                 self.broken = Some((error, 0));
