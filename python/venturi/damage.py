@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from venturi.tables import PARAMETER_KINDS
+from venturi.parameters import PARAMETERS
 
 __all__ = ["first"]
 
@@ -33,10 +33,10 @@ def first(lines: Sequence[Mapping[str, Any]]) -> tuple[int, str] | None:
     """The number (from 0) of the first line that is not what it should be, and what is wrong there."""
     text = (resources.files("venturi") / "schema" / "trial.schema.json").read_text(encoding="utf-8")
     schema = json.loads(text)
-    # The schema leaves parameters open; tables say of which kind those are that they know.
+    # The schema leaves parameters open; their list says of which kind each is.
     parameters = schema["properties"]["parameters"]["properties"]
-    for name, kind in PARAMETER_KINDS.items():
-        parameters.setdefault(name, {"type": [_NAMES[kind], "null"]})
+    for name, kind in PARAMETERS.items():
+        parameters.setdefault(name, {"type": [_NAMES.get(kind, "array"), "null"]})
     for number, line in enumerate(lines):
         for found in _wrong(line, schema, schema, ""):
             return number, found
