@@ -67,7 +67,7 @@ TYPED: list[tuple[str, int, str, str | None]] = [
         "run zip.toml",
         3,
         "zip.toml:4: matrix.zip: zipped axes must be of one length; streams has 2, columns has 3 values",
-        None,
+        "give each as many, or make a product of them: --set matrix.zip=[]",
     ),
     (
         "run exclude.toml",
