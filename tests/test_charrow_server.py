@@ -329,7 +329,7 @@ def trickle(connection: socket.socket, raw: bytes, limit: float = 30.0) -> bytes
 @pytest.mark.parametrize(
     ("begun", "rest"),
     [
-        (handshake()[:20], b"\0" * 10_000),
+        (handshake()[:24] + number(60_000), b"q" * 10_000),
         (handshake() + number(HEADER) + number(60_000), b"q" * 10_000),
         (handshake() + number(HEADER) + sized("q") + number(2**20), b"q" * 10_000),
     ],
