@@ -97,7 +97,7 @@ def test_scaling_is_announced(tmp_path: Path) -> None:
             3,
             "error: --set workload.strems: unknown key; did you mean streams?",
         ),
-        (["--set", "streams=1"], 2, "error: --set streams=1: name the table too, as workload.streams or"),
+        (["--set", "streams=1"], 2, "error: --set streams: name the table too, as workload.streams or"),
         (["--place", "x"], 2, "error: --place x: must be written LABEL=URL"),
         (["missing.toml"], 3, "error: missing.toml: no such file"),
         (
