@@ -161,10 +161,7 @@ fn recorded(what: &str, work: impl FnOnce() -> Result<tcp::Probe>) -> ProbeRecor
 fn probe(spec: &ProbeSpec, control: &Control) -> Result<tcp::Probe> {
     let (addr, ticket) = crate::engine::block_on(async {
         match spec.target.starts_with("charrow") {
-            true => {
-                let addr = charrow::tcp_port(&spec.target, &spec.options).await?;
-                Ok((addr, None))
-            }
+            true => charrow::tcp_port(&spec.target, &spec.options).await,
             false => flight::tcp_port(&spec.target, &spec.options).await,
         }
     })??;

@@ -112,6 +112,12 @@ struct Shared {
 }
 
 impl Shared {
+    /// A probe that has ended may go on with the next placement.
+    fn is_used(&self) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        *asked = asked.map(|_| Instant::now());
+    }
+
     /// Whether it goes on listening.
     fn is_wanted(&self) -> bool {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,6 +185,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             .spawn(move || {
                 // A client that fails sees it; the peer has nobody to tell.
                 let _ = serve(socket, &serving);
+                serving.is_used();
                 serving.open.fetch_sub(1, SeqCst);
             });
         if served.is_err() {

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-use crate::ceiling::tcp::{Peer, Terms, MOST_BYTES};
+use crate::ceiling::tcp::{Peer, Terms, MOST_BYTES, OPEN};
 use crate::error::{Error, Kind, Result};
 
 /// The raw TCP probe's other end; it starts when it is first asked for.
@@ -30,20 +30,25 @@ impl TcpProbe {
         self
     }
 
-    /// One that serves only who was told its ticket: a server that wants a token must not have a
-    /// port that does not.
-    pub fn secret(mut self) -> std::io::Result<Self> {
-        std::fs::File::open("/dev/urandom")?.read_exact(&mut self.terms.ticket)?;
+    /// One that serves only who was told its ticket, where it is `guarded`: a server that wants a
+    /// token must not have a port that does not.
+    pub fn guarded(mut self, guarded: bool) -> std::io::Result<Self> {
+        if guarded {
+            std::fs::File::open("/dev/urandom")?.read_exact(&mut self.terms.ticket)?;
+        }
         Ok(self)
     }
 
-    /// `port` and the ticket, in hexadecimal.
-    pub fn port_and_ticket(&self) -> Result<String> {
-        let ticket = u64::from_be_bytes(self.terms.ticket);
-        Ok(format!("{} {ticket:016x}", self.port()?))
+    /// What a client has to know: `PORT`, or `PORT TICKET` with the ticket in hexadecimal.
+    pub fn told(&self) -> Result<String> {
+        let port = self.port()?;
+        Ok(match self.terms.ticket {
+            OPEN => port.to_string(),
+            ticket => format!("{port} {:016x}", u64::from_be_bytes(ticket)),
+        })
     }
 
-    pub fn port(&self) -> Result<u16> {
+    fn port(&self) -> Result<u16> {
         let broken = |error: &dyn std::fmt::Display| {
             Error::new(Kind::Internal, format!("the TCP probe: {error}"))
         };

@@ -177,6 +177,8 @@ impl Server {
         let io = |error: std::io::Error| cannot_listen(&spec.host, spec.port, None, &error);
         let listener = listen(&spec.host, spec.port).map_err(io)?;
         let address = listener.local_addr().map_err(io)?;
+        let tcp = TcpProbe::new(address.ip());
+        let tcp = tcp.guarded(token.is_some()).map_err(io)?;
         let (patience, stall) = (spec.patience(), spec.stall_timeout());
         let state = Arc::new(State {
             started: Instant::now(),
@@ -189,7 +191,7 @@ impl Server {
             totals: Totals::default(),
             token,
             environment: spec.environment,
-            tcp: TcpProbe::new(address.ip()),
+            tcp,
             query_memory: spec.query_memory_bytes,
             send_buffer: spec.send_buffer,
             handicap,

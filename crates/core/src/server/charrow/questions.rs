@@ -66,7 +66,7 @@ pub fn answer(state: &State, socket: &TcpStream, name: &str, payload: &str) -> R
             state.sessions.stop(payload);
             Ok(vec![])
         }
-        "tcp" => Ok(state.tcp.port()?.to_string().into_bytes()),
+        "tcp" => Ok(state.tcp.told()?.into_bytes()),
         "statistics" => Ok(state.statistics().to_string().into_bytes()),
         other => Err(Error::usage(format!(
             "there is nothing called {:?} to ask for; there are {}",

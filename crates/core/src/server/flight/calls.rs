@@ -258,10 +258,7 @@ impl State {
                 self.accounts.stop(&text);
                 vec![]
             }
-            "venturi.tcp" => match self.token {
-                Some(_) => self.tcp.port_and_ticket()?.into_bytes(),
-                None => self.tcp.port()?.to_string().into_bytes(),
-            },
+            "venturi.tcp" => self.tcp.told()?.into_bytes(),
             other => {
                 return Err(Status::new(
                     status::UNIMPLEMENTED,

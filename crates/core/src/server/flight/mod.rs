@@ -123,10 +123,7 @@ impl Server {
         let listener = listen(&spec.host, spec.port).map_err(io)?;
         let address = listener.local_addr().map_err(io)?;
         let tcp = TcpProbe::new(address.ip()).within(spec.memory_bytes);
-        let tcp = match token {
-            Some(_) => tcp.secret().map_err(io)?,
-            None => tcp,
-        };
+        let tcp = tcp.guarded(token.is_some()).map_err(io)?;
         let state = Arc::new(State {
             started: Instant::now(),
             store,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -220,7 +220,8 @@ impl Store {
                 }
             }
         };
-        let mut made = making.lock().map_err(poisoned)?;
+        // Where making it panicked there is none, and it is made again.
+        let mut made = making.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lent) = &*made {
             return Ok(lent.clone());
         }

@@ -204,8 +204,8 @@ fn stored(request: &Request, shared: &Shared) -> Answer {
     }
 }
 
-/// Akumuli's count of a metric: series, stamp and count, a line each. Its errors come
-/// with status 200 and a minus sign.
+/// Akumuli's count of a metric: series, stamp and count, a line each. What is wrong with the
+/// question is answered with status 200 and a minus sign.
 fn query(request: &Request, shared: &Shared) -> Answer {
     let wrong = |why: &str| Answer::text(format!("-{why}\r\n"));
     let parsed: Value = match serde_json::from_slice(&request.body) {
@@ -231,6 +231,7 @@ fn query(request: &Request, shared: &Shared) -> Answer {
             _claim: claim,
             ..Answer::text(lines)
         },
-        Err((_, why)) => wrong(&why),
+        // Not with a minus sign: that is also what a metric without points is answered with.
+        Err((status, why)) => Answer::error(status, why),
     }
 }

@@ -288,7 +288,9 @@ impl Inspector {
         let work = || {
             while let Some((listed, stamp)) = fresh.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let points = listed.points();
-                lock(&known).insert(listed.path.clone(), (*stamp, points));
+                // What cannot be read may be readable the next time.
+                let stamp = stamp.filter(|_| points.is_ok());
+                lock(&known).insert(listed.path.clone(), (stamp, points));
             }
         };
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);

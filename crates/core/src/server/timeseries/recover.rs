@@ -87,6 +87,17 @@ pub fn open(spec: ServerSpec) -> Result<Arc<Store>> {
         damaged: found.damaged,
         ..Recovered::default()
     };
+    // One in the making has its points beside it, under a name of their own.
+    for (id, series) in &series.whole {
+        if !taken.contains(id) && !unfinished.contains(id) {
+            recovered.damaged.push(Damaged {
+                file: shown(&data, series),
+                offset: 0,
+                lost_bytes: 0,
+                why: "the points file of its segment is missing".into(),
+            });
+        }
+    }
     let mut whole = BTreeSet::new();
     for segment in &found.segments {
         match take_in(&store, segment) {

@@ -18,6 +18,7 @@ use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
 use crate::server::machine::{boot_id, time_namespace};
 use crate::spec::{Data, Values};
+use crate::target::flight::port_and_ticket;
 
 /// How long a server may take to say hello; one that speaks 1.1 says nothing.
 const UNTIL_HELLO: Duration = Duration::from_millis(1000);
@@ -288,8 +289,12 @@ pub async fn environment(url: &str, options: &BTreeMap<String, Value>) -> Result
     Ok(text.filter(|text| !text.is_empty() && text != "null"))
 }
 
-/// Where a server's raw TCP probe listens; it starts on demand.
-pub async fn tcp_port(url: &str, options: &BTreeMap<String, Value>) -> Result<SocketAddr> {
+/// Where a server's raw TCP probe listens, and what it wants to see, where it does not serve
+/// everybody; it starts on demand.
+pub async fn tcp_port(
+    url: &str,
+    options: &BTreeMap<String, Value>,
+) -> Result<(SocketAddr, Option<[u8; 8]>)> {
     let (host, answer) = ask_once(url, options, "tcp").await?;
     let answer = answer.ok_or_else(|| {
         Error::new(
@@ -297,14 +302,14 @@ pub async fn tcp_port(url: &str, options: &BTreeMap<String, Value>) -> Result<So
             format!("{host} has no raw TCP probe: it does not answer the question tcp"),
         )
     })?;
-    let port: u16 = String::from_utf8_lossy(&answer)
-        .parse()
-        .map_err(|_| Error::protocol("the server's answer to tcp is not a port"))?;
+    let (port, ticket) = port_and_ticket(&answer)
+        .ok_or_else(|| Error::protocol("the server's answer to tcp is not a port"))?;
     let mut found = tokio::net::lookup_host((host.as_str(), port))
         .await
         .map_err(|error| Error::new(Kind::Unreachable, format!("{host}: {error}")))?;
     found
         .next()
+        .map(|address| (address, ticket))
         .ok_or_else(|| Error::new(Kind::Unreachable, format!("{host} has no address")))
 }
 

@@ -42,7 +42,7 @@ pub async fn tcp_port(
 }
 
 /// `PORT`, or `PORT TICKET` with the ticket in hexadecimal.
-fn port_and_ticket(answer: &[u8]) -> Option<(u16, Option<[u8; 8]>)> {
+pub(in crate::target) fn port_and_ticket(answer: &[u8]) -> Option<(u16, Option<[u8; 8]>)> {
     let text = std::str::from_utf8(answer).ok()?;
     let (port, ticket) = match text.split_once(' ') {
         Some((port, ticket)) => (port, Some(u64::from_str_radix(ticket, 16).ok()?)),

@@ -36,6 +36,7 @@ use crate::target::{
     Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification, Watched,
 };
 
+pub(in crate::target) use ask::port_and_ticket;
 pub use ask::{environment, tcp_port};
 use call::Link;
 pub(crate) use dial::{client_config, provider, read_certificates, read_key, tls_advice, wire};
