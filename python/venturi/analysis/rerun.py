@@ -16,7 +16,7 @@ from venturi.analysis.cells import Cell
 from venturi.parameters import PARAMETERS
 from venturi.suffixes import spell_duration
 from venturi.times import spell_time
-from venturi.urls import scheme_of
+from venturi.urls import scheme_of, servers_batches
 
 # Of a run as it was typed: what a repeat shall not inherit.
 _DROPPED = {
@@ -110,7 +110,7 @@ def _words(cell: Cell) -> tuple[str, ...]:
         value = p.get(name)
         if value is None or name in _IMPLIED or name in _meaningless(scheme_of(url)):
             continue
-        if name not in _ALWAYS and _needless(name, p, url):
+        if _needless(name, p, url):
             continue
         words += _option(name, value)
     if p.get("on") is not None:
@@ -123,6 +123,10 @@ def _needless(name: str, p: Mapping[str, Any], url: str) -> bool:
     """Whether the command means this value without naming it."""
     if name == "threads":
         return bool(p[name] == p.get("streams"))
+    if name == "rows_per_batch" and servers_batches(p):
+        return True  # it is refused: the server decides
+    if name in _ALWAYS:
+        return False
     if name == "rows_per_stream":
         # How much there is was said in bytes, or in time.
         return p.get("bytes_per_stream") is not None or p.get("duration_ns") is not None
