@@ -194,7 +194,7 @@ def test_a_loader_that_is_killed(executor: Any, reference_server: ServerProcess)
 
 
 def test_a_loader_that_is_frozen(executor: Any, reference_server: ServerProcess) -> None:
-    """Frozen for less than the time-out it is slow; for longer it is lost."""
+    """Frozen for less than the time-out it has paused; for longer it is lost."""
     victim = executor._loaders[2]
 
     def freeze(seconds: float) -> Callable[[Any], None]:
@@ -208,7 +208,8 @@ def test_a_loader_that_is_frozen(executor: Any, reference_server: ServerProcess)
 
     found = spec(reference_server, rows_per_stream=None, duration_ns=4_000 * MS)
     record = run(executor, found, freeze(1.5))
-    assert record["outcome"] == "ok", record["error"]
+    assert (record["outcome"], record["error"]["kind"]) == ("failed", "paused"), record["error"]
+    assert record["error"]["message"].startswith("loader-3 ")
     long = spec(reference_server, rows_per_stream=None, duration_ns=30_000 * MS, timeout_ns=4_000 * MS)
     record = run(executor, long, freeze(12.0))
     assert record["outcome"] == "failed"
