@@ -29,6 +29,7 @@ from import_support import FORMATS, SAMPLES
 from run_support import command, environment
 from secret_support import HARD, SECRET, Watch, forms, leaking_files, leaks
 from venturi import cli
+from venturi.cli.flags import command_line
 from venturi.errors import VenturiError
 from venturi.importers.files import import_files
 from venturi.throwaway import ClickHouse
@@ -179,6 +180,29 @@ def test_a_secret_in_a_flag_is_refused(given: str, typed: Callable[..., tuple[in
     words = [word.replace("~", " ").replace("§", SECRET) for word in given.split()]
     for more in ("--dry-run", "--no-report"):
         refused(typed("run", "--streams", "1", *words, more), given)
+
+
+@pytest.mark.parametrize(
+    ("typed", "stored"),
+    [
+        ("--header-env authorization=MY_HEADER", "--header-env authorization=MY_HEADER"),
+        ("--header-env=authorization=MY_HEADER", "--header-env=authorization=MY_HEADER"),
+        ("--set target.header_env.token=MY_TOKEN", "--set target.header_env.token=MY_TOKEN"),
+        ("--query select~1~where~token~=~'x'", "--query select~1~where~token~=~'x'"),
+        ("--header x-tenant=§", "--header x-tenant=***"),
+        ("--header=x-tenant=§", "--header=x-tenant=***"),
+        ("--set target.headers.x-tenant=§", "--set target.headers.x-tenant=***"),
+        ("--set=target.headers.x-tenant=§", "--set=target.headers.x-tenant=***"),
+        ("--set target.headers~=~{a='§'}", "--set target.headers~=***"),
+        ("--data http://me:§@h/x.csv", "--data http://***@h/x.csv"),
+        ("--init ALTER~ROLE~me~PASSWORD~'§'", "--init ALTER~ROLE~me~PASSWORD~***"),
+    ],
+)
+def test_the_stored_command_may_be_typed_again_but_for_its_secrets(typed: str, stored: str) -> None:
+    words, kept = (
+        [word.replace("~", " ").replace("§", SECRET) for word in text.split()] for text in (typed, stored)
+    )
+    assert command_line(["venturi", "run", *words]) == ["venturi", "run", *kept]
 
 
 @pytest.mark.parametrize(

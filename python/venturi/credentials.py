@@ -17,6 +17,7 @@ __all__ = [
     "is_secret",
     "not_set",
     "scrubbed",
+    "without_passwords",
     "without_secrets",
 ]
 
@@ -73,10 +74,15 @@ def carries_secret(text: str) -> bool:
 
 def without_secrets(text: str) -> str:
     """A text for people without the passwords of URLs, the values of `token=...` and the like."""
+    return _ASSIGNED.sub(rf"\g<1>{HIDDEN}", without_passwords(text))
+
+
+def without_passwords(text: str) -> str:
+    """A text without the passwords of URLs and of statements that set one: it may be typed again."""
     if "@" in text:
         # Word by word, which takes a time that grows with the text, not with its square.
         text = "".join(map(_without_password, _SPACES.split(text)))
-    return _ASSIGNED.sub(rf"\g<1>{HIDDEN}", _STATEMENT.sub(rf"\g<1>{HIDDEN}", text))
+    return _STATEMENT.sub(rf"\g<1>{HIDDEN}", text)
 
 
 def _without_password(word: str) -> str:
