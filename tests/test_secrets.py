@@ -171,6 +171,12 @@ FLAGS = (
     *("--target clickhouse://h --server-settings password=§", "--set description=mysql://me:§@h/db"),
     *("--target postgres://h --init ALTER~ROLE~me~PASSWORD~'§'", "--set description=http://me:§@h"),
     *("--target mysql://h --init CREATE~USER~me~IDENTIFIED~BY~'§'", "--header x-url=https://me:§@h"),
+    *(
+        "--target mysql://h --init SET~PASSWORD~=~'§'",
+        "--target postgres://h --init ALTER~ROLE~a~PASSWORD~E'§'",
+    ),
+    "--target mysql://h --init SET~PASSWORD~FOR~me~=~PASSWORD('§')",
+    '--target mysql://h --init CREATE~USER~x~IDENTIFIED~BY~"§"',
     *("--target charrow://h --query select~*~from~url('http://me:§@h/x')", "--data https://me:§@h/x.csv"),
 )
 

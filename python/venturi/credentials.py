@@ -34,7 +34,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:/{0,3}")
 _URL = re.compile(r"(?i)[a-z]:/{1,3}[^\s/?#@:]*(?::|%3a)[^\s/?#]*@")
 _SPACES = re.compile(r"(\s+)")
 _STATEMENT = re.compile(
-    r"(?i)(\b(?:identified\s{1,9}(?:with\s{1,9}\w{1,40}\s{1,9})?(?:by|as)|password)\s{1,9})'[^']*'?"
+    r"(?i)(\b(?:identified\s{1,9}(?:with\s{1,9}\w{1,40}\s{1,9})?(?:by|as)\s{1,9}|password\s{1,9}"
+    r"|set\s{1,9}password\b[^'\";]{0,200}))E?(?:'[^']*'?|\"[^\"]*\"?)"
 )
 _ASSIGNED = re.compile(
     r"(?i)((?:token|password|passwd|passphrase|pwd|secret|authorization|credentials?|signature|jwt"
