@@ -33,7 +33,7 @@ from venturi.urls import is_ours, place_of, scheme_of, servers_batches
 if TYPE_CHECKING:
     from venturi.scenario import Layer, Scenario
 
-__all__ = ["cells", "check", "read", "scale"]
+__all__ = ["cells", "check", "read", "scale", "with_servers_batches"]
 
 _MOST_CELLS = 100_000
 _MOST_TRIALS = 10_000_000
@@ -176,6 +176,28 @@ def _check_batches(scenario: Scenario, found: Sequence[Cell]) -> None:
         )
 
 
+def with_servers_batches(scenario: Scenario) -> Scenario:
+    """The scenario without the rows a batch that nobody is asked for: cells that differ in nothing else are
+    one. Not for a run that goes on, whose cells are called as they were."""
+    default = Workload().rows_per_batch
+    asked = [scenario.workload.rows_per_batch, *scenario.axes.get("rows_per_batch", ())]
+    if set(asked) == {default} or not all(servers_batches(cell.parameters) for cell in cells(scenario)):
+        return scenario
+
+    def settled(axis: str, value: Any) -> Any:
+        return default if axis == "rows_per_batch" else value
+
+    (axes,) = also.scaled([scenario.axes], settled)
+    found = replace(
+        scenario,
+        workload=scenario.workload.model_copy(update={"rows_per_batch": default}),
+        axes=axes,
+        also=also.scaled(scenario.also, settled),
+    )
+    check(found)
+    return found
+
+
 def cells(scenario: Scenario, row_bytes: Mapping[str, float] | None = None) -> list[Cell]:
     """All cells in the order of their axes. `row_bytes` tells the width of each file's rows,
     by the path that the scenario names it with; without it, files have no size yet.
@@ -243,9 +265,6 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         # Made records are asked for by the perf protocol, or by a query of ours; a table's rows are the
         # server's.
         workload = workload.model_copy(update={"data": "remote"})
-    if servers_batches({"operation": workload.operation, "data": workload.data, "target": url}):
-        # Whatever is asked for elsewhere: cells that differ in nothing else are one.
-        workload = workload.model_copy(update={"rows_per_batch": Workload().rows_per_batch})
     target = fitting.fitted(target, url, workload.operation)
     fitting.check_cell(scenario, workload, target, chosen)
     label = data_label(workload.data)
