@@ -108,6 +108,7 @@ def test_what_a_url_must_not_have(url: str, message: str) -> None:
             "charrow://h:1/d?query=SELECT%201",
             "mysql://a%40b@h:1/d%20e",
             "sqlite:///x/a@b %zz.db",
+            "sqlite:///tmp/my:dir@x/a.db",
             "empty://",
         ),
     ],
