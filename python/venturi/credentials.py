@@ -97,9 +97,15 @@ def _without_password(word: str) -> str:
 
 
 def scrubbed(value: Any) -> Any:
-    """A value of a record with every text in it as `without_secrets` has it."""
+    """A value of a record with every text in it as `without_secrets` has it, and none of what is called as a
+    secret is."""
     if isinstance(value, Mapping):
-        return {key: scrubbed(item) for key, item in value.items()}
+        return {
+            key: HIDDEN
+            if isinstance(key, str) and is_secret(key) and isinstance(item, str)
+            else scrubbed(item)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
         return [scrubbed(item) for item in value]
     return without_secrets(value) if isinstance(value, str) else value
