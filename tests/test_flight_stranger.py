@@ -158,6 +158,21 @@ def test_batches_that_arrived_alike_compare_nothing() -> None:
         assert not found.next
 
 
+def test_batches_that_a_stream_cannot_fill_are_no_choice_of_the_server() -> None:
+    cells = summarise(
+        [
+            read(n, {"operation": "put", "rows_per_batch": rows, "rows_per_stream": 50_000}, rate=rate)
+            for rows, rate in ((65536, 1e9), (262144, 1.01e9))
+            for n in range(5)
+        ]
+    )
+    (found,) = findings(cells, verdicts(cells))
+    assert found.title == "put: a stream fits into one batch"
+    assert found.sentence.endswith(
+        "a stream has only 50,000 rows, so no batch is larger: nothing is compared"
+    )
+
+
 # ---- what is warned of ------------------------------------------------------------------
 
 
