@@ -381,10 +381,9 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
     least = {"rows_per_stream": batch, "bytes_per_stream": batch * widest, "duration": 200_000_000}
 
     def shrink(size: str, value: int) -> int:
-        smallest: int = min(value, least[size])
         if value * factor >= 2**63:
             raise ValueError(f"{size} {spell(size, value)} becomes too large")
-        return max(smallest, round(value * factors.get(size, factor)))
+        return sized.get(size, {}).get(value) or thinning.shrunk([value], factor, least[size])[value]
 
     def spell(size: str, value: int) -> str:
         return spell_duration(value) if size == "duration" else format_count(value)
@@ -397,10 +396,14 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
             kept, there = len(axes[group[0]]), len(scenario.axes[group[0]])
             if kept < there:
                 notes.append(f"{' with '.join(group)}: {kept} of {there} points")
-    factors = {
-        size: thinning.factor_for(axes[size], factor, least[size])
+    sized = {
+        size: thinning.shrunk(
+            itertools.chain(axes[size], *(points.get(size, ()) for points in scenario.also)),
+            factor,
+            least[size],
+        )
         for size in SIZES
-        if len(axes.get(size, ())) > 1
+        if size in axes
     }
     zipped = {axis for group in scenario.zips for axis in group}
     update: dict[str, Any] = {}
@@ -411,10 +414,11 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
             axes[size] = after if size in zipped else list(dict.fromkeys(after))
             ends = [spell(size, value) for value in (before[0], before[-1], after[0], after[-1])]
             note = f"{size} {ends[0]}..{ends[1]} became {ends[2]}..{ends[3]}"
-            if factors.get(size, factor) != factor:
-                note += f", by {factors[size]:.2g}, so that they still differ"
-            if len(set(after)) < len(set(before)):
-                note += f", {len(set(after))} of {len(set(before))} sizes"
+            if any(
+                n > max(min(value, least[size]), round(value * factor))
+                for value, n in zip(before, after, strict=True)
+            ):
+                note += ", the smallest by less, so that they still differ"
             notes.append(note)
         elif (value := getattr(workload, size)) is not None:
             update[size] = shrink(size, value)
