@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from flight_support import ServerProcess
 from path_support import RELAY
 from run_support import venturi
+from venturi import matrix
 from venturi.analysis import advice
 from venturi.analysis.cells import Cell, summarise
 from venturi.analysis.evidence import facts, medians, seen
@@ -26,6 +27,9 @@ from venturi.analysis.rerun import Rerun
 from venturi.analysis.verdict import verdicts
 from venturi.cli import app
 from venturi.report import cell as one_cell
+from venturi.runner import scenario_of
+from venturi.scenario import file_layer, load
+from venturi.store import RunDirectory
 from verdict_support import SECOND, trial
 
 Start = Callable[..., ServerProcess]
@@ -115,6 +119,27 @@ def test_rows_a_batch_of_its_table_are_not_ours_to_choose(flags: list[str]) -> N
     assert refusal(["run", "--target", "flight://h", *flags, "--dry-run"]) == ""
 
 
+def test_rows_a_batch_of_a_file_are_left_out_where_a_run_begins_and_kept_where_one_goes_on(
+    tmp_path: Path,
+) -> None:
+    """The names of its cells are made of them: those that it has would all be measured again."""
+    file = tmp_path / "scenario.toml"
+    (tmp_path / "trials.jsonl").touch()
+    for data in ("remote", "records"):
+        file.write_text(
+            f"[target]\nurl = 'flight://h/t'\n[workload]\noperation = 'get'\ndata = '{data}'\n"
+            "[matrix]\nrows_per_batch = [1024, 16384]\nstreams = [1, 2]\n"
+            "zip = [['rows_per_batch', 'streams']]\nalso = [{ rows_per_batch = [1, 2], streams = [3, 4] }]\n"
+        )
+        begun = load([file_layer(str(file))])
+        assert [cell.parameters["rows_per_batch"] for cell in matrix.cells(begun)] == [4096] * 4
+        going = scenario_of(RunDirectory(tmp_path))
+        assert [c.parameters["rows_per_batch"] for c in matrix.cells(going)] == [1024, 16384, 1, 2]
+        file.write_text(begun.to_toml())
+        again = matrix.cells(scenario_of(RunDirectory(tmp_path)))
+        assert [c.id for c in again] == [c.id for c in matrix.cells(begun)]
+
+
 def test_batches_that_arrived_alike_compare_nothing() -> None:
     """As runs have them that were made before such flags were refused, and as a perf server may send them."""
     for target in ("flight://10.0.0.2:31337/t", "flight://10.0.0.2:31337"):
@@ -131,6 +156,21 @@ def test_batches_that_arrived_alike_compare_nothing() -> None:
             "nothing is compared"
         )
         assert not found.next
+
+
+def test_batches_that_a_stream_cannot_fill_are_no_choice_of_the_server() -> None:
+    cells = summarise(
+        [
+            read(n, {"operation": "put", "rows_per_batch": rows, "rows_per_stream": 50_000}, rate=rate)
+            for rows, rate in ((65536, 1e9), (262144, 1.01e9))
+            for n in range(5)
+        ]
+    )
+    (found,) = findings(cells, verdicts(cells))
+    assert found.title == "put: a stream fits into one batch"
+    assert found.sentence.endswith(
+        "a stream has only 50,000 rows, so no batch is larger: nothing is compared"
+    )
 
 
 # ---- what is warned of ------------------------------------------------------------------

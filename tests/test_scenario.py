@@ -354,9 +354,11 @@ def test_scaling_keeps_the_ends_and_the_middle_of_every_axis(name: str, factor: 
         assert {before[0], before[len(before) // 2], before[-1]} <= kept, one
 
 
-def test_scaling_says_which_sizes_fell_together_and_by_what_they_were_scaled() -> None:
+def test_scaling_keeps_small_sizes_apart_and_makes_large_ones_as_small_as_asked() -> None:
     _, notes = matrix.scale(loaded("flight-local"), 1e-5)
-    assert any("became 4096..15754, by 3.2e-05, so that they still differ, 4 of 5 sizes" in n for n in notes)
+    assert any("became 4096..20480, the smallest by less, so that they still differ" in n for n in notes)
+    far, _ = matrix.scale(scenario('[matrix]\nrows_per_stream = ["10k", "20k", "1G"]'), 1e-4)
+    assert axis(far, "rows_per_stream") == [4096, 8192, 100_000]
     two, _ = matrix.scale(scenario('[matrix]\nrows_per_stream = ["1M", "10M"]'), 1e-9)
     assert axis(two, "rows_per_stream") == [4096, 8192]
 

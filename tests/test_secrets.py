@@ -29,6 +29,7 @@ from import_support import FORMATS, SAMPLES
 from run_support import command, environment
 from secret_support import HARD, SECRET, Watch, forms, leaking_files, leaks
 from venturi import cli
+from venturi.cli.flags import command_line
 from venturi.errors import VenturiError
 from venturi.importers.files import import_files
 from venturi.throwaway import ClickHouse
@@ -170,6 +171,12 @@ FLAGS = (
     *("--target clickhouse://h --server-settings password=§", "--set description=mysql://me:§@h/db"),
     *("--target postgres://h --init ALTER~ROLE~me~PASSWORD~'§'", "--set description=http://me:§@h"),
     *("--target mysql://h --init CREATE~USER~me~IDENTIFIED~BY~'§'", "--header x-url=https://me:§@h"),
+    *(
+        "--target mysql://h --init SET~PASSWORD~=~'§'",
+        "--target postgres://h --init ALTER~ROLE~a~PASSWORD~E'§'",
+    ),
+    "--target mysql://h --init SET~PASSWORD~FOR~me~=~PASSWORD('§')",
+    '--target mysql://h --init CREATE~USER~x~IDENTIFIED~BY~"§"',
     *("--target charrow://h --query select~*~from~url('http://me:§@h/x')", "--data https://me:§@h/x.csv"),
 )
 
@@ -179,6 +186,29 @@ def test_a_secret_in_a_flag_is_refused(given: str, typed: Callable[..., tuple[in
     words = [word.replace("~", " ").replace("§", SECRET) for word in given.split()]
     for more in ("--dry-run", "--no-report"):
         refused(typed("run", "--streams", "1", *words, more), given)
+
+
+@pytest.mark.parametrize(
+    ("typed", "stored"),
+    [
+        ("--header-env authorization=MY_HEADER", "--header-env authorization=MY_HEADER"),
+        ("--header-env=authorization=MY_HEADER", "--header-env=authorization=MY_HEADER"),
+        ("--set target.header_env.token=MY_TOKEN", "--set target.header_env.token=MY_TOKEN"),
+        ("--query select~1~where~token~=~'x'", "--query select~1~where~token~=~'x'"),
+        ("--header x-tenant=§", "--header x-tenant=***"),
+        ("--header=x-tenant=§", "--header=x-tenant=***"),
+        ("--set target.headers.x-tenant=§", "--set target.headers.x-tenant=***"),
+        ("--set=target.headers.x-tenant=§", "--set=target.headers.x-tenant=***"),
+        ("--set target.headers~=~{a='§'}", "--set target.headers~=***"),
+        ("--data http://me:§@h/x.csv", "--data http://***@h/x.csv"),
+        ("--init ALTER~ROLE~me~PASSWORD~'§'", "--init ALTER~ROLE~me~PASSWORD~***"),
+    ],
+)
+def test_the_stored_command_may_be_typed_again_but_for_its_secrets(typed: str, stored: str) -> None:
+    words, kept = (
+        [word.replace("~", " ").replace("§", SECRET) for word in text.split()] for text in (typed, stored)
+    )
+    assert command_line(["venturi", "run", *words]) == ["venturi", "run", *kept]
 
 
 @pytest.mark.parametrize(

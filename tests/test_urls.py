@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from venturi import cli
 from venturi.cluster.server_host import ServerGroup
-from venturi.credentials import carries_secret, is_secret, without_secrets
+from venturi.credentials import carries_secret, is_secret, scrubbed, without_secrets
 from venturi.tcp_probe import probe_tcp
 from venturi.urls import (
     check_url,
@@ -108,6 +108,7 @@ def test_what_a_url_must_not_have(url: str, message: str) -> None:
             "charrow://h:1/d?query=SELECT%201",
             "mysql://a%40b@h:1/d%20e",
             "sqlite:///x/a@b %zz.db",
+            "sqlite:///tmp/my:dir@x/a.db",
             "empty://",
         ),
     ],
@@ -168,6 +169,16 @@ def test_names_of_secrets(name: str, secret: bool) -> None:
 )
 def test_secrets_in_a_text(text: str, shown: str) -> None:
     assert without_secrets(text) == shown
+
+
+def test_secrets_in_a_record() -> None:
+    found = scrubbed(
+        {"password": "abc", "in": [{"apiKey": "abc", "tokens": 3, "token": 3, "host": "me:abc@h"}]}
+    )
+    assert found == {
+        "password": "***",
+        "in": [{"apiKey": "***", "tokens": 3, "token": 3, "host": "me:***@h"}],
+    }
 
 
 def test_texts_that_are_refused() -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "is_secret",
     "not_set",
     "scrubbed",
+    "without_passwords",
     "without_secrets",
 ]
 
@@ -33,7 +34,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:/{0,3}")
 _URL = re.compile(r"(?i)[a-z]:/{1,3}[^\s/?#@:]*(?::|%3a)[^\s/?#]*@")
 _SPACES = re.compile(r"(\s+)")
 _STATEMENT = re.compile(
-    r"(?i)(\b(?:identified\s{1,9}(?:with\s{1,9}\w{1,40}\s{1,9})?(?:by|as)|password)\s{1,9})'[^']*'?"
+    r"(?i)(\b(?:identified\s{1,9}(?:with\s{1,9}\w{1,40}\s{1,9})?(?:by|as)\s{1,9}|password\s{1,9}"
+    r"|set\s{1,9}password\b[^'\";]{0,200}))E?(?:'[^']*'?|\"[^\"]*\"?)"
 )
 _ASSIGNED = re.compile(
     r"(?i)((?:token|password|passwd|passphrase|pwd|secret|authorization|credentials?|signature|jwt"
@@ -73,10 +75,15 @@ def carries_secret(text: str) -> bool:
 
 def without_secrets(text: str) -> str:
     """A text for people without the passwords of URLs, the values of `token=...` and the like."""
+    return _ASSIGNED.sub(rf"\g<1>{HIDDEN}", without_passwords(text))
+
+
+def without_passwords(text: str) -> str:
+    """A text without the passwords of URLs and of statements that set one: it may be typed again."""
     if "@" in text:
         # Word by word, which takes a time that grows with the text, not with its square.
         text = "".join(map(_without_password, _SPACES.split(text)))
-    return _ASSIGNED.sub(rf"\g<1>{HIDDEN}", _STATEMENT.sub(rf"\g<1>{HIDDEN}", text))
+    return _STATEMENT.sub(rf"\g<1>{HIDDEN}", text)
 
 
 def _without_password(word: str) -> str:
@@ -90,9 +97,15 @@ def _without_password(word: str) -> str:
 
 
 def scrubbed(value: Any) -> Any:
-    """A value of a record with every text in it as `without_secrets` has it."""
+    """A value of a record with every text in it as `without_secrets` has it, and none of what is called as a
+    secret is."""
     if isinstance(value, Mapping):
-        return {key: scrubbed(item) for key, item in value.items()}
+        return {
+            key: HIDDEN
+            if isinstance(key, str) and is_secret(key) and isinstance(item, str)
+            else scrubbed(item)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
         return [scrubbed(item) for item in value]
     return without_secrets(value) if isinstance(value, str) else value

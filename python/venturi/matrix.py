@@ -33,7 +33,7 @@ from venturi.urls import is_ours, place_of, scheme_of, servers_batches
 if TYPE_CHECKING:
     from venturi.scenario import Layer, Scenario
 
-__all__ = ["cells", "check", "read", "scale"]
+__all__ = ["cells", "check", "read", "scale", "with_servers_batches"]
 
 _MOST_CELLS = 100_000
 _MOST_TRIALS = 10_000_000
@@ -176,6 +176,28 @@ def _check_batches(scenario: Scenario, found: Sequence[Cell]) -> None:
         )
 
 
+def with_servers_batches(scenario: Scenario) -> Scenario:
+    """The scenario without the rows a batch that nobody is asked for: cells that differ in nothing else are
+    one. Not for a run that goes on, whose cells are called as they were."""
+    default = Workload().rows_per_batch
+    asked = [scenario.workload.rows_per_batch, *scenario.axes.get("rows_per_batch", ())]
+    if set(asked) == {default} or not all(servers_batches(cell.parameters) for cell in cells(scenario)):
+        return scenario
+
+    def settled(axis: str, value: Any) -> Any:
+        return default if axis == "rows_per_batch" else value
+
+    (axes,) = also.scaled([scenario.axes], settled)
+    found = replace(
+        scenario,
+        workload=scenario.workload.model_copy(update={"rows_per_batch": default}),
+        axes=axes,
+        also=also.scaled(scenario.also, settled),
+    )
+    check(found)
+    return found
+
+
 def cells(scenario: Scenario, row_bytes: Mapping[str, float] | None = None) -> list[Cell]:
     """All cells in the order of their axes. `row_bytes` tells the width of each file's rows,
     by the path that the scenario names it with; without it, files have no size yet.
@@ -243,9 +265,6 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         # Made records are asked for by the perf protocol, or by a query of ours; a table's rows are the
         # server's.
         workload = workload.model_copy(update={"data": "remote"})
-    if servers_batches({"operation": workload.operation, "data": workload.data, "target": url}):
-        # Whatever is asked for elsewhere: cells that differ in nothing else are one.
-        workload = workload.model_copy(update={"rows_per_batch": Workload().rows_per_batch})
     target = fitting.fitted(target, url, workload.operation)
     fitting.check_cell(scenario, workload, target, chosen)
     label = data_label(workload.data)
@@ -362,10 +381,9 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
     least = {"rows_per_stream": batch, "bytes_per_stream": batch * widest, "duration": 200_000_000}
 
     def shrink(size: str, value: int) -> int:
-        smallest: int = min(value, least[size])
         if value * factor >= 2**63:
             raise ValueError(f"{size} {spell(size, value)} becomes too large")
-        return max(smallest, round(value * factors.get(size, factor)))
+        return sized.get(size, {}).get(value) or thinning.shrunk([value], factor, least[size])[value]
 
     def spell(size: str, value: int) -> str:
         return spell_duration(value) if size == "duration" else format_count(value)
@@ -378,10 +396,14 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
             kept, there = len(axes[group[0]]), len(scenario.axes[group[0]])
             if kept < there:
                 notes.append(f"{' with '.join(group)}: {kept} of {there} points")
-    factors = {
-        size: thinning.factor_for(axes[size], factor, least[size])
+    sized = {
+        size: thinning.shrunk(
+            itertools.chain(axes[size], *(points.get(size, ()) for points in scenario.also)),
+            factor,
+            least[size],
+        )
         for size in SIZES
-        if len(axes.get(size, ())) > 1
+        if size in axes
     }
     zipped = {axis for group in scenario.zips for axis in group}
     update: dict[str, Any] = {}
@@ -392,10 +414,11 @@ def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
             axes[size] = after if size in zipped else list(dict.fromkeys(after))
             ends = [spell(size, value) for value in (before[0], before[-1], after[0], after[-1])]
             note = f"{size} {ends[0]}..{ends[1]} became {ends[2]}..{ends[3]}"
-            if factors.get(size, factor) != factor:
-                note += f", by {factors[size]:.2g}, so that they still differ"
-            if len(set(after)) < len(set(before)):
-                note += f", {len(set(after))} of {len(set(before))} sizes"
+            if any(
+                n > max(min(value, least[size]), round(value * factor))
+                for value, n in zip(before, after, strict=True)
+            ):
+                note += ", the smallest by less, so that they still differ"
             notes.append(note)
         elif (value := getattr(workload, size)) is not None:
             update[size] = shrink(size, value)

@@ -85,7 +85,7 @@ def scenario_of(directory: RunDirectory) -> Scenario:
     """The scenario that a run was made of, to go on with it."""
     name = str(directory.path / "scenario.toml")
     text = directory.scenario_text()
-    return load([Layer(name, parse(text, name), text, directory.path)])
+    return load([Layer(name, parse(text, name), text, directory.path)], stored=True)
 
 
 def estimate(scenario: Scenario, found: list[Cell]) -> Estimate:

@@ -267,8 +267,9 @@ def _table(tree: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def load(layers: Sequence[Layer]) -> Scenario:
-    """Merges and validates. Raises ScenarioError for the first thing that is wrong."""
+def load(layers: Sequence[Layer], stored: bool = False) -> Scenario:
+    """Merges and validates; `stored`: what a run was made of, to go on with it. Raises ScenarioError for the
+    first thing that is wrong."""
     # Each layer by itself first: a typing error is reported where it was made.
     from venturi import aliases
 
@@ -306,7 +307,7 @@ def load(layers: Sequence[Layer]) -> Scenario:
     matrix.check(scenario)
     for layer in layers:
         _check_secrets(layer, layer.tree, ())
-    return scenario
+    return scenario if stored else matrix.with_servers_batches(scenario)
 
 
 def _check_secrets(layer: Layer, found: Any, path: Path_) -> None:

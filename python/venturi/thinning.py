@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["factor_for", "thinned"]
+__all__ = ["shrunk", "thinned"]
 
 _LEAST = 5
 """Points that an axis keeps: both ends, its middle, and one between each."""
@@ -76,15 +76,14 @@ def _step(
     return found
 
 
-def factor_for(values: Sequence[int], factor: float, least: int) -> float:
-    """The factor by which sizes are multiplied: `factor`, or as much more as keeps the ends and the middle
-    apart where none is to fall below `least`."""
-    distinct = sorted(set(values))
-    told = {_shrunk(distinct[i], factor, least) for i in (0, len(distinct) // 2, -1)}
-    if factor >= 1 or len(told) == min(len(distinct), 3):
-        return factor
-    return min(1.0, max(factor, 2 * least / distinct[len(distinct) // 2]))
-
-
-def _shrunk(value: int, factor: float, least: int) -> int:
-    return max(min(value, least), round(value * factor))
+def shrunk(values: Iterable[int], factor: float, least: int) -> dict[int, int]:
+    """Each size times `factor`; those that would end at `least` or below are made smaller by less, so that
+    they still differ and keep their order."""
+    found: dict[int, int] = {}
+    previous = 0
+    for value in sorted(set(values)):
+        scaled = round(min(value * factor, 2**63))
+        if scaled <= max(least, previous):
+            scaled = max(scaled, min(value, previous + least))
+        previous = found[value] = scaled
+    return found

@@ -244,8 +244,9 @@ def _has_users(scheme: str) -> bool:
 def _no_secrets(scheme: str, place: str, parameters: str) -> None:
     """What a scenario says is stored with the run and shown in its report. A secret is refused, and is not
     repeated."""
-    user, at, _ = place.rpartition("@")
-    if "/" in user and scheme not in FILES:
+    # Of a file's path only its beginning, where a user would stand who is misspelt.
+    user, at, _ = (place.lstrip("/").partition("/")[0] if scheme in FILES else place).rpartition("@")
+    if "/" in user:
         shown = printable(f"{scheme}://{place}")
         raise ValueError(
             f"{shown!r}: an @ behind the first / is written %40; a password does not belong into a URL: "

@@ -288,10 +288,18 @@ def _unmoved(series: Series) -> Finding | None:
         return None
     first, last = series.cells[0], series.cells[-1]
     asked = f"{count(int(series.at(first)))} to {spelled(series.axis, last.parameters[series.axis])}"
-    came = f"{rows_a_batch(first) or 0:,.0f} rows a batch"
+    rows = [c.parameters.get("rows_per_stream") for c in series.cells]
+    known = max((n for n in rows if isinstance(n, int)), default=0)
+    if None not in rows and known <= series.at(first):
+        title = "a stream fits into one batch"
+        sentence = f"{asked} were asked for, but a stream has only {known:,} rows, so no batch is larger"
+    else:
+        title = "rows a batch are not ours to choose"
+        came = f"{rows_a_batch(first) or 0:,.0f} rows a batch"
+        sentence = f"{asked} were asked for and {came} came each time"
     return Finding(
-        title=f"{first.operation}: rows a batch are not ours to choose",
-        sentence=f"{asked} were asked for and {came} came each time: nothing is compared",
+        title=f"{first.operation}: {title}",
+        sentence=f"{sentence}: nothing is compared",
         evidence=tuple(
             Evidence(spelled(series.axis, c.parameters[series.axis]), f"{rows_a_batch(c) or 0:,.0f} came")
             for c in (first, last)

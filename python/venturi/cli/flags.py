@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from venturi import toml_text
-from venturi.credentials import without_secrets
+from venturi.credentials import without_passwords
 from venturi.errors import VenturiError
 from venturi.urls import printable
 
@@ -379,21 +379,23 @@ def _several(key: str, value: Any) -> Any:
 
 
 def command_line(argv: Sequence[str]) -> list[str]:
-    """What was typed, to be stored with the run: without the values of headers and other secrets."""
+    """What was typed, to be stored with the run: without the values of headers, and without passwords. What
+    only looks like a secret stays, as a header's variable or a comparison in a query: of these words advice
+    makes the next command."""
     words = ["venturi"]
     masked = False
     for word in argv[1:]:
         flag, equals, text = word.partition("=")
+        if flag == "--set" and equals:
+            flag, equals, text = text.partition("=")
         if masked:
             word = _masked(word)
         elif flag == "--header" and equals:
             word = f"{flag}={_masked(text)}"
-        elif flag.replace(" ", "") in ("target.headers", "--set=target.headers") or flag.startswith(
-            "target.headers."
-        ):
-            word = f"{flag}=***"
+        elif flag.replace(" ", "") == "target.headers" or flag.startswith("target.headers."):
+            word = f"{word.removesuffix(text)}***"
         masked = word == "--header"
-        words.append(without_secrets(word))
+        words.append(without_passwords(word))
     return words
 
 
