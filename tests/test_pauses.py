@@ -137,8 +137,9 @@ def test_where_nothing_stops_there_is_no_pause(server: ServerProcess) -> None:
 
 
 def test_a_short_pause_is_a_warning(tmp_path: Path) -> None:
+    # Of so long a trial a second may be lost before it fails: a tester that is late is no reason to.
     with ReferenceServer() as reference:
-        run = started_trial(reference, tmp_path / "r", "--duration", "9s", "--repeats", "1")
+        run = started_trial(reference, tmp_path / "r", "--duration", "20s", "--repeats", "1")
         stop(run.pid, 0.35)
         assert run.wait(60) == 0
     (record,) = lines(tmp_path / "r")
@@ -146,7 +147,7 @@ def test_a_short_pause_is_a_warning(tmp_path: Path) -> None:
     paused, _ = pauses(record, "client")
     assert paused > 0.1
     shown = venturi("show", tmp_path / "r").stdout
-    assert f"the client did not run for {paused:.2f} s of 9" in " ".join(shown.split())
+    assert f"the client did not run for {paused:.2f} s of 20" in " ".join(shown.split())
 
 
 def test_no_verdict_rests_on_a_long_pause(tmp_path: Path) -> None:
