@@ -240,17 +240,23 @@ def test_a_loader_tells_who_it_is() -> None:
 
 
 def test_a_trial_of_a_hundred_loaders_costs_the_driver_little() -> None:
-    """Fakes that end at once: what is left is the driver's own work, in CPU time, which other load does not
-    lengthen. It has 3.4 ms for each (docs/cluster.md); thrice that is another call or two for each, and what
-    grows with their square takes many times as much."""
-    spec = {**SPEC, "streams": 100, "threads": 100}
-    found = [LocalHandle(f"loader-{n}", Loader(FakeCore())) for n in range(100)]
-    began = time.process_time()
-    record = run(spec, found, clocks(found), ClusterControl(), QUICK)
-    assert record["outcome"] == "ok" and len(record["hosts"]) == 100
-    assert time.process_time() - began < 3 * 100 * 0.0034
-    for handle in found:
-        handle.close()
+    """Fakes that end at once: what is left is the driver's own work, in CPU time. Four times the loaders are
+    four times the work, and sixteen times where something grows with their square. What one costs, 3.4 ms
+    (docs/cluster.md), depends on the machine: seconds for all are too many on any."""
+
+    def seconds(loaders: int) -> float:
+        found = [LocalHandle(f"loader-{n}", Loader(FakeCore())) for n in range(loaders)]
+        times = clocks(found)
+        began = time.process_time()
+        record = run({**SPEC, "streams": loaders, "threads": loaders}, found, times, ClusterControl(), QUICK)
+        used = time.process_time() - began
+        assert record["outcome"] == "ok" and len(record["hosts"]) == loaders
+        for handle in found:
+            handle.close()
+        return used
+
+    few, many = seconds(25), seconds(100)
+    assert many < 8 * few and many < 5, (few, many)
 
 
 SHARED: dict[str, Any] = {

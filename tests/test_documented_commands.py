@@ -51,7 +51,7 @@ RUNS = [
     for page, line in LINES
     if line.split()[1:2] == ["run"] and line not in MENTIONED and not PLACEHOLDER.search(line)
 ]
-OTHERS = [(page, line) for page, line in LINES if line.split()[1:2] != ["run"] and line not in MENTIONED]
+OTHERS = [(page, line) for page, line in LINES if (page, line) not in RUNS and line not in MENTIONED]
 
 
 @pytest.fixture(scope="module")

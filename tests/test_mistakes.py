@@ -15,6 +15,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,9 +96,11 @@ def measured(tmp_path_factory: pytest.TempPathFactory, core: object) -> Path:
 
 
 @pytest.fixture
-def run(measured: Path, here: Path) -> Path:
+def run(measured: Path, here: Path) -> Iterator[Path]:
+    """A copy to damage. It goes with the test: records that stay are held against the schema (conftest)."""
     shutil.copytree(measured, here / "r")
-    return here / "r"
+    yield here / "r"
+    shutil.rmtree(here / "r")
 
 
 ZIPPED = """

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,20 @@ def pauses(record: dict[str, Any], end: str) -> tuple[float, float]:
     return process["paused_ns"] / 1e9, process["longest_pause_ns"] / 1e9
 
 
+def undisturbed(
+    attempt: Callable[[], tuple[dict[str, Any], float]], *ends: str
+) -> tuple[dict[str, Any], float]:
+    """The first of three attempts in which these ends, which nobody stops, did not pause: a host may pause
+    the whole machine for a moment."""
+    found = []
+    for _ in range(3):
+        made = attempt()
+        found.append({end: pauses(made[0], end) for end in ends})
+        if not any(paused for paused, _ in found[-1].values()):
+            return made
+    pytest.fail(f"nobody stopped them: {found}")
+
+
 @pytest.fixture
 def server() -> Iterator[ServerProcess]:
     process = ServerProcess(serve_command())
@@ -95,19 +109,18 @@ def server() -> Iterator[ServerProcess]:
 
 
 def test_a_client_that_was_stopped_fails_the_trial(server: ServerProcess) -> None:
-    record, longest = trial(f"flight://{server.address}", 3.0, None, 1.3)
-    paused, at_once = pauses(record, "client")
-    assert 1.3 - 2 * STEP < paused < longest + STEP and at_once == paused
-    assert pauses(record, "server")[0] == 0
+    record, stopped = undisturbed(lambda: trial(f"flight://{server.address}", 3.0, None, 1.3), "server")
+    paused, longest = pauses(record, "client")
+    assert 1.3 - 2 * STEP < longest <= paused < stopped + STEP
     message = failed(record, "paused")
     assert f"the client did not run for {paused:.2f} s of an interval of " in message
 
 
 def test_a_server_that_was_stopped_fails_the_trial(server: ServerProcess) -> None:
-    record, longest = trial(f"flight://{server.address}", 3.0, server.process.pid, 1.3)
-    paused, at_once = pauses(record, "server")
-    assert 1.3 - 2 * STEP < paused < longest + STEP and at_once == paused
-    assert pauses(record, "client")[0] == 0
+    pid = server.process.pid
+    record, stopped = undisturbed(lambda: trial(f"flight://{server.address}", 3.0, pid, 1.3), "client")
+    paused, longest = pauses(record, "server")
+    assert 1.3 - 2 * STEP < longest <= paused < stopped + STEP
     assert "the server did not run for " in failed(record, "paused")
 
 
@@ -127,18 +140,18 @@ def test_where_nothing_stops_there_is_no_pause(server: ServerProcess) -> None:
     # More threads than there are CPUs: they wait for each other, which is no pause.
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(8)]
     try:
-        record, _ = trial(f"flight://{server.address}", 2.0)
+        record, _ = undisturbed(lambda: trial(f"flight://{server.address}", 2.0), "client", "server")
     finally:
         for process in busy:
             process.kill()
             process.wait()
     succeeded(record)
-    assert pauses(record, "client") == pauses(record, "server") == (0, 0)
 
 
 def test_a_short_pause_is_a_warning(tmp_path: Path) -> None:
+    # Of so long a trial a second may be lost before it fails: a tester that is late is no reason to.
     with ReferenceServer() as reference:
-        run = started_trial(reference, tmp_path / "r", "--duration", "9s", "--repeats", "1")
+        run = started_trial(reference, tmp_path / "r", "--duration", "20s", "--repeats", "1")
         stop(run.pid, 0.35)
         assert run.wait(60) == 0
     (record,) = lines(tmp_path / "r")
@@ -146,7 +159,7 @@ def test_a_short_pause_is_a_warning(tmp_path: Path) -> None:
     paused, _ = pauses(record, "client")
     assert paused > 0.1
     shown = venturi("show", tmp_path / "r").stdout
-    assert f"the client did not run for {paused:.2f} s of 9" in " ".join(shown.split())
+    assert f"the client did not run for {paused:.2f} s of 20" in " ".join(shown.split())
 
 
 def test_no_verdict_rests_on_a_long_pause(tmp_path: Path) -> None:
