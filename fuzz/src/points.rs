@@ -52,7 +52,10 @@ impl Sink for Kept {
     }
 }
 
-fn read(language: u8, bytes: &[u8], cut: usize) -> (Vec<(Group, i64, Vec<u64>)>, Vec<Step>, bool) {
+/// Rows of groups, other steps, and whether it went wrong.
+type Heard = (Vec<(Group, i64, Vec<u64>)>, Vec<Step>, bool);
+
+fn read(language: u8, bytes: &[u8], cut: usize) -> Heard {
     let mut kept = Kept::default();
     let mut scratch = Scratch::default();
     let mut reader = resp::Reader::new(Arc::new(AtomicUsize::new(50)));

@@ -248,7 +248,7 @@ fn a_cut_stream_of_an_engine_is_an_error() {
         assert_eq!(rows(whole.len()), Ok(60));
         let near = |length: &usize| {
             let ends = [0, first, between_messages, before_the_mark, whole.len()];
-            length % 13 == 0 || ends.iter().any(|end| length.abs_diff(*end) <= 9)
+            length.is_multiple_of(13) || ends.iter().any(|end| length.abs_diff(*end) <= 9)
         };
         for length in (1..whole.len()).filter(near) {
             let error = rows(length).unwrap_err();
