@@ -184,7 +184,8 @@ fn frames_where_they_may_not_be() {
 fn calls_that_are_malformed() {
     let server = serve("");
     let put = call(1, false, "DoPut");
-    let list = |change: &dyn Fn(&mut Vec<(&'static str, &'static str)>)| {
+    type Fields = Vec<(&'static str, &'static str)>;
+    let list = |change: &dyn Fn(&mut Fields)| {
         let mut list = vec![
             (":method", "POST"),
             (":scheme", "http"),
