@@ -26,6 +26,7 @@ PLACEHOLDER = re.compile(r"(^|[\s=/])(\.\.\.|…|[A-Z]{2,}(?![\w:=/.]))|<[a-z]")
 """`...`, `RUN`, `SCENARIO`: the form of a command, not one to be typed."""
 MENTIONED = {
     "venturi run",
+    "venturi run --json",
     "venturi run --resume",
     "venturi run --on spark",
     "venturi run --on here,...",
