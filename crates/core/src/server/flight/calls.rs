@@ -432,7 +432,7 @@ impl State {
         let key = format!("\n{data:?} {rows_per_batch}");
         let make = || Source::make(&data, rows_per_batch);
         self.store
-            .source(&key, || bytes.saturating_add(slices), make)
+            .source(&key, None, || bytes.saturating_add(slices), make)
     }
 
     fn table_source(&self, command: &TableCommand) -> Result<(Lent, u64)> {
@@ -445,10 +445,13 @@ impl State {
             let length = (table.rows as usize, table.batches.len());
             Source::cost(length, (columns, row_bytes), rows_per_batch)
         };
-        let key = format!("{}\n{rows_per_batch}", command.table);
+        // Of this table, and not of one that is put under its name meanwhile: the source holds it.
+        let table_key = Arc::as_ptr(&table.batches);
+        let key = format!("{}\n{rows_per_batch} {table_key:?}", command.table);
         let make =
             || Source::from_batches(table.schema.clone(), table.batches.to_vec(), rows_per_batch);
-        let lent = self.store.source(&key, bytes, make)?;
+        let held = Some(table.clone());
+        let lent = self.store.source(&key, held, bytes, make)?;
         Ok((lent, command.rows_per_stream.unwrap_or(table.rows)))
     }
 }
@@ -521,7 +524,7 @@ fn table_info(path: &str, table: &Table, caller: &Caller) -> Result<FlightInfo> 
         )),
         endpoint: vec![endpoint(ticket, caller)],
         total_records: table.rows as i64,
-        total_bytes: table.bytes as i64,
+        total_bytes: table.bytes() as i64,
         ordered: false,
     })
 }

@@ -191,13 +191,12 @@ impl Drop for Server {
 fn load(store: &Store, spec: &TableSpec) -> Result<()> {
     let (schema, batches) = file::read(&spec.name, &spec.ipc)?;
     let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
-    let bytes = batches.iter().map(payload_bytes).sum();
-    store.reserve(bytes)?;
+    let claim = store.claim(batches.iter().map(payload_bytes).sum())?;
     let table = Table {
         schema,
         batches: Arc::new(batches),
         rows,
-        bytes,
+        claims: vec![Arc::new(claim)],
         trial: None,
     };
     store.keep(spec.name.clone(), table)

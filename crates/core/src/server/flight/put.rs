@@ -6,12 +6,13 @@ use arrow_array::RecordBatch;
 use prost::Message as _;
 
 use super::calls::{status, Status};
-use super::store::{Store, Table};
+use super::store::{Claim, Store, Table};
 use super::State;
 use crate::codec::flight::FlightMessage;
 use crate::codec::ipc::Decoder;
 use crate::codec::proto::{descriptor_type, FlightDescriptor};
 use crate::data::{digest, payload_bytes};
+use crate::error::Result;
 use crate::meter::clock::{Stage, StageClock};
 use crate::server::account::{Counted, Trial};
 
@@ -34,8 +35,8 @@ enum Sink {
     Keep {
         path: String,
         batches: Vec<RecordBatch>,
-        /// What has been reserved for them.
-        bytes: u64,
+        /// Their memory.
+        claim: Claim,
     },
 }
 
@@ -57,9 +58,10 @@ impl Put {
         clock: &mut StageClock,
     ) -> std::result::Result<Vec<u8>, Status> {
         let (store, handicap) = (&state.store, &state.handicap);
-        let sink = self
-            .sink
-            .get_or_insert_with(|| Sink::of(&message.descriptor));
+        let sink = match &mut self.sink {
+            Some(sink) => sink,
+            none => none.insert(Sink::of(&message.descriptor, store)?),
+        };
         let body_bytes = message.body.as_ref().map_or(0, |body| body.len()) as u64;
         if !message.header.is_empty() {
             let dictionaries = self.decoder.dictionary_bytes();
@@ -74,34 +76,27 @@ impl Put {
                 }
                 clock.mark(Stage::Verify);
                 self.counted.add(batch.num_rows() as u64, bytes, sum);
-                if let Sink::Keep {
-                    batches,
-                    bytes: kept,
-                    ..
-                } = sink
-                {
+                if let Sink::Keep { batches, claim, .. } = sink {
                     // A batch without rows adds nothing but its bookkeeping.
                     if batch.num_rows() > 0 {
                         // Compressed bodies grow when they are decoded, and small ones weigh
                         // more than their bytes.
                         let least = LEAST_COST.max(ARRAY_COST * batch.num_columns() as u64);
                         let cost = body_bytes.max(bytes).max(least);
-                        store.reserve(cost)?;
-                        *kept += cost;
+                        store.extend(claim, cost)?;
                         batches.push(batch);
                     }
                     handicap.burn(Stage::Apply);
                     clock.mark(Stage::Apply);
                 }
-            } else if let Sink::Keep { bytes: kept, .. } = sink {
+            } else if let Sink::Keep { claim, .. } = sink {
                 // The batches that follow hold on to their dictionaries, also to replaced ones.
                 let now = self.decoder.dictionary_bytes();
                 let cost = match now > dictionaries {
                     true => now - dictionaries,
                     false => body_bytes,
                 };
-                store.reserve(cost)?;
-                *kept += cost;
+                store.extend(claim, cost)?;
             }
         }
         Ok(message.metadata)
@@ -113,44 +108,38 @@ impl Put {
         store: &Store,
         outcome: std::result::Result<(), Status>,
     ) -> std::result::Result<(), Status> {
+        outcome?;
         let Some(Sink::Keep {
             path,
             batches,
-            bytes,
+            claim,
         }) = self.sink
         else {
-            return outcome;
+            return Ok(());
         };
-        let kept = outcome.and_then(|()| {
-            let schema =
-                self.decoder.schema().cloned().ok_or_else(|| {
-                    Status::new(status::INVALID_ARGUMENT, "a put without a schema")
-                })?;
-            let table = Table {
-                schema,
-                batches: Arc::new(batches),
-                rows: self.counted.rows,
-                bytes,
-                trial: self.trial.map(|trial| trial.id),
-            };
-            Ok(store.keep(path, table)?)
-        });
-        if kept.is_err() {
-            store.release(bytes);
-        }
-        kept
+        let schema = self.decoder.schema().cloned();
+        let table = Table {
+            schema: schema.ok_or_else(|| {
+                Status::new(status::INVALID_ARGUMENT, "a put without a schema")
+            })?,
+            batches: Arc::new(batches),
+            rows: self.counted.rows,
+            claims: vec![Arc::new(claim)],
+            trial: self.trial.map(|trial| trial.id),
+        };
+        Ok(store.keep(path, table)?)
     }
 }
 
 impl Sink {
-    fn of(descriptor: &[u8]) -> Self {
-        match FlightDescriptor::decode(descriptor) {
+    fn of(descriptor: &[u8], store: &Store) -> Result<Self> {
+        Ok(match FlightDescriptor::decode(descriptor) {
             Ok(descriptor) if descriptor.r#type == descriptor_type::PATH => Sink::Keep {
                 path: descriptor.path.join("/"),
                 batches: vec![],
-                bytes: 0,
+                claim: store.claim(0)?,
             },
             _ => Sink::Discard,
-        }
+        })
     }
 }

@@ -19,10 +19,16 @@ pub(super) struct Table {
     pub schema: SchemaRef,
     pub batches: Arc<Vec<RecordBatch>>,
     pub rows: u64,
-    /// What it counts for against the bound.
-    pub bytes: u64,
+    /// What it counts for against the bound, also when it is gone and a get still reads it.
+    pub claims: Vec<Arc<Claim>>,
     /// The trial that put it; streams of one trial add to one table.
     pub trial: Option<String>,
+}
+
+impl Table {
+    pub fn bytes(&self) -> u64 {
+        self.claims.iter().map(|claim| claim.bytes).sum()
+    }
 }
 
 #[derive(Debug)]
@@ -47,7 +53,7 @@ pub(super) struct Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.memory.release(self.bytes);
+        self.memory.used.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -57,10 +63,6 @@ impl Memory {
         let more = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.limit);
         self.used.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
-
-    fn release(&self, bytes: u64) {
-        self.used.fetch_sub(bytes, Relaxed);
-    }
 }
 
 /// A source, and the memory that it takes for as long as somebody reads from it.
@@ -68,6 +70,8 @@ impl Memory {
 pub(super) struct Lent {
     pub source: Source,
     claim: Arc<Claim>,
+    /// Whose batches it may share.
+    _table: Option<Table>,
 }
 
 /// Whoever asks while it is made waits for it.
@@ -112,8 +116,8 @@ impl Store {
         self.memory.used.load(Relaxed)
     }
 
-    /// Claims memory for rows that are coming in. Sources that nobody reads from give way.
-    pub fn reserve(&self, bytes: u64) -> Result<()> {
+    /// Claims so much more. Sources that nobody reads from give way.
+    pub fn extend(&self, claim: &mut Claim, bytes: u64) -> Result<()> {
         while !self.memory.take(bytes) {
             let mut inner = self.inner.lock().map_err(poisoned)?;
             let idle = inner.sources.iter().position(|(_, making)| is_idle(making));
@@ -131,21 +135,19 @@ impl Store {
             drop(inner); // what it holds may take a while to free
             drop(gone);
         }
+        claim.bytes += bytes;
         Ok(())
     }
 
-    pub fn release(&self, bytes: u64) {
-        self.memory.release(bytes);
-    }
-
-    /// The same, given back when the claim is dropped.
+    /// Claims memory for what is coming in or sent.
     pub fn claim(&self, bytes: u64) -> Result<Claim> {
-        self.reserve(bytes)?;
         let memory = self.memory.clone();
-        Ok(Claim { memory, bytes })
+        let mut claim = Claim { memory, bytes: 0 };
+        self.extend(&mut claim, bytes)?;
+        Ok(claim)
     }
 
-    /// Keeps a table whose bytes have been reserved. It replaces what the path held,
+    /// Keeps a table whose bytes have been claimed. It replaces what the path held,
     /// but streams of one trial add up.
     pub fn keep(&self, path: String, table: Table) -> Result<()> {
         let mut inner = self.inner.lock().map_err(poisoned)?;
@@ -155,10 +157,9 @@ impl Store {
                 let batches = Arc::make_mut(&mut old.batches);
                 batches.extend(table.batches.iter().cloned());
                 old.rows += table.rows;
-                old.bytes += table.bytes;
+                old.claims.extend(table.claims);
                 return Ok(());
             }
-            self.release(old.bytes);
         }
         inner.tables.insert(path, table);
         Ok(())
@@ -191,9 +192,9 @@ impl Store {
         self.table(path)?;
         let mut inner = self.inner.lock().map_err(poisoned)?;
         inner.forget_sources(path);
-        if let Some(table) = inner.tables.remove(path) {
-            self.release(table.bytes);
-        }
+        let gone = inner.tables.remove(path);
+        drop(inner); // what it holds may take a while to free
+        drop(gone);
         Ok(())
     }
 
@@ -202,6 +203,7 @@ impl Store {
     pub fn source(
         &self,
         key: &str,
+        table: Option<Table>,
         bytes: impl FnOnce() -> u64,
         make: impl FnOnce() -> Result<Source>,
     ) -> Result<Lent> {
@@ -229,6 +231,7 @@ impl Store {
         let lent = Lent {
             source: make()?,
             claim,
+            _table: table,
         };
         *made = Some(lent.clone());
         Ok(lent)
@@ -245,6 +248,8 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
+
+    use arrow_array::{ArrayRef, Int64Array};
 
     use super::*;
     use crate::spec::{Data, Values};
@@ -263,25 +268,71 @@ mod tests {
     #[test]
     fn sources_count_for_as_long_as_somebody_reads_from_them() {
         let store = Store::new(100);
-        let first = store.source("a", || 60, made).unwrap();
+        let first = store.source("a", None, || 60, made).unwrap();
         assert_eq!(store.used(), 60);
         // Read from: it cannot give way, though it is not kept for the next one.
-        let refused = store.source("b", || 60, made).unwrap_err();
+        let refused = store.source("b", None, || 60, made).unwrap_err();
         assert_eq!(refused.kind, Kind::Memory);
         assert_eq!(store.used(), 60);
         drop(first);
-        let second = store.source("b", || 60, made).unwrap();
+        let second = store.source("b", None, || 60, made).unwrap();
         assert_eq!(store.used(), 60);
         drop(second);
         assert_eq!(store.used(), 60, "kept for the next get");
-        store.reserve(100).unwrap();
+        let table = store.claim(100).unwrap();
         assert_eq!(store.used(), 100, "gone for a table");
-        store.release(100);
+        drop(table);
         for key in 0..2 * SOURCES {
-            store.source(&key.to_string(), || 1, made).unwrap();
+            store.source(&key.to_string(), None, || 1, made).unwrap();
         }
         assert_eq!(store.used(), SOURCES as u64);
         assert!(store.claim(u64::MAX).is_err());
+    }
+
+    fn table(store: &Store, first: i64) -> Table {
+        let column = Int64Array::from(vec![first, first + 1]);
+        let batch = RecordBatch::try_from_iter([("n", Arc::new(column) as ArrayRef)]).unwrap();
+        Table {
+            schema: batch.schema(),
+            batches: Arc::new(vec![batch]),
+            rows: 2,
+            claims: vec![Arc::new(store.claim(60).unwrap())],
+            trial: None,
+        }
+    }
+
+    #[test]
+    fn a_table_counts_for_as_long_as_somebody_reads_it() {
+        let store = Store::new(100);
+        store.keep("t".into(), table(&store, 0)).unwrap();
+        let read = store.table("t").unwrap();
+        store.drop_table("t").unwrap();
+        assert_eq!(store.used(), 60, "dropped, and read");
+        assert!(store.claim(60).is_err());
+        drop(read);
+        assert_eq!(store.used(), 0);
+
+        store.keep("t".into(), table(&store, 0)).unwrap();
+        let read = store.table("t").unwrap();
+        let lent = store.source("t\n1", Some(read), || 1, made).unwrap();
+        store.drop_table("t").unwrap();
+        assert_eq!(store.used(), 61, "dropped, and a source made of it is read");
+        drop(lent);
+        store.keep("t".into(), table(&store, 2)).unwrap();
+        assert_eq!(store.used(), 60);
+    }
+
+    #[test]
+    fn streams_of_a_trial_add_to_one_table() {
+        let store = Store::new(200);
+        for (first, trial) in [(0, "a"), (2, "a"), (4, "b"), (6, "b"), (8, "b")] {
+            let trial = Some(trial.to_owned());
+            let table = table(&store, first);
+            store.keep("t".into(), Table { trial, ..table }).unwrap();
+        }
+        let kept = store.table("t").unwrap();
+        assert_eq!((kept.rows, kept.batches.len(), kept.bytes()), (6, 3, 180));
+        assert_eq!(store.used(), 180);
     }
 
     #[test]
@@ -296,7 +347,7 @@ mod tests {
                         makes.fetch_add(1, Relaxed);
                         made()
                     };
-                    store.source("a", || 60, make).unwrap()
+                    store.source("a", None, || 60, make).unwrap()
                 });
             }
         });
