@@ -147,6 +147,15 @@ def test_the_batch_script() -> None:
         script(Job(nodes=1, run=["quick"], python="python3", options=["--comment=x\nrm -rf /"]))
 
 
+def test_the_batch_script_holds_no_secret() -> None:
+    for told in ("password=hush", "mysql://me:hush@h/db"):
+        with pytest.raises(VenturiError, match="a password or a token stands in the words of the run"):
+            script(Job(nodes=1, run=["quick", "--option", told], python="python3"))
+    # Names of variables, and a query that only speaks of tokens.
+    words = ["quick", "--header-env", "x-token=NAME", "--password-env=DB", "--query", "select token = 1"]
+    assert "x-token=NAME" in script(Job(nodes=1, run=words, python="python3"))
+
+
 def test_ports_of_a_job_are_its_own() -> None:
     assert slurm_task.ports(1) == (20002, 20003) and slurm_task.ports(5001) == slurm_task.ports(1)
     assert max(slurm_task.ports(4999)) < 32768  # where the kernel's own begin
