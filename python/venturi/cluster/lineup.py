@@ -103,9 +103,14 @@ def placed(
         return failed_record("lost", error.message, started_unix_ns=time.time_ns())
     if wanted is None:
         # A limit of one host's engine.
-        return alone(localised(handles[0], spec) if localised else spec, handles[0], control)
-    ask = None if trouble is None else functools.partial(trouble, spec)
-    return run(spec, handles, clocks(handles), control, localised=localised, trouble=ask)
+        record = alone(localised(handles[0], spec) if localised else spec, handles[0], control)
+    else:
+        ask = None if trouble is None else functools.partial(trouble, spec)
+        record = run(spec, handles, clocks(handles), control, localised=localised, trouble=ask)
+    if control.cancelled and record["outcome"] == "failed" and record["error"]["kind"] == "lost":
+        # Who ends the run may end its hosts in the same moment, as Slurm does.
+        record["outcome"] = "interrupted"
+    return record
 
 
 def run(

@@ -23,6 +23,9 @@ from venturi.cluster import node
 _START_SECONDS = 90.0
 _JOIN_SECONDS = 120.0
 _POLL_SECONDS = 0.5
+# Slurm ends a step's tasks by SIGTERM and 30 s later by SIGKILL. Some kinds of step hand the first one to
+# all processes of the task, others to the task alone; and a second one would end the run at once.
+_HEARD_SECONDS, _TOLD_SECONDS = 5.0, 10.0
 # Ports of a job are its own: nodes may be shared. Two a job, below those that the kernel gives to clients.
 _FIRST_PORT, _JOBS = 20_000, 5_000
 
@@ -99,7 +102,13 @@ def _node(given: argparse.Namespace) -> int:
             node.start(order)
             connection.sendall(b"+")
             connection.settimeout(None)
-            connection.recv(1)  # nothing comes: the end does
+            try:
+                connection.recv(1)  # nothing comes: the end does
+            except Ended:
+                # The run, which ends with the step, has its trial to keep before its loaders go.
+                connection.settimeout(_HEARD_SECONDS + _TOLD_SECONDS)
+                connection.recv(1)
+                raise
         return 0
     finally:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -153,9 +162,11 @@ def _head(order: dict[str, Any], held_port: int, words: Sequence[str]) -> int:
                 return running.wait()
             except Ended:
                 # A trial that is under way is kept as interrupted.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    running.wait(_HEARD_SECONDS)
                 running.send_signal(signal.SIGINT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    running.wait(15)
+                    running.wait(_TOLD_SECONDS)
                 running.kill()
                 raise
 
