@@ -38,6 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A bare `pytest` stays quick; whoever names files or tests means them."""
+    for item in items:
+        if item.get_closest_marker("noisy"):
+            item.add_marker(pytest.mark.flaky(reruns=2))
     if config.getoption("--slow") or config.args_source != pytest.Config.ArgsSource.TESTPATHS:
         return
     slow = [item for item in items if item.get_closest_marker("slow")]

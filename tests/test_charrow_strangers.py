@@ -293,7 +293,6 @@ def test_an_account_is_believed_as_far_as_it_goes(
         assert record["outcome"] == outcome, record["error"]
         if achieved:
             assert record["verification"]["achieved"] == achieved
-            assert record["cpu"]["server"] is None or record["cpu"]["server"]["user_ns"] > 0
         else:
             assert [name for name, _ in server.questions].count("account") >= 1
 

@@ -30,6 +30,7 @@ print(json.dumps(run_trial(sys.argv[1], **json.loads(sys.argv[2]))))
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="Linux tells these figures"),
     pytest.mark.slow,
+    pytest.mark.noisy,
 ]
 
 
