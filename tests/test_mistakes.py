@@ -341,7 +341,6 @@ def test_an_encoding_that_lacks_letters(encoding: str, here: Path) -> None:
     assert shown.returncode == 0 and not shown.stderr and b"median" in shown.stdout
 
 
-@pytest.mark.slow
 # A process counts the memory of the one that it was forked from, and that of the tests is large.
 USED = """
 import resource, subprocess, sys
@@ -353,6 +352,7 @@ sys.exit(done.returncode)
 """
 
 
+@pytest.mark.slow
 def test_an_error_of_100_mb_costs_little(here: Path) -> None:
     assert model("--out", here / "r", *SMALL, "--quiet").returncode == 0
     lines = (here / "r" / "trials.jsonl").read_text().splitlines()

@@ -238,7 +238,8 @@ MISTAKES = [
     ),
     (
         ("--target", "mysql://me:hush@h/db"),
-        "error: --target: a password in the URL would be stored with the run; use user and password_env (--user, --password-env)\n",
+        "error: --target: a password in the URL would be stored with the run; "
+        "use user and password_env (--user, --password-env)\n",
     ),
     (
         ("--target", "mysql://h", "--journal", "wal"),

@@ -175,6 +175,8 @@ def _failed(spec: Mapping[str, Any], kind: str) -> dict[str, Any]:
         record["error"]["stream"] = 0
         if kind == "lost" and spec["operation"] == "upsert":
             record["errors"] = _lost(spec, str(record["error"]["message"]))
+    elif kind == "auth":
+        record["error"]["stream"] = 0
     return record
 
 

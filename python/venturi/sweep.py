@@ -351,8 +351,9 @@ class Sweep:
                     "error", f"{target} let no {operation} begin; its other {operation}s are left out"
                 )
             return
-        # What a stream met may be the cell's own doing, as a message that is too large.
-        if error is None or error["kind"] not in _HOPELESS or error.get("stream") is not None:
+        # What a stream met may be the cell's own doing, as a message that is too large; a log-in is not.
+        of_stream = error is not None and error.get("stream") is not None and error["kind"] != "auth"
+        if error is None or error["kind"] not in _HOPELESS or of_stream:
             if error is None:
                 self._seen |= {target, _way(slot.cell)}
             self._silent[target] = 0
