@@ -119,9 +119,8 @@ impl Put {
         };
         let schema = self.decoder.schema().cloned();
         let table = Table {
-            schema: schema.ok_or_else(|| {
-                Status::new(status::INVALID_ARGUMENT, "a put without a schema")
-            })?,
+            schema: schema
+                .ok_or_else(|| Status::new(status::INVALID_ARGUMENT, "a put without a schema"))?,
             batches: Arc::new(batches),
             rows: self.counted.rows,
             claims: vec![Arc::new(claim)],
