@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from venturi.throwaway import ClickHouse
+from venturi.servers.throwaway import ClickHouse
 
 _ASK_SECONDS = 300.0
 """Ten million rows come into a table in one statement (tests/test_spark_tables.py)."""

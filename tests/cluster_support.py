@@ -7,12 +7,12 @@ import threading
 import time
 from typing import Any
 
-from venturi import hdr
-from venturi.cluster.clock import Clock
-from venturi.cluster.loader import PHASES
-from venturi.cluster.merge import Part
-from venturi.cluster.shares import Share
-from venturi.trial import failed_record
+from venturi.cluster.trial.clock import Clock
+from venturi.cluster.trial.loader import PHASES
+from venturi.cluster.trial.merge import Part
+from venturi.cluster.trial.shares import Share
+from venturi.common import hdr
+from venturi.engine.spec import failed_record
 
 AGREED = 1_790_000_000_000_000_000
 """The start instant by the driver's clock."""

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from venturi import throwaway
-from venturi.errors import VenturiError
+from venturi.common.errors import VenturiError
+from venturi.servers import throwaway
 
 
 class Database:

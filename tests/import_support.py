@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from venturi.analysis.results import Results, load
-from venturi.importers.files import import_files
+from venturi.store.importers.files import import_files
 
 SAMPLES = Path(__file__).parent / "data" / "import"
 FORMATS = {

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from venturi.model import ModelExecutor
-from venturi.store import RunWriter
-from venturi.trial import Cell, build_spec, trial_id, trial_line
+from venturi.engine.model import ModelExecutor
+from venturi.engine.spec import build_spec, trial_id, trial_line
+from venturi.plan.cell import Cell
+from venturi.store.writer import RunWriter
 
 ROW_BYTES = 32
 SCENARIO = """\

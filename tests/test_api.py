@@ -10,7 +10,7 @@ import pytest
 
 import venturi
 from synthetic import HOSTILE, cells, hostile, make_run
-from venturi.model import ModelExecutor
+from venturi.engine.model import ModelExecutor
 
 FIGURES = ("throughput-streams", "box-size", "throughput-time", "roofline", "timeline", "pipeline", "stages")
 FIGURES += ("latency",)
@@ -104,7 +104,7 @@ def test_documented_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert blocks
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("venturi.trial.CoreExecutor", ModelExecutor)
+    monkeypatch.setattr("venturi.engine.executor.CoreExecutor", ModelExecutor)
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "docs/python-api.md", "exec"), names)

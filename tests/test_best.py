@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from run_support import venturi
-from venturi.analysis import best, results
-from venturi.analysis.cells import summarise
-from venturi.analysis.gain import effect
-from venturi.report import best as report
-from venturi.tune import Recorded
+from venturi.analysis import results
+from venturi.analysis.cells.summary import summarise
+from venturi.analysis.search import best
+from venturi.analysis.statistics.gain import effect
+from venturi.measure.tune import Recorded
+from venturi.report.text import best as report
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import pytest
 from clickhouse_support import has_chdb
 from database_support import Database
 from run_support import command, environment
-from venturi.scenario import builtin_names
+from venturi.plan.layers import builtin_names
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("core")]
 

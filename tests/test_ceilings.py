@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from run_support import command, environment, venturi
-from venturi import ceiling_cache
-from venturi.analysis.cells import summarise
-from venturi.analysis.limits import limits, narrowest
-from venturi.ceiling_cache import LIFETIME_SECONDS, CeilingCache
-from venturi.ceiling_probes import probes, seconds, usable_cores
-from venturi.ceilings import cache_key
-from venturi.environment import file_system
-from venturi.trial import Cell
+from venturi.analysis.cells.limits import limits, narrowest
+from venturi.analysis.cells.summary import summarise
+from venturi.common.environment import file_system, usable_cores
+from venturi.measure import ceiling_cache
+from venturi.measure.ceiling_cache import LIFETIME_SECONDS, CeilingCache
+from venturi.measure.ceiling_probes import probes, seconds
+from venturi.measure.ceilings import cache_key
+from venturi.plan.cell import Cell
 
 PARAMETERS: dict[str, Any] = {
     "operation": "put", "place": "local", "target": "flight://local", "data": "records", "columns": 4,

@@ -17,8 +17,8 @@ import pytest
 from charrow_support import serving
 from conftest import require
 from flight_support import ServerProcess, run_trial, succeeded
-from venturi.charrow_engine import ChdbEngine
-from venturi.errors import VenturiError
+from venturi.common.errors import VenturiError
+from venturi.servers.charrow_engine import ChdbEngine
 
 
 class Asked:
@@ -244,7 +244,7 @@ def test_a_directory_keeps_what_was_made(chdb: None, tmp_path: Path) -> None:
     code = f"""
 import sys; sys.path[:0] = {sys.path!r}
 from pathlib import Path
-from venturi.charrow_engine import ChdbEngine
+from venturi.servers.charrow_engine import ChdbEngine
 from test_charrow_engine import Server
 engine, server = ChdbEngine(Path({str(tmp_path / "data")!r})), Server()
 engine.start(server)

@@ -11,21 +11,26 @@ import pytest
 
 from flight_support import mixed, write_ipc
 from test_scenario import scenario
-from venturi import matrix, queries
-from venturi.analysis import best
-from venturi.analysis.cells import Cell as Summed
-from venturi.analysis.cells import summarise
-from venturi.analysis.wording import named
-from venturi.ceiling_probes import probes
-from venturi.data import DataStore
-from venturi.endpoints import Endpoints
-from venturi.errors import ScenarioError
-from venturi.report import best as best_report
-from venturi.report import figures, labels
-from venturi.scenario import file_layer, load
-from venturi.settings import STATES_ROW_BYTES
-from venturi.trial import Cell, build_spec
-from venturi.urls import check_url, is_charrow, place_of
+from venturi.analysis.cells.summary import Cell as Summed
+from venturi.analysis.cells.summary import summarise
+from venturi.analysis.search import best
+from venturi.analysis.words import labels
+from venturi.analysis.words.wording import named
+from venturi.common.errors import ScenarioError
+from venturi.engine.spec import build_spec
+from venturi.inputs.files import DataStore
+from venturi.measure.ceiling_probes import probes
+from venturi.measure.endpoints import Endpoints
+from venturi.plan import matrix, scale
+from venturi.plan.cell import Cell
+from venturi.plan.layers import file_layer
+from venturi.plan.load import load
+from venturi.plan.rules import charrow as queries
+from venturi.plan.settings import STATES_ROW_BYTES
+from venturi.report.figures import registry as figures
+from venturi.report.text import best as best_report
+from venturi.targets.system import is_charrow
+from venturi.targets.urls import check_url, place_of
 from verdict_support import trial
 
 
@@ -198,13 +203,13 @@ def test_the_built_in_ones() -> None:
     published = load([file_layer("chspark")])
     cells = matrix.cells(published)
     settings = {tuple(c.parameters[n] for n in ("streams", "decoders", "encoders")) for c in cells}
-    from venturi import reference
+    from venturi.store import reference
 
     rows = reference.load("chspark").to_pylist()
     assert settings == {(r["partitions"], r["decoders"], r["encoders"]) for r in rows}
     assert len(settings) == 41 and len(rows) == 45
     assert all(c.parameters["data"] == "states" for c in cells) and published.reference
-    small, notes = matrix.scale(published, 0.05)
+    small, notes = scale.scale(published, 0.05)
     assert 8 <= len(matrix.cells(small)) < 25 and "duration 2s" in notes[0] + notes[-1] + " ".join(notes)
     transports = matrix.cells(load([file_layer("arrow-transports")]))
     assert {c.parameters["place"] for c in transports} == {"charrow", "flight", "clickhouse"}

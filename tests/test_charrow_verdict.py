@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from venturi.analysis.cells import summarise
-from venturi.analysis.findings import findings
-from venturi.analysis.verdict import Verdict, verdicts
+from venturi.analysis.cells.summary import summarise
+from venturi.analysis.verdict.findings import findings
+from venturi.analysis.verdict.judge import verdicts
+from venturi.analysis.verdict.types import Verdict
 from verdict_support import ENVIRONMENT, SECOND, end, trial, verdict
 
 

@@ -17,8 +17,8 @@ import typer
 
 from run_support import ROOT, SMALL, command, environment, model, venturi
 from venturi.cli import COMMANDS, EPILOG, app
-from venturi.errors import ExitCode
-from venturi.scenario import TABLES
+from venturi.common.errors import ExitCode
+from venturi.plan.values import TABLES
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +118,7 @@ def test_scenarios() -> None:
         "upsert-scale",
     ]
     shown = venturi("scenarios", "show", "quick").stdout
-    assert shown == (ROOT / "python/venturi/scenarios/quick.toml").read_text()
+    assert shown == (ROOT / "python/venturi/plan/scenarios/quick.toml").read_text()
     done = venturi("scenarios", "show", "quik")
     assert (done.returncode, done.stderr.splitlines()[1]) == (3, "hint: did you mean quick?")
 
@@ -231,7 +231,7 @@ def test_doctor_looks_at_everything() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_doctor_says_who_uses_the_cpus() -> None:
-    from venturi import processes
+    from venturi.common import processes
 
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
         try:

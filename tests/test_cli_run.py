@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from run_support import SMALL, command, environment, model, venturi
-from venturi.ceiling_probes import usable_cores
+from venturi.common.environment import usable_cores
 
 pytestmark = pytest.mark.slow
 
@@ -259,7 +259,6 @@ def test_a_full_disk_ends_the_run_and_prints_what_was_measured(tmp_path: Path) -
     # A file-size limit takes the part of the disk's end; /dev/full would not keep what came before.
     script = (
         "import errno, os, sys\n"
-        "from venturi import store\n"
         "write, left = os.write, [3]\n"
         "def limited(descriptor, data):\n"
         "    if os.readlink(f'/proc/self/fd/{descriptor}').endswith('trials.jsonl'):\n"
@@ -267,7 +266,7 @@ def test_a_full_disk_ends_the_run_and_prints_what_was_measured(tmp_path: Path) -
         "        if left[0] < 0:\n"
         f"            raise OSError({errno.ENOSPC}, 'No space left on device')\n"
         "    return write(descriptor, data)\n"
-        "store.os.write = limited\n"
+        "os.write = limited\n"
         "from venturi.cli import main\n"
         "main()\n"
     )

@@ -13,7 +13,7 @@ from clickhouse_support import Server, clickhouse, engine, has_chdb, old_server 
 from flight_support import Certificates
 from path_support import tls_front
 from run_support import venturi
-from venturi.throwaway import ClickHouse
+from venturi.servers.throwaway import ClickHouse
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 
@@ -278,7 +278,7 @@ def test_scenarios_that_cannot_be(words: list[str], part: str) -> None:
 
 
 def test_addresses() -> None:
-    from venturi.urls import check_url
+    from venturi.targets.urls import check_url
 
     assert check_url("clickhouse://h/db") == "clickhouse://h:8123/db"
     assert check_url("clickhouse+tls://u@h") == "clickhouse+tls://u@h:8443"

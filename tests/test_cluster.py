@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from run_support import ROOT, venturi
-from venturi.cluster import access, node, slurm_task
-from venturi.cluster.kubernetes import Pods, manifest
-from venturi.cluster.remote import Remote, listed, raise_errors
-from venturi.cluster.slurm import Job, script
-from venturi.cluster.up import check_alike
-from venturi.errors import ExitCode, VenturiError
+from venturi.cluster.up import access, node, slurm_task
+from venturi.cluster.up.kubernetes import Pods, manifest
+from venturi.cluster.up.remote import Remote, listed, raise_errors
+from venturi.cluster.up.slurm import Job, script
+from venturi.cluster.up.up import check_alike
+from venturi.common.errors import ExitCode, VenturiError
 
 # Stands in for ssh: forgets the host's name and runs the words here.
 HERE = """sh -c 'shift; exec "$@"' ssh"""

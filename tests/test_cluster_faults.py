@@ -24,10 +24,10 @@ import pytest
 from conftest import require
 from hosts import NETWORK, Host, RayCluster, busy, hosts, nothing_is_left, records
 from run_support import ROOT, command, environment
+from venturi.analysis.advice.stragglers import LEAST_OF_TWO
 from venturi.analysis.results import Results
-from venturi.analysis.stragglers import LEAST_OF_TWO
-from venturi.cluster.up import own_versions
-from venturi.store import RunDirectory
+from venturi.cluster.up.up import own_versions
+from venturi.store.directory import RunDirectory
 
 pytestmark = pytest.mark.slow
 SCENARIO = f"""\

@@ -16,7 +16,7 @@ from conftest import require
 from hosts import NETWORK, RayCluster, busy, hosts, nothing_is_left, records
 from run_support import ROOT, command, environment
 from venturi.analysis import results
-from venturi.cluster.up import own_versions
+from venturi.cluster.up.up import own_versions
 
 pytestmark = pytest.mark.slow
 GIGABIT = 1e9 / 8

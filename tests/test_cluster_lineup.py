@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from cluster_support import FakeCore
-from venturi.cluster.clock import Clock
-from venturi.cluster.handle import ClusterControl, LocalHandle
-from venturi.cluster.lineup import Patience, alone, head_start_ns, join_tallies, run
-from venturi.cluster.loader import Loader
-from venturi.errors import ScenarioError
+from venturi.cluster.trial.clock import Clock
+from venturi.cluster.trial.handle import ClusterControl, LocalHandle
+from venturi.cluster.trial.lineup import Patience, alone, head_start_ns, join_tallies, run
+from venturi.cluster.trial.loader import Loader
+from venturi.common.errors import ScenarioError
 
 SPEC: dict[str, Any] = {
     "trial": "t",
@@ -230,8 +230,8 @@ def test_more_loaders_than_streams(handles: Any) -> None:
 
 
 def test_a_loader_tells_who_it_is() -> None:
-    from venturi.environment import version
-    from venturi.trial import FORMAT_VERSION
+    from venturi.common.environment import version
+    from venturi.engine.spec import FORMAT_VERSION
 
     found = Loader(FakeCore()).identify()
     assert found["venturi"] == version("venturi") and found["format"] == FORMAT_VERSION

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 import venturi
 from cluster_support import AGREED, MS, ROW_BYTES, moved, part, record, stream
-from venturi import hdr
-from venturi.cluster import latencies
-from venturi.cluster.clock import Clock, Stamps, measure, of
-from venturi.cluster.merge import Part, lost, merge
-from venturi.cluster.shares import Share, divide, spec_of, threads_of
-from venturi.errors import ScenarioError
+from venturi.cluster.trial import latencies
+from venturi.cluster.trial.clock import Clock, Stamps, measure, of
+from venturi.cluster.trial.merge import Part, lost, merge
+from venturi.cluster.trial.shares import Share, divide, spec_of, threads_of
+from venturi.common import hdr
+from venturi.common.errors import ScenarioError
+from venturi.store.samples import samples_of
 
 FAST = [stream(0, 0, 4000, 200), stream(1, 1, 4000, 220)]
 SLOW = [stream(2, 0, 1000, 400, start_ms=3), stream(3, 0, 2000, 390)]
@@ -324,7 +325,8 @@ def test_one_loader_is_itself() -> None:
 def test_a_merged_record_is_a_line_as_the_schema_has_it() -> None:
     import jsonschema
 
-    from venturi.trial import Cell, trial_line
+    from venturi.engine.spec import trial_line
+    from venturi.plan.cell import Cell
 
     found = merge(two())
     del found["samples"]
@@ -337,7 +339,7 @@ def test_a_merged_record_is_a_line_as_the_schema_has_it() -> None:
 
 
 def test_tables_of_hosts_and_their_samples() -> None:
-    from venturi import tables
+    from venturi.store import tables
 
     found = merge(two())
     line = {"run": "r", "trial": "t", **found}
@@ -347,5 +349,5 @@ def test_tables_of_hosts_and_their_samples() -> None:
         ("loader-2", 2, 2, 3000),
     ]
     assert rows[0]["rows_per_second"] == pytest.approx(8000 / 0.22)
-    samples = tables.samples_of(found["samples"])
+    samples = samples_of(found["samples"])
     assert set(samples["end"].to_pylist()) == {"client", "client:loader-1", "client:loader-2"}

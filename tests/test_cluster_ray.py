@@ -17,7 +17,7 @@ import pytest
 from conftest import require
 from flight_support import ServerProcess
 from run_support import command, environment, venturi
-from venturi.store import RunDirectory
+from venturi.store.directory import RunDirectory
 
 pytestmark = pytest.mark.slow
 
@@ -36,8 +36,8 @@ def ray() -> None:
 def executor(ray: None, core: Any) -> Iterator[Any]:
     """Three loaders on this machine, kept for all tests."""
     require(hasattr(core.Control, "start_at"), "venturi._core with shares")
-    from venturi.cluster.ray_executor import RayExecutor
-    from venturi.settings import Hosts
+    from venturi.cluster.ray.ray_executor import RayExecutor
+    from venturi.plan.settings import Hosts
 
     notes.clear()
     before = set(os.environ)

@@ -18,7 +18,7 @@ from flight_support import ServerProcess
 from hosts import NETWORK, RayCluster, hosts
 from run_support import ROOT, command, environment
 from venturi.analysis.results import load
-from venturi.cluster.up import own_versions
+from venturi.cluster.up.up import own_versions
 
 pytestmark = pytest.mark.slow
 SMALL = ("--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report", "--interface", NETWORK)

@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 
 from run_support import command, environment, model, venturi
-from venturi import matrix, toml_text
 from venturi.cli import placement
-from venturi.endpoints import Endpoints
-from venturi.errors import ExitCode, ScenarioError, VenturiError
-from venturi.scenario import Layer, Scenario, load
-from venturi.trial import build_spec
+from venturi.common import toml_text
+from venturi.common.errors import ExitCode, ScenarioError, VenturiError
+from venturi.engine.spec import build_spec
+from venturi.measure.endpoints import Endpoints
+from venturi.plan import matrix
+from venturi.plan.layers import Layer
+from venturi.plan.load import load
+from venturi.plan.resolved import to_toml
+from venturi.plan.scenario import Scenario
 
 TEXT = '[workload]\nstreams = 8\n[hosts]\nservers = 1\nserver_resource = "big"\n[matrix]\nloaders = "1..4"\n'
 
@@ -56,7 +60,7 @@ def test_spark_has_a_loader_a_stream_unless_told() -> None:
 
 def test_the_resolved_scenario_keeps_its_hosts() -> None:
     found = scenario(TEXT, "ray")
-    again = scenario(found.to_toml(), "ray")
+    again = scenario(to_toml(found), "ray")
     assert again.hosts == found.hosts and again.axes == found.axes
     assert [cell.id for cell in matrix.cells(again)] == [cell.id for cell in matrix.cells(found)]
 

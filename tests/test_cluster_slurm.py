@@ -14,7 +14,7 @@ import pytest
 from conftest import require
 from hosts import NETWORK, hosts
 from slurm_support import Slurm, slurm
-from venturi.cluster.up import own_versions
+from venturi.cluster.up.up import own_versions
 
 pytestmark = pytest.mark.slow
 TRIAL = ("--target", "empty://", "--operation", "get", "--streams", 4, "--duration", "200ms")

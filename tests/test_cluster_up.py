@@ -18,10 +18,10 @@ from conftest import require
 from hosts import NETWORK, Host, Hosts, RayCluster, hosts
 from run_support import ROOT, command, environment
 from ssh_support import ssh
-from venturi.cluster import up
-from venturi.cluster.remote import Answer, Remote
-from venturi.cluster.up import own_versions
-from venturi.errors import VenturiError
+from venturi.cluster.up import up
+from venturi.cluster.up.remote import Answer, Remote
+from venturi.cluster.up.up import own_versions
+from venturi.common.errors import VenturiError
 
 pytestmark = pytest.mark.slow
 JOIN = "import ray, sys; ray.init(address=sys.argv[1], logging_level='ERROR'); print(len(ray.nodes()))"

@@ -21,10 +21,10 @@ from compare_support import (  # noqa: F401 - the fixtures too
     venturi,
 )
 from synthetic import ENVIRONMENT, cells, imported, make_run
-from venturi.analysis.compare import compare, compare_by
-from venturi.analysis.likeness import without_port
+from venturi.analysis.compare.likeness import without_port
+from venturi.analysis.compare.runs import compare, compare_by
 from venturi.analysis.results import load
-from venturi.errors import ExitCode
+from venturi.common.errors import ExitCode
 
 
 def test_the_same_thing_twice(base: Path, tmp_path: Path) -> None:

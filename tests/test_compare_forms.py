@@ -19,9 +19,9 @@ from compare_support import (  # noqa: F401 - the fixtures too
     venturi,
 )
 from synthetic import HOSTILE, cells, hostile, make_run
-from venturi.analysis.compare import compare, compare_by
+from venturi.analysis.compare.runs import compare, compare_by
 from venturi.analysis.results import load
-from venturi.errors import ExitCode, VenturiError
+from venturi.common.errors import ExitCode, VenturiError
 
 
 def test_markdown_is_short_with_the_rest_folded(base: Path, tmp_path: Path) -> None:

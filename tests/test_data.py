@@ -11,8 +11,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from venturi.data import DataStore, read_table
-from venturi.errors import ScenarioError
+from venturi.common.errors import ScenarioError
+from venturi.inputs.files import DataStore, read_table
 
 
 def table(rows: int) -> pa.Table:

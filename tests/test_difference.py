@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from venturi.analysis import difference
-from venturi.analysis.difference import Difference, adjust, differences, shift
+from venturi.analysis.statistics import difference
+from venturi.analysis.statistics.difference import Difference, adjust, differences, shift
 
 Noise = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 # Of about unit spread, on the logarithm of a throughput. Skewed: disturbances only ever make a trial slower.

@@ -12,12 +12,12 @@ import pytest
 import typer
 
 from run_support import ROOT
-from venturi.analysis import verdict
-from venturi.analysis.crowding import FEWER, NO_MORE
-from venturi.analysis.proof.cores import CORES
-from venturi.analysis.proof.databases import AWAY, COMPUTES, IDLE
-from venturi.analysis.proof.ends import CLIENT_WAITS, KEPT_UP, NEARLY, SCHEDULE_SPARE, WORKERS
-from venturi.analysis.proof.path import DISK, LINK, MEMORY
+from venturi.analysis.verdict import types
+from venturi.analysis.verdict.crowding import FEWER, NO_MORE
+from venturi.analysis.verdict.proof.cores import CORES
+from venturi.analysis.verdict.proof.databases import AWAY, COMPUTES, IDLE
+from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, KEPT_UP, NEARLY, SCHEDULE_SPARE, WORKERS
+from venturi.analysis.verdict.proof.path import DISK, LINK, MEMORY
 from venturi.cli import COMMANDS, app
 
 if sys.version_info >= (3, 11):
@@ -27,7 +27,7 @@ else:
 
 PAGES = sorted(
     page
-    for folder in (".", "docs", "docs/targets", "bench", "fuzz", "python/venturi/reference")
+    for folder in (".", "docs", "docs/targets", "bench", "fuzz", "python/venturi/store/reference")
     for page in (ROOT / folder).glob("*.md")
 )
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -171,6 +171,6 @@ def test_verdicts_are_documented_with_the_thresholds_that_count() -> None:
         f"within {NO_MORE * 100:.0f} %",
     ):
         assert words in databases, words
-    for kind in get_args(verdict.Kind):
+    for kind in get_args(types.Kind):
         assert kind in dict(table), f"{kind} is not in the order of proof"
         assert f"\n### {kind}\n" in page, f"{kind} has no paragraph"

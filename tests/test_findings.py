@@ -7,10 +7,11 @@ from typing import Any
 
 from synthetic import cells as matrix
 from synthetic import imported, make_run
-from venturi.analysis.cells import Cell, summarise
-from venturi.analysis.findings import findings
+from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.results import load
-from venturi.analysis.verdict import Finding, verdicts
+from venturi.analysis.verdict.findings import findings
+from venturi.analysis.verdict.judge import verdicts
+from venturi.analysis.verdict.types import Finding
 from verdict_support import ENVIRONMENT, end, trial
 
 

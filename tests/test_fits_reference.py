@@ -12,9 +12,11 @@ from statistics import median
 import numpy as np
 import pytest
 
-from venturi.analysis import fits, hockney, results
-from venturi.analysis.cells import Cell
-from venturi.analysis.fits import AxisFit, Fits
+from venturi.analysis import results
+from venturi.analysis.cells.summary import Cell
+from venturi.analysis.models import fits
+from venturi.analysis.models.fits import AxisFit, Fits
+from venturi.analysis.statistics import hockney
 
 CARTESIUS = ("cartesius-localhost", "cartesius-remote")
 

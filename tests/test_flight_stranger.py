@@ -16,20 +16,22 @@ from typer.testing import CliRunner
 from flight_support import ServerProcess
 from path_support import RELAY
 from run_support import venturi
-from venturi import matrix
-from venturi.analysis import advice
-from venturi.analysis.cells import Cell, summarise
-from venturi.analysis.evidence import facts, medians, seen
-from venturi.analysis.findings import findings
-from venturi.analysis.proof import Hit
-from venturi.analysis.remedies import remedies
-from venturi.analysis.rerun import Rerun
-from venturi.analysis.verdict import verdicts
+from venturi.analysis.advice import collect, warning
+from venturi.analysis.cells.summary import Cell, summarise
+from venturi.analysis.verdict.evidence import facts, medians, seen
+from venturi.analysis.verdict.findings import findings
+from venturi.analysis.verdict.judge import verdicts
+from venturi.analysis.verdict.proof import Hit
+from venturi.analysis.verdict.remedies import remedies
+from venturi.analysis.verdict.rerun import Rerun
 from venturi.cli import app
-from venturi.report import cell as one_cell
-from venturi.runner import scenario_of
-from venturi.scenario import file_layer, load
-from venturi.store import RunDirectory
+from venturi.measure.outcome import scenario_of
+from venturi.plan import matrix
+from venturi.plan.layers import file_layer
+from venturi.plan.load import load
+from venturi.plan.resolved import to_toml
+from venturi.report.text import cell as one_cell
+from venturi.store.directory import RunDirectory
 from verdict_support import SECOND, trial
 
 Start = Callable[..., ServerProcess]
@@ -135,7 +137,7 @@ def test_rows_a_batch_of_a_file_are_left_out_where_a_run_begins_and_kept_where_o
         assert [cell.parameters["rows_per_batch"] for cell in matrix.cells(begun)] == [4096] * 4
         going = scenario_of(RunDirectory(tmp_path))
         assert [c.parameters["rows_per_batch"] for c in matrix.cells(going)] == [1024, 16384, 1, 2]
-        file.write_text(begun.to_toml())
+        file.write_text(to_toml(begun))
         again = matrix.cells(scenario_of(RunDirectory(tmp_path)))
         assert [c.id for c in again] == [c.id for c in matrix.cells(begun)]
 
@@ -176,8 +178,8 @@ def test_batches_that_a_stream_cannot_fill_are_no_choice_of_the_server() -> None
 # ---- what is warned of ------------------------------------------------------------------
 
 
-def warned(cells: list[Cell], kind: str) -> advice.Advice | None:
-    found = advice.advise(cells, [r for c in cells for r in c.records], [])
+def warned(cells: list[Cell], kind: str) -> warning.Advice | None:
+    found = collect.advise(cells, [r for c in cells for r in c.records], [])
     return next((a for a in found if a.kind == kind), None)
 
 

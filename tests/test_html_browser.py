@@ -16,7 +16,9 @@ from browser import Browser
 from hosts_records import placed, spread
 from synthetic import HOSTILE, cells, hostile, make_run
 from venturi.analysis.results import load
-from venturi.report import figures, html, palette
+from venturi.report.figures import palette
+from venturi.report.figures import registry as figures
+from venturi.report.page import page as html
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NARROW = 390

@@ -9,11 +9,11 @@ import jsonschema
 import pytest
 
 from import_support import FORMATS, SAMPLES, imported, one
-from venturi.analysis.cells import per_second, percentile, throughput
+from venturi.analysis.cells.summary import per_second, percentile, throughput
 from venturi.analysis.results import load
-from venturi.importers import formats, testperf
-from venturi.importers.files import import_files
-from venturi.store import RunDirectory
+from venturi.store.directory import RunDirectory
+from venturi.store.importers import formats, testperf
+from venturi.store.importers.files import import_files
 
 
 def test_every_sample_is_listed() -> None:
@@ -232,7 +232,7 @@ def test_iperf3_sockets_of_the_sender_are_samples(tmp_path: Path) -> None:
 
 
 def test_requests_a_second_are_drawn_over_time(tmp_path: Path) -> None:
-    from venturi.report.timeline import timeline
+    from venturi.report.figures.timeline import timeline
 
     found = samples(tmp_path / "run", "cassandra_stress.log")
     assert [row["rows"] for row in found[:3]] == [0, 14210, 33110]

@@ -6,13 +6,13 @@ import pytest
 
 from import_support import imported
 from run_support import venturi
-from venturi import reference
-from venturi.analysis.cells import per_second, throughput
+from venturi.analysis.cells.summary import per_second, throughput
 from venturi.analysis.results import load
-from venturi.errors import VenturiError
-from venturi.importers.record import lines
-from venturi.reference import runs
-from venturi.report import perf_stats
+from venturi.common.errors import VenturiError
+from venturi.report.tables import perf_stats
+from venturi.store import reference
+from venturi.store.importers.record import Origin, lines
+from venturi.store.reference import runs
 
 pytestmark = pytest.mark.slow
 
@@ -114,7 +114,7 @@ def test_unknown_name() -> None:
 
 
 def test_no_draft_makes_no_line() -> None:
-    assert lines([], "run", runs.Origin("file", "format", "source")) == []
+    assert lines([], "run", Origin("file", "format", "source")) == []
 
 
 def test_show_and_sql_and_report(tmp_path: Path) -> None:

@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 
 from import_support import FORMATS, SAMPLES, imported
 from synthetic import cells, make_run
-from venturi.analysis.cells import throughput
+from venturi.analysis.cells.summary import throughput
 from venturi.analysis.results import load
-from venturi.errors import ExitCode, ScenarioError, StoreError, VenturiError
-from venturi.importers import files, formats
-from venturi.importers.files import import_files, parse_settings
-from venturi.importers.record import Origin, lines
-from venturi.report import html, perf_stats
-from venturi.store import RunDirectory
+from venturi.common.errors import ExitCode, ScenarioError, StoreError, VenturiError
+from venturi.report.page import page as html
+from venturi.report.tables import perf_stats
+from venturi.store.directory import RunDirectory
+from venturi.store.importers import files, formats
+from venturi.store.importers.files import import_files, parse_settings
+from venturi.store.importers.record import Origin, lines
 
 LINE = "0\t2\t2\t100000\t4096\t6.10352\t0.0122776\t497.126\n"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from run_support import model, venturi
-from venturi import reference
-from venturi.analysis import ingest
+from venturi.analysis.cells import ingest
 from venturi.analysis.results import load
-from venturi.report import figures
+from venturi.report.figures import registry as figures
+from venturi.store import reference
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 
 from conftest import require
 from run_support import venturi
-from venturi.errors import ExitCode
+from venturi.common.errors import ExitCode
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench" / "ingest"))
 import stores

@@ -12,15 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from test_scenario import same, scenario
-from venturi import matrix, points_file
-from venturi.ceiling_probes import probes
-from venturi.endpoints import Endpoints
-from venturi.errors import ScenarioError
-from venturi.scenario import Layer, file_layer, load
-from venturi.settings import POINT_BYTES
-from venturi.times import SEED_NS, parse_time, spell_time
-from venturi.trial import Cell, build_spec
-from venturi.urls import check_url, is_loopback, place_of
+from venturi.common.errors import ScenarioError
+from venturi.common.times import SEED_NS, parse_time, spell_time
+from venturi.engine.spec import build_spec
+from venturi.inputs import points as points_file
+from venturi.measure.ceiling_probes import probes
+from venturi.measure.endpoints import Endpoints
+from venturi.plan import matrix
+from venturi.plan.cell import Cell
+from venturi.plan.layers import Layer, file_layer
+from venturi.plan.load import load
+from venturi.plan.resolved import to_toml
+from venturi.plan.settings import POINT_BYTES
+from venturi.targets.urls import check_url, is_loopback, place_of
 
 
 def cell(text: str) -> Cell:
@@ -120,11 +124,11 @@ def test_settings_reach_the_spec() -> None:
     assert (spec["operation"], spec["generate"], spec["rows_per_stream"]) == ("ingest", "ahead", 1000)
     assert not {"in_flight", "max_errors", "retries", "upsert", "ingest"} & set(spec)
     # The resolved scenario reads back as an equal one.
-    assert same(load([Layer("x.toml", _toml(found.to_toml()), found.to_toml())]), found)
+    assert same(load([Layer("x.toml", _toml(to_toml(found)), to_toml(found))]), found)
 
 
 def _toml(text: str) -> dict[str, Any]:
-    from venturi import toml_text
+    from venturi.common import toml_text
 
     return toml_text.parse(text, "x.toml")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from venturi import throwaway
-from venturi.errors import ExitCode, VenturiError
-from venturi.local_targets import LocalTargets, duckdb_library
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.servers import throwaway
+from venturi.servers.local import LocalTargets, duckdb_library
 
 
 class Server:

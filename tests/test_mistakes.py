@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from run_support import SMALL, command, environment, model
-from venturi import store
 from venturi.cli import main
+from venturi.store import directory as store
 
 LONG = "x" * 300
 DEEP = 50_000
@@ -223,7 +223,7 @@ def test_flags_over_a_zipped_axis_stay_zipped(here: Path) -> None:
 
 def test_quoted_csv_is_read(here: Path) -> None:
     """Line ends, quotes and long values inside of quotes, also beyond what is read in one piece."""
-    from venturi.data import read_table
+    from venturi.inputs.files import read_table
 
     rows = [f'{n},"line one\nline ""{n}"", {"z" * 200}"' for n in range(20_000)]
     text = "a,b\n" + "\n".join([*rows, f'20000,"{"y" * 300_000}"', '20001,5" pipe']) + "\n"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
-from venturi.analysis import gain, hockney, laws, regression, scaling
-from venturi.analysis.laws import Refused
+from venturi.analysis.statistics import gain, hockney, laws, regression, scaling
+from venturi.analysis.statistics.laws import Refused
 
 NOISE = 0.03
 REPEATS = 5

@@ -12,16 +12,21 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from venturi import tables, toml_text
 from venturi.analysis import results
-from venturi.analysis.cells import PARAMETER_ORDER, summarise
-from venturi.analysis.rerun import Rerun
+from venturi.analysis.cells.summary import PARAMETER_ORDER, summarise
+from venturi.analysis.verdict.rerun import Rerun
 from venturi.cli import run as cli
-from venturi.endpoints import Endpoints
-from venturi.parameters import PARAMETERS
-from venturi.scenario import Layer, Scenario, builtin_names, file_layer, load
-from venturi.trial import Cell, failed_record, trial_line
-from venturi.urls import is_remote, place_of
+from venturi.common import toml_text
+from venturi.engine.spec import failed_record, trial_line
+from venturi.measure.endpoints import Endpoints
+from venturi.plan.cell import Cell
+from venturi.plan.layers import Layer, builtin_names, file_layer
+from venturi.plan.load import load
+from venturi.plan.scenario import Scenario
+from venturi.store import tables
+from venturi.targets.parameters import PARAMETERS
+from venturi.targets.system import is_remote
+from venturi.targets.urls import place_of
 
 # Together they set every parameter to what it is not by itself.
 SCENARIOS = {

@@ -17,8 +17,8 @@ import pytest
 from flight_support import ROOT, ServerProcess, failed, peer_command, serve_command, succeeded
 from run_support import venturi
 from test_run_core import lines, started_trial
-from venturi.errors import ExitCode
-from venturi.servers import ReferenceServer
+from venturi.common.errors import ExitCode
+from venturi.servers.reference import ReferenceServer
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="Linux tells how long a thread waited for a CPU"),

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from synthetic import cells, make_run
-from venturi import reference
 from venturi.analysis.results import load
-from venturi.errors import VenturiError
-from venturi.report import perf_stats
+from venturi.common.errors import VenturiError
+from venturi.report.tables import perf_stats
+from venturi.store import reference
 
 SETS = ["macbook-get", "macbook-put", "cartesius-localhost", "cartesius-remote"]
 

@@ -17,6 +17,7 @@ import run_support
 import synthetic
 from venturi.analysis import results
 from venturi.cli import main
+from venturi.report.figures import models
 
 RUN = (
     "--operation",
@@ -286,12 +287,13 @@ def test_real_trials_check_a_prediction(core: object, tmp_path: Path) -> None:
 
 
 def test_figures_and_lines_of_the_report(run: Path) -> None:
-    from venturi.report import fits, matplotlib_figures, plotly_figures
+    from venturi.report.draw import matplotlib_figures, plotly_figures
+    from venturi.report.text import models as fits
 
     venturi("predict", run, "--streams", "8", "--queue")
     venturi("predict", run, "--check", "--executor", "model", "-q")
     found = results.load(run)
-    (figure,) = fits.figures(found)
+    (figure,) = models.figures(found)
     assert figure.name == "model-scaling"
     assert {"measured", "law", "knee", "peak", "foretold", "measured after"} <= set(figure.names)
     for panel in figure.panels:
@@ -299,6 +301,6 @@ def test_figures_and_lines_of_the_report(run: Path) -> None:
     assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
     assert any("knee at 3 streams" in line for line in fits.lines(found))
     assert "predictions" in dict(fits.sections(found))
-    sizes = fits.figures(results.load("reference:cartesius-localhost"))
+    sizes = models.figures(results.load("reference:cartesius-localhost"))
     assert [f.name for f in sizes] == ["model-scaling", "model-hockney"]
-    assert fits.figures(results.load("reference:akumuli")) == []
+    assert models.figures(results.load("reference:akumuli")) == []

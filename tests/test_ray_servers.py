@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from venturi.cluster.ray_servers import RayServers
-from venturi.errors import VenturiError
+from venturi.cluster.ray.ray_servers import RayServers
+from venturi.common.errors import VenturiError
 
 TRIES = 5
 PORTS = range(8101, 8200)

@@ -6,10 +6,10 @@ import pytest
 
 import upsert_support
 from synthetic import cells, make_run
-from venturi import reference
 from venturi.analysis.results import load
-from venturi.errors import VenturiError
-from venturi.report import figures
+from venturi.common.errors import VenturiError
+from venturi.report.figures import registry as figures
+from venturi.store import reference
 
 ROWS = {
     "macbook-get": 400,

@@ -13,7 +13,14 @@ import pytest
 
 from synthetic import HOSTILE, cells, hostile, imported, make_run, without_server
 from venturi.analysis.results import load
-from venturi.report import csv, figures, html, machine, markdown, markup, matplotlib_figures, profiles
+from venturi.report.draw import matplotlib_figures
+from venturi.report.figures import profiles
+from venturi.report.figures import registry as figures
+from venturi.report.page import markup
+from venturi.report.page import page as html
+from venturi.report.tables import machine
+from venturi.report.tables import write as csv
+from venturi.report.text import markdown
 
 
 def no_samples(line: dict[str, Any]) -> dict[str, Any]:

@@ -13,13 +13,19 @@ from rich.console import Console
 
 from hosts_records import both_places, placed, record, shown, spread
 from synthetic import HOSTILE, cells, make_run
-from venturi.analysis import efficiency, flows
-from venturi.analysis import hosts as loaders
-from venturi.analysis.cells import Cell, summarise
+from venturi.analysis.cells import efficiency, flows
+from venturi.analysis.cells import hosts as loaders
+from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.results import load
-from venturi.report import csv, figures, hosts, html, machine, markdown, matplotlib_figures, sections
-from venturi.report import flows as pictures
-from venturi.report.terminal import print_cell
+from venturi.report.draw import matplotlib_figures
+from venturi.report.figures import flows as pictures
+from venturi.report.figures import registry as figures
+from venturi.report.page import page as html
+from venturi.report.tables import machine
+from venturi.report.tables import write as csv
+from venturi.report.text import hosts, markdown
+from venturi.report.text.several import sections
+from venturi.report.text.terminal import print_cell
 
 LOADERS = [{**p, "loaders": n} for n in (1, 2, 4) for p in cells(("get",), (8,))]
 
@@ -175,7 +181,7 @@ def test_of_many_ends_the_smallest_stand_as_one(tmp_path: Path) -> None:
 
 def test_nothing_is_new_with_one_host_and_one_place(tmp_path: Path) -> None:
     results = load(make_run(tmp_path / "run", cells(streams=(1, 2, 4)), repeats=2))
-    assert sections.sections(results) == []
+    assert sections(results) == []
     assert results.convergences == []
     page = html.page(results)
     for text in ('id="places"', 'id="hosts"', 'class="sankey"', '"loaders":'):

@@ -9,11 +9,15 @@ import pytest
 
 from hosts_records import both_places, record, shown
 from synthetic import cells, make_run
-from venturi.analysis import places, splits
-from venturi.analysis.cells import Cell, summarise
+from venturi.analysis.cells import places
+from venturi.analysis.cells.summary import Cell, summarise
+from venturi.analysis.models import splits
 from venturi.analysis.results import load
-from venturi.report import csv, figures, html, matplotlib_figures
-from venturi.report import places as texts
+from venturi.report.draw import matplotlib_figures
+from venturi.report.figures import registry as figures
+from venturi.report.page import page as html
+from venturi.report.tables import write as csv
+from venturi.report.text import places as texts
 
 MIB = 2**20
 

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from synthetic import cells, hostile, imported, make_run, without_server
 from venturi.analysis.results import load
-from venturi.report import cell, summary
-from venturi.report.terminal import print_run
+from venturi.report.text import cell, summary
+from venturi.report.text.terminal import print_run
 
 
 def shown(run: Path, width: int = 80, terminal: bool = False) -> str:

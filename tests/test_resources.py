@@ -17,9 +17,10 @@ import pytest
 
 from flight_support import ROOT, ServerProcess, peer_command, run_trial, serve_command, succeeded
 from path_support import SERVER_ADDRESS, hosts, server
-from venturi import sampled
-from venturi.model import ModelExecutor
-from venturi.store import RunDirectory, RunWriter
+from venturi.engine.model import ModelExecutor
+from venturi.store import samples as sampled
+from venturi.store.directory import RunDirectory
+from venturi.store.writer import RunWriter
 
 RECORDS: dict[str, Any] = {"data": {"source": "records", "columns": 4, "seed": 1}, "rows_per_batch": 4096}
 ONE_TRIAL = """

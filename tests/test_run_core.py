@@ -18,8 +18,8 @@ import pyarrow.flight as flight
 import pytest
 
 from run_support import command, environment, venturi
-from venturi.errors import ExitCode, VenturiError
-from venturi.servers import ReferenceServer
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.servers.reference import ReferenceServer
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 

@@ -12,12 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from venturi import matrix, toml_text
-from venturi.conditions import Condition
-from venturi.environment import usable_cores
-from venturi.errors import ExitCode, ScenarioError
-from venturi.scenario import Layer, Scenario, builtin_names, file_layer, load
-from venturi.settings import SIZES
+from venturi.common import toml_text
+from venturi.common.conditions import Condition
+from venturi.common.environment import usable_cores
+from venturi.common.errors import ExitCode, ScenarioError
+from venturi.plan import matrix, scale
+from venturi.plan.layers import Layer, builtin_names, file_layer
+from venturi.plan.load import load
+from venturi.plan.resolved import to_toml
+from venturi.plan.scenario import Scenario
+from venturi.plan.settings import SIZES
 
 
 def scenario(text: str, flags: dict[str, Any] | None = None) -> Scenario:
@@ -260,7 +264,7 @@ def same(one: Scenario, other: Scenario) -> bool:
 @pytest.mark.parametrize("name", builtin_names())
 def test_builtin_scenarios_read_back_from_their_resolved_form(name: str) -> None:
     found = loaded(name)
-    again = scenario(found.to_toml())
+    again = scenario(to_toml(found))
     assert same(found, again)
     assert [cell.id for cell in matrix.cells(found)] == [cell.id for cell in matrix.cells(again)]
 
@@ -302,12 +306,12 @@ def test_points_beside_the_product_of_the_axes() -> None:
     found = scenario(ALSO)
     product = [(1, 10_000), (1, 20_000), (2, 10_000), (2, 20_000)]
     assert sizes(found) == [*product, (4, 100_000), (8, 50_000)]
-    assert same(found, scenario(found.to_toml()))
+    assert same(found, scenario(to_toml(found)))
     # Of other axes each value is combined with them.
     both = scenario(ALSO.replace("[matrix]", '[matrix]\noperation = ["get", "put"]'))
     assert len(matrix.cells(both)) == 2 * 6
     # They shrink as the axes do, and go where a flag sets one of theirs.
-    scaled, _ = matrix.scale(scenario(ALSO), 0.5)
+    scaled, _ = scale.scale(scenario(ALSO), 0.5)
     assert sizes(scaled)[-2:] == [(4, 50_000), (8, 25_000)]
     flags = Layer("", {"workload": {"streams": 3}}, flags={("workload", "streams"): "--streams"})
     layer = Layer("s.toml", toml_text.parse(ALSO, "s.toml"), ALSO)
@@ -330,7 +334,7 @@ def test_mistakes_in_points_beside_the_axes(also: str, message: str) -> None:
 
 
 def test_scaling_shrinks_and_says_so() -> None:
-    scaled, notes = matrix.scale(loaded("flight-local"), 0.01)
+    scaled, notes = scale.scale(loaded("flight-local"), 0.01)
     assert notes == [
         "streams: 5 of 8 points",
         "rows_per_stream: 5 of 50 points",
@@ -344,7 +348,7 @@ def test_scaling_shrinks_and_says_so() -> None:
 @pytest.mark.parametrize("factor", [0.1, 0.001, 1e-5])
 def test_scaling_keeps_the_ends_and_the_middle_of_every_axis(name: str, factor: float) -> None:
     whole = loaded(name)
-    scaled, _ = matrix.scale(whole, factor)
+    scaled, _ = scale.scale(whole, factor)
     for one in whole.axes:
         if one in SIZES:
             assert len(set(axis(scaled, one))) >= 3, "one size of many says nothing of sizes"
@@ -355,20 +359,20 @@ def test_scaling_keeps_the_ends_and_the_middle_of_every_axis(name: str, factor: 
 
 
 def test_scaling_keeps_small_sizes_apart_and_makes_large_ones_as_small_as_asked() -> None:
-    _, notes = matrix.scale(loaded("flight-local"), 1e-5)
+    _, notes = scale.scale(loaded("flight-local"), 1e-5)
     assert any("became 4096..20480, the smallest by less, so that they still differ" in n for n in notes)
-    far, _ = matrix.scale(scenario('[matrix]\nrows_per_stream = ["10k", "20k", "1G"]'), 1e-4)
+    far, _ = scale.scale(scenario('[matrix]\nrows_per_stream = ["10k", "20k", "1G"]'), 1e-4)
     assert axis(far, "rows_per_stream") == [4096, 8192, 100_000]
-    two, _ = matrix.scale(scenario('[matrix]\nrows_per_stream = ["1M", "10M"]'), 1e-9)
+    two, _ = scale.scale(scenario('[matrix]\nrows_per_stream = ["1M", "10M"]'), 1e-9)
     assert axis(two, "rows_per_stream") == [4096, 8192]
 
 
 def test_scaling_leaves_a_batch_and_a_while() -> None:
-    tiny, _ = matrix.scale(scenario("[workload]\nrows_per_stream = 100000"), 1e-9)
+    tiny, _ = scale.scale(scenario("[workload]\nrows_per_stream = 100000"), 1e-9)
     assert axis(tiny, "rows_per_stream") == [4096]
-    short, _ = matrix.scale(scenario('[workload]\nduration = "10s"'), 1e-9)
+    short, _ = scale.scale(scenario('[workload]\nduration = "10s"'), 1e-9)
     assert axis(short, "duration_ns") == [200_000_000]
-    small, _ = matrix.scale(scenario("[workload]\nrows_per_stream = 10"), 0.5)
+    small, _ = scale.scale(scenario("[workload]\nrows_per_stream = 10"), 0.5)
     assert axis(small, "rows_per_stream") == [10]
 
 
@@ -411,7 +415,7 @@ def test_resolved_scenarios_read_back(
         }
     )
     found = scenario(text)
-    assert same(found, scenario(found.to_toml()))
+    assert same(found, scenario(to_toml(found)))
 
 
 def test_a_zipped_axis_may_say_the_same_twice() -> None:

@@ -30,10 +30,10 @@ from run_support import command, environment
 from secret_support import HARD, SECRET, Watch, forms, leaking_files, leaks
 from venturi import cli
 from venturi.cli.flags import command_line
-from venturi.errors import VenturiError
-from venturi.importers.files import import_files
-from venturi.throwaway import ClickHouse
-from venturi.urls import check_url
+from venturi.common.errors import VenturiError
+from venturi.servers.throwaway import ClickHouse
+from venturi.store.importers.files import import_files
+from venturi.targets.urls import check_url
 
 SCHEMES = (
     *("flight", "flight+tls", "charrow", "charrow+tls", "clickhouse", "clickhouse+tls", "mysql", "mysql+tls"),

@@ -14,7 +14,7 @@ import pytest
 
 from clickhouse_support import Server, engine, has_chdb, old_server  # noqa: F401 - a fixture
 from run_support import command, environment, venturi
-from venturi.throwaway.chdb_http import joined
+from venturi.servers.throwaway.chdb_http import joined
 
 
 def test_pieces_of_arrow_become_one_stream() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from database_support import Database, available, skewed
-from venturi.errors import ExitCode, VenturiError
+from venturi.common.errors import ExitCode, VenturiError
 
 pytestmark = pytest.mark.slow
 

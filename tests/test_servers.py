@@ -17,22 +17,30 @@ import pytest
 from compare_support import environment
 from run_support import SMALL, venturi
 from synthetic import cells, make_run
-from venturi import peers, preflight, scenario, toml_text
-from venturi.analysis import likeness, server_advice, servers
-from venturi.analysis.ceilings import alone
-from venturi.analysis.limits import limits, narrowest
+from venturi.analysis.advice import server_advice
+from venturi.analysis.cells import machines, servers
+from venturi.analysis.cells.ceilings import alone
+from venturi.analysis.cells.limits import limits, narrowest
+from venturi.analysis.compare import likeness
 from venturi.analysis.results import load
-from venturi.analysis.verdict import Verdict, judge
-from venturi.ceiling_probes import Probe, Prober, probes
-from venturi.cluster.beside import Beside
-from venturi.cluster.server_host import ServerGroup
-from venturi.environment import collect
-from venturi.errors import ExitCode, ScenarioError
-from venturi.local_store import Settings
-from venturi.local_targets import LocalTargets
-from venturi.report import html
-from venturi.servers import ReferenceServer
-from venturi.trial import Cell, CoreExecutor
+from venturi.analysis.verdict.judge import judge
+from venturi.analysis.verdict.types import Verdict
+from venturi.cluster.ray.server_host import ServerGroup
+from venturi.cluster.trial.beside import Beside
+from venturi.common import toml_text
+from venturi.common.environment import collect
+from venturi.common.errors import ExitCode, ScenarioError
+from venturi.engine import peers
+from venturi.engine.executor import CoreExecutor
+from venturi.measure import preflight
+from venturi.measure.ceiling_probes import Probe, Prober, probes
+from venturi.plan import layers
+from venturi.plan.cell import Cell
+from venturi.plan.load import load as load_scenario
+from venturi.report.page import page as html
+from venturi.servers.local import LocalTargets
+from venturi.servers.local_store import Settings
+from venturi.servers.reference import ReferenceServer
 from verdict_support import cell_of, end, raw_tcp, trial, verdict
 
 TWO = "10.0.0.2:31337", "10.0.0.3:31337"
@@ -180,7 +188,7 @@ def test_runs_are_compared_by_all_their_servers(tmp_path: Path) -> None:
     refused = likeness.refusal(likeness.facts(base, run("cpu", 2, old, described(cpu="Another"))))
     assert refused == "the server's CPU differs (Model CPU | Another, Model CPU)"
     assert differing(base, small) == {"memory": (64 * 2**30, (2**30, 64 * 2**30))}
-    assert likeness.in_words("memory", (2**30, 64 * 2**30)) == "1.074 GB, 68.72 GB"
+    assert machines.in_words("memory", (2**30, 64 * 2**30)) == "1.074 GB, 68.72 GB"
 
 
 def test_a_verdict_says_how_many_servers_it_saw() -> None:
@@ -239,7 +247,7 @@ def test_names_are_looked_up_where_they_are_known(monkeypatch: pytest.MonkeyPatc
 
     def check(url: str) -> None:
         text = f"[places]\nthere = '{url}'\n"
-        found = scenario.load([scenario.Layer("my.toml", toml_text.parse(text, "my.toml"), text)])
+        found = load_scenario([layers.Layer("my.toml", toml_text.parse(text, "my.toml"), text)])
         preflight.check_hosts(found, [Cell(PARAMETERS | {"target": url, "place": "there"})])
 
     with pytest.raises(ScenarioError, match=r"^my.toml:2: .*a:1 and b:1 are one server, 10.0.0.2 port 1;"):

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 import needs_spark  # noqa: F401  # before what imports Spark
-from venturi.errors import VenturiError
-from venturi.spark.line import Line, Switchboard, answer_calls
+from venturi.cluster.spark.line import Line, Switchboard, answer_calls
+from venturi.common.errors import VenturiError
 
 
 class Loader:

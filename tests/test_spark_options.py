@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import needs_spark  # noqa: F401  # before what imports Spark
-from venturi.errors import VenturiError
+from venturi.common.errors import VenturiError
 from venturi.spark.options import Options
 from venturi.spark.transports import ClickHouse, Flight, transport
 from venturi.spark.types import spark_schema

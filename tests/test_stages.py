@@ -12,7 +12,7 @@ from pyarrow import flight
 import venturi
 from flight_support import Certificates, ServerProcess, failed, records, run_trial, succeeded
 from run_support import venturi as venturi_command
-from venturi import handicap
+from venturi.targets import handicap
 
 pytestmark = pytest.mark.slow
 
@@ -89,7 +89,7 @@ def test_a_rate_is_waited_for(reference_server: ServerProcess) -> None:
 
 
 def test_a_trial_that_does_not_begin_has_no_workers() -> None:
-    from venturi.trial import failed_record
+    from venturi.engine.spec import failed_record
 
     assert failed_record("io", "no")["workers"] is None
 

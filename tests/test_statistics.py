@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from venturi.analysis.statistics import (
+from venturi.analysis.statistics.intervals import (
     Interval,
     median_interval,
     order_statistic_rank,

@@ -13,11 +13,14 @@ from typing import Any
 import jsonschema
 import pytest
 
-from venturi import hdr, store
-from venturi.errors import ExitCode, StoreError
-from venturi.model import ModelExecutor
-from venturi.store import RunDirectory, RunWriter
-from venturi.trial import Cell, build_spec, trial_id, trial_line
+from venturi.common import hdr
+from venturi.common.errors import ExitCode, StoreError
+from venturi.engine.model import ModelExecutor
+from venturi.engine.spec import build_spec, trial_id, trial_line
+from venturi.plan.cell import Cell
+from venturi.store import directory as store
+from venturi.store.directory import RunDirectory
+from venturi.store.writer import RunWriter
 
 PARAMETERS = {
     "operation": "get",

@@ -15,8 +15,8 @@ import pytest
 
 from run_support import venturi
 from store_support import Store, row
-from venturi.store_flight import StoreFlight
-from venturi.store_tables import Sealed
+from venturi.servers.timeseries.flight import StoreFlight
+from venturi.servers.timeseries.tables import Sealed
 
 pytestmark = pytest.mark.usefixtures("core")
 

@@ -15,7 +15,7 @@ import pytest
 
 from run_support import venturi
 from store_support import Store, row
-from venturi.store_flight import QUERIES
+from venturi.servers.timeseries.flight import QUERIES
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 SECONDS = 3_000

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from venturi.analysis import straggler_advice
-from venturi.analysis.cells import Cell, summarise
-from venturi.analysis.stragglers import Straggler, machines, stragglers
+from venturi.analysis.advice import straggler_advice
+from venturi.analysis.advice.stragglers import Straggler, machines, stragglers
+from venturi.analysis.cells.summary import Cell, summarise
 
 WORK = 1e8
 """Bytes of a stream, where the work is fixed."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from venturi.suffixes import (
+from venturi.common.suffixes import (
     format_count,
     format_duration,
     parse_count,

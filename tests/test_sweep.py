@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
-from venturi import toml_text
-from venturi.errors import ExitCode
-from venturi.model import ModelExecutor
-from venturi.runner import RunResult, execute, scenario_of
-from venturi.scenario import Layer, load
-from venturi.store import RunDirectory
-from venturi.sweep import Result, Slot, exit_code
-from venturi.trial import Cell, Progress
+from venturi.common import toml_text
+from venturi.common.errors import ExitCode
+from venturi.engine.executor import Progress
+from venturi.engine.model import ModelExecutor
+from venturi.measure.observer import Slot
+from venturi.measure.outcome import Result, RunResult, exit_code, scenario_of
+from venturi.measure.runner import execute
+from venturi.plan.cell import Cell
+from venturi.plan.layers import Layer
+from venturi.plan.load import load
+from venturi.store.directory import RunDirectory
 
 
 class Recorder:

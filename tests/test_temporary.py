@@ -17,13 +17,13 @@ import pytest
 
 from database_support import available
 from run_support import ROOT, command, environment, model
-from venturi import temporary
+from venturi.common import temporary
 
 PACKAGE = ROOT / "python" / "venturi"
 RUN = ("--streams", 1, "--duration", "60s", "--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report")
-HELD = "import signal; from venturi import temporary; held = temporary.make('{}'); signal.pause()"
+HELD = "import signal; from venturi.common import temporary; held = temporary.make('{}'); signal.pause()"
 LOADER = (
-    "import signal; from venturi.cluster.loader import Loader; loader = Loader(object()); "
+    "import signal; from venturi.cluster.trial.loader import Loader; loader = Loader(object()); "
     "loader.receive('x.arrow', 0, b'rows'); signal.pause()"
 )
 FREE = [word for name in ("port", "opentsdb", "influx", "http") for word in (f"--{name}", 0)]
@@ -229,7 +229,7 @@ def test_a_kill_between_the_steps_of_making_one(root: Path) -> None:
 MANY = """
 import os, sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from venturi import temporary
+from venturi.common import temporary
 for number in range(150):
     with temporary.make("data") as path:
         (path / "file").write_text("x")

@@ -12,8 +12,8 @@ import pytest
 
 from run_support import venturi
 from venturi.analysis import results
-from venturi.analysis.search import Search
-from venturi.tune import Budget, Recorded, replay
+from venturi.analysis.search.explore import Search
+from venturi.measure.tune import Budget, Recorded, replay
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from venturi.units import Quantity, count, decimals, number, percent, pick_unit
+from venturi.common.units import Quantity, count, decimals, number, percent, pick_unit
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,19 @@ import pytest
 
 from run_support import venturi
 from upsert_support import BATCH_NS, ROW_NS, make_run, repeated, sweep, trial
-from venturi.analysis import batches, best, compare
-from venturi.analysis.batch_cost import batch_costs
-from venturi.analysis.cells import by_operation, speed, summarise
+from venturi.analysis.cells import batches
+from venturi.analysis.cells.summary import by_operation, speed, summarise
+from venturi.analysis.compare import runs as compare
+from venturi.analysis.models.batch_cost import batch_costs
 from venturi.analysis.results import load
-from venturi.report import csv, figures, html, markdown, matplotlib_figures, seed, summary, tail
+from venturi.analysis.search import best
+from venturi.report.draw import matplotlib_figures
+from venturi.report.figures import registry as figures
+from venturi.report.figures import tail
+from venturi.report.page import page as html
+from venturi.report.tables import seed
+from venturi.report.tables import write as csv
+from venturi.report.text import markdown, summary
 from verdict_support import trial as transfer
 
 SHOWN = Path(__file__).parent / "data" / "show-upserts.txt"

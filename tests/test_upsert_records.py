@@ -11,11 +11,12 @@ import jsonschema
 import pytest
 
 from test_scenario import scenario
-from venturi import matrix, tables
-from venturi.cli.progress import outcome_text
-from venturi.model import ModelExecutor
-from venturi.settings import USAGE_ROW_BYTES
-from venturi.trial import build_spec, completed, trial_line
+from venturi.engine.model import ModelExecutor
+from venturi.engine.spec import build_spec, completed, trial_line
+from venturi.measure.observer import outcome_text
+from venturi.plan import matrix
+from venturi.plan.settings import USAGE_ROW_BYTES
+from venturi.store import tables
 
 SCHEMA = json.loads((resources.files("venturi") / "schema" / "trial.schema.json").read_text())
 

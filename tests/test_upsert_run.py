@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from run_support import command, environment, venturi
-from venturi import throwaway
-from venturi.errors import VenturiError
-from venturi.trial import load_core
+from venturi.common.core import load_core
+from venturi.common.errors import VenturiError
+from venturi.servers import throwaway
 
 pytestmark = pytest.mark.slow
 

@@ -9,17 +9,23 @@ from typing import Any
 import pytest
 
 from test_scenario import same, scenario
-from venturi import matrix, preflight
-from venturi.ceiling_probes import probes
-from venturi.data import DataStore
-from venturi.endpoints import Endpoints, labels
-from venturi.environment import usable_cores
-from venturi.errors import ScenarioError
-from venturi.options import APPLIES, DEFAULTS, PARAMETERS, Options
-from venturi.scenario import Layer, builtin_names, file_layer, load
-from venturi.settings import USAGE_ROW_BYTES
-from venturi.trial import Cell, build_spec
-from venturi.urls import check_url, in_process, is_charrow, is_database, is_loopback, is_time_series, place_of
+from venturi.common.environment import usable_cores
+from venturi.common.errors import ScenarioError
+from venturi.engine.spec import build_spec
+from venturi.inputs.files import DataStore
+from venturi.measure import preflight
+from venturi.measure.ceiling_probes import probes
+from venturi.measure.endpoints import Endpoints
+from venturi.plan import matrix, scale
+from venturi.plan.cell import Cell
+from venturi.plan.cell_names import labels
+from venturi.plan.layers import Layer, builtin_names, file_layer
+from venturi.plan.load import load
+from venturi.plan.resolved import to_toml
+from venturi.plan.settings import USAGE_ROW_BYTES
+from venturi.targets.options import APPLIES, DEFAULTS, PARAMETERS, Options
+from venturi.targets.system import in_process, is_charrow, is_database, is_time_series
+from venturi.targets.urls import check_url, is_loopback, place_of
 
 
 def cell(text: str) -> Cell:
@@ -125,7 +131,7 @@ def test_one_stream_for_each_cpu() -> None:
     (one,) = matrix.cells(found)
     assert one.parameters["streams"] == one.parameters["threads"] == usable_cores()
     # The run says how many these were, and has as many on another machine.
-    assert f"streams = {usable_cores()}\n" in found.to_toml()
+    assert f"streams = {usable_cores()}\n" in to_toml(found)
 
 
 def test_axes_may_be_options_and_ranges() -> None:
@@ -169,14 +175,14 @@ def test_builtin_scenarios_can_be_aimed_at_any_database(name: str) -> None:
     for url in ("mysql://h/db", "cassandra://h/ks", "postgres://h/db", "sqlite://local", "duckdb://local"):
         found = load([file_layer(name), Layer("", {"target": {"url": url}})])
         assert all(c.parameters["target"].startswith(url[:6]) for c in matrix.cells(found))
-        again = scenario(found.to_toml())
+        again = scenario(to_toml(found))
         assert same(found, again)
         assert [c.id for c in matrix.cells(found)] == [c.id for c in matrix.cells(again)]
 
 
 def test_scaling_shortens_what_lasts_ten_seconds() -> None:
-    scaled, notes = matrix.scale(scenario(target("mysql://h")), 0.1)
-    assert (cell(scaled.to_toml()).parameters["duration_ns"], notes[0]) == (10**9, "duration 10s became 1s")
+    scaled, notes = scale.scale(scenario(target("mysql://h")), 0.1)
+    assert (cell(to_toml(scaled)).parameters["duration_ns"], notes[0]) == (10**9, "duration 10s became 1s")
 
 
 URLS = [

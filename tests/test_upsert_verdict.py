@@ -7,9 +7,10 @@ from typing import Any, get_args
 import pytest
 
 from upsert_support import ENVIRONMENT, SECOND, end, process, repeated, sweep
-from venturi.analysis import findings, verdict
-from venturi.analysis.cells import summarise
-from venturi.analysis.verdict import Verdict, judge, verdicts
+from venturi.analysis.cells.summary import summarise
+from venturi.analysis.verdict import findings, types
+from venturi.analysis.verdict.judge import judge, verdicts
+from venturi.analysis.verdict.types import Verdict
 
 
 def of(given: dict[str, Any] | None = None, **settings: Any) -> Verdict:
@@ -219,4 +220,4 @@ def test_a_swept_knob_is_measured_not_proposed() -> None:
 
 
 def test_kinds_are_those_that_are_documented() -> None:
-    assert {"flow-control", "server", "stage", "disk"} <= set(get_args(verdict.Kind))
+    assert {"flow-control", "server", "stage", "disk"} <= set(get_args(types.Kind))

@@ -13,19 +13,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from venturi import cli
-from venturi.cluster.server_host import ServerGroup
-from venturi.credentials import carries_secret, is_secret, scrubbed, without_secrets
-from venturi.tcp_probe import probe_tcp
-from venturi.urls import (
-    check_url,
-    each_host,
-    is_host_of,
-    is_loopback,
-    is_ours,
-    is_remote,
-    place_of,
-    printable,
-)
+from venturi.cluster.ray.server_host import ServerGroup
+from venturi.common.credentials import carries_secret, is_secret, scrubbed, without_secrets
+from venturi.engine.tcp_probe import probe_tcp
+from venturi.targets.system import is_host_of, is_ours, is_remote
+from venturi.targets.urls import check_url, each_host, is_loopback, place_of, printable
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ from typing import Any, get_args
 import pytest
 
 from synthetic import imported, lines, make_run, without_server
-from venturi.analysis import verdict as module
-from venturi.analysis.cells import summarise
-from venturi.analysis.proof import ORDER
-from venturi.analysis.remedies import Rerun
+from venturi.analysis.cells.summary import summarise
 from venturi.analysis.results import load
-from venturi.analysis.verdict import Verdict, judge
+from venturi.analysis.verdict import types
+from venturi.analysis.verdict.judge import judge
+from venturi.analysis.verdict.proof import ORDER
+from venturi.analysis.verdict.rerun import Rerun
+from venturi.analysis.verdict.types import Verdict
 from verdict_support import ENVIRONMENT, SECOND, cell_of, end, raw_tcp, trial, verdict
 
 FAR = {"loopback": False}
@@ -434,7 +435,7 @@ def test_runs_of_every_completeness(tmp_path: Any, edit: Any) -> None:
 def test_any_field_may_be_missing_or_odd(field: str, empty: Any) -> None:
     record = trial(RECEIVING, SENDING)
     found = judge(cell_of({**record, field: empty if field != "parameters" else {}}), ENVIRONMENT)
-    assert found.kind in get_args(module.Kind)
+    assert found.kind in get_args(types.Kind)
 
 
 @pytest.mark.parametrize("name", ["macbook-get", "macbook-put", "cartesius-localhost", "chspark"])
@@ -455,7 +456,7 @@ def test_every_kind_is_one_of_the_contract() -> None:
             if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Hit" and call.args:
                 assert isinstance(call.args[0], ast.Constant)
                 kinds.add(call.args[0].value)
-    assert kinds == set(get_args(module.Kind))
+    assert kinds == set(get_args(types.Kind))
 
 
 def test_commands_are_ones_that_the_program_has(tmp_path: Any) -> None:
@@ -489,7 +490,7 @@ def test_commands_are_ones_that_the_program_has(tmp_path: Any) -> None:
 def test_lines_of_a_run_are_judged_as_written(tmp_path: Any) -> None:
     path = make_run(tmp_path / "run", repeats=1)
     assert lines(path)
-    assert all(v.confidence in get_args(module.Confidence) for v in load(path).verdicts.values())
+    assert all(v.confidence in get_args(types.Confidence) for v in load(path).verdicts.values())
 
 
 @pytest.mark.parametrize(

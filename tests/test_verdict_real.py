@@ -16,9 +16,9 @@ import pytest
 
 from path_support import SERVER_ADDRESS, at_once, hosts, quota, relay, server
 from run_support import environment
-from venturi.analysis.cells import Cell
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results, load
-from venturi.analysis.verdict import Verdict
+from venturi.analysis.verdict.types import Verdict
 
 CORES = len(os.sched_getaffinity(0))
 DELAY_MS = 5.0

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from venturi import hdr
-from venturi.store import RunWriter
-from venturi.trial import Cell
+from venturi.common import hdr
+from venturi.plan.cell import Cell
+from venturi.store.writer import RunWriter
 
 SECOND = 1_000_000_000
 BATCH_NS = 400_000.0

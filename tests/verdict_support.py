@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from venturi.analysis.cells import Cell, summarise
-from venturi.analysis.verdict import Verdict, judge
+from venturi.analysis.cells.summary import Cell, summarise
+from venturi.analysis.verdict.judge import judge
+from venturi.analysis.verdict.types import Verdict
 
 SECOND = 1_000_000_000
 ENVIRONMENT = {"command": ["venturi", "run", "quick", "--streams", "1,2,4", "--out", "somewhere"]}

@@ -27,11 +27,11 @@ import numpy as np  # noqa: E402
 import table  # noqa: E402
 
 import shared  # noqa: E402 - of bench/
-from venturi.cluster.ray_executor import RayExecutor  # noqa: E402
-from venturi.errors import VenturiError  # noqa: E402
-from venturi.servers import ReferenceServer  # noqa: E402
-from venturi.settings import Hosts  # noqa: E402
-from venturi.trial import CoreExecutor  # noqa: E402
+from venturi.cluster.ray.ray_executor import RayExecutor  # noqa: E402
+from venturi.common.errors import VenturiError  # noqa: E402
+from venturi.engine.executor import CoreExecutor  # noqa: E402
+from venturi.plan.settings import Hosts  # noqa: E402
+from venturi.servers.reference import ReferenceServer  # noqa: E402
 
 PARTS = ("pairs", "set-up", "loaders")
 RECORDS = {"source": "records", "columns": 4, "values": "random", "seed": 1}

@@ -30,7 +30,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from venturi.analysis.compare import Comparison, compare
+from venturi.analysis.compare.runs import Comparison, compare
 from venturi.analysis.results import Results, load
 
 HERE = Path(__file__).resolve().parent

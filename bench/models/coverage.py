@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from venturi.analysis import gain, hockney, scaling
+from venturi.analysis.statistics import gain, hockney, scaling
 
 NOISE = 0.03
 REPEATS = 5

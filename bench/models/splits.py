@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from venturi.analysis import splits
-from venturi.analysis.cells import summarise
+from venturi.analysis.cells.summary import summarise
+from venturi.analysis.models import splits
 
 NOISE, REPEATS, ROW = 0.02, 5, 32
 AMOUNT = 4_000_000

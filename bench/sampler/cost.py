@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from venturi import _core
-from venturi.analysis.statistics import Interval, median_interval
+from venturi.analysis.statistics.intervals import Interval, median_interval
 
 HERE = Path(__file__).resolve().parent
 MOST = 0.01

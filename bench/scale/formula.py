@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from venturi import hdr
+from venturi.common import hdr
 
 RUN = "20261121-084500-scale"
 STREAMS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)

@@ -18,7 +18,7 @@ from pathlib import Path
 from counters import probes, samples, samples_file
 from formula import CORES, PHASES, RUN, histogram, matrix, rate, record
 
-from venturi.trial import Cell
+from venturi.plan.cell import Cell
 
 
 def write(path: Path, cells: int = 2000, repeats: int = 5, seconds: float = 3.0) -> Path:

@@ -17,11 +17,11 @@ from typing import Any
 from recorded import WANTED
 from targets import Live, Target, live
 
-from venturi.analysis.best import speed_of, values
-from venturi.analysis.cells import varying
+from venturi.analysis.cells.summary import varying
 from venturi.analysis.results import Results, load
-from venturi.analysis.statistics import median_interval
-from venturi.report.tune import setting
+from venturi.analysis.search.best import speed_of, values
+from venturi.analysis.statistics.intervals import median_interval
+from venturi.report.text.search import setting
 
 QUIET = ("--no-ceilings", "--quiet")
 

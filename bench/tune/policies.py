@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from venturi.analysis.search import Search
+from venturi.analysis.search.explore import Search
 
 Candidates = Sequence[Mapping[str, Any]]
 

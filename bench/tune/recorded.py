@@ -10,9 +10,9 @@ from typing import Any
 
 import policies
 
-from venturi.analysis.cells import Cell
+from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import load
-from venturi.tune import Recorded
+from venturi.measure.tune import Recorded
 
 WANTED = 0.97
 """The share of the exhaustive optimum that a quarter of the trials is to reach."""

@@ -26,8 +26,8 @@ import recorded
 import targets
 
 from venturi.analysis.results import load
-from venturi.errors import VenturiError
-from venturi.tune import Recorded
+from venturi.common.errors import VenturiError
+from venturi.measure.tune import Recorded
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -71,7 +71,7 @@ def report(
     left_out: list[str],
     stamp: datetime,
 ) -> str:
-    from venturi.environment import collect
+    from venturi.common.environment import collect
 
     host = collect([])["client"]
     out = [

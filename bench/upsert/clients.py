@@ -16,7 +16,7 @@ import processes
 import working_set
 from cells import Cell
 
-from venturi.throwaway import MariaDb, ThrowawayServer
+from venturi.servers.throwaway import MariaDb, ThrowawayServer
 
 HERE = Path(__file__).resolve().parent
 LOADED_UNIX_S = 1_790_000_000

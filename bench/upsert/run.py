@@ -28,8 +28,8 @@ import summary
 from cells import CELLS, Cell
 from clients import Bench
 
-from venturi import throwaway
-from venturi.errors import VenturiError
+from venturi.common.errors import VenturiError
+from venturi.servers import throwaway
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from cells import CELLS, EMPTY_GOAL, Cell
 
-from venturi.analysis.statistics import Interval, median_interval
+from venturi.analysis.statistics.intervals import Interval, median_interval
 
 Turn = dict[str, Any]
 Rounds = dict[int, Turn]

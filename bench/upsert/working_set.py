@@ -15,7 +15,7 @@ from datetime import timezone
 from pathlib import Path
 from typing import Any
 
-from venturi.throwaway import MariaDb, ThrowawayServer
+from venturi.servers.throwaway import MariaDb, ThrowawayServer
 
 END = ";\n"
 KEY = (

@@ -10,15 +10,20 @@
 
 from typing import TYPE_CHECKING, Any
 
-from venturi.errors import ScenarioError, StoreError, VenturiError
+from venturi.common.errors import ScenarioError, StoreError, VenturiError
 
 if TYPE_CHECKING:
     from venturi.api import Run, open, run
-    from venturi.units import Quantity
+    from venturi.common.units import Quantity
 
 __all__ = ["Quantity", "Run", "ScenarioError", "StoreError", "VenturiError", "open", "run"]
 
-_LAZY = {"Run": "venturi.api", "open": "venturi.api", "run": "venturi.api", "Quantity": "venturi.units"}
+_LAZY = {
+    "Run": "venturi.api",
+    "open": "venturi.api",
+    "run": "venturi.api",
+    "Quantity": "venturi.common.units",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,14 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from venturi.errors import ExitCode, VenturiError
+from venturi.common.errors import ExitCode, VenturiError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from venturi.analysis.advice import Advice
+    from venturi.analysis.advice.warning import Advice
     from venturi.analysis.results import Results
-    from venturi.scenario import Layer
+    from venturi.plan.layers import Layer
 
 TABLES = (
     *(
@@ -41,7 +41,7 @@ class Run:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Raises `StoreError` where there is no run, or one of a newer format."""
-        from venturi.analysis.results import open_run
+        from venturi.store.open import open_run
 
         self.path = open_run(path).path
 
@@ -79,7 +79,7 @@ class Run:
         """One of the tables by name. Raises `VenturiError` for an unknown one."""
         if name not in TABLES:
             raise VenturiError(f"there is no table {name!r}", hint=f"choose one of: {', '.join(TABLES)}")
-        from venturi.report import csv
+        from venturi.report.tables import write as csv
 
         return csv.table(self.results, name)
 
@@ -113,13 +113,14 @@ class Run:
     @property
     def figures(self) -> list[str]:
         """Names of the figures that this run has the data for."""
-        from venturi.report import figures
+        from venturi.report.figures import registry as figures
 
         return [figure.name for figure in figures.build(self.results)]
 
     def figure(self, name: str, reference: str | None = None) -> Any:
         """A figure as `plotly.graph_objects.Figure`. `reference` lays published figures over it."""
-        from venturi.report import figures, plotly_figures
+        from venturi.report.draw import plotly_figures
+        from venturi.report.figures import registry as figures
 
         return plotly_figures.whole(figures.one(self.results, name, reference))
 
@@ -128,19 +129,19 @@ class Run:
 
         Raises `VenturiError` where no `path` is given for published figures: they are no directory.
         """
-        from venturi.report import html
+        from venturi.report.page import page as html
 
         if path is None and not self.results.directory.saved:
             raise VenturiError(f"{self.name} is no directory", hint="give report() a path")
         return html.write(self.path, path or self.path / "report.html", reference)
 
     def __repr__(self) -> str:
-        from venturi.report import summary
+        from venturi.report.text import summary
 
         return f"<venturi.Run {self.name}: {'; '.join(summary.headline(self.results))}>"
 
     def _repr_html_(self) -> str:
-        from venturi.report import notebook
+        from venturi.report.text import notebook
 
         return notebook.fragment(self.results)
 
@@ -168,10 +169,11 @@ def run(
     Raises `ScenarioError` and `StoreError` (both `VenturiError`). A failed trial raises nothing: it is a
     row of `Run.trials`, and a warning.
     """
-    from venturi import runner
-    from venturi.cli.progress import QuietObserver
-    from venturi.scenario import Layer, file_layer, load
-    from venturi.trial import CoreExecutor
+    from venturi.engine.executor import CoreExecutor
+    from venturi.measure import outcome, runner
+    from venturi.measure.observer import QuietObserver
+    from venturi.plan.layers import Layer, file_layer
+    from venturi.plan.load import load
 
     layers = []
     if isinstance(scenario, Mapping):
@@ -184,7 +186,7 @@ def run(
     layers.append(Layer("keyword", tree))
     found = load(layers)
     _check_placement(layers)
-    path = Path(out) if out is not None else runner.default_out(found)
+    path = Path(out) if out is not None else outcome.default_out(found)
     runner.execute(found, path, executor if executor is not None else CoreExecutor(), QuietObserver())
     return Run(path)
 
@@ -192,7 +194,7 @@ def run(
 def _check_placement(layers: Sequence[Layer]) -> None:
     """A caller who shares streams among processes is not left with one that has them all. A scenario file
     may say how it is to be shared where that is asked for."""
-    from venturi.settings import Hosts
+    from venturi.plan.settings import Hosts
 
     for layer in layers:
         paths = [("matrix", "loaders"), *(("hosts", key) for key in Hosts.model_fields)]
@@ -208,7 +210,7 @@ def _check_placement(layers: Sequence[Layer]) -> None:
 
 def _tree(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Keywords as the tables of a scenario; lists are axes of the matrix."""
-    from venturi.scenario import LIST_VALUES, TABLES
+    from venturi.plan.values import LIST_VALUES, TABLES
 
     tree: dict[str, Any] = {}
     known = {key: table for table, model in TABLES.items() for key in model.model_fields}

@@ -16,10 +16,10 @@ export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
 RAY_AUTH_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 # By which address the first node is reached, which only that node can tell.
 head=$(srun --nodes=1 --ntasks=1 --nodelist="$first" \
-    /opt/venturi/bin/python -m venturi.cluster.slurm_task --interface 10.0.0.0/24 address)
+    /opt/venturi/bin/python -m venturi.cluster.up.slurm_task --interface 10.0.0.0/24 address)
 # A task a node: the first one has Ray's head and runs the scenario, the others join, and wait
 # for its end. No binding to CPUs: the streams are to have the whole node.
 srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --cpu-bind=none \
     --kill-on-bad-exit=1 --wait=60 \
-    /opt/venturi/bin/python -m venturi.cluster.slurm_task --interface 10.0.0.0/24 node --first "$first" --head "$head" -- \
+    /opt/venturi/bin/python -m venturi.cluster.up.slurm_task --interface 10.0.0.0/24 node --first "$first" --head "$head" -- \
     'my scenario.toml' --streams 1,2 --out run-1

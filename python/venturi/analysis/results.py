@@ -6,60 +6,30 @@ import os
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis import cells as cells_module
-from venturi.analysis import findings as findings_module
-from venturi.analysis import server_advice
-from venturi.analysis import verdict as verdict_module
-from venturi.analysis.advice import Advice, advise
-from venturi.analysis.cells import Cell, get
-from venturi.analysis.verdict import Finding, Verdict
-from venturi.errors import StoreError
-from venturi.store import RunDirectory
-from venturi.urls import is_charrow
+from venturi.analysis.advice import server_advice
+from venturi.analysis.advice.collect import advise
+from venturi.analysis.advice.warning import Advice
+from venturi.analysis.cells import summary as cells_module
+from venturi.analysis.cells.summary import Cell, get
+from venturi.analysis.verdict import findings as findings_module
+from venturi.analysis.verdict import judge as verdict_module
+from venturi.analysis.verdict.types import Finding, Verdict
+from venturi.store.directory import RunDirectory
+from venturi.targets.system import is_charrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from venturi.analysis.batch_cost import BatchCost
-    from venturi.analysis.efficiency import Scaled
-    from venturi.analysis.fits import Fits
-    from venturi.analysis.places import Row
-    from venturi.analysis.predict import Checked
-    from venturi.analysis.splits import Convergence
-    from venturi.analysis.stragglers import Straggler
-
-RUNS = Path("venturi-runs")
-"""Where `venturi run` puts runs unless told otherwise."""
-LAST = "last"
-REFERENCE = "reference:"
-"""Before the name of a published set that is taken as a run."""
-
-
-def find_run(path: str | os.PathLike[str]) -> Path:
-    """The run directory meant by `path`; "last" is the newest one below ./venturi-runs.
-
-    A directory that is really called "last" wins. Raises `StoreError` where there is none.
-    """
-    found = Path(path)
-    if str(path) != LAST or found.is_dir():
-        return found
-    runs = [p for p in RUNS.iterdir() if p.is_dir() and _written(p)] if RUNS.is_dir() else []
-    if not runs:
-        raise StoreError(
-            f"there is no last run: {RUNS}/ holds none",
-            hint="make one with `venturi run quick`, or name a directory",
-        )
-    return max(runs, key=lambda p: (_written(p), p.name))
-
-
-def _written(path: Path) -> int:
-    """When a run was last written to (ns); 0 for what is no run. Not the directory's own time, which a report
-    saved beside the data would change."""
-    times = [p.stat().st_mtime_ns for n in ("trials.jsonl", "environment.json") if (p := path / n).is_file()]
-    return max(times, default=0)
+    from venturi.analysis.advice.stragglers import Straggler
+    from venturi.analysis.cells.efficiency import Scaled
+    from venturi.analysis.cells.places import Row
+    from venturi.analysis.models.batch_cost import BatchCost
+    from venturi.analysis.models.fits import Fits
+    from venturi.analysis.models.predict import Checked
+    from venturi.analysis.models.splits import Convergence
+from venturi.store.open import open_run
 
 
 @dataclass
@@ -102,7 +72,7 @@ class Results:
     @cached_property
     def stragglers(self) -> dict[str, list[Straggler]]:
         """Hosts well behind the others, by the name of the cell; cells without any are left out."""
-        from venturi.analysis import stragglers
+        from venturi.analysis.advice import stragglers
 
         boots = stragglers.machines(self.environment)
         found = {cell.name: stragglers.stragglers(cell, boots) for cell in self.cells}
@@ -122,35 +92,35 @@ class Results:
     def fits(self) -> Fits:
         """Models: Hockney's line over sizes, scaling laws over the other axes, what matters and what does
         not."""
-        from venturi.analysis import fits
+        from venturi.analysis.models import fits
 
         return fits.build(self.cells)
 
     @cached_property
     def batch_costs(self) -> list[BatchCost]:
         """What a batch and a row cost, where an upsert's rows a batch were varied."""
-        from venturi.analysis.batch_cost import batch_costs
+        from venturi.analysis.models.batch_cost import batch_costs
 
         return batch_costs(self.cells)
 
     @cached_property
     def predictions(self) -> list[Checked]:
         """What was foretold and queued, beside what was measured since."""
-        from venturi.analysis import predict
+        from venturi.analysis.models import predict
 
-        return predict.checked(self)
+        return predict.checked(self.directory.prediction_records(), self.cells)
 
     @cached_property
     def place_rows(self) -> list[Row]:
         """Local and remote side by side; empty where the run has not both places."""
-        from venturi.analysis import places
+        from venturi.analysis.cells import places
 
         return places.rows(self.cells)
 
     @cached_property
     def efficiency(self) -> list[Scaled]:
         """What each host does, over numbers of hosts; empty where these were not varied."""
-        from venturi.analysis import efficiency
+        from venturi.analysis.cells import efficiency
 
         return efficiency.scaled(self.cells)
 
@@ -158,7 +128,8 @@ class Results:
     def convergences(self) -> list[Convergence]:
         """One amount divided over more and more streams; empty where a run has one place and one host: then
         it is one sweep among others."""
-        from venturi.analysis import hosts, splits
+        from venturi.analysis.cells import hosts
+        from venturi.analysis.models import splits
 
         if not self.place_rows and not any(hosts.several(cell) for cell in self.cells):
             return []
@@ -227,20 +198,6 @@ class Results:
     @property
     def measured(self) -> int:
         return sum(not r.get("warmup") for r in self.records)
-
-
-def open_run(path: str | os.PathLike[str]) -> RunDirectory:
-    """What `path` names: a run directory, "last", or published figures as a run, `reference:NAME`.
-
-    Raises `StoreError` where there is no run or its format is newer, `VenturiError` for a reference that does
-    not exist.
-    """
-    name = os.fspath(path)
-    if name.startswith(REFERENCE) and not Path(name).is_dir():
-        from venturi.reference.runs import ReferenceRun
-
-        return ReferenceRun(name)
-    return RunDirectory(find_run(path))
 
 
 def load(path: str | os.PathLike[str]) -> Results:

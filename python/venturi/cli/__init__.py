@@ -21,11 +21,11 @@ import typer
 from typer.core import TyperGroup
 
 from venturi.cli import output
-from venturi.credentials import without_secrets
-from venturi.errors import DamagedWarning, ExitCode, StoreError, VenturiError
-from venturi.names import listed
+from venturi.common.errors import DamagedWarning, ExitCode, StoreError, VenturiError
+from venturi.common.names import listed
+from venturi.common.say import say
 
-__all__ = ["app", "fail", "main", "say"]
+__all__ = ["app", "fail", "main"]
 
 # In the order of the help text. The name is the module's.
 COMMANDS = (
@@ -99,7 +99,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from venturi.environment import version
+        from venturi.common.environment import version
 
         typer.echo(f"venturi {version('venturi') or '(not installed, run from its sources)'}")
         raise typer.Exit()
@@ -114,20 +114,12 @@ def root(
     """Measures how fast data really moves, finds the narrowest place, and says which setting opens it."""
 
 
-def say(level: str, text: str) -> None:
-    """A line for the user on standard error: info, warning, error or hint."""
-    print(f"{level}: {without_secrets(text)}", file=sys.stderr, flush=True)
-
-
 def fail(error: VenturiError) -> NoReturn:
     """Prints an error and ends with its exit code."""
     say("error", error.message)
     if error.hint:
         say("hint", error.hint)
     sys.exit(int(error.exit_code))
-
-
-_NO_OPTION = r"No such option: (\S+)(?: \(Possible options: (.*)\)| Did you mean (.*)\?)?"
 
 
 def _misused(error: Any) -> VenturiError:
@@ -237,6 +229,6 @@ def _not_ours(error: Exception) -> VenturiError | None:
         return StoreError("the working directory has been deleted", hint="cd to one that is there")
     if isinstance(error, OSError) and error.filename is not None and error.errno in _REFUSALS:
         return StoreError(f"{listed([str(error.filename)])}: {error.strerror}")
-    from venturi import store
+    from venturi.store import directory as store
 
     return store.what_is_damaged()

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from venturi.errors import VenturiError
+from venturi.common.errors import VenturiError
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -54,10 +54,10 @@ def best(
     ] = Format.table,
 ) -> None:
     """Name the fastest setting, the cheapest near it, and how much of each setting is enough."""
-    from venturi.analysis import best as analysis
     from venturi.analysis import results
+    from venturi.analysis.search import best as analysis
     from venturi.cli.parsing import chosen, share
-    from venturi.report import best as report
+    from venturi.report.text import best as report
 
     at_most = share("--within", within)
     loaded = results.load(run)

@@ -15,14 +15,14 @@ from urllib.parse import urlsplit
 import typer
 
 from venturi.cli import flags as f
-from venturi.cli import say
-from venturi.errors import ExitCode, ScenarioError, VenturiError
+from venturi.common.errors import ExitCode, ScenarioError, VenturiError
+from venturi.common.say import say
 
 if TYPE_CHECKING:
-    from venturi.ceiling_probes import Probe
-    from venturi.endpoints import Endpoints
-    from venturi.scenario import Scenario
-    from venturi.trial import Executor
+    from venturi.engine.executor import Executor
+    from venturi.measure.ceiling_probes import Probe
+    from venturi.measure.endpoints import Endpoints
+    from venturi.plan.scenario import Scenario
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -146,7 +146,7 @@ def _check_codec(name: str | None) -> None:
 
 
 def _seconds(duration: str | None) -> float | None:
-    from venturi.suffixes import parse_duration
+    from venturi.common.suffixes import parse_duration
 
     if duration is None:
         return None
@@ -161,9 +161,12 @@ def _seconds(duration: str | None) -> float | None:
 
 def _scenario(given: dict[str, Any]) -> Scenario:
     """The cells that these limits are for, read and checked as a scenario's."""
-    from venturi.scenario import TABLES, Layer, load
-    from venturi.suffixes import parse_count
-    from venturi.urls import check_url, is_charrow, is_remote, is_time_series, scheme_of
+    from venturi.common.suffixes import parse_count
+    from venturi.plan.layers import Layer
+    from venturi.plan.load import load
+    from venturi.plan.values import TABLES
+    from venturi.targets.system import is_charrow, is_remote, is_time_series, scheme_of
+    from venturi.targets.urls import check_url
 
     rows = given["rows_per_batch"]
     if given["message_bytes"] is not None:
@@ -235,11 +238,11 @@ class _Session:
         self.place = "local"
 
     def measure(self) -> None:
-        from venturi import ceilings as run_ceilings
-        from venturi.ceiling_cache import CeilingCache
-        from venturi.ceiling_probes import REPEATS, Prober
-        from venturi.endpoints import Endpoints
-        from venturi.sweep import Interrupts
+        from venturi.measure import ceilings as run_ceilings
+        from venturi.measure.ceiling_cache import CeilingCache
+        from venturi.measure.ceiling_probes import REPEATS, Prober
+        from venturi.measure.endpoints import Endpoints
+        from venturi.measure.interrupts import Interrupts
 
         quiet = self.given["quiet"]
         note = (lambda level, text: None) if quiet else say
@@ -288,9 +291,8 @@ class _Session:
 
     def _probes(self, endpoints: Endpoints) -> list[Probe]:
         """Those of the cells, and the ones that a run makes only where it needs them."""
-        from venturi.ceiling_probes import Probe, probes
-        from venturi.settings import LOCAL
-        from venturi.urls import is_local
+        from venturi.measure.ceiling_probes import Probe, probes
+        from venturi.targets.system import LOCAL, is_local
 
         found = probes(endpoints.cells)
         tcp = [probe for probe in found if probe.kind == "tcp"]
@@ -329,7 +331,7 @@ class _Session:
         return [probe for kind in order if kind in self.kinds for probe in every[kind]]
 
     def _name_file_systems(self) -> None:
-        from venturi.environment import file_system
+        from venturi.common.environment import file_system
 
         if not self.executor.measures:
             return
@@ -362,7 +364,7 @@ class _Progress:
         self._done += 1
 
     def step(self, probe: Probe) -> None:
-        from venturi.analysis.limits import title
+        from venturi.analysis.cells.limits import title
 
         self._done += 1
         text = title(dataclasses.asdict(dataclasses.replace(probe, cell=None)))
@@ -378,8 +380,8 @@ class _Progress:
 
 
 def _print(session: _Session, format: Format) -> None:
-    from venturi.analysis.limits import limits, narrowest
-    from venturi.report import limits as shown
+    from venturi.analysis.cells.limits import limits, narrowest
+    from venturi.report.text import limits as shown
 
     found = limits(session.lines)
     places = dict.fromkeys(["local", session.place])

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from venturi.cli import say
-from venturi.errors import ExitCode, StoreError, VenturiError
+from venturi.common.errors import ExitCode, StoreError, VenturiError
+from venturi.common.say import say
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -127,8 +127,8 @@ def up(
     directory: Directory = None,
 ) -> None:
     """Start a Ray node on each host by ssh, and wait until all have joined."""
-    from venturi.cluster import remote
-    from venturi.cluster import up as nodes
+    from venturi.cluster.up import remote
+    from venturi.cluster.up import up as nodes
 
     names = remote.listed(hosts)
     _check_interface(interface)
@@ -158,8 +158,8 @@ def down(
     hosts: HostsOption = None, ssh: Ssh = None, python: PythonOption = None, directory: Directory = None
 ) -> None:
     """End the nodes and remove what they left; well done too where there are none."""
-    from venturi.cluster import access, remote
-    from venturi.cluster import up as nodes
+    from venturi.cluster.up import access, remote
+    from venturi.cluster.up import up as nodes
 
     if hosts is None and access.kept() is None:
         print("no cluster was started from here")
@@ -185,8 +185,8 @@ def status(
     hosts: HostsOption = None, ssh: Ssh = None, python: PythonOption = None, directory: Directory = None
 ) -> None:
     """Say of each host whether its node runs and has joined; exit code 4 unless all have."""
-    from venturi.cluster import remote
-    from venturi.cluster import up as nodes
+    from venturi.cluster.up import remote
+    from venturi.cluster.up import up as nodes
 
     reach, names, place = nodes.remote_of(
         remote.listed(hosts) if hosts is not None else None,
@@ -251,7 +251,7 @@ def slurm(
     ] = None,
 ) -> None:
     """Write a batch script that starts Ray on an allocation and runs a scenario there, and submit it."""
-    from venturi.cluster import slurm as jobs
+    from venturi.cluster.up import slurm as jobs
 
     _check_interface(interface)
     taken = [word for word in run if word == "--on" or word.startswith("--on=")]
@@ -298,8 +298,8 @@ def kubernetes(
     ] = None,
 ) -> None:
     """Print a manifest for KubeRay: a head for the driver, a pod a node for loaders and servers."""
-    from venturi.cluster import kubernetes as pods
-    from venturi.cluster.up import own_versions
+    from venturi.cluster.up import kubernetes as pods
+    from venturi.cluster.up.up import own_versions
 
     version = ray or own_versions()["ray"]
     if version is None:

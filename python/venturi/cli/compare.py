@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from venturi.cli.parsing import share
-from venturi.errors import ExitCode, StoreError, VenturiError
+from venturi.common.errors import ExitCode, StoreError, VenturiError
 
 if TYPE_CHECKING:
-    from venturi.analysis.compare import Comparison
+    from venturi.analysis.compare.runs import Comparison
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -119,7 +119,7 @@ def compare(
             out.write_text(text, encoding="utf-8")
         except OSError as error:
             raise StoreError(f"{out}: cannot be written: {error.strerror or error}") from None
-        from venturi.report import comparison
+        from venturi.report.text import comparison
 
         for one in found:
             print(f"{one.run.name} against {one.base.name}: {comparison.summary(one)[0]}")
@@ -131,8 +131,8 @@ def compare(
 def _comparisons(
     runs: list[str], by: str | None, metric: str, confidence: float, threshold: float, force: bool
 ) -> list[Comparison]:
-    from venturi.analysis import compare as comparing
     from venturi.analysis import results
+    from venturi.analysis.compare import runs as comparing
 
     if by is not None:
         if len(runs) > 1:
@@ -159,7 +159,8 @@ def _comparisons(
 
 
 def _text(found: list[Comparison], shape: Format, code: int, wide: bool) -> str:
-    from venturi.report import comparison, comparison_files
+    from venturi.report.tables import comparison as comparison_files
+    from venturi.report.text import comparison
 
     if shape is Format.junit:
         return comparison_files.junit(found)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from venturi.units import percent
+from venturi.common.units import percent
 
 if TYPE_CHECKING:
-    from venturi.processes import Busy
+    from venturi.common.processes import Busy
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -80,8 +80,8 @@ def _governor() -> Iterator[Finding]:
 
 
 def _load() -> Iterator[Finding]:
-    from venturi.environment import cpu_times
-    from venturi.processes import busiest, ticks
+    from venturi.common.environment import cpu_times
+    from venturi.common.processes import busiest, ticks
 
     began, before, each = time.monotonic(), cpu_times(), ticks()
     time.sleep(_WATCH_SECONDS)
@@ -114,7 +114,7 @@ def _load() -> Iterator[Finding]:
 
 def _named(working: Sequence[Busy]) -> str:
     """`mariadbd (pid 4711) 0.98 cores, stress (pid 12) 0.50`."""
-    from venturi.report.labels import plain
+    from venturi.analysis.words.labels import plain
 
     shown = [f"{plain(one.name)} (pid {one.pid}) {one.cores:.2f}" for one in working[:_MOST_NAMED]]
     more = f" and {len(working) - _MOST_NAMED} more" if len(working) > _MOST_NAMED else ""
@@ -122,7 +122,7 @@ def _named(working: Sequence[Busy]) -> str:
 
 
 def _files() -> Iterator[Finding]:
-    from venturi.environment import open_files
+    from venturi.common.environment import open_files
 
     limit = open_files()
     if limit is None:
@@ -134,7 +134,7 @@ def _files() -> Iterator[Finding]:
 
 
 def _buffers() -> Iterator[Finding]:
-    from venturi.environment import read
+    from venturi.common.environment import read
 
     for name in ("tcp_rmem", "tcp_wmem"):
         text = read(f"/proc/sys/net/ipv4/{name}")
@@ -152,7 +152,7 @@ def _buffers() -> Iterator[Finding]:
 
 
 def _memory() -> Iterator[Finding]:
-    from venturi.environment import memory
+    from venturi.common.environment import memory
 
     found = memory()
     free, total = found["available"], found["total"]
@@ -177,7 +177,7 @@ def _memory() -> Iterator[Finding]:
 
 
 def _huge_pages() -> Iterator[Finding]:
-    from venturi.environment import chosen, read
+    from venturi.common.environment import chosen, read
 
     text = chosen(read("/sys/kernel/mm/transparent_hugepage/enabled"))
     if text is None:
@@ -188,7 +188,7 @@ def _huge_pages() -> Iterator[Finding]:
 
 
 def _machine() -> Iterator[Finding]:
-    from venturi.environment import virtualised
+    from venturi.common.environment import virtualised
 
     found = virtualised()
     if found is None:
@@ -203,7 +203,7 @@ def _machine() -> Iterator[Finding]:
 
 
 def _clock() -> Iterator[Finding]:
-    from venturi.environment import read
+    from venturi.common.environment import read
 
     text = read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     if text is None:
@@ -215,8 +215,8 @@ def _clock() -> Iterator[Finding]:
 
 
 def _instrument() -> Iterator[Finding]:
-    from venturi.errors import VenturiError
-    from venturi.trial import load_core
+    from venturi.common.core import load_core
+    from venturi.common.errors import VenturiError
 
     try:
         found = load_core().instrument()
@@ -238,8 +238,8 @@ def _instrument() -> Iterator[Finding]:
 
 
 def _databases() -> Iterator[Finding]:
-    from venturi import throwaway
-    from venturi.errors import VenturiError
+    from venturi.common.errors import VenturiError
+    from venturi.servers import throwaway
 
     found, missing, advice = [], [], []
     for server in throwaway.SERVERS:

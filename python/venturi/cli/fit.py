@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from venturi.errors import VenturiError
+from venturi.common.errors import VenturiError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from venturi.analysis.batch_cost import BatchCost
-    from venturi.analysis.cells import Cell
-    from venturi.analysis.fits import Fits
+    from venturi.analysis.cells.summary import Cell
+    from venturi.analysis.models.batch_cost import BatchCost
+    from venturi.analysis.models.fits import Fits
 
 app = typer.Typer(rich_markup_mode=None)
 MOST_SHOWN = 6
@@ -76,8 +76,9 @@ def fit(
     all: Annotated[bool, typer.Option("--all", help="Every fit, not only the most telling ones.")] = False,
 ) -> None:
     """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
-    from venturi.analysis import fits, results
-    from venturi.analysis.batch_cost import AXIS, batch_costs
+    from venturi.analysis import results
+    from venturi.analysis.models import fits
+    from venturi.analysis.models.batch_cost import AXIS, batch_costs
 
     found = results.load(run)
     cells = select(found.cells, where or [])
@@ -105,7 +106,7 @@ def fit(
 
 def select(cells: Sequence[Cell], conditions: Sequence[str]) -> list[Cell]:
     """The cells for which all conditions hold. Raises VenturiError for a bad one, or for no cell left."""
-    from venturi.conditions import Condition
+    from venturi.common.conditions import Condition
 
     kept = list(cells)
     names = {n for m in cells for n in m.parameters}
@@ -135,9 +136,9 @@ def _foretold(
     """The values left out, with what the fits say of them and what was measured."""
     from statistics import median
 
-    from venturi.analysis import fit_words, fits
-    from venturi.analysis.cells import by_operation
-    from venturi.units import Quantity
+    from venturi.analysis.cells.summary import by_operation
+    from venturi.analysis.models import fit_words, fits
+    from venturi.common.units import Quantity
 
     out = []
     for one in made.over(over) if over and held else ():
@@ -196,8 +197,8 @@ def _print(
 ) -> None:
     from rich.console import Console
 
-    from venturi.analysis import fit_words
-    from venturi.report.terminal import wrap
+    from venturi.analysis.models import fit_words
+    from venturi.report.text.wrap import wrap
 
     console = Console()
 
@@ -244,7 +245,7 @@ def _print(
 
 def document(made: Fits, foretold: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
     """All fits for machines: base units, intervals of 95 %."""
-    from venturi.analysis import fit_words
+    from venturi.analysis.models import fit_words
 
     def interval(found: Any) -> dict[str, float]:
         return {"value": found.median, "low": found.low, "high": found.high}

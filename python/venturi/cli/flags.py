@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from venturi import toml_text
-from venturi.credentials import without_passwords
-from venturi.errors import VenturiError
-from venturi.urls import printable
+from venturi.common import toml_text
+from venturi.common.credentials import without_passwords
+from venturi.common.errors import VenturiError
+from venturi.targets.urls import printable
 
 __all__ = ["command_line", "layer_tree"]
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from venturi.errors import VenturiError
+from venturi.common.errors import VenturiError
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -44,11 +44,11 @@ def generate(
     ] = "cpus",
 ) -> None:
     """Make gzip archives of points, as the published benchmark of Akumuli loads them."""
-    from venturi.archives import make
-    from venturi.environment import usable_cores
-    from venturi.suffixes import parse_count, parse_duration
-    from venturi.times import parse_time
-    from venturi.trial import load_core
+    from venturi.common.core import load_core
+    from venturi.common.environment import usable_cores
+    from venturi.common.suffixes import parse_count, parse_duration
+    from venturi.common.times import parse_time
+    from venturi.inputs.archives import make
 
     def read(flag: str, text: str, parse: Callable[[str], int]) -> int:
         try:
@@ -119,7 +119,7 @@ class _Line:
 
 
 def _told(archive: Path, made: dict[str, Any], seconds: float) -> str:
-    from venturi.suffixes import format_bytes
+    from venturi.common.suffixes import format_bytes
 
     files = made.get("archives") or []
     lines = [

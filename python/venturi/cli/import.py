@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from venturi.cli import say
+from venturi.common.say import say
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -56,7 +56,7 @@ def import_(
     ] = None,
 ) -> None:
     """Take over results of other tools as a run that every command takes; prints its directory."""
-    from venturi.importers.files import import_files, parse_settings
+    from venturi.store.importers.files import import_files, parse_settings
 
     run, found, skipped = import_files(files, out, format, name, parse_settings(set_ or []))
     for one in skipped:

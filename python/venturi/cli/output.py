@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from venturi.errors import StoreError
+from venturi.common.errors import StoreError
 
 __all__ = ["go_on", "outcome", "prepare", "trouble"]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from venturi.errors import VenturiError
+from venturi.common.errors import VenturiError
 
 if TYPE_CHECKING:
-    from venturi.analysis.cells import Cell
+    from venturi.analysis.cells.summary import Cell
 
 
 def share(flag: str, text: str, least: float = 0.0) -> float:
     """A percentage as a share; 0 is allowed where `least` is 0."""
-    from venturi.suffixes import parse_percent
+    from venturi.common.suffixes import parse_percent
 
     if least == 0.0 and text.strip().rstrip("%").strip() in ("0", "0.0"):
         return 0.0
@@ -28,7 +28,7 @@ def share(flag: str, text: str, least: float = 0.0) -> float:
 def chosen(cells: list[Cell], where: list[str] | None, run: str) -> list[Cell]:
     """The cells for which all conditions hold. Raises `VenturiError` for a condition that is none, and where
     no cell is left."""
-    from venturi.conditions import Condition
+    from venturi.common.conditions import Condition
 
     kept = cells
     for text in where or []:

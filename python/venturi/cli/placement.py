@@ -7,12 +7,13 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from venturi.credentials import without_secrets
-from venturi.errors import VenturiError
-from venturi.urls import is_host_of, is_remote, printable
+from venturi.common.credentials import without_secrets
+from venturi.common.errors import VenturiError
+from venturi.targets.system import is_host_of, is_remote
+from venturi.targets.urls import printable
 
 if TYPE_CHECKING:
-    from venturi.scenario import Scenario
+    from venturi.plan.scenario import Scenario
 
 __all__ = ["executor", "named", "resumed", "with_loaders"]
 
@@ -74,16 +75,16 @@ def executor(found: Scenario, on: str, master: str | None, note: Note) -> Any:
     placed = _placed(found, on.removeprefix(_BESIDE), master, note)
     if not found.beside:
         return placed
-    from venturi.cluster.beside import Beside
+    from venturi.cluster.trial.beside import Beside
 
     return Beside(placed)
 
 
 def _placed(found: Scenario, on: str, master: str | None, note: Note) -> Any:
     if on == "spark":
-        return import_module("venturi.spark.placement").SparkExecutor(master, note)
-    from venturi.cluster.ray_executor import RayExecutor
-    from venturi.matrix import cells
+        return import_module("venturi.cluster.spark.placement").SparkExecutor(master, note)
+    from venturi.cluster.ray.ray_executor import RayExecutor
+    from venturi.plan.matrix import cells
 
     planned = cells(found)
     wanted = [cell.parameters["loaders"] for cell in planned]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from venturi.cli import say
-from venturi.errors import VenturiError
+from venturi.common.errors import VenturiError
+from venturi.common.say import say
 
 if TYPE_CHECKING:
-    from venturi.analysis.predict import Checked
+    from venturi.analysis.models.predict import Checked
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -77,8 +77,8 @@ def predict(
     ] = "core",
 ) -> None:
     """Foretell the throughput of a cell that was not measured, with a 95 % prediction interval."""
-    from venturi.analysis import predict as prediction
     from venturi.analysis import results
+    from venturi.analysis.models import predict as prediction
 
     wanted = _wanted(streams, settings or [])
     if not wanted and not (check or checked):
@@ -99,7 +99,7 @@ def predict(
             for one in made:
                 _print(one.statements)
         if queue or check:
-            from venturi import checks
+            from venturi.measure import checks
 
             checks.queue(found.directory, made)
             if not check:
@@ -122,7 +122,7 @@ def predict(
 
 def _wanted(streams: int | None, settings: list[str]) -> dict[str, Any]:
     """`--set KEY=VALUE` with numbers as the scenario language spells them: 10M, 2s."""
-    from venturi.suffixes import parse_count
+    from venturi.common.suffixes import parse_count
 
     wanted: dict[str, Any] = {}
     for text in settings:
@@ -146,12 +146,13 @@ def _wanted(streams: int | None, settings: list[str]) -> dict[str, Any]:
 def _check(path: Any, executor: str, quiet: bool, retry_failed: bool) -> int:
     import sys
 
-    from venturi import checks
     from venturi.cli import progress
     from venturi.cli.run import _executor
+    from venturi.measure import checks
+    from venturi.measure.observer import QuietObserver
 
     observer = (
-        progress.QuietObserver()
+        QuietObserver()
         if quiet
         else progress.LiveObserver()
         if sys.stderr.isatty()
@@ -185,7 +186,7 @@ def _print(statements: Sequence[str]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from venturi.report.terminal import wrap
+    from venturi.report.text.wrap import wrap
 
     console = Console()
     for number, statement in enumerate(statements):

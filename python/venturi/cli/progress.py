@@ -4,79 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from venturi.cli import say
-from venturi.store import line_text
-from venturi.suffixes import format_duration
-from venturi.sweep import Slot
-from venturi.trial import Cell, Progress
+from venturi.common.say import say
+from venturi.common.suffixes import format_duration
+from venturi.engine.executor import Progress
+from venturi.measure.observer import QuietObserver, Slot, counts_rows, outcome_text
+from venturi.store.lines import line_text
 
-__all__ = ["JsonObserver", "LiveObserver", "PlainObserver", "QuietObserver"]
-
-
-def outcome_text(line: Mapping[str, Any]) -> str:
-    """How a trial ended, in a few words: "2431 MB/s", "143,312 rows/s" or "failed: lost: ..."."""
-    if line["outcome"] == "ok":
-        interval = line["times"]["interval_ns"]
-        if _counts_rows(line["parameters"].get("operation")):
-            from venturi.analysis.batches import troubles, words
-            from venturi.analysis.cells import main_unit
-
-            unit = main_unit(line["parameters"].get("operation"))
-            rate = f"{line['counts']['rows'] * 1e9 / max(interval, 1):,.0f} {unit}"
-            return ", ".join([rate, *words(troubles([line]))])
-        return f"{line['counts']['payload_bytes'] * 1e3 / max(interval, 1):,.0f} MB/s"
-    from venturi.analysis.batches import acknowledged
-
-    error = line.get("error") or {}
-    done = acknowledged(line)
-    text = f"{line['outcome']}: {error.get('kind')}: {error.get('message')}"
-    return f"{text}; {done}" if done else text
-
-
-def _counts_rows(operation: object) -> bool:
-    from venturi.analysis.cells import IN_ROWS
-
-    return operation in IN_ROWS
-
-
-class QuietObserver:
-    """Warnings and errors only, and the reasons of failed trials."""
-
-    def __init__(self) -> None:
-        self.labels: Mapping[str, str] = {}
-
-    def begin(self, cells: Sequence[Cell]) -> None:
-        from venturi.endpoints import labels
-
-        self.labels = labels(cells)
-
-    def started(self, number: int, total: int, slot: Slot) -> None:
-        pass
-
-    def progress(self, progress: Progress) -> None:
-        pass
-
-    def ended(self, line: Mapping[str, Any]) -> None:
-        if line["outcome"] != "ok":
-            say("warning", f"{self.head(line)}: {outcome_text(line)}")
-
-    def unstored(self, line: Mapping[str, Any]) -> None:
-        say("warning", f"measured but not stored: {self.head(line)}: {outcome_text(line)}")
-        print(line_text({key: value for key, value in line.items() if key != "samples"}), flush=True)
-
-    def note(self, level: str, text: str) -> None:
-        if level != "info":
-            say(level, text)
-
-    def head(self, line: Mapping[str, Any]) -> str:
-        """Which trial a line is of."""
-        return f"{self.label(line['cell'])} {'warm-up' if line['warmup'] else 'repeat'} {line['repeat']}"
-
-    def label(self, cell: str) -> str:
-        return self.labels.get(cell, cell)
+__all__ = ["JsonObserver", "LiveObserver", "PlainObserver"]
 
 
 class PlainObserver(QuietObserver):
@@ -141,9 +78,9 @@ class LiveObserver(QuietObserver):
 
     def started(self, number: int, total: int, slot: Slot) -> None:
         self._number, self._total = number, total
-        from venturi.analysis.cells import main_unit
+        from venturi.analysis.cells.summary import main_unit
 
-        self._in_rows = _counts_rows(slot.cell.parameters.get("operation"))
+        self._in_rows = counts_rows(slot.cell.parameters.get("operation"))
         self._unit = main_unit(slot.cell.parameters.get("operation"))
         asked = slot.cell.parameters.get("rows_per_stream")
         rows = asked * slot.cell.parameters["streams"] if asked else 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from venturi.errors import StoreError, VenturiError
+from venturi.common.errors import StoreError, VenturiError
 
 if TYPE_CHECKING:
     from venturi.analysis.results import Results
@@ -92,8 +92,8 @@ def report(
     ] = None,
 ) -> None:
     """Write a run as an HTML page, figures, Markdown or tables; prints the files written."""
-    from venturi import reference as published
     from venturi.analysis import results
+    from venturi.store import reference as published
 
     if figure is not None and format not in (Format.png, Format.svg):
         raise VenturiError(
@@ -134,7 +134,7 @@ def _write(
 ) -> list[Path]:
     home = found.directory.path
     if format is Format.html:
-        from venturi.report import html
+        from venturi.report.page import page as html
 
         return [html.write(found, out or home / "report.html", reference)]
     if format in (Format.png, Format.svg):
@@ -142,15 +142,15 @@ def _write(
     if format in (Format.csv, Format.parquet):
         return _tables(found, out, format.value)
     if format is Format.markdown:
-        from venturi.report import markdown
+        from venturi.report.text import markdown
 
         path, content = out or home / "report.md", markdown.text(found)
     elif format is Format.seed:
-        from venturi.report import seed
+        from venturi.report.tables import seed
 
         path, content = out or home / "seed.txt", seed.text(found)
     else:
-        from venturi.report import perf_stats
+        from venturi.report.tables import perf_stats
 
         path, content = out or home / "perf_stats.csv", perf_stats.text(found)
     path.write_text(content, encoding="utf-8")
@@ -166,8 +166,9 @@ def _figures(
     cell: str | None,
 ) -> list[Path]:
     """One figure into a file, or all into a directory."""
-    from venturi.report import cell as cells
-    from venturi.report import figures, matplotlib_figures
+    from venturi.report.draw import matplotlib_figures
+    from venturi.report.figures import registry as figures
+    from venturi.report.text import cell as cells
 
     home = found.directory.path
     chosen_reference = reference or found.default_reference
@@ -201,7 +202,7 @@ def _figures(
 
 def _tables(found: Results, out: Path | None, kind: str) -> list[Path]:
     """All tables into a directory; with a file name, the cells into that file."""
-    from venturi.report import csv
+    from venturi.report.tables import write as csv
 
     if out is None or out.suffix != f".{kind}":
         return csv.write(found, out or found.directory.path / "tables", kind)

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from venturi.cli import flags as f
-from venturi.cli import output, placement, say
-from venturi.errors import ExitCode, StoreError, VenturiError
+from venturi.cli import output, placement
+from venturi.common.errors import ExitCode, StoreError, VenturiError
+from venturi.common.say import say
 
 if TYPE_CHECKING:
     from venturi.analysis.results import Results
-    from venturi.cli.progress import QuietObserver
-    from venturi.runner import RunResult
-    from venturi.scenario import Scenario
-    from venturi.trial import Executor
+    from venturi.engine.executor import Executor
+    from venturi.measure.observer import QuietObserver
+    from venturi.measure.outcome import RunResult
+    from venturi.plan.scenario import Scenario
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -221,7 +222,9 @@ def run(
 
 
 def _scenario(given: dict[str, Any]) -> Scenario:
-    from venturi.scenario import TABLES, Layer, file_layer, load
+    from venturi.plan.layers import Layer, file_layer
+    from venturi.plan.load import load
+    from venturi.plan.values import TABLES
 
     names = {table: list(model.model_fields) for table, model in TABLES.items()}
     workload = {key: given[key] for key in names["workload"]}
@@ -246,10 +249,11 @@ def _scenario(given: dict[str, Any]) -> Scenario:
 
 
 def _scaled(found: Scenario, factor: float) -> tuple[Scenario, list[str]]:
-    from venturi import matrix
+    from venturi.plan import matrix
+    from venturi.plan.scale import scale
 
     try:
-        scaled, done = matrix.scale(found, factor)
+        scaled, done = scale(found, factor)
     except ValueError as error:
         raise VenturiError(f"--scale {factor:g}: {error}") from None
     before, after = len(matrix.cells(found)), len(matrix.cells(scaled))
@@ -258,9 +262,9 @@ def _scaled(found: Scenario, factor: float) -> tuple[Scenario, list[str]]:
 
 
 def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[str]]:
-    from venturi.analysis.results import find_run
-    from venturi.runner import scenario_of
-    from venturi.store import RunDirectory
+    from venturi.measure.outcome import scenario_of
+    from venturi.store.directory import RunDirectory
+    from venturi.store.open import find_run
 
     ours = (
         "ctx",
@@ -288,8 +292,8 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
     placement.resumed(given["on"], directory.records(), path)
     found = scenario_of(directory)
     if given["on_failure"]:
-        from venturi.scenario import validate_value
-        from venturi.settings import Run
+        from venturi.plan.settings import Run
+        from venturi.plan.values import validate_value
 
         try:
             choice = validate_value(Run, "on_failure", given["on_failure"])
@@ -301,8 +305,9 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
 
 def _print_plan(found: Scenario) -> None:
     """What a run would do, on standard output."""
-    from venturi.endpoints import Endpoints, labels
-    from venturi.runner import estimate
+    from venturi.measure.endpoints import Endpoints
+    from venturi.measure.estimate import estimate
+    from venturi.plan.cell_names import labels
 
     # Files are read, so that their faults show now and their sizes are true; no server is started.
     with Endpoints(found, False, say) as endpoints:
@@ -316,11 +321,11 @@ def _print_plan(found: Scenario) -> None:
 
 def _executor(text: str) -> Executor:
     if text == "core":
-        from venturi.trial import CoreExecutor
+        from venturi.engine.executor import CoreExecutor
 
         return CoreExecutor()
     if text.partition(":")[0] == "model":
-        from venturi.model import ModelExecutor
+        from venturi.engine.model import ModelExecutor
 
         return ModelExecutor.parse(text)
     raise VenturiError(f"--executor {text}: no such executor")
@@ -328,11 +333,12 @@ def _executor(text: str) -> Executor:
 
 def _observer(given: dict[str, Any]) -> QuietObserver:
     from venturi.cli import progress
+    from venturi.measure.observer import QuietObserver
 
     if given["as_json"]:
         return progress.JsonObserver()
     if given["quiet"]:
-        return progress.QuietObserver()
+        return QuietObserver()
     return progress.LiveObserver() if sys.stderr.isatty() else progress.PlainObserver()
 
 
@@ -351,10 +357,10 @@ def _note(given: dict[str, Any]) -> Callable[[str, str], None]:
 
 
 def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Executor) -> None:
-    from venturi import runner
+    from venturi.measure import outcome, runner
 
     observer = _observer(given)
-    out = made or given["out"] or runner.default_out(found)
+    out = made or given["out"] or outcome.default_out(found)
     output.go_on(observer.note, out)
     try:
         ended = runner.execute(
@@ -385,7 +391,7 @@ def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Exec
 
 
 def _has_trials(out: Path) -> bool:
-    from venturi.store import RunDirectory
+    from venturi.store.directory import RunDirectory
 
     try:
         return bool(RunDirectory(out).records())
@@ -409,13 +415,13 @@ def _results(out: Path) -> Results:
 def _print_results(results: Results) -> None:
     from rich.console import Console
 
-    from venturi.report import terminal
+    from venturi.report.text import terminal
 
     terminal.print_results(results, Console())
 
 
 def _write_report(results: Results) -> Path:
-    from venturi.report import html
+    from venturi.report.page import page as html
 
     path = results.directory.path / "report.html"
     try:

@@ -54,20 +54,20 @@ def show(
     ],
 ) -> None:
     """Print a built-in scenario, to copy and change it."""
-    from venturi.scenario import builtin_text
+    from venturi.plan.layers import builtin_text
 
     print(builtin_text(name), end="")
 
 
 def _names() -> list[str]:
-    from venturi.scenario import builtin_names
+    from venturi.plan.layers import builtin_names
 
     return builtin_names()
 
 
 def _print_list() -> None:
-    from venturi import toml_text
-    from venturi.scenario import builtin_names, builtin_text
+    from venturi.common import toml_text
+    from venturi.plan.layers import builtin_names, builtin_text
 
     names = builtin_names()
     width = max(map(len, names))

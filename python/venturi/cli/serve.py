@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from venturi.cli import say, serve_charrow, serve_databases, serve_timeseries, serving
+from venturi.cli import serve_charrow, serve_databases, serve_timeseries, serving
 from venturi.cli import serve_flags as flags
+from venturi.common.say import say
 
 app = typer.Typer(
     rich_markup_mode=None, no_args_is_help=True, help="Serve as the other end of a measurement."
@@ -57,8 +58,8 @@ def flight(
     exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
     """Serve Arrow Flight: Arrow's perf protocol, and tables under a path."""
-    from venturi.data import DataStore
-    from venturi.trial import load_core
+    from venturi.common.core import load_core
+    from venturi.inputs.files import DataStore
 
     # HTTP/2's largest.
     window_bytes = serving.count("--window", window, 2**31 - 1) if window is not None else None
@@ -115,7 +116,7 @@ def _announce(server: Any, as_json: bool, spec: dict[str, Any]) -> None:
 
 
 def _print_statistics(server: Any) -> None:
-    from venturi.suffixes import format_bytes, format_duration
+    from venturi.common.suffixes import format_bytes, format_duration
 
     found = serving.statistics(server)
 

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from venturi.cli import say, serving
 from venturi.cli import serve_flags as flags
-from venturi.errors import VenturiError
+from venturi.cli import serving
+from venturi.common.errors import VenturiError
+from venturi.common.say import say
 
 __all__ = ["charrow"]
 
@@ -65,8 +66,8 @@ def charrow(
     exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
     """Serve charrow: Arrow blocks of a query over TCP, each to one of the partitions that share it."""
-    from venturi.data import DataStore
-    from venturi.trial import load_core
+    from venturi.common.core import load_core
+    from venturi.inputs.files import DataStore
 
     memory_bytes = serving.count("--query-memory", query_memory)
     if memory_bytes < _LEAST_MEMORY:
@@ -137,7 +138,7 @@ def _engine(name: str, data: Path | None, tables: list[str]) -> Any:
             f"--engine chdb reads files by itself: {tables[0]} is for the built-in engine",
             hint="ask: SELECT * FROM file('trips.parquet'), or make tables in --data DIR",
         )
-    from venturi.charrow_engine import ChdbEngine
+    from venturi.servers.charrow_engine import ChdbEngine
 
     return ChdbEngine(data)
 
@@ -188,7 +189,7 @@ def _announce(server: Any, as_json: bool, spec: dict[str, Any], tables: list[str
 
 
 def _print_statistics(server: Any) -> None:
-    from venturi.suffixes import format_bytes, format_duration
+    from venturi.common.suffixes import format_bytes, format_duration
 
     found = serving.statistics(server)
     after = format_duration(found.get("uptime_ns", 0))

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from venturi.cli import say, serving
 from venturi.cli import serve_flags as flags
-from venturi.errors import ExitCode, VenturiError
+from venturi.cli import serving
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.say import say
 
 if TYPE_CHECKING:
-    from venturi.throwaway import ThrowawayServer
+    from venturi.servers.throwaway import ThrowawayServer
 
 __all__ = ["COMMANDS"]
 
@@ -69,7 +70,7 @@ def mariadb(
     exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
     """Start a throw-away MariaDB (or MySQL, where that is installed) for mysql:// targets."""
-    from venturi.throwaway import MariaDb
+    from venturi.servers.throwaway import MariaDb
 
     server = MariaDb(**_choices(host, port, memory, settings, data, password_env))
     _serve(server, as_json, exit_with_parent)
@@ -101,7 +102,7 @@ def cassandra(
     exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
     """Start a throw-away Cassandra 5.0, one node, for cassandra:// targets. Needs Java 17."""
-    from venturi.throwaway import Cassandra
+    from venturi.servers.throwaway import Cassandra
 
     choices = _choices(host, port, memory, settings, data, password_env)
     server = Cassandra(cassandra_home=cassandra_home, java=java, **choices)
@@ -122,7 +123,7 @@ def postgres(
     exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
     """Start a throw-away PostgreSQL for postgres:// targets."""
-    from venturi.throwaway import Postgres
+    from venturi.servers.throwaway import Postgres
 
     server = Postgres(**_choices(host, port, memory, settings, data, password_env))
     _serve(server, as_json, exit_with_parent)
@@ -146,8 +147,8 @@ def clickhouse(
     exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
     """Start a throw-away ClickHouse for clickhouse:// targets."""
-    from venturi.throwaway import ClickHouse
-    from venturi.throwaway.clickhouse import ENGINES
+    from venturi.servers.throwaway import ClickHouse
+    from venturi.servers.throwaway.clickhouse import ENGINES
 
     if engine not in ENGINES:
         raise VenturiError(f"--engine {engine}: is not one of {', '.join(ENGINES)}")
@@ -167,8 +168,8 @@ def _choices(
     password_env: str | None,
 ) -> dict[str, Any]:
     """The flags that all servers have, as their constructor takes them."""
-    from venturi.suffixes import parse_count
-    from venturi.throwaway import network
+    from venturi.common.suffixes import parse_count
+    from venturi.servers.throwaway import network
 
     bytes_of_memory = None
     if memory is not None:

@@ -10,11 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from venturi import temporary
-from venturi.cli import say, serving
 from venturi.cli import serve_flags as flags
-from venturi.errors import ExitCode, VenturiError
-from venturi.store_queries import Queries
+from venturi.cli import serving
+from venturi.common import temporary
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.say import say
+from venturi.servers.timeseries.queries import Queries
 
 __all__ = ["timeseries"]
 
@@ -85,9 +86,9 @@ def timeseries(
     exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
     """Serve the reference store of time series: RESP, OpenTSDB, Influx; segments are Parquet files."""
-    from venturi.environment import describe, usable_cores
-    from venturi.throwaway import network
-    from venturi.trial import load_core
+    from venturi.common.core import load_core
+    from venturi.common.environment import describe, usable_cores
+    from venturi.servers.throwaway import network
 
     if durable not in _SURVIVES:
         raise VenturiError(f"--durable {durable}: is not one of {', '.join(_SURVIVES)}")
@@ -163,7 +164,7 @@ def _number(flag: str, text: str) -> int | None:
 
 
 def _described(hello: dict[str, Any], kept: bool) -> str:
-    from venturi.suffixes import format_bytes
+    from venturi.common.suffixes import format_bytes
 
     addresses, settings = hello["addresses"], hello["settings"]
     served = [(f"{scheme}://{addresses[n]}", what) for n, scheme, what in _ADDRESSES if addresses.get(n)]
@@ -215,7 +216,7 @@ def _wait(server: Any, ending: threading.Event, exit_with_parent: bool) -> None:
 
 
 def _print_end(found: dict[str, Any], data: Path | None) -> None:
-    from venturi.suffixes import format_bytes
+    from venturi.common.suffixes import format_bytes
 
     points, stored = int(found.get("points") or 0), int(found.get("stored_bytes") or 0)
     text = f"stopped: {points:,} points of {int(found.get('series') or 0):,} series"

@@ -10,9 +10,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from venturi import credentials, signals
-from venturi.cli import say
-from venturi.errors import ExitCode, VenturiError
+from venturi.common import credentials, signals
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.say import say
 
 __all__ = [
     "check_access",
@@ -43,7 +43,7 @@ def started(core: Any, spec: dict[str, Any], where: str) -> Any:
 
 def count(flag: str, text: str, most: int | None = None) -> int:
     """A count or size from a flag, at least 1. Raises VenturiError naming the flag."""
-    from venturi.suffixes import parse_count
+    from venturi.common.suffixes import parse_count
 
     try:
         found = int(parse_count(text))
@@ -58,7 +58,7 @@ def count(flag: str, text: str, most: int | None = None) -> int:
 
 def nanoseconds(flag: str, text: str) -> int:
     """A time from a flag, above 0. Raises VenturiError naming the flag."""
-    from venturi.suffixes import parse_duration
+    from venturi.common.suffixes import parse_duration
 
     try:
         found = int(parse_duration(text))
@@ -92,8 +92,8 @@ def common(
 ) -> dict[str, Any]:
     """The part of a spec that flight and charrow share; warns of what its user should know. `each`: what a
     handicap slows down. Raises VenturiError naming the flag that is wrong."""
-    from venturi.environment import describe
-    from venturi.handicap import nanoseconds as burned
+    from venturi.common.environment import describe
+    from venturi.targets.handicap import nanoseconds as burned
 
     try:
         slowed = burned(handicap) if handicap is not None else {}

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from venturi.errors import VenturiError
+from venturi.common.errors import VenturiError
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -77,30 +77,30 @@ def show(
     if wanted is not None:
         from rich.console import Console
 
-        from venturi.report import cell as cells
-        from venturi.report import terminal
+        from venturi.report.text import cell as cells
+        from venturi.report.text import terminal
 
         terminal.print_cell(found, cells.find(found, wanted), Console())
         return
     if format is Format.table:
         from rich.console import Console
 
-        from venturi.report import terminal
+        from venturi.report.text import terminal
 
         terminal.print_results(found, Console())
     elif format is Format.json:
-        from venturi.report.machine import document
+        from venturi.report.tables.machine import document
 
         print(json.dumps(document(found), ensure_ascii=False, indent=2, default=str))
     elif format is Format.csv:
-        from venturi.report import csv
+        from venturi.report.tables import write as csv
 
         sys.stdout.write(csv.text(csv.table(found, "cells")))
     elif format is Format.seed:
-        from venturi.report import seed
+        from venturi.report.tables import seed
 
         sys.stdout.write(seed.text(found))
     else:
-        from venturi.report import markdown
+        from venturi.report.text import markdown
 
         sys.stdout.write(markdown.text(found))

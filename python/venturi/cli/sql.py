@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from venturi import store_tables
-from venturi.cli import say
-from venturi.errors import ExitCode, StoreError, VenturiError
+from venturi.common.errors import ExitCode, StoreError, VenturiError
+from venturi.common.say import say
+from venturi.servers.timeseries import tables as store_tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,7 +93,7 @@ def _answer(runs: list[Path], query: str) -> pa.Table:
     import duckdb
     import pyarrow as pa
 
-    from venturi.analysis.results import open_run
+    from venturi.store.open import open_run
 
     directories = [open_run(path) for path in runs]
     with duckdb.connect() as connection:

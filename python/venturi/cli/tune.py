@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from venturi.cli import flags as f
-from venturi.cli import output, say
-from venturi.errors import ScenarioError, VenturiError
+from venturi.cli import output
+from venturi.common.errors import ScenarioError, VenturiError
+from venturi.common.say import say
 
 if TYPE_CHECKING:
-    from venturi.analysis.search import Search
-    from venturi.scenario import Scenario
-    from venturi.tune import Budget, Tuned
+    from venturi.analysis.search.explore import Search
+    from venturi.measure.tune import Budget, Tuned
+    from venturi.plan.scenario import Scenario
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -112,7 +113,7 @@ def tune(
 ) -> None:
     """Search a target's settings for the fastest, in few trials."""
     given = dict(locals())
-    from venturi.tune import Budget
+    from venturi.measure.tune import Budget
 
     budget = Budget(
         trials if trials is not None or minutes is not None else DEFAULT_TRIALS,
@@ -145,11 +146,11 @@ def _given(given: dict[str, Any]) -> list[str]:
 
 def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
     from venturi.analysis import results
-    from venturi.analysis.best import speed_of
+    from venturi.analysis.search.best import speed_of
     from venturi.cli.parsing import chosen
-    from venturi.report import tune as report
-    from venturi.tune import Recorded, replay
-    from venturi.units import percent
+    from venturi.common.units import percent
+    from venturi.measure.tune import Recorded, replay
+    from venturi.report.text import search as report
 
     if used := _given(given):
         raise VenturiError(
@@ -175,11 +176,12 @@ def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
 
 
 def _search(budget: Budget, given: dict[str, Any]) -> None:
-    from venturi import runner
-    from venturi import tune as tuning
-    from venturi.analysis import results
     from venturi.cli.run import _executor, _observer
-    from venturi.report import tune as report
+    from venturi.measure import outcome
+    from venturi.measure import tune as tuning
+    from venturi.report.text import search as report
+    from venturi.store.directory import RunDirectory
+    from venturi.store.open import find_run
 
     if given["resume"] is not None:
         if used := _given(given):
@@ -187,19 +189,17 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
                 f"{used[0]} does not go with --resume: a search keeps the space it was begun with",
                 hint="start another search for another space",
             )
-        from venturi.store import RunDirectory
-
-        out = results.find_run(given["resume"])
-        scenario = runner.scenario_of(RunDirectory(out))
+        out = find_run(given["resume"])
+        scenario = outcome.scenario_of(RunDirectory(out))
     else:
         scenario = _scenario(given)
-        out = given["out"] or runner.default_out(scenario)
+        out = given["out"] or outcome.default_out(scenario)
     output.go_on(None)
     observer = _observer(given | {"as_json": False, "quiet": given["quiet"] or given["as_json"]})
     cells: list[Any] = []
     last = ""
 
-    from venturi.analysis.cells import main_unit
+    from venturi.analysis.cells.summary import main_unit
 
     def learned(search: Search, done: int, of: int | None) -> None:
         nonlocal last
@@ -208,7 +208,7 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
             last = text
             observer.note("info", text)
 
-    from venturi import matrix
+    from venturi.plan import matrix
 
     cells = [c.parameters for c in matrix.cells(scenario)]
     names = tuning.settings(cells)
@@ -246,7 +246,7 @@ def _search(budget: Budget, given: dict[str, Any]) -> None:
 
 
 def _print(tuned: Tuned, given: dict[str, Any], unit: str = "B/s") -> None:
-    from venturi.report import tune as report
+    from venturi.report.text import search as report
 
     if given["as_json"]:
         print(json.dumps(report.document(tuned, unit), ensure_ascii=False, indent=2, default=str))
@@ -263,8 +263,9 @@ def _print(tuned: Tuned, given: dict[str, Any], unit: str = "B/s") -> None:
 
 def _scenario(given: dict[str, Any]) -> Scenario:
     """The scenario whose matrix is searched: a file's or a built-in one's, or one made for a URL."""
-    from venturi.scenario import Layer, file_layer, load
-    from venturi.urls import check_url
+    from venturi.plan.layers import Layer, file_layer
+    from venturi.plan.load import load
+    from venturi.targets.urls import check_url
 
     target = str(given["target"])
     url = None
@@ -293,7 +294,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
 
 def _of_a_table(tree: dict[str, Any]) -> bool:
     """Whether the server's own table is read, whose batches are as it sends them."""
-    from venturi.fitting import names_something
+    from venturi.plan.rules.flight import names_something
 
     return (
         names_something(str(tree.get("target", {}).get("url", "")))
@@ -305,8 +306,8 @@ def _defaults(tree: dict[str, Any]) -> Any:
     """What is searched at a URL where nothing is said: streams up to twice the cores, and batch sizes."""
     import os
 
-    from venturi.scenario import Layer
-    from venturi.urls import is_charrow, is_database
+    from venturi.plan.layers import Layer
+    from venturi.targets.system import is_charrow, is_database
 
     upserts = is_database(str(tree.get("target", {}).get("url", "")))
     base: dict[str, Any] = {"name": "tune", "workload": {}, "matrix": {}}

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from venturi.errors import VenturiError
+from venturi.common.errors import VenturiError
 from venturi.spark.options import Options
 from venturi.spark.transports import transport
 from venturi.spark.types import spark_schema
@@ -137,7 +137,7 @@ def _action() -> str:
 
 
 def _cores() -> int:
-    from venturi.environment import usable_cores
+    from venturi.common.environment import usable_cores
 
     return usable_cores()
 

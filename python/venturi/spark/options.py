@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import unquote
 
-from venturi import credentials
-from venturi.errors import VenturiError
-from venturi.urls import check_url, printable
+from venturi.common import credentials
+from venturi.common.errors import VenturiError
+from venturi.targets.urls import check_url, printable
 
 __all__ = ["Options"]
 

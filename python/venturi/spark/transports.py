@@ -13,7 +13,8 @@ from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 import pyarrow as pa
 
-from venturi.errors import VenturiError
+from venturi.common.core import load_core
+from venturi.common.errors import VenturiError
 from venturi.spark.options import Options
 
 __all__ = ["Transport", "transport"]
@@ -80,8 +81,6 @@ class Charrow:
             reader.close()
 
     def _reader(self, query: str, run: str, place: dict[str, int]) -> Any:
-        from venturi import _core
-
         given = self._options
         settings: dict[str, Any] = {
             "query_id": run,
@@ -95,7 +94,7 @@ class Charrow:
         }
         chosen = {name: value for name, value in settings.items() if value is not None}
         try:
-            return _core.charrow_reader(given.url, query, json.dumps(chosen))
+            return load_core().charrow_reader(given.url, query, json.dumps(chosen))
         except (ValueError, RuntimeError) as error:
             raise VenturiError(str(error)) from None
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from venturi.errors import VenturiError
+from venturi.common.errors import VenturiError
 
 __all__ = ["pruned", "spark_schema"]
 

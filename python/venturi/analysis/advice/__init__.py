@@ -1,0 +1,1 @@
+"""What a reader of a run should know before believing it."""

@@ -1,0 +1,80 @@
+"""All advice about a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from venturi.analysis.advice import load_advice, straggler_advice
+from venturi.analysis.advice.warning import Advice
+from venturi.analysis.cells.summary import Cell
+from venturi.analysis.words.wording import named
+from venturi.targets.system import is_charrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from venturi.analysis.advice.stragglers import Straggler
+from venturi.analysis.advice.trials import (
+    cut_short,
+    failures,
+    few,
+    instrument,
+    no_ceiling,
+    noise_of_hosts,
+    over_ceiling,
+    skew,
+    steady,
+    stood_still,
+    too_short,
+    too_wide,
+    unverified,
+)
+
+__all__ = ["advise"]
+
+
+def advise(
+    cells: Sequence[Cell],
+    records: Sequence[Mapping[str, Any]],
+    probes: Sequence[Mapping[str, Any]],
+    samples: Callable[[str], pa.Table] | None = None,
+    stragglers: Sequence[Straggler] = (),
+) -> list[Advice]:
+    """All warnings of a run, the gravest first.
+
+    `samples` reads the counters of a trial; it is asked only where the records hold no summary of them.
+    """
+    measured = [r for r in records if not r.get("warmup")]
+    if measured and all(r.get("imported") for r in measured):
+        from venturi.analysis.advice import imported
+
+        return imported.advise(cells, measured)
+    found = [
+        failures(measured),
+        load_advice.errors(cells),
+        unverified(cells),
+        stood_still(cells),
+        noise_of_hosts(measured, samples),
+        instrument(cells),
+        over_ceiling(cells),
+        straggler_advice.advise(stragglers, cells, probes),
+        steady(cells),
+        too_short(cells),
+        cut_short(cells),
+        skew(cells),
+        too_wide(cells),
+        load_advice.backlog(cells) or load_advice.late(measured),
+        no_ceiling(cells, probes),
+        few(cells),
+    ]
+    alike = len({(c.noun, is_charrow(str(c.parameters.get("target") or ""))) for c in cells}) == 1
+    return [_of(advice, cells[0] if alike else None) for advice in found if advice is not None]
+
+
+def _of(advice: Advice, cell: Cell | None) -> Advice:
+    """The advice in the words of cells that are all like this one."""
+    if cell is None:
+        return advice
+    found, cause, following = (named(t, cell) for t in (advice.finding, advice.cause, advice.next))
+    return Advice(advice.kind, found, cause, following)

@@ -1,0 +1,425 @@
+"""Warnings: each with its number, its likely cause and what to do next.
+
+A warning never changes a figure. It says how far the figure can be believed, which only the one who made
+the run can judge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from venturi.analysis.advice.warning import Advice
+from venturi.analysis.cells.ceilings import share as share_of
+from venturi.analysis.cells.summary import (
+    Cell,
+    ends_by_itself,
+    get,
+    main_rate,
+    numeric,
+    quotient,
+    steady_main,
+)
+from venturi.analysis.statistics.intervals import range_coverage
+from venturi.common.units import Quantity, percent
+from venturi.targets.system import servers_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+from venturi.analysis.cells.noise import noise, noise_of_samples
+
+__all__ = [
+    "cut_short",
+    "failures",
+    "few",
+    "instrument",
+    "no_ceiling",
+    "noise_of_hosts",
+    "over_ceiling",
+    "skew",
+    "steady",
+    "stood_still",
+    "too_short",
+    "too_wide",
+    "unverified",
+]
+
+STEADY_DIFFERS = 0.05
+"""METHOD: warn where whole-interval and steady figure differ by over 5 %."""
+STEAL = 0.01
+OTHER_LOAD = 0.05
+"""Share of all CPUs. Below a twentieth, a benchmark on a desktop would warn each time, and nobody would
+read it."""
+INSTRUMENT = 0.01
+WIDE = 0.10
+SHORT_NS = 100e6
+"""A trial under 100 ms is over before the congestion window and the CPU's frequency have settled."""
+SKEW = 0.01
+DEFAULT_REPEATS = 5
+MOST_SAMPLES = 100
+"""Samples files opened for runs whose records hold no summary of them."""
+OLD_COLUMNS = ("host_total_ns", "host_busy_ns", "host_steal_ns", "client_cpu_ns", "server_cpu_ns")
+
+
+def _label(cell: Cell) -> str:
+    p = cell.parameters
+    streams = p.get("streams")
+    place = f" {p['place']}" if p.get("place") not in (None, "local") else ""
+    if streams is None:
+        # Results of other tools have axes of their own.
+        axes = [n for n in ("target", "hosts", "partitions", "encoders", "decoders", "threads") if p.get(n)]
+        given = ", ".join(f"{p[n]}" if n == "target" else f"{n} {p[n]}" for n in axes)
+        return f"{cell.operation}{place}" + (f" with {given}" if given else "")
+    return f"{cell.operation}{place} with {streams} stream{'' if streams == 1 else 's'}"
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = sorted(v for v in values if v is not None)
+    return (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2 if known else None
+
+
+def _cells_of(n: int, total: int) -> str:
+    return "the only cell" if n == total == 1 else f"{n} of {total} cells"
+
+
+def failures(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
+    failed = [r for r in measured if r.get("outcome") == "failed"]
+    cut = [r for r in measured if r.get("outcome") == "interrupted"]
+    if failed:
+        kinds: dict[str, int] = {}
+        for record in failed:
+            kind = str(get(record, "error", "kind") or "unknown")
+            kinds[kind] = kinds.get(kind, 0) + 1
+        counted = ", ".join(f"{n} x {kind}" for kind, n in sorted(kinds.items(), key=lambda item: -item[1]))
+        return Advice(
+            "failed",
+            f"{len(failed)} of {len(measured)} trials failed ({counted})",
+            "their errors are listed as failed, and no figure counts them",
+            "Mend the cause, then: venturi run --resume RUN --retry-failed",
+        )
+    if cut:
+        return Advice(
+            "interrupted",
+            f"{len(cut)} of {len(measured)} trials were interrupted",
+            "the run was stopped before its end",
+            "Go on with it: venturi run --resume RUN",
+        )
+    return None
+
+
+def unverified(cells: Sequence[Cell]) -> Advice | None:
+    loose = [
+        c for c in cells if any(_asked(r) in (None, "none") and _achieved(r) == "none" for r in c.records)
+    ]
+    if loose:
+        return Advice(
+            "unverified",
+            f"{_cells_of(len(loose), len(cells))} moved data that nobody checked",
+            'the scenario asks for verify = "none"',
+            "Run again with --verify checksum before publishing",
+        )
+    weaker = [
+        r
+        for c in cells
+        for r in c.records
+        # Of an upsert, sums of what was added stand for the values.
+        if (_asked(r) == "checksum" and _achieved(r) not in ("checksum", "sums"))
+        or (_asked(r) == "count" and _achieved(r) in ("acknowledged", "none"))
+    ]
+    if not weaker:
+        return None
+    how = sorted({str(_achieved(r)) for r in weaker})
+    upserts = all(get(r, "parameters", "operation") == "upsert" for r in weaker)
+    trials = "1 trial was" if len(weaker) == 1 else f"{len(weaker)} trials were"
+    asked = "sums" if upserts else " or ".join(sorted({str(_asked(r)) for r in weaker}))
+    note = next(
+        (n for r in weaker if (n := get(r, "verification", "note"))), "the other end offers no checksum"
+    )
+    return Advice(
+        "weaker",
+        f"{trials} not verified, though {asked} was asked for"
+        if how == ["none"]
+        else f"{trials} verified by {' or '.join(how)} only, not by {asked}",
+        str(note).rstrip("."),
+        _compared(how),
+    )
+
+
+_COMPARED = {
+    "acknowledged": "Neither values nor rows were compared; the other end took all without an error",
+    "count": "Values were not compared; rows were",
+    "none": "Neither values nor rows were compared; that nothing met an error is all that is known",
+}
+
+
+def _compared(how: Sequence[str]) -> str:
+    if len(how) == 1:
+        return _COMPARED.get(how[0], "Values were not compared")
+    if "count" in how:
+        return "Values were not compared; rows were, where it says count"
+    return "Neither values nor rows were compared"
+
+
+def _asked(record: Mapping[str, Any]) -> object:
+    return get(record, "verification", "requested")
+
+
+def _achieved(record: Mapping[str, Any]) -> object:
+    return get(record, "verification", "achieved")
+
+
+def stood_still(cells: Sequence[Cell]) -> Advice | None:
+    """Trials that count although an end stood still for a small part of them."""
+    good = [r for c in cells for r in c.records]
+    paused = [
+        (ns, end, r)
+        for r in good
+        for end in ("client", "server")
+        if (ns := numeric(r, "resources", end, "process", "paused_ns"))
+    ]
+    if not paused:
+        return None
+    longest, end, record = max(paused, key=lambda found: found[0])
+    interval = numeric(record, "times", "interval_ns") or 0.0
+    hit = len({str(r.get("trial")) for _, _, r in paused})
+    return Advice(
+        "paused",
+        f"the {end} did not run for {longest / 1e9:.2f} s of {interval / 1e9:.4g} s "
+        f"({hit} of {len(good)} trials had a pause)",
+        "its process was stopped or frozen, or its machine was paused or suspended",
+        "Run again where nothing stops it: these figures are low by up to that share",
+    )
+
+
+def _shares(
+    measured: Sequence[Mapping[str, Any]], samples: Callable[[str], pa.Table] | None
+) -> list[tuple[float, float]]:
+    found = [n for r in measured if (n := noise(r)) is not None]
+    if found or samples is None:
+        return found
+    # An older run: each trial is a file to open, so at most so many are looked at, spread over the run.
+    step = max(1, -(-len(measured) // MOST_SAMPLES))
+    for record in measured[::step]:
+        table = samples(str(record.get("trial")))
+        if table.num_rows:
+            columns = {
+                name: table.column(name).to_pylist() for name in OLD_COLUMNS if name in table.column_names
+            }
+            found += [n] if (n := noise_of_samples(record, columns)) is not None else []
+    return found
+
+
+def noise_of_hosts(
+    measured: Sequence[Mapping[str, Any]], samples: Callable[[str], pa.Table] | None
+) -> Advice | None:
+    shares = _shares(measured, samples)
+    if not shares:
+        return None
+    steal, other = max(s for s, _ in shares), _median([o for _, o in shares]) or 0.0
+    if steal > STEAL:
+        hit = sum(s > STEAL for s, _ in shares)
+        return Advice(
+            "steal",
+            f"up to {percent(steal)} of the CPU time was stolen ({hit} of {len(shares)} trials above 1 %)",
+            "this is a virtual machine and its host gave the time to others",
+            "Repeat at a quieter time or with more --repeats; compare medians only",
+        )
+    if other > OTHER_LOAD:
+        return Advice(
+            "load",
+            f"other processes used {percent(other)} of this host's CPUs in the median trial",
+            "something else was running",
+            "See who with `venturi doctor`, stop it and run again",
+        )
+    return None
+
+
+def instrument(cells: Sequence[Cell]) -> Advice | None:
+    shares = [s for c in cells for r in c.records if (s := numeric(r, "instrument", "share")) is not None]
+    if not shares or max(shares) <= INSTRUMENT:
+        return None
+    return Advice(
+        "instrument",
+        f"reading the clock took up to {percent(max(shares), 1)} of a trial",
+        "batches are so small that timing each one shows",
+        "Read these cells as a lower bound; how large its batches are is for the server to say"
+        if all(servers_batches(c.parameters) for c in cells)
+        else "Take larger --rows-per-batch, or read these cells as a lower bound",
+    )
+
+
+def over_ceiling(cells: Sequence[Cell]) -> Advice | None:
+    over = [c for c in cells if c.share.known and c.share.low is not None and c.share.low > 1.0]
+    if not over:
+        return None
+    worst = max(over, key=lambda c: c.share.value or 0.0)
+    return Advice(
+        "over-ceiling",
+        f"{_label(worst)} moved {worst.share.text()} {share_of(worst.binding)}",
+        "a limit that is passed was not the limit: it was measured while the machine was slower",
+        "Run again with --fresh-ceilings and trust the share only if it holds",
+    )
+
+
+def steady(cells: Sequence[Cell]) -> Advice | None:
+    off: list[tuple[float, Cell]] = []
+    for cell in cells:
+        ratio = _median([quotient(steady_main(r), main_rate(r)) for r in cell.records])
+        if ratio is not None and abs(ratio - 1) > STEADY_DIFFERS:
+            off.append((ratio - 1, cell))
+    if not off:
+        return None
+    most, cell = max(off, key=lambda pair: abs(pair[0]))
+    return Advice(
+        "steady",
+        f"steady and whole-interval throughput differ by over 5 % in {_cells_of(len(off), len(cells))}"
+        f" (most: {most:+.0%}, {_label(cell)})",
+        "starting or the last stream's end takes a visible part of the trial",
+        f"{_move_more([c for _, c in off])}; the steady figure is in `venturi report --format csv`",
+    )
+
+
+def _move_more(cells: Sequence[Cell]) -> str:
+    """What makes these trials longer: they end with their work, or with their time."""
+    if all(ends_by_itself(c) for c in cells):
+        return "The server has sent all that it holds: read a larger table"
+    timed = all(c.parameters.get("duration_ns") for c in cells)
+    return "Measure longer: raise --duration" if timed else "Move more: raise --rows-per-stream"
+
+
+def too_short(cells: Sequence[Cell]) -> Advice | None:
+    short = [c for c in cells if c.interval.known and (c.interval.value or 0.0) < SHORT_NS]
+    if not short:
+        return None
+    least = min(short, key=lambda c: c.interval.value or 0.0)
+    return Advice(
+        "short",
+        f"trials lasted under 100 ms in {_cells_of(len(short), len(cells))} (shortest "
+        f"{least.interval.text()})",
+        "start-up and a single disturbance weigh heavily",
+        _move_more(short),
+    )
+
+
+def cut_short(cells: Sequence[Cell]) -> Advice | None:
+    """Trials that were over, by their time, before a batch was."""
+    longer = [
+        (taken / asked, taken, asked, c)
+        for c in cells
+        if (asked := numeric(c.parameters, "duration_ns"))
+        and (taken := _median([numeric(r, "latency", "service", "mean") for r in c.records])) is not None
+        and taken > asked
+    ]
+    if not longer:
+        return None
+    _, taken, asked, cell = max(longer, key=lambda found: found[0])
+    return Advice(
+        "cut",
+        f"a batch took longer than a trial was to last in {_cells_of(len(longer), len(cells))} (most: "
+        f"{Quantity(taken, unit='ns')} against --duration {Quantity(asked, unit='ns')}, {_label(cell)})",
+        "a batch that has begun is waited for, so each stream moved one and no more",
+        f"Measure ten batches or more: --duration {math.ceil(taken / 1e8)}s",
+    )
+
+
+def skew(cells: Sequence[Cell]) -> Advice | None:
+    skews = [
+        (s, c)
+        for c in cells
+        for r in c.records
+        if (s := quotient(numeric(r, "times", "start_skew_ns"), numeric(r, "times", "interval_ns")))
+        is not None
+    ]
+    if not skews:
+        return None
+    most, cell = max(skews, key=lambda pair: pair[0])
+    if most <= SKEW:
+        return None
+    return Advice(
+        "skew",
+        f"streams started up to {percent(most, 1)} of the interval apart ({_label(cell)})",
+        "there are more streams than free cores",
+        "Move more rows per stream, or use fewer streams",
+    )
+
+
+def too_wide(cells: Sequence[Cell]) -> Advice | None:
+    wide = []
+    for c in cells:
+        q = c.main
+        if q.has_margin and q.value and q.low is not None and q.high is not None:
+            half = (q.high - q.low) / 2 / q.value
+            if half > WIDE:
+                wide.append((half, c))
+    if not wide:
+        return None
+    most, cell = max(wide, key=lambda pair: pair[0])
+    return Advice(
+        "wide",
+        f"the margin is wider than ±10 % in {_cells_of(len(wide), len(cells))} (most: ±{percent(most)}, "
+        f"{_label(cell)})",
+        "repeats disagree",
+        "Repeat more often: --repeats 15, or stop adaptively",
+    )
+
+
+def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Advice | None:
+    # The empty target is a limit itself.
+    without = [
+        c
+        for c in cells
+        if c.throughput.known
+        # A database is no TCP server: what raw TCP does says little of what it could.
+        and not c.in_rows
+        and "raw TCP" not in c.ceilings
+        and not str(c.parameters.get("target") or "").startswith("empty:")
+    ]
+    if not without:
+        return None
+    if all(servers_batches(c.parameters) for c in without):
+        size = _median([quotient(c.payload_bytes, _batches(c)) for c in without])
+        return Advice(
+            "no-ceiling",
+            f"{_cells_of(len(without), len(cells))} cannot be set against raw TCP",
+            "how large a server's messages are is not known before they come",
+            "To compare by hand: venturi ceilings" + (f" --message-bytes {size:.0f}" if size else ""),
+        )
+    cause = (
+        "no raw TCP was measured"
+        if not any(probe.get("kind", "tcp") == "tcp" for probe in probes)
+        else "no raw TCP probe had the same direction, streams and message size"
+    )
+    return Advice(
+        "no-ceiling",
+        f"{_cells_of(len(without), len(cells))} cannot be set against raw TCP",
+        cause,
+        "Run again with --ceilings; a foreign server on another host cannot be probed",
+    )
+
+
+def _batches(cell: Cell) -> float | None:
+    return _median([numeric(r, "counts", "batches") for r in cell.records])
+
+
+def few(cells: Sequence[Cell]) -> Advice | None:
+    least = min((c.good for c in cells if c.good), default=0)
+    if not least or least >= DEFAULT_REPEATS:
+        # With the default the head of the column says what the range covers.
+        return None
+    if least == 1:
+        return Advice(
+            "few",
+            "there are cells with one good trial, which have no margin",
+            "one repeat says nothing of its spread",
+            "Repeat: --repeats 5",
+        )
+    return Advice(
+        "few",
+        f"margins are the range of the repeats; that of {least} holds the median with "
+        f"{range_coverage(least) * 100:.4g} % "
+        "probability",
+        "no interval of fewer than 6 repeats reaches 95 %",
+        "For 95 %: --repeats 6 or more",
+    )

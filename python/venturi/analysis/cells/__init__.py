@@ -1,0 +1,1 @@
+"""Records of trials summed up cell by cell."""

@@ -1,0 +1,344 @@
+"""Which measured physical limits apply to a result, and which of them is the lowest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+from urllib.parse import urlsplit
+
+from venturi.analysis.statistics.intervals import Interval, median_interval
+
+__all__ = [
+    "NEAR",
+    "Ceiling",
+    "Limits",
+    "alone",
+    "binding",
+    "codec_of",
+    "data_label",
+    "link",
+    "share",
+    "single_links",
+    "stores",
+    "waits_for_disk",
+]
+
+NEAR = math.log(2.0)
+"""A probe counts for messages up to twice as large or small as its own: raw TCP differs little within that,
+and a last short batch or a string column moves a trial's mean message size a little off the probe's."""
+
+RAW_TCP, ENGINE, MEMORY, DISK = "raw TCP", "engine", "memory copy", "disk"
+DIALECTS = ("mysql", "postgres", "sqlite", "duckdb")
+"""Statements that `empty://` can build."""
+_ALONE = "loader-"
+"""How names of probes begin that one loader made by itself."""
+_KEEP_NOTHING = ("flight", "flight+tls", "charrow", "charrow+tls", "empty")
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """One limit (bytes of payload per second) over the probe's repeats.
+
+    `message_bytes` is the probe's own message size, None where the limit has none.
+    """
+
+    name: str
+    rate: Interval
+    message_bytes: float | None = None
+
+
+def stores(url: object) -> bool:
+    """Whether what is sent to this address ends on a disk. Flight servers and `empty://` keep nothing."""
+    return urlsplit(str(url or "")).scheme not in ("", *_KEEP_NOTHING)
+
+
+def waits_for_disk(parameters: Mapping[str, Any]) -> bool:
+    """Whether what is acknowledged is on a disk by then, as far as the settings tell: what only lies in the
+    system's cache is not held back by the disk.
+
+    Cassandra acknowledges before its log is synced. Databases are taken at their durable default where
+    nothing is set, and a SQLite in WAL mode syncs only with `synchronous = full`."""
+    # What a store of time series writes is a fraction of the payload: the disk is no limit that payload has.
+    if parameters.get("operation") in ("get", "ingest") or not stores(parameters.get("target")):
+        return False
+    scheme = urlsplit(str(parameters.get("target"))).scheme.partition("+")[0]
+    synchronous = parameters.get("synchronous")
+    if scheme == "sqlite" and synchronous == "normal":
+        return parameters.get("journal") not in ("wal", "memory", "off")
+    return scheme != "cassandra" and synchronous != "off"
+
+
+def together(loaders: int | None) -> str | None:
+    """What a probe of raw TCP from so many loaders at once is named."""
+    return None if loaders is None else f"loaders={loaders}"
+
+
+def link(loader: int | None, server: int | None) -> str:
+    """What a probe of raw TCP over one way is named, ends numbered from 1: `loader-2`, `server-1`, or both as
+    `loader-2:server-1`."""
+    ends = {"loader": loader, "server": server}
+    return ":".join(f"{end}-{number}" for end, number in ends.items() if number is not None)
+
+
+def alone(name: str | None) -> bool:
+    """Whether a probe of raw TCP of this name went over one way only, where trials have several."""
+    return name is not None and "=" not in name
+
+
+def single_links(probes: Iterable[Mapping[str, Any]], parameters: Mapping[str, Any]) -> dict[str, float]:
+    """What raw TCP carries from each loader of these trials alone (B/s), as far as it was probed; medians of
+    the probes' repeats, of any message size."""
+    wanted = (parameters.get("place"), parameters.get("operation"))
+    found: dict[str, list[float]] = {}
+    for probe in probes:
+        name, moved, took = str(probe.get("name") or ""), probe.get("bytes"), probe.get("interval_ns")
+        if probe.get("outcome", "ok") != "ok" or not moved or not took:
+            continue
+        if (
+            name.startswith(_ALONE)
+            and ":" not in name
+            and (probe.get("place"), probe.get("direction")) == wanted
+        ):
+            found.setdefault(name, []).append(moved * 1e9 / took)
+    return {name: median(rates) for name, rates in found.items()}
+
+
+def data_label(parameters: Mapping[str, Any]) -> str | None:
+    """What a probe of codec or engine must have worked on to count for a trial: how well data compress, and
+    what a checksum costs, depends on them. None for remote data and states, which nobody has
+    before the trial.
+
+    Of upserts, statements that are built ahead are only handed on; those built inline cost what their system
+    asks for, so that those of Cassandra, which the empty target does not build, have no limit."""
+    data = parameters.get("data")
+    if parameters.get("operation") == "ingest":
+        return _ingest_label(parameters)
+    if parameters.get("operation") == "upsert":
+        return _upsert_label(parameters)
+    if data == "records":
+        return f"records, {parameters.get('columns')} columns, {parameters.get('values')}"
+    scheme = urlsplit(str(parameters.get("target") or "")).scheme.partition("+")[0]
+    if scheme == "charrow":
+        # The rows are the server's.
+        return None
+    return None if data in (None, "remote", "states") else str(data)
+
+
+def _ingest_label(parameters: Mapping[str, Any]) -> str | None:
+    """Points that are made and written inside the interval; ready-made ones have no such limit."""
+    if parameters.get("data") != "metrics" or parameters.get("generate") != "inline":
+        return None
+    system = urlsplit(str(parameters.get("target") or "")).scheme.partition("+")[0]
+    form = parameters.get("messages") or "lines"
+    return f"metrics of {parameters.get('hosts')} hosts, {system}, {form}, {parameters.get('digits')} digits"
+
+
+def _upsert_label(parameters: Mapping[str, Any]) -> str | None:
+    lanes = int(parameters.get("in_flight") or 1)
+    flight = f", {lanes} in flight" if lanes > 1 else ""
+    if parameters.get("generate") != "inline":
+        return f"{parameters.get('data')}, statements built ahead{flight}"
+    dialect = urlsplit(str(parameters.get("target") or "")).scheme.partition("+")[0]
+    if dialect not in DIALECTS:
+        return None
+    return f"{parameters.get('data')}, statements of {dialect} built inline{flight}"
+
+
+def codec_of(compression: object) -> str | None:
+    """`zstd`, `zstd:7`, `lz4`; None where nothing is compressed."""
+    text = str(compression or "none")
+    return None if text == "none" else text
+
+
+def _same_machine(parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether both ends share this host's processors and disks: as the trials found, else by the address."""
+    for record in records:
+        known = (record.get("resources") or {}).get("same_machine")
+        if known is not None:
+            return bool(known)
+    target = str(parameters.get("target") or "")
+    parts = urlsplit(target)
+    host = parts.hostname or ""
+    return (
+        parts.scheme in ("sqlite", "duckdb")
+        or host in ("local", "localhost", "::1")
+        or host.startswith("127.")
+    )
+
+
+def _scaled(rate: Interval, factor: float) -> Interval:
+    return Interval(rate.median * factor, rate.low * factor, rate.high * factor, rate.n, rate.coverage)
+
+
+def _of_payload(
+    raw: Ceiling | None, parameters: Mapping[str, Any], payload_per_wire: float | None
+) -> Ceiling | None:
+    """Sockets carry compressed bytes, results count payload; where nobody counted both, no limit is known."""
+    if raw is None or codec_of(parameters.get("compression")) is None:
+        return raw
+    if payload_per_wire is None:
+        return None
+    return Ceiling(raw.name, _scaled(raw.rate, payload_per_wire), raw.message_bytes)
+
+
+class Limits:
+    """The probes of a run, ordered once, so that thousands of cells find theirs quickly."""
+
+    def __init__(self, probes: Iterable[Mapping[str, Any]]) -> None:
+        # kind -> what must be equal -> message size -> rates
+        self._found: dict[str, dict[tuple[Any, ...], dict[float, list[float]]]] = {}
+        self._cores = 1
+        self._intervals: dict[tuple[float, ...], Interval] = {}
+        for probe in probes:
+            moved, took = probe.get("bytes"), probe.get("interval_ns")
+            if probe.get("outcome", "ok") != "ok" or not moved or not took:
+                continue
+            kind = str(probe.get("kind") or "tcp")
+            names = {
+                "tcp": ("place", "direction", "streams", "name"),
+                "engine": ("data", "name", "streams", "threads"),
+                "codec": ("end", "data", "name"),
+                "memory": ("end", "name", "threads"),
+                "disk": ("end", "name", "path"),
+            }.get(kind)
+            if names is None:
+                continue
+            key = tuple(probe.get(name) for name in names)
+            size = float(probe.get("message_bytes") or 0)
+            self._found.setdefault(kind, {}).setdefault(key, {}).setdefault(size, []).append(
+                moved * 1e9 / took
+            )
+            if kind == "memory" and probe.get("end") in (None, "client"):
+                self._cores = max(self._cores, int(probe.get("threads") or 1))
+
+    def of(
+        self,
+        parameters: Mapping[str, Any],
+        message_bytes: float | None,
+        records: Sequence[Mapping[str, Any]] = (),
+        payload_per_wire: float | None = None,
+    ) -> dict[str, Ceiling]:
+        """Every limit that applies to a cell, by name; see docs/method.md, "Ceilings".
+
+        `message_bytes` is the trial's payload bytes per batch; `payload_per_wire` how many bytes of payload
+        one byte on the wire carried (compression), None where that was not counted. `records` are the good
+        trials. Limits measured under other conditions are left out: a share of one would mislead.
+        """
+        raw = self._tcp(parameters, message_bytes)
+        if (parameters.get("loaders") or 1) > 1:
+            # What one host can do is no limit of several.
+            found = [_of_payload(raw, parameters, payload_per_wire)]
+            return {ceiling.name: ceiling for ceiling in found if ceiling is not None}
+        found = [
+            _of_payload(raw, parameters, payload_per_wire),
+            self._engine(parameters, message_bytes),
+            self._memory(),
+            *self._codec(parameters, message_bytes, records),
+            self._disk(parameters, records),
+        ]
+        limits = {ceiling.name: ceiling for ceiling in found if ceiling is not None}
+        # Messages that passed through TCP faster than memory is copied stayed in the processor's cache, so
+        # for messages of this size the memory is no limit.
+        if raw is not None and MEMORY in limits and raw.rate.median > limits[MEMORY].rate.median:
+            del limits[MEMORY]
+        return limits
+
+    def _tcp(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
+        own = parameters.get("place")
+        sizes: dict[float, list[float]] = {}
+        loaders = together(parameters.get("loaders") if parameters.get("on") == "ray" else None)
+        for (place, direction, streams, name), rates in self._found.get("tcp", {}).items():
+            if direction != parameters.get("operation") or streams != parameters.get("streams"):
+                continue
+            # From as many hosts as the trial's streams.
+            if name != loaders:
+                continue
+            # A loopback probe is no ceiling of a remote target; imported lines name no place.
+            if place is not None and own is not None and place != own:
+                continue
+            for at, values in rates.items():
+                sizes.setdefault(at, []).extend(values)
+        return self._nearest(RAW_TCP, sizes, size)
+
+    def _engine(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
+        p = parameters
+        label = data_label(p)
+        # An upsert is verified after the clock has stopped.
+        verify = "none" if p.get("operation") == "upsert" else p.get("verify")
+        key = (label, verify, p.get("streams"), p.get("threads"))
+        return self._nearest(ENGINE, self._found.get("engine", {}).get(key, {}), size) if label else None
+
+    def _memory(self) -> Ceiling | None:
+        """The best of one core and all: which of them is higher is the machine's affair."""
+        found = [
+            self._interval(values)
+            for (end, _, _), rates in self._found.get("memory", {}).items()
+            for values in rates.values()
+            if end in (None, "client")
+        ]
+        return Ceiling(MEMORY, max(found, key=lambda rate: rate.median)) if found else None
+
+    def _codec(
+        self,
+        parameters: Mapping[str, Any],
+        size: float | None,
+        records: Sequence[Mapping[str, Any]],
+    ) -> Iterable[Ceiling]:
+        """The codec's rate of one core x the cores that each end on this host can put to it."""
+        codec = codec_of(parameters.get("compression"))
+        if codec is None or parameters.get("operation") == "upsert":
+            # A database compresses its own frames, in its own way.
+            return
+        sender = "client" if parameters.get("operation") == "put" else "server"
+        for verb, end in (("encode", sender), ("decode", "client" if sender == "server" else "server")):
+            if end == "server" and not _same_machine(parameters, records):
+                continue
+            # The client has as many threads as it was given. What a server has is its own affair.
+            threads = parameters.get("threads") if end == "client" else None
+            workers = min(int(threads or self._cores), self._cores)
+            key = ("client", data_label(parameters), f"{codec}-{verb}")
+            one = self._nearest(f"{codec} {verb}", self._found.get("codec", {}).get(key, {}), size)
+            if one is not None:
+                yield Ceiling(one.name, _scaled(one.rate, workers), one.message_bytes)
+
+    def _disk(self, parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Ceiling | None:
+        """The better way of writing, where what is put stays on this host's disk."""
+        if not waits_for_disk(parameters) or not _same_machine(parameters, records):
+            return None
+        found = [
+            self._interval(values)
+            for rates in self._found.get("disk", {}).values()
+            for values in rates.values()
+        ]
+        return Ceiling(DISK, max(found, key=lambda rate: rate.median)) if found else None
+
+    def _nearest(self, name: str, sizes: Mapping[float, list[float]], size: float | None) -> Ceiling | None:
+        """That of the nearest message size, on a logarithmic scale, within a factor 2."""
+        if size is None or size <= 0:
+            return None
+        near = {at: abs(math.log(at / size)) for at in sizes if at > 0}
+        best = min(near, key=lambda at: near[at], default=None)
+        if best is None or near[best] > NEAR + 1e-9:
+            return None
+        return Ceiling(name, self._interval(sizes[best]), best)
+
+    def _interval(self, values: Sequence[float]) -> Interval:
+        key = tuple(values)
+        if key not in self._intervals:
+            self._intervals[key] = median_interval(values)
+        return self._intervals[key]
+
+
+def binding(limits: Mapping[str, Ceiling]) -> Ceiling | None:
+    """The lowest of the limits that apply; None where there is none."""
+    return min(limits.values(), key=lambda ceiling: ceiling.rate.median, default=None)
+
+
+def share(binding_name: str | None) -> str:
+    """How a share of that limit is called: `of raw TCP`, `of the engine's limit`."""
+    if binding_name is None:
+        return ""
+    return {ENGINE: "of the engine's limit", DISK: "of the disk"}.get(binding_name, f"of {binding_name}")

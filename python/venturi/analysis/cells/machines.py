@@ -1,0 +1,128 @@
+"""What is known of the machines of a run, and how much each fact matters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from venturi.analysis.cells.summary import get
+from venturi.common.units import Quantity
+
+if TYPE_CHECKING:
+    pass
+
+Weight = Literal["unlike", "matters", "note"]
+"""`unlike`: a comparison across it says nothing about a change. `matters`: it moves figures, and may be the
+very thing that is compared. `note`: it does not."""
+OTHERS, STOLEN = "CPU used by others", "stolen CPU time"
+_POINTS = {OTHERS: 0.05, STOLEN: 0.01}
+"""Shares of all CPUs that differ by less are the same: a desktop never stands still."""
+MEMORY_TOLERANCE = 0.1
+"""A kernel keeps a little more or less of the same memory for itself."""
+
+# name shown, path in an end of environment.json, weight of a difference
+_FACTS: tuple[tuple[str, tuple[str, ...], Weight], ...] = (
+    ("architecture", ("architecture",), "unlike"),
+    ("system", ("system",), "unlike"),
+    ("CPU", ("cpu",), "unlike"),
+    ("cores", ("cores", "logical"), "unlike"),
+    ("usable cores", ("cores", "usable"), "unlike"),
+    ("physical cores", ("cores", "physical"), "unlike"),
+    ("virtualised", ("virtualised",), "unlike"),
+    ("memory", ("memory", "total"), "matters"),
+    ("swap", ("memory", "swap_total"), "note"),
+    ("kernel", ("kernel",), "matters"),
+    ("governor", ("governor",), "matters"),
+    ("least frequency", ("frequency", "min_khz"), "matters"),
+    ("highest frequency", ("frequency", "max_khz"), "matters"),
+    ("clock source", ("clock_source",), "matters"),
+    ("huge pages", ("transparent_huge_pages",), "matters"),
+    ("page size", ("page_size",), "matters"),
+    ("Venturi", ("software", "venturi"), "matters"),
+    ("commit", ("software", "commit"), "matters"),
+    ("pyarrow", ("software", "pyarrow"), "note"),
+    ("Python", ("software", "python"), "note"),
+    ("host", ("host",), "note"),
+    ("load before", ("loadavg",), "note"),
+    ("open files", ("open_files",), "note"),
+)
+# Settings of the kernel that bulk flows do not feel.
+_IDLE_SYSCTLS = frozenset({"net.core.somaxconn", "vm.overcommit_memory", "vm.swappiness"})
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One property of both runs. `end` is client, server or run; None is a value that nobody wrote down, a
+    tuple those of several servers that differ."""
+
+    end: str
+    name: str
+    base: Any
+    run: Any
+    weight: Weight
+
+    @property
+    def share(self) -> bool:
+        """Whether the values are shares, to be shown in percent."""
+        return self.name in _POINTS
+
+    @property
+    def known(self) -> bool:
+        return self.base is not None and self.run is not None
+
+    @property
+    def differs(self) -> bool:
+        if not self.known or self.base == self.run:
+            return False
+        if self.name in _POINTS:
+            return bool(abs(self.base - self.run) > _POINTS[self.name])
+        return self.name != "memory" or not _same_memory((self.base, self.run))
+
+
+def mapping(found: Any) -> Mapping[str, Any]:
+    return found if isinstance(found, Mapping) else {}
+
+
+def facts_of_end(end: str, base: Sequence[Mapping[str, Any]], run: Sequence[Mapping[str, Any]]) -> list[Fact]:
+    def fact(name: str, path: tuple[str, ...], weight: Weight) -> Fact:
+        before, after = (common(name, [get(one, *path) for one in side]) for side in (base, run))
+        return Fact(end, name, before, after, weight)
+
+    return [fact(*known) for known in properties([*base, *run])]
+
+
+def properties(ends: Sequence[Mapping[str, Any]]) -> list[tuple[str, tuple[str, ...], Weight]]:
+    """Of these ends each property's name, its path in a description, and how much a difference weighs."""
+    names = dict.fromkeys(str(name) for end in ends for name in mapping(end.get("sysctls")))
+    weights: dict[str, Weight] = dict.fromkeys(_IDLE_SYSCTLS, "note")
+    return [*_FACTS, *((name, ("sysctls", name), weights.get(name, "matters")) for name in names)]
+
+
+def common(name: str, values: Sequence[Any]) -> Any:
+    """The value of a property that all have who know it; where they differ, each once."""
+    distinct: list[Any] = []
+    for value in values:
+        if value is not None and value not in distinct:
+            distinct.append(value)
+    if len(distinct) < 2 or (name == "memory" and _same_memory(distinct)):
+        return distinct[0] if distinct else None
+    # In whichever order they were named, they are the same servers.
+    return tuple(sorted(distinct, key=str))
+
+
+def _same_memory(sizes: Sequence[Any]) -> bool:
+    """Whether these sizes (bytes) are one, but for what a kernel keeps."""
+    known = [size for size in sizes if isinstance(size, int | float)]
+    return len(known) == len(sizes) and max(known) - min(known) <= MEMORY_TOLERANCE * max(known)
+
+
+def in_words(name: str, value: Any) -> str:
+    """A property's value as it is read: sizes and frequencies with their units."""
+    if isinstance(value, tuple):
+        return ", ".join(in_words(name, one) for one in value)
+    if name in ("memory", "swap") and isinstance(value, int | float):
+        return Quantity(float(value), unit="B").text()
+    if name.endswith("frequency") and isinstance(value, int | float):
+        return f"{value / 1e6:g} GHz"
+    return " ".join(str(value).split())

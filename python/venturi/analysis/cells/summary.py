@@ -1,0 +1,416 @@
+"""From the trials of a run to its cells: medians with margins, shares of the ceiling, counts of failures.
+
+Works on the records as they are stored, and takes a missing field for "not measured": imported results and
+foreign servers fill only part of a record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from venturi.analysis.cells.ceilings import Limits, binding
+from venturi.analysis.statistics.intervals import Interval, median_interval, ratio_interval
+from venturi.common.units import MISSING, Quantity
+from venturi.targets.parameters import PARAMETERS
+from venturi.targets.system import servers_batches
+
+Record = Mapping[str, Any]
+ENDS = ("client", "server")
+LEAST_BEYOND = 1
+"""Batches of a trial that lie above a percentile that is shown."""
+SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
+# Parameters in the order in which tables and labels name them; those of other tools follow by name.
+PARAMETER_ORDER = tuple(PARAMETERS)
+NOUNS = {"upsert": "row", "ingest": "point"}
+"""What a row is called where operations are counted in rows: its bytes are the dialect's affair, not the
+user's."""
+IN_ROWS = frozenset(NOUNS)
+ROW_UNITS = ("rows/s", "points/s")
+# Derived from others, so they never tell two cells apart; the seed only says which random rows were moved.
+NOT_DISTINGUISHING = frozenset({"row_bytes", "seed", "operation"})
+
+
+def get(record: Any, *path: str) -> Any:
+    """The value under a path of keys, None where any of them is missing."""
+    for name in path:
+        # Asking an abstract class is slow, and a large run asks millions of times; records are dictionaries.
+        if type(record) is not dict and not isinstance(record, Mapping):
+            return None
+        record = record.get(name)
+    return record
+
+
+def numeric(record: Any, *path: str) -> float | None:
+    """The number under a path, None where there is none. `true` is no number."""
+    found = get(record, *path)
+    if type(found) is float or found is None:
+        return found
+    if type(found) is int:
+        return float(found)
+    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+
+
+def quotient(amount: float | None, divisor: float | None, scale: float = 1.0) -> float | None:
+    """amount / divisor x scale; None where either is missing or the divisor is not positive."""
+    return None if amount is None or divisor is None or divisor <= 0 else amount / divisor * scale
+
+
+def throughput(record: Record) -> float | None:
+    """Payload over the whole interval (B/s); of an imported trial the rate that its tool printed, if any."""
+    printed = numeric(record, "rates", "bytes_per_second")
+    if printed is not None:
+        return printed
+    return quotient(numeric(record, "counts", "payload_bytes"), numeric(record, "times", "interval_ns"), 1e9)
+
+
+def per_second(record: Record, what: str) -> float | None:
+    """Rows or batches a second over the whole interval; the printed rate of an imported trial comes first."""
+    printed = numeric(record, "rates", f"{what}_per_second")
+    if printed is not None:
+        return printed
+    return quotient(numeric(record, "counts", what), numeric(record, "times", "interval_ns"), 1e9)
+
+
+def in_rows_of(record: Record) -> bool:
+    """Whether this trial is counted in rows, by what it did."""
+    return get(record, "parameters", "operation") in IN_ROWS
+
+
+def main_unit(operation: object) -> str:
+    """The base unit of an operation's main figure, where the trial counted bytes and rows."""
+    return f"{noun(operation)}s/s" if operation in IN_ROWS else "B/s"
+
+
+def noun(operation: object) -> str:
+    """`row`, or `point` of an ingest: what counts in `rows` are."""
+    return NOUNS.get(str(operation), "row")
+
+
+def main_rate(record: Record) -> float | None:
+    """The figure by which a trial is judged: rows (points) a second of an upsert (ingest), else payload."""
+    return per_second(record, "rows") if in_rows_of(record) else throughput(record)
+
+
+def steady_throughput(record: Record) -> float | None:
+    """Payload over the steady window (B/s); None where no window was found."""
+    moved = numeric(record, "times", "steady_payload_bytes")
+    return quotient(moved or None, numeric(record, "times", "steady_ns"), 1e9)
+
+
+def steady_rows(record: Record) -> float | None:
+    """Rows a second over the steady window; None where no window was found."""
+    moved = numeric(record, "times", "steady_rows")
+    return quotient(moved or None, numeric(record, "times", "steady_ns"), 1e9)
+
+
+def steady_main(record: Record) -> float | None:
+    """The steady figure in what the trial is judged by."""
+    return steady_rows(record) if in_rows_of(record) else steady_throughput(record)
+
+
+def cpu_ns(record: Record, end: str) -> float | None:
+    """CPU time of one end, user and system (ns); None where it was not accounted."""
+    user, system = numeric(record, "cpu", end, "user_ns"), numeric(record, "cpu", end, "system_ns")
+    return None if user is None and system is None else (user or 0.0) + (system or 0.0)
+
+
+def percentile(
+    record: Record, percent: float, kinds: Sequence[str] = ("response", "service")
+) -> float | None:
+    """A latency percentile (ns): response time for an open loop, service time for a closed one (METHOD). None
+    where too few batches were timed for it."""
+    for kind in kinds:
+        timed = numeric(record, "latency", kind, "count")
+        for at, value in get(record, "latency", kind, "percentiles") or ():
+            if -1e-9 < float(at) - percent < 1e-9 and (timed is None or timed >= batches_for(percent)):
+                return float(value)
+    return None
+
+
+def batches_for(percent: float) -> int:
+    """How many batches a trial must have timed for this percentile: at least `LEAST_BEYOND` lies above it."""
+    return math.ceil(LEAST_BEYOND / (1 - percent / 100) - 1e-6) if percent < 100 else 1
+
+
+def batches_timed(records: Iterable[Record]) -> int | None:
+    """The least number of batches that a trial of these has timed."""
+    counted = [numeric(r, "latency", kind, "count") for r in records for kind in ("response", "service")]
+    return int(min(known)) if (known := [n for n in counted if n]) else None
+
+
+def rows_a_batch(cell: Cell) -> float | None:
+    """How many rows the batches had that arrived, on average; None where that was not counted."""
+    counted = (quotient(numeric(r, "counts", "rows"), numeric(r, "counts", "batches")) for r in cell.records)
+    found = _interval(counted)
+    return found.median if found else None
+
+
+def ends_by_itself(cell: Cell) -> bool:
+    """Whether its trials end when the server has sent all that it holds, which no option makes longer."""
+    asked, took = numeric(cell.parameters, "duration_ns"), cell.interval.value
+    return servers_batches(cell.parameters) and (asked is None or took is None or took < asked)
+
+
+def stage_shares(record: Record, end: str) -> dict[str, float]:
+    """Each stage's share of what that end accounted for; empty where it did not."""
+    found = {k: float(v) for k, v in (get(record, "stages", end) or {}).items() if isinstance(v, int | float)}
+    total = sum(found.values())
+    return {name: value / total for name, value in found.items()} if total > 0 else {}
+
+
+def is_good(record: Record) -> bool:
+    """Whether a trial counts towards its cell: ended well, and not a warm-up."""
+    return record.get("outcome") == "ok" and not record.get("warmup")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the matrix with what its trials say. Quantities are medians over the good trials."""
+
+    name: str
+    parameters: dict[str, Any]
+    trials: int
+    """Measured trials, warm-ups not counted."""
+    good: int
+    failed: int
+    interrupted: int
+    warmups: int
+    throughput: Quantity
+    steady: Quantity
+    """In what the cell is counted in: bytes, or of upserts rows, of ingests points a second."""
+    rows: Quantity
+    batches: Quantity
+    interval: Quantity
+    setup: Quantity
+    cpu: dict[str, Quantity]
+    """CPU seconds a second, that is cores, by end."""
+    per_cpu: dict[str, Quantity]
+    """Payload bytes, or of upserts rows, of ingests points, per CPU-second, by end."""
+    latency: dict[float, Quantity]
+    stages: dict[str, dict[str, float]]
+    ceiling: Quantity
+    """The lowest of `ceilings`."""
+    ceiling_message_bytes: float | None
+    share: Quantity
+    """Throughput over the lowest ceiling."""
+    payload_bytes: float | None
+    verified: dict[str, int]
+    """How many good trials were verified how: {"checksum": 5}."""
+    records: list[Record] = field(repr=False, default_factory=list)
+    """The good trials themselves."""
+    ceilings: dict[str, Quantity] = field(default_factory=dict)
+    """Every measured limit that applies, by name: "raw TCP", "engine", "memory copy", "zstd encode", ..."""
+    binding: str | None = None
+    """The name of the lowest."""
+
+    @property
+    def operation(self) -> str:
+        return str(self.parameters.get("operation") or "?")
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether rows (or points), not bytes, are what this cell is about."""
+        return self.operation in IN_ROWS
+
+    @property
+    def noun(self) -> str:
+        """What it counts in `rows`: `row`, or `point`."""
+        return noun(self.operation)
+
+    @property
+    def answered(self) -> bool:
+        """Whether a batch is a statement that the server answers: an upsert."""
+        return self.operation == "upsert"
+
+    @property
+    def main(self) -> Quantity:
+        """What the cell is judged by: rows a second of an upsert, else bytes, else what is known."""
+        found: Quantity = getattr(self, basis((self,)))
+        return found
+
+    @property
+    def row_bytes(self) -> float | None:
+        """Payload of a row, from what was counted."""
+        return quotient(self.throughput.value, self.rows.value)
+
+    @property
+    def verification(self) -> str:
+        """`checksum`, or `checksum, count` where trials differ; `none` where it was asked not to check."""
+        return ", ".join(sorted(self.verified)) if self.verified else MISSING
+
+
+def _interval(values: Iterable[float | None]) -> Interval | None:
+    known = [v for v in values if v is not None]
+    return median_interval(known) if known else None
+
+
+def _quantity(values: Iterable[float | None], unit: str) -> Quantity:
+    found = _interval(values)
+    return found.quantity(unit) if found else Quantity(None, unit=unit)
+
+
+def summarise(records: Sequence[Record], probes: Sequence[Record] = ()) -> list[Cell]:
+    """The cells of a run in the order of their parameters. `probes` are the lines of ceilings.jsonl."""
+    by_cell: dict[str, list[Record]] = {}
+    for record in records:
+        if record.get("kind", "trial") == "trial":
+            by_cell.setdefault(str(record.get("cell", "?")), []).append(record)
+    limits = Limits(probes)
+    cells = [_cell(name, trials, limits) for name, trials in by_cell.items()]
+    return sorted(cells, key=lambda cell: sort_key(cell.parameters))
+
+
+def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
+    measured = [r for r in records if not r.get("warmup")]
+    good = [r for r in measured if is_good(r)]
+    parameters = dict(get(records[0], "parameters") or {})
+    unit = main_unit(parameters.get("operation"))
+    counted = "rows" if unit in ROW_UNITS else "payload_bytes"
+    speed = _interval(map(throughput, good))
+    payload = _quantity((numeric(r, "counts", "payload_bytes") for r in good), "B").value
+    # As asked for; what was moved is a little less, because a last batch is short. Imported runs have
+    # only that.
+    width, per_batch = parameters.get("row_bytes"), parameters.get("rows_per_batch")
+    batches = _quantity((numeric(r, "counts", "batches") for r in good), "").value
+    message = width * per_batch if width and per_batch else quotient(payload, batches)
+    # How many bytes of payload one byte on the wire carried: above 1 where data were compressed.
+    carried = _interval(
+        quotient(numeric(r, "counts", "payload_bytes"), numeric(r, "counts", "wire_bytes")) for r in good
+    )
+    ceilings = limits.of(parameters, message, good, carried.median if carried else None)
+    ceiling = binding(ceilings)
+    share = ratio_interval(speed, ceiling.rate).quantity("fraction") if speed and ceiling else None
+    verified: dict[str, int] = {}
+    for record in good:
+        how = get(record, "verification", "achieved") or "not recorded"
+        verified[str(how)] = verified.get(str(how), 0) + 1
+
+    return Cell(
+        name=name,
+        parameters=parameters,
+        trials=len(measured),
+        good=len(good),
+        failed=sum(r.get("outcome") == "failed" for r in measured),
+        interrupted=sum(r.get("outcome") == "interrupted" for r in measured),
+        warmups=len(records) - len(measured),
+        throughput=speed.quantity("B/s") if speed else Quantity(None, unit="B/s"),
+        steady=_quantity(map(steady_main, good), unit),
+        rows=_quantity((per_second(r, "rows") for r in good), f"{noun(parameters.get('operation'))}s/s"),
+        batches=_quantity((per_second(r, "batches") for r in good), "batches/s"),
+        interval=_quantity((numeric(r, "times", "interval_ns") for r in good), "ns"),
+        setup=_quantity((numeric(r, "times", "setup_ns") for r in good), "ns"),
+        cpu={
+            end: _quantity(
+                (quotient(cpu_ns(r, end), numeric(r, "times", "interval_ns")) for r in good), "cores"
+            )
+            for end in ENDS
+        },
+        per_cpu={
+            end: _quantity((quotient(numeric(r, "counts", counted), cpu_ns(r, end), 1e9) for r in good), unit)
+            for end in ENDS
+        },
+        latency={
+            p: q for p in SHOWN_PERCENTILES if (q := _quantity((percentile(r, p) for r in good), "ns")).known
+        },
+        stages={end: _mean_shares([stage_shares(r, end) for r in good]) for end in ENDS},
+        ceiling=ceiling.rate.quantity("B/s") if ceiling else Quantity(None, unit="B/s"),
+        ceiling_message_bytes=ceiling.message_bytes if ceiling else None,
+        share=share or Quantity(None, unit="fraction"),
+        payload_bytes=payload,
+        verified=verified,
+        records=good,
+        ceilings={name: limit.rate.quantity("B/s") for name, limit in ceilings.items()},
+        binding=ceiling.name if ceiling else None,
+    )
+
+
+def _mean_shares(shares: list[dict[str, float]]) -> dict[str, float]:
+    """Means, not medians: only means of shares still add up to one, and bars are stacked of them."""
+    known = [s for s in shares if s]
+    names = dict.fromkeys(name for s in known for name in s)
+    return {name: sum(s.get(name, 0.0) for s in known) / len(known) for name in names}
+
+
+def sort_key(parameters: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Orders cells by their parameters, numbers as numbers; mixed types do not fail."""
+
+    def comparable(value: Any) -> tuple[int, float, str]:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return (0, float(value), "")
+        return (1, 0.0, "" if value is None else str(value))
+
+    # Imported runs have parameters of their own.
+    others = sorted(set(parameters) - set(PARAMETER_ORDER))
+    return tuple((name, comparable(parameters.get(name))) for name in (*PARAMETER_ORDER, *others))
+
+
+def varying(cells: Sequence[Cell]) -> list[str]:
+    """The parameters which tell these cells apart, in table order, without those that say the same again."""
+    names = [n for n in PARAMETER_ORDER if any(n in c.parameters for c in cells)]
+    names += sorted({n for c in cells for n in c.parameters} - set(names))
+    columns = {n: [repr(c.parameters.get(n)) for c in cells] for n in names if n not in NOT_DISTINGUISHING}
+    kept: list[str] = []
+    for name, column in columns.items():
+        if len(set(column)) < 2:
+            continue
+        # threads = streams in most scenarios, and a place is another word for its target: one column is
+        # enough.
+        if any(_same_partition(column, columns[other]) for other in kept):
+            continue
+        if _of_one_system(column, columns.get("place")):
+            continue
+        kept.append(name)
+    return kept
+
+
+def _of_one_system(column: list[str], places: list[str] | None) -> bool:
+    """Whether it is an option that some places do not have, and the others all have alike."""
+    values = set(column)
+    if places is None or len(values) != 2 or repr(None) not in values:
+        return False
+    return len(set(zip(places, column, strict=True))) == len(set(places))
+
+
+def _same_partition(one: list[str], other: list[str]) -> bool:
+    pairs = set(zip(one, other, strict=True))
+    return len(pairs) == len(set(one)) == len(set(other))
+
+
+def by_operation(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """The cells grouped by operation, in their order."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.operation, []).append(cell)
+    return groups
+
+
+def best(cells: Sequence[Cell]) -> Cell | None:
+    """The cell with the highest median speed; None where no trial was good."""
+    measure = basis(cells)
+    known = [(c, q.value) for c in cells if (q := getattr(c, measure)).value is not None]
+    return max(known, key=lambda pair: pair[1], default=(None, 0.0))[0]
+
+
+def basis(cells: Sequence[Cell]) -> str:
+    """What tells how fast these cells are: `throughput`, payload a second; of upserts `rows` a second. Where
+    that was counted in none of them, the other, and where neither was, `batches`: some tools count requests.
+    """
+    first = ("rows", "throughput") if cells and all(c.in_rows for c in cells) else ("throughput", "rows")
+    for measure in (*first, "batches"):
+        if any(getattr(c, measure).known for c in cells):
+            return measure
+    return first[0]
+
+
+def in_rows(cells: Sequence[Cell]) -> bool:
+    """Whether rows a second are what these cells are judged by."""
+    return basis(cells) == "rows"
+
+
+def speed(cell: Cell, among: Sequence[Cell] = ()) -> Quantity:
+    """The cell's speed by the `basis` of the cells it stands `among`."""
+    found: Quantity = getattr(cell, basis(among or (cell,)))
+    return found

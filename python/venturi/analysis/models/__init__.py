@@ -1,0 +1,1 @@
+"""Laws fitted to cells, and what they foretell."""

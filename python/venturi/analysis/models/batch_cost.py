@@ -1,0 +1,127 @@
+"""What a batch costs: t = a + n/b for a batch of n rows, from a sweep over rows a batch.
+
+a is paid a batch (the round trip, parsing, the commit), 1/b a row. It is Hockney's line over the rows of a
+batch in the place of a transfer's bytes: half of b is reached with n_half = a b rows, 90 % of it, the knee,
+with 9 n_half. Closed loop only: an open loop's rate is the schedule's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from venturi.analysis.cells.summary import Cell, by_operation, numeric, quotient, varying
+from venturi.analysis.statistics import hockney
+from venturi.analysis.statistics.hockney import Hockney
+from venturi.analysis.statistics.intervals import Interval
+from venturi.analysis.statistics.laws import Refused
+from venturi.common.units import Quantity, count, percent, pick_unit
+
+AXIS = "rows_per_batch"
+KNEE = 0.9
+"""METHOD: the knee is where 90 % of the peak is reached."""
+
+
+@dataclass(frozen=True)
+class BatchCost:
+    """The line of one setting of all other parameters; `refused` says why there is none."""
+
+    operation: str
+    where: dict[str, Any]
+    cells: tuple[Cell, ...]
+    lanes: int
+    """Batches under way at a time: streams x in_flight."""
+    fit: Hockney | None = None
+    refused: str = ""
+
+    @property
+    def most(self) -> Quantity:
+        """b of all lanes together: rows a second with batches so large that `a` no longer counts."""
+        assert self.fit is not None
+        b = self.fit.intervals["b"]
+        return Quantity(b.median * self.lanes, b.low * self.lanes, b.high * self.lanes, "rows/s")
+
+    @property
+    def knee(self) -> Interval:
+        """Rows a batch with 90 % of b."""
+        assert self.fit is not None
+        half, factor = self.fit.intervals["n_half"], KNEE / (1 - KNEE)
+        return Interval(half.median * factor, half.low * factor, half.high * factor, half.n, half.coverage)
+
+    @property
+    def measured(self) -> tuple[float, float]:
+        """The smallest and the largest batch that was measured."""
+        sizes = [float(c.parameters[AXIS]) for c in self.cells]
+        return min(sizes), max(sizes)
+
+    def at(self, rows: float) -> float:
+        """Rows a second (all lanes) with batches of so many."""
+        assert self.fit is not None
+        return float(self.lanes * rows / float(self.fit.at([rows])[0]) * 1e9)
+
+    @property
+    def sentence(self) -> str:
+        """`a batch costs 0.21 ms [...] and each of its rows 1.9 µs: ...`, or why there is no line."""
+        if self.fit is None:
+            return f"no line over rows a batch: {self.refused}"
+        a, b = self.fit.intervals["a"], self.fit.intervals["b"]
+        batch = Quantity(a.median, a.low, a.high, "ns")
+        row = Quantity(1e9 / b.median, 1e9 / b.high, 1e9 / b.low, "ns")
+        paid = batch.text(pick_unit("ns", [batch.value, batch.high]))
+        text = f"a batch costs {paid} and each of its rows {row}; {self.most} with the largest batches"
+        knee = self.knee
+        if knee.high < 1:
+            return f"{text}, and a batch of one row comes near that"
+        text += f", half of it with {_rows(self.fit.n_half)}, 90 % with {_rows(knee.median)}"
+        text += f" [{count(round(knee.low))}..{count(round(knee.high))}]"
+        if knee.median > self.measured[1]:
+            text += f", beyond the largest measured ({count(self.measured[1])})"
+        return f"{text}; {percent(self.fit.r_squared, 1)} of the variance"
+
+
+def _rows(n: float) -> str:
+    """`550 rows a batch`, three digits."""
+    shown = float(f"{max(n, 1.0):.3g}")
+    return f"{count(int(shown))} row{'' if int(shown) == 1 else 's'} a batch"
+
+
+def batch_costs(cells: Sequence[Cell]) -> list[BatchCost]:
+    """A line for each setting of the others along which rows a batch were varied, the fastest first."""
+    out = []
+    for operation, members in by_operation([c for c in cells if c.answered and c.good]).items():
+        others = [n for n in varying(members) if n != AXIS and not _follows(members, n)]
+        groups: dict[tuple[Hashable, ...], list[Cell]] = {}
+        for cell in members:
+            if cell.parameters.get(AXIS) and not cell.parameters.get("rate"):
+                groups.setdefault(tuple(repr(cell.parameters.get(n)) for n in others), []).append(cell)
+        for group in groups.values():
+            if len({c.parameters[AXIS] for c in group}) > 1:
+                out.append(_fitted(operation, {n: group[0].parameters.get(n) for n in others}, group))
+    return sorted(out, key=lambda one: -max(c.main.value or 0.0 for c in one.cells))
+
+
+def _follows(cells: Sequence[Cell], name: str) -> bool:
+    pairs = {(repr(m.parameters.get(name)), repr(m.parameters.get(AXIS))) for m in cells}
+    return len(pairs) == len({p[0] for p in pairs}) == len({p[1] for p in pairs})
+
+
+def _lanes(cell: Cell) -> int:
+    return int(cell.parameters.get("streams") or 1) * int(cell.parameters.get("in_flight") or 1)
+
+
+def _fitted(operation: str, where: dict[str, Any], group: Sequence[Cell]) -> BatchCost:
+    times: dict[float, list[float]] = {}
+    for cell in group:
+        for record in cell.records:
+            # The mean time of a batch, by Little's law: so many were under way all the time.
+            each = quotient(
+                numeric(record, "times", "interval_ns"), numeric(record, "counts", "batches"), _lanes(cell)
+            )
+            if each:
+                times.setdefault(float(cell.parameters[AXIS]), []).append(each)
+    lanes = _lanes(group[0])
+    try:
+        return BatchCost(operation, where, tuple(group), lanes, hockney.fit(times, "rows"))
+    except Refused as reason:
+        return BatchCost(operation, where, tuple(group), lanes, refused=str(reason))

@@ -1,0 +1,173 @@
+"""Models in sentences for people: every number with unit and margin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from venturi.analysis.models.fits import AxisFit, EffectFit, SizeFit
+from venturi.analysis.statistics.intervals import Interval
+from venturi.analysis.statistics.scaling import Scaling
+from venturi.common.units import MISSING, Quantity, count, p_value, percent
+
+SINGULAR = {"streams": "stream", "threads": "thread", "encoders": "encoder", "decoders": "decoder"}
+SINGULAR |= {"hosts": "host", "loaders": "loader", "partitions": "partition", "columns": "column"}
+
+
+def several(axis: str, n: float | None) -> str:
+    """`4 streams`, `rows_per_batch 4,096`."""
+    if n is None:
+        return MISSING
+    shown = count(int(n) if float(n).is_integer() else n)
+    if axis in SINGULAR:
+        return f"{shown} {SINGULAR[axis] if n == 1 else axis}"
+    return f"{axis} {shown}"
+
+
+def setting(where: Mapping[str, Any]) -> str:
+    """`2 streams, rows_per_batch 4,096, uncompressed`."""
+    parts = []
+    for name, value in where.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            parts.append(several(name, value))
+        elif value is not None:
+            parts.append(str(value) if name in ("place", "target", "data") else f"{name} {value}")
+        else:
+            parts.append(f"no {name}")
+    return ", ".join(parts)
+
+
+def plain_number(interval: Interval, digits: int = 3) -> str:
+    """`0.32 [0.29..0.35]`."""
+    value, low, high = (f"{v:.{digits}g}" for v in (interval.median, interval.low, interval.high))
+    return f"{value} [{low}..{high}]"
+
+
+def head(one: AxisFit | SizeFit) -> str:
+    """`get over streams, large sizes together (1.9M rows_per_stream and more)`."""
+    parts = [f"{one.operation} over {one.axis if isinstance(one, AxisFit) else 'payload'}"]
+    if isinstance(one, AxisFit) and one.pooled_from is not None:
+        parts.append(f"large sizes together ({one.pooled} from {count(int(one.pooled_from))})")
+    elif isinstance(one, AxisFit) and one.pooled:
+        parts.append(f"all {one.pooled} together")
+    if one.where:
+        parts.append(setting(one.where))
+    return ", ".join(parts)
+
+
+def law(one: AxisFit, fit: Scaling) -> str:
+    """The chosen law with its parameters."""
+    found = []
+    for name, interval in fit.intervals.items():
+        if name in ("l", "C"):
+            text = str(interval.quantity(one.unit))
+            found.append(
+                f"{name} = {text}" + (f" per {SINGULAR.get(one.axis, 'unit')}" if name == "l" else "")
+            )
+        else:
+            found.append(f"{name} = {plain_number(interval)}")
+    rivals = [f"{v.title} {percent(v.weight)}" for v in fit.laws if v is not fit.chosen and v.weight >= 0.05]
+    beside = f"; as probable by AICc besides: {', '.join(rivals)}" if rivals else ""
+    return f"{fit.chosen.title}: {', '.join(found)}; {percent(fit.r_squared, 1)} of the variance{beside}"
+
+
+def axis_sentences(one: AxisFit) -> list[str]:
+    """What the fit over an axis says, the law first."""
+    if one.fit is None:
+        return [f"no law: {one.refused}", *measured(one)]
+    fit = one.fit
+    if one.level:
+        return [
+            f"level: no {one.axis} does significantly better than {count(min(one.medians))} "
+            f"({one.gains[0].text()}, {one.gains[0].pairs} pairs); {fit.peak.quantity(one.unit)} at best"
+        ]
+    out = [law(one, fit)]
+    last = float(fit.points.x[-1])
+    knee = fit.knee
+    text = f"knee (90 % of the peak) at {several(one.axis, knee.median)}"
+    text += f" [{count(knee.low)}..{count(knee.high)}]" if knee.high > knee.low else ""
+    at = fit.peak_at
+    text += f", peak {fit.peak.quantity(one.unit)} at {several(one.axis, at)}"
+    if at == last:
+        text += ", the largest measured"
+        if fit.limit is not None and fit.limit > fit.peak.median * 1.01:
+            text += f"; the law's own limit is {Quantity(fit.limit, unit=one.unit)}"
+    out.append(text)
+    out += measured(one)
+    held = fit.held_out
+    if held is not None:
+        where = "inside" if held.inside else "outside"
+        out.append(
+            f"left out of the fit, {several(one.axis, held.n)} would be foretold as "
+            f"{held.predicted.quantity(one.unit)}; measured {Quantity(held.measured, unit=one.unit)}: "
+            f"{100 * held.error:+.1f} %, {where} the interval"
+        )
+    if fit.doubtful:
+        out.append(f"doubtful: {fit.doubtful}")
+    return out
+
+
+def measured(one: AxisFit) -> list[str]:
+    """What the measured medians say, whatever the law."""
+    out = []
+    until, each = one.linear_until, one.each
+    if until is not None and each is not None and until > min(one.medians):
+        rate = Quantity(each, unit=one.unit)
+        out.append(f"linear up to {several(one.axis, until)} (within 10 %), {rate} each")
+    between = one.knee_between
+    if between is not None:
+        below, at = between
+        reached = (
+            f"between {count(below)} and {several(one.axis, at)}"
+            if below is not None
+            else (f"at {several(one.axis, at)}")
+        )
+        out.append(f"measured: 90 % of the highest median is reached {reached}")
+    out.append(gain_sentence(one))
+    return [text for text in out if text]
+
+
+def gain_sentence(one: AxisFit) -> str:
+    """Where more of it stops paying; says so where that cannot be tested."""
+    gains = one.gains
+    if not gains:
+        return "whether more pays cannot be tested: repeats or sizes to pair are missing"
+    by_n = {g.n: g for g in gains}
+    largest = max(one.medians)
+    level = one.level_from
+    pairs = f"{gains[0].pairs} pairs"
+    if level is None:
+        last = gains[-1]
+        return (
+            f"still rising significantly at {several(one.axis, largest)}: {last.text()} over "
+            f"{count(last.n)} ({pairs})"
+        )
+    found = by_n[level]
+    return f"beyond {several(one.axis, level)} no significant gain: {found.text()} ({pairs})"
+
+
+def size_sentence(one: SizeFit) -> str:
+    """The line over sizes, or why there is none."""
+    return one.fit.text() if one.fit is not None else f"no line: {one.refused}"
+
+
+def effect_sentence(one: EffectFit) -> str:
+    """Whether a parameter matters."""
+    found = one.effect
+    levels = ", ".join(count(v) if isinstance(v, int | float) else str(v) for v in found.levels[:8])
+    spread = f"{percent(found.spread, 1)} between best and worst"
+    basis = f"{p_value(found.p)}, {found.pairs} settings of the others, {spread}"
+    if not found.testable:
+        few = f"{found.pairs} settings of the others are too few to test it"
+        return (
+            f"{one.operation}: {one.parameter} ({levels}): {spread}, but {few} "
+            f"({p_value(found.least)} at best); more repeats or settings would do"
+        )
+    if not found.significant:
+        return f"{one.operation}: {one.parameter} ({levels}) has no significant effect ({basis})"
+    text = f"{one.operation}: {one.parameter} ({levels}) matters ({basis})"
+    if one.above is not None and not one.above.significant:
+        least = min(v for v in found.levels if isinstance(v, int | float))
+        rest = f"{p_value(one.above.p)}, {percent(one.above.spread, 1)}"
+        text += f"; above {count(least)} no significant effect ({rest})"
+    return text

@@ -1,0 +1,458 @@
+"""From the cells of a run to its models: which parameters are axes, and what is fitted together.
+
+- Over sizes: Hockney's t = a + n/b, one fit for each setting of all other parameters.
+- Over every other numeric parameter with four values or more: a scaling law, one fit for each setting of the
+  others. Where sizes vary too, the large ones are fitted together besides: those on which, by Hockney's fit,
+  start-up costs at most a fifth of the time at every N.
+- Whether a parameter matters at all, all others equal.
+
+Fits are made when a run is opened; margins (bootstrap) only where they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from venturi.analysis.cells import summary as c
+from venturi.analysis.cells.summary import Cell
+from venturi.analysis.statistics import gain as gains_module
+from venturi.analysis.statistics import hockney, scaling
+from venturi.analysis.statistics.gain import Effect, Gain
+from venturi.analysis.statistics.hockney import Hockney
+from venturi.analysis.statistics.laws import Refused
+from venturi.analysis.statistics.scaling import Scaling
+
+SIZES = ("rows_per_stream", "bytes_per_stream")
+NO_AXIS = frozenset(
+    {*SIZES, "duration_ns", "rate", "seed", "row_bytes", "window", "send_buffer", "max_message_size", "pin"}
+)
+"""Parameters that are no parallelism and no grain of work; `over=` asks for one of them all the same."""
+MOST_GROUPS = 24
+"""Groups fitted over one axis; more would be a page that nobody reads."""
+MOST_POOLED = 6
+"""Settings for which the large sizes are fitted together."""
+MOST_EFFECT_BLOCKS = 200
+LEAST_BLOCKS = 5
+"""Settings of the others from which "no significant effect" is worth saying instead of a law."""
+EXPLAINS = 0.5
+"""A law that explains less than this share of the variance explains nothing."""
+EFFICIENT = 0.9
+"""Still linear: at least this share of N times the throughput at the smallest N."""
+
+
+@dataclass
+class SizeFit:
+    """Time over payload at one setting of the other parameters."""
+
+    operation: str
+    where: dict[str, Any]
+    cells: list[Cell]
+    fit: Hockney | None = None
+    refused: str = ""
+
+
+@dataclass
+class AxisFit:
+    """Throughput over one axis at one setting of the others."""
+
+    operation: str
+    axis: str
+    where: dict[str, Any]
+    cells: list[Cell]
+    unit: str
+    pooled: str = ""
+    """The parameter whose settings are taken together ("rows_per_stream", "partitions"), if any."""
+    pooled_from: float | None = None
+    """Of pooled sizes the smallest that counts as large."""
+    rule: str = ""
+    """By which rule these sizes are the large ones."""
+    fit: Scaling | None = None
+    refused: str = ""
+
+    @cached_property
+    def medians(self) -> dict[float, float]:
+        """Median by N: of the trials, or of pooled cells."""
+        from statistics import median
+
+        return {n: median(v) for n, v in sorted(observations(self).items())}
+
+    @cached_property
+    def gains(self) -> list[Gain]:
+        """What larger N give over each N; nothing where there are no pairs."""
+        return gains_module.beyond(_blocks(self))
+
+    @property
+    def level_from(self) -> float | None:
+        """The smallest N from which on nothing is significantly gained."""
+        return gains_module.level_from(self.gains)
+
+    @property
+    def knee_between(self) -> tuple[float | None, float] | None:
+        """The measured N between which 90 % of the highest median is first reached, (below, at]."""
+        found = self.medians
+        if not found:
+            return None
+        floor = scaling.KNEE * max(found.values())
+        at = next(n for n, v in found.items() if v >= floor)
+        below = [n for n in found if n < at]
+        return (below[-1] if below else None, at)
+
+    @property
+    def linear_until(self) -> float | None:
+        """The largest N up to which every N does at least 90 % of N times the smallest one's rate."""
+        found = list(self.medians.items())
+        if not found:
+            return None
+        first, rate = found[0]
+        last = first
+        for n, value in found[1:]:
+            if value < EFFICIENT * rate * n / first:
+                break
+            last = n
+        return last
+
+    @property
+    def level(self) -> bool:
+        """Whether nothing depends on the axis: no gain from the smallest N on, and no law that explains."""
+        if self.fit is None or not self.gains or self.level_from != min(self.medians):
+            return False
+        return not self.fit.r_squared >= EXPLAINS
+
+    @property
+    def each(self) -> float | None:
+        """Throughput of one of N within the linear part: the geometric mean of X/N."""
+        import math
+
+        until = self.linear_until
+        part = [v / n for n, v in self.medians.items() if until is not None and n <= until]
+        return math.exp(sum(map(math.log, part)) / len(part)) if part else None
+
+
+@dataclass
+class EffectFit:
+    """Whether a parameter matters, others equal."""
+
+    operation: str
+    parameter: str
+    effect: Effect
+    above: Effect | None = None
+    """The same without the smallest level, where the whole is significant."""
+
+
+@dataclass
+class Fits:
+    """All models of a run."""
+
+    sizes: list[SizeFit] = field(default_factory=list)
+    scalings: list[AxisFit] = field(default_factory=list)
+    effects: list[EffectFit] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What was left out, and why."""
+
+    def __bool__(self) -> bool:
+        return bool(self.sizes or self.scalings or self.effects)
+
+    def over(self, axis: str) -> list[AxisFit]:
+        """The scaling fits over an axis, those of pooled settings first."""
+        return [s for s in self.scalings if s.axis == axis]
+
+    @property
+    def main(self) -> list[AxisFit]:
+        """One fit for each operation and axis, to be shown first: the pooled or else the fastest."""
+        found: dict[tuple[str, str], AxisFit] = {}
+        for one in self.scalings:
+            key = (one.operation, one.axis)
+            best = found.get(key)
+            if one.fit is not None and (best is None or _rank(one) > _rank(best)):
+                found[key] = one
+        return list(found.values())
+
+
+def _rank(one: AxisFit) -> tuple[bool, int, float]:
+    return bool(one.pooled), len(one.medians), max(one.medians.values(), default=0.0)
+
+
+def build(cells: Sequence[Cell], over: str | None = None) -> Fits:
+    """Fits everything there is to fit. `over` asks for one axis only, be it an unusual one."""
+    found = Fits()
+    for operation, every in c.by_operation(cells).items():
+        unit = f"{c.noun(operation)}s/s" if c.in_rows(every) else "B/s"
+        members = [m for m in every if _value(m, unit) is not None]
+        if len(members) < 2:
+            continue
+        differing = c.varying(members)
+        if over is None or over in SIZES:
+            _sizes(found, operation, members, differing, unit)
+        axes = [n for n in differing if _is_axis(members, n, over)]
+        if over is not None and over not in SIZES:
+            # An axis that another one follows (threads = streams) goes by either name.
+            axes = axes or ([over] if _is_axis(members, over, over) else [])
+        idle = set() if over is not None else _effects(found, operation, members, differing, unit)
+        for axis in axes:
+            # Of what has no effect there is no law; the effect's own line says so.
+            if axis not in idle:
+                _scaling(found, operation, members, axis, differing, unit)
+    return found
+
+
+def _value(cell: Cell, unit: str) -> float | None:
+    return (cell.throughput if unit == "B/s" else cell.rows).value
+
+
+def _trial(record: c.Record, unit: str) -> float | None:
+    return c.throughput(record) if unit == "B/s" else c.per_second(record, "rows")
+
+
+def _is_axis(cells: Sequence[Cell], name: str, over: str | None) -> bool:
+    values = [cell.parameters.get(name) for cell in cells]
+    numeric = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and v > 0]
+    wanted = name == over if over is not None else name not in NO_AXIS
+    return wanted and len(set(numeric)) >= 2
+
+
+def _groups(cells: Sequence[Cell], names: Sequence[str]) -> dict[tuple[Hashable, ...], list[Cell]]:
+    groups: dict[tuple[Hashable, ...], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(tuple(repr(cell.parameters.get(n)) for n in names), []).append(cell)
+    return groups
+
+
+def _settings(cells: Sequence[Cell], names: Sequence[str]) -> dict[str, Any]:
+    return {n: cells[0].parameters.get(n) for n in names}
+
+
+def _sizes(found: Fits, operation: str, cells: Sequence[Cell], differing: Sequence[str], unit: str) -> None:
+    """Hockney fits for each setting of what is no size."""
+    size = next((n for n in SIZES if n in differing), None)
+    if size is None:
+        return
+    names = [n for n in differing if n not in SIZES]
+    groups = [g for g in _groups(cells, names).values() if len({m.parameters.get(size) for m in g}) > 1]
+    for group in groups[:MOST_GROUPS]:
+        one = SizeFit(operation, _settings(group, names), group)
+        try:
+            one.fit = hockney.fit(times(group, unit), "B" if unit == "B/s" else unit.removesuffix("/s"))
+        except Refused as reason:
+            one.refused = str(reason)
+        found.sizes.append(one)
+    if len(groups) > MOST_GROUPS:
+        found.notes.append(
+            f"{operation}: {len(groups) - MOST_GROUPS} of {len(groups)} fits over sizes were not made; "
+            "choose by --where"
+        )
+
+
+def times(cells: Sequence[Cell], unit: str = "B/s") -> dict[float, list[float]]:
+    """Times (ns) of all good trials by payload (bytes, or rows)."""
+    field_name = "payload_bytes" if unit == "B/s" else "rows"
+    out: dict[float, list[float]] = {}
+    for cell in cells:
+        for record in cell.records:
+            amount = c.numeric(record, "counts", field_name)
+            spent = c.numeric(record, "times", "interval_ns")
+            if amount and spent:
+                # Fixed work: all repeats of a cell move the same, so they meet at one key.
+                out.setdefault(amount, []).append(spent)
+    return out
+
+
+def _scaling(
+    found: Fits, operation: str, cells: Sequence[Cell], axis: str, differing: Sequence[str], unit: str
+) -> None:
+    # What follows the axis (threads = streams) was left out of `differing`; where the axis is the follower
+    # itself, the one it follows is no other condition.
+    others = [n for n in differing if n != axis and not _follows(cells, n, axis)]
+    levels = {float(v) for m in cells if isinstance(v := m.parameters.get(axis), int | float)}
+    if len(levels) < scaling.LEAST_POINTS:
+        shown = ", ".join(f"{v:g}" for v in sorted(levels))
+        found.notes.append(
+            f"{operation}: no law over {axis}: only {len(levels)} different values ({shown}), "
+            f"{scaling.LEAST_POINTS} are needed"
+        )
+        return
+    made = [*_pooled(operation, cells, axis, others, unit)]
+    groups = [g for g in _groups(cells, others).values() if len({m.parameters.get(axis) for m in g}) > 1]
+    thin = 0
+    single = []
+    for group in groups:
+        one = AxisFit(operation, axis, _settings(group, others), group, unit)
+        if len({m.parameters.get(axis) for m in group}) < scaling.LEAST_POINTS:
+            thin += 1
+            continue
+        single.append(one)
+    # The fullest and fastest first, so that what is left out matters least.
+    single.sort(key=_rank, reverse=True)
+    for one in [*made, *single[:MOST_GROUPS]]:
+        try:
+            one.fit = scaling.fit(observations(one))
+        except Refused as reason:
+            one.refused = str(reason)
+        found.scalings.append(one)
+    if len(single) > MOST_GROUPS:
+        found.notes.append(
+            f"{operation}: {len(single) - MOST_GROUPS} of {len(single)} fits over {axis} were not made "
+            "(the slower settings); choose by --where"
+        )
+    if thin:
+        found.notes.append(
+            f"{operation}: no law over {axis} for {thin} settings of the other parameters: under "
+            f"{scaling.LEAST_POINTS} different values"
+        )
+
+
+def _follows(cells: Sequence[Cell], name: str, axis: str) -> bool:
+    pairs = {(repr(m.parameters.get(name)), repr(m.parameters.get(axis))) for m in cells}
+    return len(pairs) == len({p[0] for p in pairs}) == len({p[1] for p in pairs})
+
+
+def _pooled(
+    operation: str, cells: Sequence[Cell], axis: str, others: Sequence[str], unit: str
+) -> list[AxisFit]:
+    """Fits of several settings together: the large sizes; or, where every cell is one trial, the settings of
+    a parameter that has no significant effect."""
+    size = next((n for n in SIZES if n in others), None)
+    out = []
+    if size is not None:
+        rest = [n for n in others if n not in SIZES]
+        groups = sorted(
+            _groups(cells, rest).values(),
+            key=lambda g: (len({m.parameters.get(axis) for m in g}), max(_value(m, unit) or 0.0 for m in g)),
+            reverse=True,
+        )
+        for group in groups[:MOST_POOLED]:
+            chosen = large_sizes(group, size, axis, unit)
+            if chosen is None:
+                continue
+            least, rule = chosen
+            kept = [m for m in group if (m.parameters.get(size) or 0) >= least]
+            if len({m.parameters.get(axis) for m in kept}) >= scaling.LEAST_POINTS:
+                one = AxisFit(operation, axis, _settings(kept, rest), kept, unit, size, least, rule)
+                out.append(one)
+        return out
+    if any(m.good > 1 for m in cells) and not _single(cells):
+        return out
+    for name in others:
+        tested = _effect(cells, name, unit)
+        if tested is None or tested.significant:
+            continue
+        rest = [n for n in others if n != name]
+        for group in _groups(cells, rest).values():
+            if (
+                len({m.parameters.get(axis) for m in group}) >= scaling.LEAST_POINTS
+                and len({m.parameters.get(name) for m in group}) > 1
+            ):
+                out.append(AxisFit(operation, axis, _settings(group, rest), group, unit, name))
+    return out
+
+
+def _single(cells: Sequence[Cell]) -> bool:
+    """Whether cells are mostly of one trial: imported tables, where a few settings were tried twice."""
+    return sum(m.good == 1 for m in cells) >= 0.8 * len(cells)
+
+
+def large_sizes(cells: Sequence[Cell], size: str, axis: str, unit: str = "B/s") -> tuple[float, str] | None:
+    """The smallest size that counts as large, and by which rule; None under four sizes.
+
+    Large is a size on which start-up, by Hockney's fit at that N, costs at most a fifth of the time at every
+    N (n >= 4 n_half). Where that leaves under two sizes or no fit could be made, the largest quarter.
+    """
+    sizes = sorted({m.parameters[size] for m in cells if m.parameters.get(size)})
+    if len(sizes) < 4:
+        return None
+    threshold: float = 0.0
+    try:
+        for group in _groups(cells, [axis]).values():
+            if len({m.parameters.get(size) for m in group}) < hockney.LEAST_POINTS:
+                continue
+            fitted = hockney.fit(times(group, unit))
+            payload = {m.parameters[size]: _payload(m, unit) for m in group if m.parameters.get(size)}
+            fitting = [s for s, p in payload.items() if p is not None and p >= fitted.large]
+            threshold = max(threshold, min(fitting, default=float("inf")))
+    except Refused:
+        threshold = float("inf")
+    if sum(s >= threshold for s in sizes) >= 2:
+        return max(threshold, sizes[0]), "start-up takes at most a fifth of the time at every N"
+    return sizes[
+        -max(2, len(sizes) // 4)
+    ], "the largest quarter; start-up is over a fifth of the time even there"
+
+
+def _payload(cell: Cell, unit: str) -> float | None:
+    if unit == "B/s":
+        return cell.payload_bytes
+    return c.numeric(cell.records[0], "counts", "rows") if cell.records else None
+
+
+def observations(one: AxisFit) -> dict[float, list[float]]:
+    """Throughputs by N: of trials, or medians of cells where several settings are taken together."""
+    out: dict[float, list[float]] = {}
+    for cell in one.cells:
+        n = cell.parameters.get(one.axis)
+        if not isinstance(n, int | float):
+            continue
+        if one.pooled:
+            value = _value(cell, one.unit)
+            values = [] if value is None else [value]
+        else:
+            values = [v for r in cell.records if (v := _trial(r, one.unit)) is not None]
+        if values:
+            out.setdefault(float(n), []).extend(values)
+    return out
+
+
+def _blocks(one: AxisFit) -> list[dict[float, float]]:
+    """Pairs for the tests: sizes (or settings) where several are together, else repeats."""
+    blocks: dict[Any, dict[float, float]] = {}
+    for cell in one.cells:
+        n = cell.parameters.get(one.axis)
+        if not isinstance(n, int | float):
+            continue
+        if one.pooled:
+            value = _value(cell, one.unit)
+            if value is not None:
+                blocks.setdefault(cell.parameters.get(one.pooled), {})[float(n)] = value
+        else:
+            for record in cell.records:
+                value = _trial(record, one.unit)
+                if value is not None:
+                    blocks.setdefault(record.get("repeat"), {})[float(n)] = value
+    return [blocks[k] for k in sorted(blocks, key=lambda k: (k is None, k if k is not None else 0))]
+
+
+def _effects(
+    found: Fits, operation: str, cells: Sequence[Cell], differing: Sequence[str], unit: str
+) -> set[str]:
+    """Adds the effects; answers the parameters that have none."""
+    idle = set()
+    for name in differing:
+        if name in SIZES:
+            continue
+        tested = _effect(cells, name, unit)
+        if tested is None:
+            continue
+        if not tested.significant and tested.pairs >= LEAST_BLOCKS:
+            idle.add(name)
+        above = None
+        levels = [v for v in tested.levels if isinstance(v, int | float)]
+        if tested.significant and len(levels) == len(tested.levels) > 2:
+            least = min(levels)
+            above = _effect(cells, name, unit, lambda v, least=least: v != least)  # type: ignore[misc]
+        found.effects.append(EffectFit(operation, name, tested, above))
+    return idle
+
+
+def _effect(
+    cells: Sequence[Cell], name: str, unit: str, keep: Callable[[Any], bool] = lambda _: True
+) -> Effect | None:
+    others = [n for n in c.varying(cells) if n != name and not _follows(cells, n, name)]
+    blocks: dict[Any, dict[object, float]] = {}
+    for cell in cells:
+        level, value = cell.parameters.get(name), _value(cell, unit)
+        if value is not None and keep(level):
+            key = tuple(repr(cell.parameters.get(n)) for n in others)
+            blocks.setdefault(key, {})[level if isinstance(level, Hashable) else repr(level)] = value
+    whole = [b for b in blocks.values() if len(b) > 1][:MOST_EFFECT_BLOCKS]
+    return gains_module.effect(whole, draws=1999)

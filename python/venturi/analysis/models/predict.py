@@ -1,0 +1,312 @@
+"""What a cell that was not measured would do, with an interval, and how that came out.
+
+Along one parameter at a time: by the scaling law over it, or, for a size, by Hockney's line. Where several
+fits apply, the one is taken that leaves least open, and named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from venturi.analysis.cells import summary as c
+from venturi.analysis.cells.summary import Cell
+from venturi.analysis.models import fit_words, fits
+from venturi.analysis.models.fits import AxisFit, SizeFit
+from venturi.common.errors import VenturiError
+from venturi.common.units import Quantity
+
+DEFAULT_REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A foretold median. `throughput` is in its unit with the 95 % prediction interval."""
+
+    operation: str
+    axis: str
+    value: float
+    throughput: Quantity
+    law: str
+    basis: str
+    """Which measurements it stands on."""
+    measured: tuple[float, float]
+    """The smallest and largest value of the axis that was measured."""
+    repeats: int
+    doubtful: str = ""
+    laws: dict[str, float] = field(default_factory=dict)
+    """Akaike weights of the laws that the interval is averaged over."""
+    parameters: dict[str, Any] = field(default_factory=dict, repr=False)
+    """Of the cell foretold, for a trial to check it."""
+
+    @property
+    def extrapolation(self) -> float:
+        """How far outside of what was measured, as a factor; 1 inside."""
+        low, high = self.measured
+        return max(self.value / high, low / self.value, 1.0)
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """What is foretold, `get with 32 streams: 2,404 MB/s [...] ...`, from what, what is against it."""
+        made = [
+            f"{self.operation} with {fit_words.several(self.axis, self.value)}: {self.throughput} "
+            f"(95 % for the median of {self.repeats} new trials)",
+            f"{self.law}, from {self.basis}",
+        ]
+        if self.extrapolation > 1:
+            low, high = self.measured
+            edge = high if self.value > high else low
+            made.append(
+                f"outside what was measured: {self.extrapolation:.3g} times beyond "
+                f"{fit_words.several(self.axis, edge)}"
+            )
+        if self.doubtful:
+            made.append(f"doubtful: {self.doubtful}")
+        return tuple(made)
+
+    @property
+    def sentence(self) -> str:
+        return "; ".join(self.statements)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A queued prediction and, where it has been measured, what came out."""
+
+    line: Mapping[str, Any]
+    measured: Quantity
+
+    @property
+    def predicted(self) -> Quantity:
+        return Quantity(
+            self.line.get("predicted"), self.line.get("low"), self.line.get("high"), self.line["unit"]
+        )
+
+    @property
+    def pending(self) -> bool:
+        return not self.measured.known
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measured median lies in the interval; None before it was measured."""
+        low, value, high = self.predicted.low, self.measured.value, self.predicted.high
+        return None if value is None or low is None or high is None else low <= value <= high
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured, less one."""
+        if not self.measured.value or self.predicted.value is None:
+            return None
+        return self.predicted.value / self.measured.value - 1
+
+    @property
+    def sentence(self) -> str:
+        """Prediction and measurement side by side."""
+        what = f"{self.line['operation']} with {fit_words.several(self.line['axis'], self.line['value'])}"
+        text = f"{what}: foretold {self.predicted}"
+        if self.error is None:
+            return f"{text}; not measured yet"
+        where = "inside" if self.inside else "outside"
+        return f"{text}; measured {self.measured}: {100 * self.error:+.1f} %, {where} the interval"
+
+
+def predict(
+    cells: Sequence[Cell],
+    wanted: Mapping[str, Any],
+    repeats: int = DEFAULT_REPEATS,
+    left_out: list[str] | None = None,
+) -> list[Prediction]:
+    """One prediction an operation for the cell with these parameters; what is not named stays as measured.
+
+    `left_out` takes the reasons of operations for which there is none, where others have one.
+
+    Raises `VenturiError` for parameters that do not exist, that lie outside of what was measured in more than
+    one respect, or for which no law could be fitted, with the reason.
+    """
+    out, reasons = [], []
+    operations = c.by_operation([m for m in cells if c.speed(m, cells).known])
+    if not operations:
+        raise VenturiError("no trial of this run succeeded, so there is nothing to predict from")
+    asked = wanted.get("operation")
+    if asked is not None and asked not in operations:
+        raise VenturiError(f"operation={asked}: the run has {', '.join(operations)}")
+    for operation, members in operations.items():
+        if asked not in (None, operation):
+            continue
+        try:
+            out.append(
+                _one(operation, members, {k: v for k, v in wanted.items() if k != "operation"}, repeats)
+            )
+        except VenturiError as error:
+            named = (
+                error
+                if len(operations) == 1 or asked
+                else VenturiError(f"{operation}: {error.message}", error.exit_code, error.hint)
+            )
+            reasons.append(named)
+    if not out:
+        raise reasons[0]
+    if left_out is not None:
+        left_out += [reason.message for reason in reasons]
+    return out
+
+
+def _one(operation: str, cells: Sequence[Cell], wanted: Mapping[str, Any], repeats: int) -> Prediction:
+    known = sorted({n for m in cells for n in m.parameters})
+    for name in wanted:
+        if name not in known:
+            raise VenturiError(f"{name}: the trials of this run have no such parameter", hint=_known(known))
+    axis = _axis(cells, wanted)
+    fixed = {k: v for k, v in wanted.items() if k != axis and not fits._follows(cells, k, axis)}
+    chosen = [m for m in cells if all(_same(m.parameters.get(k), v) for k, v in fixed.items())]
+    if not chosen:
+        shown = ", ".join(f"{k}={v}" for k, v in fixed.items())
+        raise VenturiError(
+            f"no {operation} was measured with {shown}",
+            hint="a prediction goes along one parameter; the others must be measured ones",
+        )
+    value = float(wanted[axis])
+    if not value > 0 or not math.isfinite(value):
+        raise VenturiError(f"{axis}={value:g}: must be above 0")
+    return (
+        _by_size(operation, chosen, axis, value, repeats)
+        if axis in fits.SIZES
+        else _by_law(operation, chosen, axis, value, repeats)
+    )
+
+
+def _known(names: Iterable[str]) -> str:
+    return f"parameters are: {', '.join(names)}"
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    if isinstance(found, int | float) and isinstance(wanted, int | float):
+        return float(found) == float(wanted)
+    return bool(found == wanted) or (found is None and wanted in ("none", None))
+
+
+def _axis(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> str:
+    """The one parameter along which to go: that whose value was not measured."""
+    numeric = [k for k, v in wanted.items() if isinstance(v, int | float) and not isinstance(v, bool)]
+    new = [k for k, v in wanted.items() if not any(_same(m.parameters.get(k), v) for m in cells)]
+    # threads = streams moves along.
+    new = [
+        k
+        for k in new
+        if not any(o != k and o in new[: new.index(k)] and fits._follows(cells, k, o) for o in new)
+    ]
+    if len(new) > 1:
+        raise VenturiError(
+            f"{' and '.join(new)} both lie outside of what was measured",
+            hint="a prediction goes along one parameter; measure the other one",
+        )
+    if new and new[0] not in numeric:
+        shown = wanted[new[0]]
+        raise VenturiError(f"{new[0]}={shown} was not measured, and there is no law over {new[0]}")
+    varied = [k for k in numeric if len({repr(m.parameters.get(k)) for m in cells}) > 1]
+    found = new or sorted(varied, key=lambda k: k in fits.SIZES) or numeric
+    if not found:
+        raise VenturiError("nothing to predict along", hint="name a value, as in --streams 32")
+    return found[0]
+
+
+def _by_law(operation: str, cells: Sequence[Cell], axis: str, value: float, repeats: int) -> Prediction:
+    made = fits.build(cells, over=axis)
+    usable = [s for s in made.over(axis) if s.fit is not None]
+    if not usable:
+        refused = [s.refused for s in made.over(axis)] + made.notes
+        reason = refused[0] if refused else f"{axis} was measured with one value only"
+        raise VenturiError(
+            f"no prediction over {axis}: {reason}", hint="venturi fit RUN shows what could be fitted"
+        )
+    basis = max(usable, key=fits._rank)
+    assert basis.fit is not None
+    # Of pooled settings an observation is the median of a whole cell: so is what is foretold.
+    interval = basis.fit.predict(value, 1 if basis.pooled else repeats)
+    return Prediction(
+        operation,
+        axis,
+        value,
+        interval.quantity(basis.unit),
+        basis.fit.chosen.title,
+        _basis(basis),
+        (float(basis.fit.points.x[0]), float(basis.fit.points.x[-1])),
+        repeats,
+        basis.fit.doubtful,
+        {law.name: round(law.weight, 4) for law in basis.fit.laws},
+        _parameters(basis.cells, axis, value, cells),
+    )
+
+
+def _basis(one: AxisFit | SizeFit) -> str:
+    head = fit_words.head(one)
+    trials = sum(m.good for m in one.cells)
+    return f"{head}; {trials} trials"
+
+
+def _by_size(operation: str, cells: Sequence[Cell], size: str, value: float, repeats: int) -> Prediction:
+    made = fits.build(cells, over=size)
+    usable = [s for s in made.sizes if s.fit is not None]
+    if not usable:
+        reason = made.sizes[0].refused if made.sizes else f"{size} was measured with one value only"
+        raise VenturiError(f"no prediction over {size}: {reason}")
+    # Of several parallelisms the fastest, as everywhere.
+    basis = max(usable, key=lambda s: s.fit.b if s.fit else 0.0)
+    fit = basis.fit
+    assert fit is not None
+    unit = f"{fit.unit}/s"
+    ratios = [
+        p / float(m.parameters[size])
+        for m in basis.cells
+        if (p := fits._payload(m, unit)) and m.parameters[size]
+    ]
+    payload = value * sorted(ratios)[len(ratios) // 2]
+    spent = fit.predict(payload, repeats)
+    rate = [payload / t * 1e9 for t in (spent.median, spent.high, spent.low)]
+    sizes = [float(m.parameters[size]) for m in basis.cells]
+    return Prediction(
+        operation,
+        size,
+        value,
+        Quantity(rate[0], rate[1], rate[2], unit),
+        "Hockney",
+        _basis(basis),
+        (min(sizes), max(sizes)),
+        repeats,
+        "",
+        {},
+        _parameters(basis.cells, size, value, cells),
+    )
+
+
+def _parameters(basis: Sequence[Cell], axis: str, value: float, every: Sequence[Cell]) -> dict[str, Any]:
+    """The cell that would check it: the largest measured one of the basis, with the axis (and what follows
+    it) moved on."""
+    nearest = max(
+        basis,
+        key=lambda m: (
+            float(m.parameters.get(axis) or 0),
+            float(m.parameters.get("rows_per_stream") or m.parameters.get("bytes_per_stream") or 0),
+        ),
+    )
+    whole = int(value) if float(value).is_integer() else value
+    out = dict(nearest.parameters) | {axis: whole}
+    for name in ("streams", "threads"):
+        if name != axis and all(m.parameters.get(name) == m.parameters.get(axis) for m in every):
+            out[name] = whole
+    return out
+
+
+def checked(lines: Iterable[Mapping[str, Any]], cells: Iterable[Cell]) -> list[Checked]:
+    """The queued predictions of a run with what was measured since."""
+    by_name = {m.name: m for m in cells}
+    out = []
+    for line in lines:
+        cell = by_name.get(str(line.get("cell")))
+        unit = str(line.get("unit") or "B/s")
+        nothing = Quantity(None, unit=unit)
+        found = nothing if cell is None else cell.throughput if unit == "B/s" else cell.rows
+        out.append(Checked({"unit": unit, **line}, found))
+    return out

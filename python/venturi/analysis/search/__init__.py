@@ -1,0 +1,1 @@
+"""The best cell, and where to look for a better one."""

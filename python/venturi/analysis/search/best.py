@@ -1,0 +1,371 @@
+"""The best setting: the fastest cell, the cheapest near it, and for each setting how much of it is enough.
+
+Settings are what a user may turn (streams, encoders, rows a batch, compression ...); a workload is what has
+to be moved (operation, place, data, amount). Cells are compared within a workload only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from venturi.analysis.cells.summary import (
+    Cell,
+    basis,
+    cpu_ns,
+    in_rows_of,
+    numeric,
+    per_second,
+    quotient,
+    throughput,
+    varying,
+)
+from venturi.analysis.statistics.difference import LEAST_REPEATS, Difference, differences
+from venturi.analysis.statistics.gain import Effect, Gain, effect, tested
+from venturi.analysis.statistics.intervals import median_interval
+from venturi.common.units import Quantity
+
+WITHIN = 0.05
+"""Issue and METHOD: cheapest within 5 % of the fastest."""
+WORKLOAD = frozenset(
+    (
+        *(
+            "operation",
+            "place",
+            "target",
+            "system",
+            "table",
+            "data",
+            "columns",
+            "values",
+            "seed",
+            "row_bytes",
+        ),
+        *("rows_per_stream", "bytes_per_stream", "duration_ns", "rate", "include_setup"),
+        *("verify", "protocol", "ack", "handicap", "query"),
+        *("working_set", "key", "add", "keep", "setup", "max_errors"),
+    )
+)
+"""Parameters that say what is moved and where to. All others are settings."""
+SIZES = ("rows_per_stream", "bytes_per_stream", "duration_ns")
+"""Of the workload, what only says how much. Where nothing else differs, the largest stands for all: start-up
+weighs least there."""
+PARALLEL = (
+    *("streams", "threads", "partitions", "encoders", "decoders", "connections", "hosts", "workers"),
+    "in_flight",
+)
+"""Settings whose product stands for the cost where nobody recorded CPU time."""
+NEAR = 0.75
+"""A setting is judged where the others are good: in blocks whose best level reaches this share of the fastest
+cell. What helps a crippled configuration says little of a good one."""
+LEAST_PAIRS = 3
+DRAWS = 1999
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A cell with what speaks for it. `behind`: it over the fastest, None for the fastest itself."""
+
+    cell: Cell
+    speed: Quantity
+    cost: Quantity
+    behind: Difference | None = None
+
+    @property
+    def tied(self) -> bool:
+        """Judged, and not told apart from the fastest (corrected p of 5 % and more)."""
+        return self.behind is not None and self.behind.adjusted is not None and self.behind.adjusted >= 0.05
+
+
+@dataclass(frozen=True)
+class Level:
+    """One value of a setting: mean ratio to the best value over the pairs of cells that differ in nothing
+    else."""
+
+    value: object
+    ratio: float
+    pairs: int
+    gain: Gain | None
+    """The best value over this one, tested over the pairs; None under three of them."""
+
+    @property
+    def worse(self) -> bool:
+        """Below the best by more than what counts as near it."""
+        return self.ratio < 1 - WITHIN
+
+
+@dataclass(frozen=True)
+class Advised:
+    """What a sweep says of one setting."""
+
+    name: str
+    numeric: bool
+    levels: tuple[Level, ...]
+    best: object
+    enough: object
+    """The smallest value within `WITHIN` of the best; of a setting that is no number, the best. Where the
+    setting makes no significant difference, the first."""
+    effect: Effect | None
+    cores: int | None
+    """CPUs of the machine, where `enough` is as many."""
+
+    def level(self, value: object) -> Level:
+        return next(one for one in self.levels if one.value == value)
+
+    @property
+    def indifferent(self) -> bool:
+        """Tested over enough pairs, and without an effect."""
+        return self.effect is not None and self.effect.testable and not self.effect.significant
+
+    @property
+    def undecided(self) -> bool:
+        """No effect could be shown, but the means lie apart by more than what counts as near: repeats scatter
+        too much to tell."""
+        return self.indifferent and self.effect is not None and self.effect.spread > WITHIN
+
+    @property
+    def rising(self) -> bool:
+        """The largest value measured is the one that is needed: more may give more."""
+        return self.numeric and self.enough == max(one.value for one in self.levels)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The answer for one workload."""
+
+    workload: dict[str, object]
+    settings: list[str]
+    fastest: Choice
+    cheapest: Choice
+    tied: list[Choice]
+    front: list[Choice]
+    """Pareto: none is both faster and cheaper. By falling throughput."""
+    advised: list[Advised]
+    cells: int
+    cost_name: str
+    judged: bool = False
+    """Whether any other cell has repeats enough to be told apart from the fastest."""
+    within: float = WITHIN
+    """How far below the fastest a cheaper one may lie."""
+    skipped: int = 0
+    """Other workloads that differ only in size and are not shown."""
+    failed: list[Cell] = field(default_factory=list)
+
+
+def _cost(record: Mapping[str, object]) -> float | None:
+    """CPU time of both ends per byte of payload (ns/B, which is s/GB), or per row of what is counted in rows
+    (ns); None where an end is not known."""
+    counted = "rows" if in_rows_of(record) else "payload_bytes"
+    ends = [cpu_ns(record, end) for end in ("client", "server")]
+    if any(t is None for t in ends):
+        return None
+    return quotient(sum(t for t in ends if t is not None), numeric(record, "counts", counted))
+
+
+def speed_of(cell: Cell, measure: str | None = None) -> Quantity:
+    """Throughput, or rows/s where no bytes are known, or batches/s; `measure` sets which (`cells.basis`)."""
+    found: Quantity = getattr(cell, measure or basis((cell,)))
+    return found
+
+
+def values(cell: Cell, measure: str | None = None) -> list[float]:
+    """The same of each good trial."""
+    name = measure or basis((cell,))
+    each = (throughput(r) if name == "throughput" else per_second(r, name) for r in cell.records)
+    return [v for v in each if v is not None]
+
+
+def find(
+    cells: Sequence[Cell], within: float = WITHIN, every: bool = False, cores: int | None = None
+) -> list[Best]:
+    """The best setting of each workload; of sizes that differ in nothing else the largest, unless `every`.
+
+    `cores`: CPUs of the machine, for the words only. Workloads without a good trial are left out.
+    """
+    families: dict[str, list[list[Cell]]] = {}
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(repr(_workload(cell)), []).append(cell)
+    for group in groups.values():
+        families.setdefault(repr(_workload(group[0], sizes=False)), []).append(group)
+    out = []
+    for family in families.values():
+        chosen = family if every else [max(family, key=_size)]
+        for group in chosen:
+            measure = basis(group)
+            good = [c for c in group if values(c, measure)]
+            if good:
+                alike = [c for other in family if _alike(other, group) for c in other if c not in group]
+                failed = [c for c in group if c not in good]
+                skipped = len(family) - len(chosen)
+                out.append(_best(good, failed, alike, within, cores, skipped, measure))
+    return out
+
+
+def _size(group: list[Cell]) -> tuple[float, ...]:
+    # A group of one cell has nothing to choose from, however large.
+    return (float(len(group) > 1), *(float(group[0].parameters.get(n) or 0) for n in SIZES))
+
+
+def _alike(one: list[Cell], other: list[Cell]) -> bool:
+    """Whether sizes are so near (a factor 2) that start-up weighs alike: then one stands as a repeat of the
+    other where settings are tested, which matters for sets with one trial a cell."""
+    pairs = zip(_size(one)[1:], _size(other)[1:], strict=True)
+    return all(max(a, b) <= 2 * min(a, b) for a, b in pairs)
+
+
+def _workload(cell: Cell, sizes: bool = True) -> dict[str, object]:
+    kept = WORKLOAD - {"row_bytes", "seed"} - (frozenset() if sizes else frozenset(SIZES))
+    return {k: v for k, v in sorted(cell.parameters.items()) if k in kept and v is not None}
+
+
+def _best(
+    good: list[Cell],
+    failed: list[Cell],
+    alike: list[Cell],
+    within: float,
+    cores: int | None,
+    skipped: int,
+    measure: str,
+) -> Best:
+    settings = [n for n in varying(good) if n not in WORKLOAD]
+    costs, cost_name = _costs(good, settings)
+    first = max(range(len(good)), key=lambda i: speed_of(good[i], measure).value or 0.0)
+    behind: list[Difference | None] = [None] * len(good)
+    others = [i for i in range(len(good)) if i != first]
+    if others:
+        base = values(good[first], measure)
+        pairs = [(base, values(good[i], measure)) for i in others]
+        for i, found in zip(others, differences(pairs), strict=True):
+            behind[i] = found
+    choices = [
+        Choice(c, speed_of(c, measure), cost, b) for c, cost, b in zip(good, costs, behind, strict=True)
+    ]
+    fastest = choices[first]
+    floor = (fastest.speed.value or 0.0) * (1 - within)
+    near = [c for c in choices if (c.speed.value or 0.0) >= floor]
+    cheapest = min(near, key=lambda c: (_number(c.cost), -(c.speed.value or 0.0)))
+    return Best(
+        workload=_workload(good[0]),
+        settings=settings,
+        fastest=fastest,
+        cheapest=cheapest,
+        tied=sorted((c for c in choices if c.tied), key=lambda c: -(c.speed.value or 0.0)),
+        front=_front(choices),
+        advised=[a for n in settings if (a := _advise([*good, *alike], n, settings, within, cores, measure))],
+        cells=len(good),
+        cost_name=cost_name,
+        judged=any(b is not None and b.judged for b in behind),
+        within=within,
+        skipped=skipped,
+        failed=failed,
+    )
+
+
+def _number(quantity: Quantity) -> float:
+    return quantity.value if quantity.value is not None else math.inf
+
+
+def _costs(cells: list[Cell], settings: list[str]) -> tuple[list[Quantity], str]:
+    """CPU time per GB or row where every cell has it of both ends; else the product of the parallel
+    settings."""
+    by_cell = [[v for r in c.records if (v := _cost(r)) is not None] for c in cells]
+    if all(by_cell):
+        of_rows = all(c.in_rows for c in cells)
+        noun = cells[0].noun if cells else "row"
+        unit, name = (f"ns/{noun}", noun) if of_rows else ("ns/B", "GB")
+        return [median_interval(v).quantity(unit) for v in by_cell], f"CPU time per {name}, both ends"
+    counted = [n for n in PARALLEL if n in settings]
+    out = []
+    for cell in cells:
+        factors = [v for n in counted if isinstance(v := cell.parameters.get(n), int | float)]
+        out.append(Quantity(math.prod(factors) if factors else None))
+    return out, " x ".join(counted)
+
+
+def _front(choices: list[Choice]) -> list[Choice]:
+    """Those that no other beats in both; ties in both keep the first."""
+    kept: list[Choice] = []
+    for one in sorted(choices, key=lambda c: (-(c.speed.value or 0.0), _number(c.cost))):
+        if one.cost.known and (not kept or _number(one.cost) < _number(kept[-1].cost)):
+            kept.append(one)
+    return kept
+
+
+def _advise(
+    cells: list[Cell], name: str, settings: list[str], within: float, cores: int | None, measure: str
+) -> Advised | None:
+    """What the pairs of cells that differ in this setting alone say of it; None where there are none."""
+    blocks = _blocks(cells, name, settings, measure)
+    if not blocks:
+        return None
+    most = max(v for block in blocks for v in block.values())
+    near = [b for b in blocks if max(b.values()) >= NEAR * most] or blocks
+    levels = list(dict.fromkeys(v for b in near for v in b))
+    is_number = all(isinstance(v, int | float) and not isinstance(v, bool) for v in levels)
+    levels.sort(key=lambda v: (float(v), "") if is_number and isinstance(v, int | float) else (0.0, str(v)))
+    best = _best_level(near, levels)
+    found = tuple(_level(near, value, best) for value in levels)
+    matters = effect(blocks, draws=DRAWS)
+    enough = best
+    if matters is not None and matters.testable and not matters.significant:
+        enough = levels[0]
+    elif is_number:
+        enough = next(one.value for one in found if one.ratio >= 1 - within)
+    return Advised(
+        name,
+        is_number,
+        found,
+        best,
+        enough,
+        matters,
+        cores if cores is not None and enough == cores else None,
+    )
+
+
+def _blocks(cells: list[Cell], name: str, settings: list[str], measure: str) -> list[dict[object, float]]:
+    """Throughput by the setting's value, all others equal; a block a repeat where there are several, because
+    repeats are interleaved rounds and a round's state is common to its cells."""
+    held: dict[str, dict[object, dict[int, float]]] = {}
+    for cell in cells:
+        key = repr([cell.parameters.get(n) for n in (*settings, *SIZES) if n != name])
+        by_repeat = dict(enumerate(values(cell, measure)))
+        if not by_repeat:
+            continue
+        held.setdefault(key, {})[_hashable(cell.parameters.get(name))] = by_repeat
+    out: list[dict[object, float]] = []
+    for by_value in held.values():
+        if len(by_value) < 2:
+            continue
+        rounds = min(len(v) for v in by_value.values())
+        if rounds >= LEAST_REPEATS:
+            out += [{k: v[r] for k, v in by_value.items()} for r in range(rounds)]
+        else:
+            out.append({k: math.exp(sum(map(math.log, v.values())) / len(v)) for k, v in by_value.items()})
+    return out
+
+
+def _hashable(value: object) -> object:
+    return value if isinstance(value, str | int | float | bool | None) else repr(value)
+
+
+def _best_level(blocks: list[dict[object, float]], levels: list[object]) -> object:
+    """The value whose mean log deviation from its blocks' best is least. A value met only beside poor ones
+    does not win by that: deviations are from what the block could do."""
+
+    def lack(value: object) -> float:
+        off = [math.log(max(b.values()) / b[value]) for b in blocks if value in b]
+        return sum(off) / len(off)
+
+    return min(levels, key=lack)
+
+
+def _level(blocks: list[dict[object, float]], value: object, best: object) -> Level:
+    pairs = [math.log(b[best] / b[value]) for b in blocks if value in b and best in b]
+    if not pairs:
+        # Never beside the best value: against the best of its own blocks, which may flatter it.
+        pairs = [math.log(max(b.values()) / b[value]) for b in blocks if value in b]
+    mean = sum(pairs) / len(pairs)
+    judged = tested(0.0, pairs) if len(pairs) >= LEAST_PAIRS and value != best else None
+    return Level(value, math.exp(-mean), len(pairs), judged)

@@ -1,0 +1,1 @@
+"""Intervals, regressions, laws: knows nothing of runs."""

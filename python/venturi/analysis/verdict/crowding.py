@@ -1,0 +1,76 @@
+"""What one cell cannot know of itself and its sweep can: whether having more under way moved more.
+
+Where neither end is busy, batches may be too few, or they may queue before a lock or a log within the server.
+A cell with fewer under way that does as much settles it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from venturi.analysis.cells.batches import several
+from venturi.analysis.cells.summary import Cell, numeric
+from venturi.analysis.verdict.proof.databases import UNDER_WAY
+from venturi.common.units import Quantity, count
+
+if TYPE_CHECKING:
+    from venturi.analysis.verdict.types import Verdict
+
+FEWER = 1.5
+"""So many times fewer batches under way make a cell one to compare with."""
+NO_MORE = 0.05
+"""A gain up to this share is none: the machine alone may do that."""
+_LANES = ("streams", "threads", "in_flight")
+_MORE = ("more connections", "more batches in flight")
+
+
+def against_fewer(cells: Sequence[Cell], found: Mapping[str, Verdict]) -> dict[str, Verdict]:
+    """These verdicts; those that say too little is under way are corrected by cells with less under way."""
+    out = dict(found)
+    asked = [c for c in cells if c.answered and c.name in out and out[c.name].title == UNDER_WAY]
+    if not asked:
+        return out
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(_others(cell), []).append(cell)
+    for cell in asked:
+        fewer = [c for c in groups[_others(cell)] if lanes(c) * FEWER <= lanes(cell) and _as_much(c, cell)]
+        if fewer:
+            out[cell.name] = _limited(out[cell.name], cell, max(fewer, key=lanes))
+    return out
+
+
+def lanes(cell: Cell) -> float:
+    """Batches under way at a time."""
+    return float(cell.parameters.get("streams") or 1) * float(cell.parameters.get("in_flight") or 1)
+
+
+def _others(cell: Cell) -> str:
+    return repr(sorted((k, repr(v)) for k, v in cell.parameters.items() if k not in _LANES))
+
+
+def _as_much(fewer: Cell, more: Cell) -> bool:
+    one, two = fewer.main.value, more.main.value
+    return one is not None and two is not None and one > 0 and two <= (1 + NO_MORE) * one
+
+
+def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:
+    took = [
+        Quantity(sum(v) / len(v), unit="ns").text()
+        for c in (fewer, cell)
+        if (v := [t for r in c.records if (t := numeric(r, "latency", "service", "mean")) is not None])
+    ]
+    slower = f": each batch took {took[1]} in place of {took[0]}" if len(took) == 2 else ""
+    return replace(
+        verdict,
+        kind="server",
+        end="server",
+        stage=None,
+        title="server: a limit within it",
+        sentence=f"{several(int(lanes(fewer)))} under way did as much ({fewer.main}) as "
+        f"{count(int(lanes(cell)))}{slower}; neither the client nor the CPUs are busy, so batches queue "
+        "within the server, before a lock or its log",
+        next=tuple(text for text in verdict.next if not text.startswith(_MORE)),
+    )

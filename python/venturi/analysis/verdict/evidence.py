@@ -1,0 +1,444 @@
+"""What a cell's trials say of its two ends, on few named figures: the ground that verdicts stand on.
+
+A trial's record is flattened to numbers, the median over the repeats is taken number by number, and `Seen`
+gives them names. Everything is optional: imported results and foreign servers tell only part, and None always
+means "not measured", never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+from venturi.analysis.cells.summary import ENDS, Cell, Record, get, numeric, quotient
+
+Facts = dict[str, float]
+
+# A stage that waits begins like this (docs/format.md); all others are work.
+WAITS = ("await_", "wait")
+# What the client does for the sake of measuring, or for the handicap that was asked of it. Everything that
+# any Flight client would have to do (receive, send, a codec that the scenario asks for) is not its own.
+OWN = ("generate", "verify")
+CODEC = ("encode", "decode")
+POOLS = {"client": ("decoders",), "server": ("encoders",)}
+"""Pools that an end may have (docs/format.md)."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One fact that a verdict rests on: `name` is short and stable, `text` has the numbers."""
+
+    name: str
+    text: str
+
+
+def waits(stage: str) -> bool:
+    """Whether a stage waits for something, by its name."""
+    return stage.startswith(WAITS)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Threads of one end that do one thing, as many as were asked for."""
+
+    name: str
+    threads: float
+    busy: float
+    """Share of their time that they work."""
+
+
+@dataclass(frozen=True)
+class End:
+    """One end. Shares are of worker time (stages) or of the interval; rates in B/s; None = not measured."""
+
+    name: str
+    stages: Mapping[str, float] = field(default_factory=dict)
+    """Each stage's share of worker time."""
+    workers: float | None = None
+    threads: float | None = None
+    """Threads that serve these workers, where they are fewer; else as many."""
+    cpu: float | None = None
+    """CPU seconds a second of its process: cores."""
+    cores: float | None = None
+    """Cores that it may use: of the host, its affinity, or those that it is pinned to."""
+    busy: float | None = None
+    """Busy share of these cores, of the time that was not stolen."""
+    busiest: float | None = None
+    steal: float | None = None
+    softirq: float | None = None
+    run_delay: float | None = None
+    """Of the time that its threads were able to run: the share in which no CPU was free."""
+    quota: float | None = None
+    throttled: float | None = None
+    """Share of the interval that a control group held it back; summed over CPUs, so it may pass 1."""
+    psi_cpu: float | None = None
+    psi_io: float | None = None
+    disk_busy: float | None = None
+    disk_rate: float | None = None
+    rx: float | None = None
+    tx: float | None = None
+    speed: float | None = None
+    rtt: float | None = None
+    min_rtt: float | None = None
+    retransmits: float | None = None
+    delivery_rate: float | None = None
+    receive_window_limited: float | None = None
+    send_buffer_limited: float | None = None
+    send_buffer: float | None = None
+    busiest_thread: tuple[str, float] | None = None
+    pools: Mapping[str, Pool] = field(default_factory=dict)
+    """Its pools by name; their threads are among its workers, their stages among its stages."""
+
+    @cached_property
+    def work(self) -> dict[str, float]:
+        """The stages at work, the largest first."""
+        found = {n: s for n, s in self.stages.items() if not waits(n) and s > 0}
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    @cached_property
+    def waiting(self) -> dict[str, float]:
+        """The stages that wait, the largest first."""
+        found = {n: s for n, s in self.stages.items() if waits(n) and s > 0}
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    @cached_property
+    def occupancy(self) -> float | None:
+        """Share of time that its workers work; of its threads where several streams share one."""
+        if not self.stages:
+            return None
+        scale = max(1.0, (self.workers or 1.0) / (self.threads or self.workers or 1.0))
+        return min(1.0, sum(self.work.values()) * scale)
+
+    def share(self, *stages: str) -> float:
+        """The share of worker time of these stages together."""
+        return sum(self.stages.get(n, 0.0) for n in stages)
+
+    @property
+    def first(self) -> str | None:
+        """The stage at work that takes most; None where stages are not known."""
+        return next(iter(self.work), None)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Both ends of a cell and what lies between them."""
+
+    cell: Cell
+    trials: int
+    client: End
+    server: End
+    rate: float | None
+    """Payload, B/s."""
+    rows: float | None
+    """Rows a second."""
+    service: float | None
+    """Mean service time of a batch, ns."""
+    wire_rate: float | None
+    same_machine: bool | None
+    loopback: bool | None
+    reference: bool | None
+    """Whether the server is one of ours, which gives account of itself."""
+    round_trip: float | None
+    """ns there and back, of the connection itself where it was asked, else of TCP's least."""
+    instrument: float | None
+    sampler: float | None
+    offered: float | None
+    """Batches/s that the schedule asked for; None for a closed loop."""
+    kept: float | None
+    """Batches/s that were moved, over those offered."""
+    late: float | None
+    """Share of batches that were sent late."""
+    start: float | None
+    """Share of the interval that had gone when the last stream got its first batch."""
+    facts: Facts = field(default_factory=dict, repr=False)
+
+    @property
+    def _puts(self) -> bool:
+        return self.cell.operation == "put" or self.cell.in_rows
+
+    @property
+    def sender(self) -> End:
+        return self.client if self._puts else self.server
+
+    @property
+    def receiver(self) -> End:
+        return self.server if self._puts else self.client
+
+    def other(self, end: End) -> End:
+        return self.server if end is self.client else self.client
+
+    @property
+    def streams(self) -> float:
+        return float(self.cell.parameters.get("streams") or 1)
+
+    @property
+    def servers(self) -> int:
+        """How many servers there were of which one was watched, on a host of its own; 1 where it is the only
+        one, or where both ends share a host."""
+        return 1 if self.same_machine else int(self.facts.get("of_servers", 1))
+
+    @property
+    def busy(self) -> float | None:
+        """Of the busier host; one host where both ends share it."""
+        known = [e.busy for e in (self.client, self.server) if e.busy is not None]
+        return max(known, default=None)
+
+    def of(self, limit: str) -> float | None:
+        """Share of one of the cell's ceilings, by its name."""
+        return self.facts.get(f"share.{limit}")
+
+
+# What is read of an end's resources as it stands: one of thousands of trials has sixty numbers, a third used.
+_PARTS: dict[str, tuple[str, ...]] = {
+    "host": ("cores", "busy_share", "steal_share", "softirq_share", "psi_cpu_share", "psi_io_share"),
+    "cgroup": ("quota_cores",),
+    "network": ("loopback", "speed_bits_per_second"),
+    "disk": ("busy_share",),
+    "sockets": (
+        "rtt_ns",
+        "min_rtt_ns",
+        "retransmits",
+        "delivery_rate",
+        "receive_window_limited_share",
+        "send_buffer_limited_share",
+        "send_buffer_bytes",
+    ),
+}
+
+_FLAT = {
+    end: [(part, [(name, f"{end}.{part}.{name}") for name in names]) for part, names in _PARTS.items()]
+    for end in ENDS
+}
+
+
+def facts(record: Record, usable: Mapping[str, int]) -> Facts:
+    """A trial's numbers under flat names: `client.host.busy_share`, `server.stage.send`, `rate`, ..."""
+    found: Facts = {}
+    interval = numeric(record, "times", "interval_ns")
+
+    def put(name: str, value: float | None) -> None:
+        if value is not None:
+            found[name] = value
+
+    put("rate", quotient(numeric(record, "counts", "payload_bytes"), interval, 1e9))
+    put("wire_rate", quotient(numeric(record, "counts", "wire_bytes") or None, interval, 1e9))
+    put("rows", quotient(numeric(record, "counts", "rows"), interval, 1e9))
+    put("service", numeric(record, "latency", "service", "mean") or None)
+    put("instrument", numeric(record, "instrument", "share"))
+    put("sampler", numeric(record, "resources", "sampler", "share"))
+    rate, batches = numeric(record, "schedule", "rate"), numeric(record, "counts", "batches")
+    if rate:
+        put("offered", rate)
+        put("kept", quotient(quotient(batches, interval, 1e9), rate))
+        put("late", quotient(numeric(record, "schedule", "late"), numeric(record, "schedule", "intended")))
+    firsts = [t for s in get(record, "streams") or () if (t := numeric(s, "first_batch_ns")) is not None]
+    put("start_share", quotient(max(firsts, default=None), interval))
+    put("round_trip", numeric(record, "target", "round_trip_ns") or None)
+    put("same_machine", _flag(get(record, "resources", "same_machine")))
+    put("reference", _flag(get(record, "target", "reference")))
+    put("of_servers", numeric(record, "resources", "server", "of_servers"))
+    for end in ENDS:
+        _stages(record, end, put)
+        cpu = [numeric(record, "cpu", end, n) for n in ("user_ns", "system_ns")]
+        if any(cpu):
+            put(f"{end}.cpu", quotient(sum(c or 0.0 for c in cpu), interval))
+        _resources(record, end, usable.get(end), put)
+    return found
+
+
+def _flag(value: Any) -> float | None:
+    return float(value) if isinstance(value, bool) else None
+
+
+def _stages(record: Record, end: str, put: Any) -> None:
+    stages = {
+        k: float(v) for k, v in (get(record, "stages", end) or {}).items() if isinstance(v, int | float)
+    }
+    whole = numeric(record, "workers", end, "time_ns") or sum(stages.values())
+    for name, value in stages.items():
+        put(f"{end}.stage.{name}", quotient(value, whole))
+    put(f"{end}.workers", numeric(record, "workers", end, "workers"))
+    for name in POOLS[end]:
+        put(f"{end}.pool.{name}.threads", numeric(record, "pools", end, name, "threads"))
+        busy = numeric(record, "pools", end, name, "busy_ns")
+        put(f"{end}.pool.{name}.busy", quotient(busy, numeric(record, "pools", end, name, "time_ns")))
+
+
+def _resources(record: Record, end: str, usable: int | None, put: Any) -> None:
+    seen = get(record, "resources", end)
+    if not isinstance(seen, Mapping):
+        return
+    window = numeric(seen, "window_ns")
+    for part, names in _FLAT[end]:
+        found = seen.get(part)
+        if isinstance(found, Mapping):
+            for name, flat in names:
+                value = found.get(name)
+                if value is not None and isinstance(value, (int, float)):
+                    put(flat, float(value))
+    per_second = {
+        "throttled": ("cgroup", "throttled_ns", 1.0),
+        "rx": ("network", "rx_bytes", 1e9),
+        "tx": ("network", "tx_bytes", 1e9),
+    }
+    for name, (part, key, scale) in per_second.items():
+        put(f"{end}.{name}", quotient(numeric(seen, part, key), window, scale))
+    moved = [numeric(seen, "disk", n) for n in ("read_bytes", "written_bytes")]
+    if any(m is not None for m in moved):
+        put(f"{end}.disk_rate", quotient(sum(m or 0.0 for m in moved), window, 1e9))
+    ran = sum(numeric(seen, "process", n) or 0.0 for n in ("user_ns", "system_ns"))
+    delay = numeric(seen, "process", "run_delay_ns")
+    if delay is not None:
+        put(f"{end}.run_delay", quotient(delay, ran + delay))
+    busiest = max(
+        (
+            (s, str(get(t, "name") or "?"))
+            for t in get(seen, "process", "threads") or ()
+            if (s := numeric(t, "cpu_share")) is not None
+        ),
+        default=None,
+    )
+    if busiest:
+        put(f"{end}.busiest_thread", busiest[0])
+    _cores(record, end, seen, usable, put)
+
+
+def _cores(record: Record, end: str, seen: Mapping[str, Any], usable: int | None, put: Any) -> None:
+    """Busy share of the cores that this end may use; time that was stolen is no core's."""
+    host = seen.get("host") or {}
+    cores = [float(c) for c in host.get("core_busy_share") or () if isinstance(c, int | float)]
+    total, busy = numeric(host, "cores") or (len(cores) or None), numeric(host, "busy_share")
+    pin = get(record, "pin") if end == "client" else None
+    if pin and cores and all(isinstance(c, int) and 0 <= c < len(cores) for c in pin):
+        chosen = [cores[c] for c in sorted(set(pin))]
+    elif usable and total and usable < total and cores:
+        # Which ones it may use is not recorded; the busiest are the ones that it used.
+        chosen = sorted(cores, reverse=True)[:usable]
+    else:
+        chosen = []
+    if chosen:
+        busy, total = sum(chosen) / len(chosen), len(chosen)
+    if busy is not None:
+        steal = min(0.9, numeric(host, "steal_share") or 0.0)
+        put(f"{end}.busy", min(1.0, busy / (1.0 - steal)))
+    put(f"{end}.cores", total)
+    put(f"{end}.busiest", max(cores, default=None))
+
+
+def medians(found: Sequence[Facts]) -> Facts:
+    """The median of each number over the trials that have it."""
+    names = dict.fromkeys(n for f in found for n in f)
+    return {n: median([f[n] for f in found if n in f]) for n in names}
+
+
+def seen(cell: Cell, found: Facts, trials: int) -> Seen:
+    """The named view of a cell's facts."""
+    for name, limit in cell.ceilings.items():
+        if limit.known and limit.value and (rate := found.get("rate")):
+            found = found | {f"share.{name}": rate / limit.value}
+    trips = [
+        t for n in ("round_trip", "client.sockets.min_rtt_ns", "client.sockets.rtt_ns") if (t := found.get(n))
+    ]
+    loopback = [f for e in ENDS if (f := found.get(f"{e}.network.loopback")) is not None]
+    return Seen(
+        cell=cell,
+        trials=trials,
+        client=_end("client", found, cell),
+        server=_end("server", found, cell),
+        rate=found.get("rate"),
+        rows=found.get("rows"),
+        service=found.get("service"),
+        wire_rate=found.get("wire_rate"),
+        same_machine=_truth(found.get("same_machine")),
+        loopback=_truth(loopback[0]) if loopback else _address_is_loopback(cell),
+        reference=_truth(found.get("reference")),
+        # What asked the other end itself also sees through a proxy, which TCP does not.
+        round_trip=max(trips[:2], default=None) if trips else None,
+        instrument=found.get("instrument"),
+        sampler=found.get("sampler"),
+        offered=found.get("offered"),
+        kept=found.get("kept"),
+        late=found.get("late"),
+        start=found.get("start_share"),
+        facts=found,
+    )
+
+
+def _truth(value: float | None) -> bool | None:
+    return None if value is None else value >= 0.5
+
+
+def _address_is_loopback(cell: Cell) -> bool | None:
+    for record in cell.records:
+        address = get(record, "target", "address")
+        if address:
+            return str(address).startswith(("127.", "localhost", "[::1]", "unix:", "/"))
+    return None
+
+
+def _end(end: str, found: Facts, cell: Cell) -> End:
+    prefix = f"{end}.stage."
+    workers = found.get(f"{end}.workers")
+    threads = cell.parameters.get("threads") if end == "client" else None
+    if end == "client" and workers is None and cell.parameters.get("streams"):
+        workers = float(cell.parameters["streams"])
+
+    def at(one: str, two: str = "") -> float | None:
+        return found.get(f"{end}.{one}.{two}" if two else f"{end}.{one}")
+
+    thread = at("busiest_thread")
+    speed = at("network", "speed_bits_per_second")
+    stages = {n[len(prefix) :]: v for n, v in found.items() if n.startswith(prefix)}
+    pools = {
+        name: Pool(name, found[f"{end}.pool.{name}.threads"], min(1.0, found[f"{end}.pool.{name}.busy"]))
+        for name in POOLS[end]
+        if found.get(f"{end}.pool.{name}.threads") and f"{end}.pool.{name}.busy" in found
+    }
+    if threads and pools:
+        # Those of the streams, and those of the pools.
+        threads += sum(pool.threads for pool in pools.values())
+    return End(
+        name=end,
+        stages=stages,
+        workers=workers,
+        threads=float(threads) if threads and workers and threads < workers else workers,
+        cpu=at("cpu"),
+        cores=at("cores"),
+        busy=at("busy"),
+        busiest=at("busiest"),
+        steal=at("host", "steal_share"),
+        softirq=at("host", "softirq_share"),
+        run_delay=at("run_delay"),
+        quota=at("cgroup", "quota_cores"),
+        throttled=at("throttled"),
+        psi_cpu=at("host", "psi_cpu_share"),
+        psi_io=at("host", "psi_io_share"),
+        disk_busy=at("disk", "busy_share"),
+        disk_rate=at("disk_rate"),
+        rx=at("rx"),
+        tx=at("tx"),
+        speed=speed / 8 if speed and speed > 0 else None,
+        rtt=at("sockets", "rtt_ns"),
+        min_rtt=at("sockets", "min_rtt_ns"),
+        retransmits=at("sockets", "retransmits"),
+        delivery_rate=at("sockets", "delivery_rate"),
+        receive_window_limited=at("sockets", "receive_window_limited_share"),
+        send_buffer_limited=at("sockets", "send_buffer_limited_share"),
+        send_buffer=at("sockets", "send_buffer_bytes"),
+        # Its name is told of a server that tells nothing else.
+        pools=pools,
+        busiest_thread=("" if stages else _thread_name(cell, end), thread) if thread is not None else None,
+    )
+
+
+def _thread_name(cell: Cell, end: str) -> str:
+    """Of the thread that is busiest in most trials."""
+    names: dict[str, float] = {}
+    for record in cell.records:
+        for thread in get(record, "resources", end, "process", "threads") or ():
+            name = str(get(thread, "name") or "?")
+            names[name] = names.get(name, 0.0) + (numeric(thread, "cpu_share") or 0.0)
+    return max(names, key=lambda n: names[n], default="?")

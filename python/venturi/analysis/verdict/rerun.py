@@ -1,0 +1,182 @@
+"""A run to be repeated with one thing changed, as a command that can be typed.
+
+As it was typed; or, where nobody typed it (the Python API, an imported result), made from the cell's own
+parameters.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from venturi.analysis.cells.summary import Cell
+from venturi.common.suffixes import spell_duration
+from venturi.common.times import spell_time
+from venturi.targets.parameters import PARAMETERS
+from venturi.targets.system import scheme_of, servers_batches
+
+# Of a run as it was typed: what a repeat shall not inherit.
+_DROPPED = {
+    "--out": 1,
+    "--resume": 1,
+    "--retry-failed": 0,
+    "--dry-run": 0,
+    "--json": 0,
+    "--quiet": 0,
+    "-q": 0,
+}
+CREDENTIALS = (
+    *("tls_ca", "tls_certificate", "tls_key", "tls_server_name", "tls_insecure"),
+    *("token_env", "user", "password_env", "header", "header_env"),
+)
+"""Parameters by which a server is trusted and logged in to."""
+# Of those that a repeat leaves out: they stand without a value.
+_SWITCHES = ("--tls-insecure",)
+_REPEATABLE = ("--header", "--header-env", "--set", "--data", "--place", "--init")
+# Parameters that follow from others, or that a command says in words of its own.
+_IMPLIED = ("place", "target", "data", "on", "row_bytes")
+_FLAGS = {"duration_ns": "--duration", "tick_ns": "--tick", "start_unix_ns": "--start"}
+_ALWAYS = ("operation", "streams", "rows_per_batch")
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A run to be repeated with a change."""
+
+    words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, cell: Cell, environment: Mapping[str, Any]) -> Rerun:
+        """From what was typed; from the parameters where nothing was, or where it only went on with a run."""
+        typed = environment.get("command")
+        words = [str(w) for w in typed] if isinstance(typed, list | tuple) else []
+        if words[:2] != ["venturi", "run"] or any(w.partition("=")[0] == "--resume" for w in words):
+            return cls(_words(cell))
+        kept, skip = ["venturi", "run"], 0
+        for word in words[2:]:
+            name, equals, _ = word.partition("=")
+            if skip:
+                skip -= 1
+            elif name in _DROPPED:
+                skip = 0 if equals else _DROPPED[name]
+            else:
+                kept.append(word)
+        return cls(_last_of_each(kept))
+
+    def but(self, **changes: Any) -> str:
+        """The command with these parameters; what it said of them before is left out."""
+        flags = {"--" + name.replace("_", "-"): value for name, value in changes.items()}
+        kept: list[str] = []
+        skip = False
+        for word in self.words:
+            name, equals, _ = word.partition("=")
+            if skip:
+                skip = False
+            elif name in flags:
+                skip = not equals and name not in _SWITCHES
+            else:
+                kept.append(word)
+        for flag, value in flags.items():
+            kept += [flag, str(value)] if value is not None else []
+        return shlex.join(kept)
+
+
+def _last_of_each(words: Sequence[str]) -> tuple[str, ...]:
+    """Without what a later word overrides: of a flag given twice the last one counts."""
+    kept: list[str] = []
+    for at, word in enumerate(words):
+        name = word.partition("=")[0]
+        before = words[at - 1] if at else ""
+        owner = (
+            before if before.startswith("--") and "=" not in before and not word.startswith("--") else name
+        )
+        later = words[at + 1 :]
+        again = any(w.partition("=")[0] == owner for w in later)
+        if not (owner.startswith("--") and owner not in _REPEATABLE and again):
+            kept.append(word)
+    return tuple(kept)
+
+
+def _words(cell: Cell) -> tuple[str, ...]:
+    p = cell.parameters
+    url = str(p.get("target") or "flight://local")
+    words = ["venturi", "run", "--target", url]
+    if p.get("data") not in (None, "records", "remote"):
+        words += ["--data", str(p["data"])]
+    for name in PARAMETERS:
+        value = p.get(name)
+        if value is None or name in _IMPLIED or name in _meaningless(scheme_of(url)):
+            continue
+        if _needless(name, p, url):
+            continue
+        words += _option(name, value)
+    if p.get("on") is not None:
+        # Which cluster of Ray it was is no parameter: the one of this host is the best guess.
+        words += ["--on", "spark" if p["on"] == "spark" else "auto"]
+    return tuple(words)
+
+
+def _needless(name: str, p: Mapping[str, Any], url: str) -> bool:
+    """Whether the command means this value without naming it."""
+    if name == "threads":
+        return bool(p[name] == p.get("streams"))
+    if name == "rows_per_batch" and servers_batches(p):
+        return True  # it is refused: the server decides
+    if name in _ALWAYS:
+        return False
+    if name == "rows_per_stream":
+        # How much there is was said in bytes, or in time.
+        return p.get("bytes_per_stream") is not None or p.get("duration_ns") is not None
+    return spelled(name, p[name]) == _usual(scheme_of(url), p.get("operation") == "ingest").get(name)
+
+
+@cache
+def _meaningless(scheme: str) -> frozenset[str]:
+    """Options that this system has not: other tools have parameters of their own by these names."""
+    from venturi.targets.options import APPLIES
+
+    strange = frozenset(name for name, schemes in APPLIES.items() if scheme not in schemes)
+    return frozenset() if scheme == "empty" else strange
+
+
+@cache
+def _usual(scheme: str, ingest: bool) -> dict[str, str]:
+    """What parameters are in this system where nothing is said, as a command spells it."""
+    # Read here, as they need pydantic: who typed the command does not need them.
+    from venturi.plan.rules.timeseries import HOSTS, TICK_NS
+    from venturi.plan.settings import UPSERT, WORKING_SET, Target, Workload
+    from venturi.targets.options import DEFAULTS
+
+    fields = {**Workload.model_fields, **Target.model_fields}
+    usual = {name: field.get_default() for name, field in fields.items()}
+    usual |= {**UPSERT, "working_set": WORKING_SET, "hosts": HOSTS, "tick_ns": TICK_NS, "durable": "os"}
+    usual |= {**DEFAULTS.get(scheme, {}), **({"generate": "inline"} if ingest else {})}
+    return {name: spelled(name, value) for name, value in usual.items()}
+
+
+def flag_of(name: str) -> str:
+    """The flag that sets a parameter."""
+    return _FLAGS.get(name, "--" + name.replace("_", "-"))
+
+
+def _option(name: str, value: Any) -> list[str]:
+    flag = flag_of(name)
+    if isinstance(value, bool):
+        return [flag if value else flag.replace("--", "--no-", 1)]
+    if name == "init":
+        return [word for statement in value for word in (flag, str(statement))]
+    return [flag, spelled(name, value)]
+
+
+def spelled(name: str, value: Any) -> str:
+    """A parameter's value as a flag takes it."""
+    if name in ("duration_ns", "tick_ns") and value is not None:
+        return spell_duration(int(value))
+    if name == "start_unix_ns" and value is not None:
+        return spell_time(int(value))
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

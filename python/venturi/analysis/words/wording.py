@@ -1,0 +1,120 @@
+"""How verdicts put figures into words: few digits, always a unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from venturi.common.units import percent
+from venturi.targets.system import is_charrow
+
+if TYPE_CHECKING:
+    from venturi.analysis.cells.summary import Cell
+
+STAGES_NAMED = 5
+"""More stages than this in one sentence are not read."""
+_IN_WORDS = {
+    "await_input": "waits for input",
+    "await_output": "waits for the socket to take more",
+    "await_window": "waits for the peer's HTTP/2 window",
+    "await_reply": "waits for acknowledgements",
+    "await_schedule": "waits for its schedule",
+    "await_thread": "waits for its thread",
+    "wait": "waits",
+}
+
+
+def rate(value: float) -> str:
+    """`6.55 MB/s`, `2,431 MB/s`: three digits, for a figure that stands inside a sentence."""
+    scaled = value / 1e6
+    places = 2 if scaled < 10 else 1 if scaled < 100 else 0
+    return f"{scaled:,.{places}f} MB/s"
+
+
+def rows_rate(value: float) -> str:
+    """`143 krows/s`, `1.4 Mrows/s`: three digits, for a figure that stands inside a sentence."""
+    for unit, factor in (("Mrows/s", 1e6), ("krows/s", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.3g} {unit}"
+    return f"{value:.3g} rows/s"
+
+
+_ROWS = re.compile(r"\b([Rr])ow(s?)(?=( a |/| per |-per-)(batch|stream)\b)")
+
+
+def counted(text: str, noun: str) -> str:
+    """The names of parameters in this text by what they count: `4,096 points a batch`, `points/stream`."""
+    if noun == "row":
+        return text
+    return _ROWS.sub(lambda found: (noun if found[1] == "r" else noun.capitalize()) + found[2], text)
+
+
+_STREAMS = re.compile(r"(?<![\w.\-])(?<!--threads )([Ss])tream(s?)\b(?!=)")
+
+
+def named(text: str, cell: Cell) -> str:
+    """A text about this cell in its system's own words: points of an ingest, partitions of a query. Commands
+    in it stay as they are."""
+    text = counted(text, cell.noun)
+    if not is_charrow(str(cell.parameters.get("target") or "")):
+        return text
+    return _STREAMS.sub(lambda found: ("p" if found[1] == "s" else "P") + f"artition{found[2]}", text)
+
+
+def size(value: float) -> str:
+    """Bytes in powers of two where they are whole ones, as windows and buffers are: `64 KiB`."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if value >= factor:
+            scaled = value / factor
+            return f"{scaled:.0f} {unit}" if abs(scaled - round(scaled)) < 0.005 else f"{scaled:.3g} {unit}"
+    return f"{value:.0f} B"
+
+
+def milliseconds(nanoseconds: float) -> str:
+    """`10.3 ms`, `0.04 ms`: round trips are compared with each other, so one unit for all."""
+    return f"{nanoseconds / 1e6:.3g} ms"
+
+
+def plural(n: float, word: str) -> str:
+    """`1 stream`, `8 streams`, `2.5 cores`."""
+    return f"{n:g} {word}{'' if n == 1 else 's'}"
+
+
+def held_back(throttled: float) -> str:
+    """How a control group throttled its processes: time is summed over CPUs, so this is a number of CPUs and
+    no share of the interval."""
+    return f"{throttled:.2g} of its CPUs {'was' if throttled == 1 else 'were'} held back on average"
+
+
+def cores(n: float | None) -> tuple[str, str]:
+    """All the cores of an end, and their verb: `both cores`, `are`."""
+    if n is None:
+        return "the cores", "are"
+    whole = round(n)
+    return (
+        ("the only core", "is")
+        if whole == 1
+        else ("both cores" if whole == 2 else f"all {whole} cores", "are")
+    )
+
+
+def shares(found: Mapping[str, float], least: float = 0.01) -> str:
+    """`receive 41 %, send 33 %`, the largest first, what is under `least` left out."""
+    ordered = sorted(found.items(), key=lambda item: -item[1])
+    named = [(n, s) for n, s in ordered if s >= least] or ordered[:1]
+    shown = [f"{n} {percent(s)}" for n, s in named[:STAGES_NAMED]]
+    return ", ".join([*shown, "..."] if len(named) > STAGES_NAMED else shown)
+
+
+def waiting(found: Mapping[str, float]) -> str:
+    """`waits for input 93 %, waits for its thread 4 %`."""
+    ordered = sorted(found.items(), key=lambda item: -item[1])
+    named = [(n, s) for n, s in ordered if s >= 0.01] or ordered[:1]
+    return ", ".join(f"{_IN_WORDS.get(n, n)} {percent(s)}" for n, s in named) or "does not wait"
+
+
+def listed(words: Iterable[str]) -> str:
+    """`a, b and c`."""
+    found = list(words)
+    return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else "".join(found)

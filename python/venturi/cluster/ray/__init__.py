@@ -1,0 +1,1 @@
+"""Ray, which is named nowhere else."""

@@ -1,0 +1,320 @@
+"""Trials on the hosts of a Ray cluster: a loader a host for the whole run."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from venturi.cluster.ray.ray_servers import RayServers
+from venturi.cluster.ray.ray_session import Places, Session, kill, later, node_id
+from venturi.cluster.trial import lineup
+from venturi.cluster.trial.alike import is_here, unlike
+from venturi.cluster.trial.clock import ONE_MACHINE, Clock, measure
+from venturi.cluster.trial.handle import ClusterControl
+from venturi.cluster.trial.loader import Loader
+from venturi.cluster.trial.shares import divide
+from venturi.common.errors import ExitCode, ScenarioError, VenturiError
+from venturi.engine.executor import TrialControl
+from venturi.engine.tcp_probe import joined
+from venturi.servers.starters import Server, here
+from venturi.targets.system import REMOTE, in_process, is_local, scheme_of
+
+if TYPE_CHECKING:
+    from venturi.plan.cell import Cell
+    from venturi.plan.settings import Hosts
+
+__all__ = ["RayExecutor"]
+
+_CALLS = 8
+_BEGIN_SECONDS = 60.0
+_BEGIN_A_LOADER_SECONDS = 2.0
+"""More for each loader that starts on the same machine."""
+_REVIVE_SECONDS = 15.0
+_PING_SECONDS = 5.0
+_CLOCK_SECONDS = 10.0
+"""So old may a clock's measurement be: what crystals drift in it is far less than a millisecond."""
+_HEARD_SECONDS = 2.0
+"""Who ended a trial well so short a time ago is there, and is not asked again whether it is."""
+_CHUNK = 32 * 1024 * 1024
+Note = Callable[[str, str], None]
+
+
+class RayLoader(Loader):
+    """A loader that knows where in the cluster it is."""
+
+    def identify(self) -> dict[str, Any]:
+        return {**super().identify(), "node_id": node_id()}
+
+
+@dataclass
+class RayHandle:
+    """A loader at a place of the cluster."""
+
+    name: str
+    at: int
+    actor: Any
+    identity: dict[str, Any] = field(default_factory=dict)
+    clock: Clock = ONE_MACHINE
+    # Files that were sent there, by what they were here, and where they are.
+    files: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    # By the monotonic clock, when it had ended a trial well.
+    heard: float = float("-inf")
+
+    @property
+    def address(self) -> str | None:
+        return self.identity.get("ip")
+
+    def now(self) -> int:
+        """Its clock."""
+        return int(self.call("now").result(_PING_SECONDS))
+
+    def call(self, method: str, *arguments: object) -> Future[Any]:
+        return later(getattr(self.actor, method).remote(*arguments))
+
+
+class RayExecutor:
+    """Measures by loaders on other hosts. To be closed: their processes are this one's."""
+
+    needs_server = True
+    measures = True
+    elsewhere = True
+    """What it measures are limits of other hosts than this one."""
+
+    def __init__(
+        self, session: Session, hosts: Hosts, loaders: int, note: Note, beside: bool = False
+    ) -> None:
+        """Starts the loaders, and sees whether they are alike. Raises VenturiError."""
+        self.loaders = loaders
+        self._session, self._note, self._beside = session, note, beside
+        self._boot_id = session.boot_id
+        self._loaders: list[RayHandle] = []
+        servers = hosts.servers or 0
+        wanted = [hosts.loader_resource] * loaders + [hosts.server_resource] * servers
+        self._places: Places = session.places(wanted)
+        own = range(loaders, loaders + servers)
+        self._servers = RayServers(session, self._places, own, hosts.interface, note)
+        try:
+            self._loaders = [self._started(at) for at in range(loaders)]
+            crowd = loaders if session.alone else 1
+            self._identified(self._loaders, _BEGIN_SECONDS + crowd * _BEGIN_A_LOADER_SECONDS)
+            self._check_alike()
+            self._clocks(self._loaders)
+        except BaseException:
+            self._end()
+            raise
+
+    @classmethod
+    def connect(
+        cls, on: str, hosts: Hosts, loaders: int | None, note: Note, beside: bool = False
+    ) -> RayExecutor:
+        """`loaders`: the most that a cell needs; None takes one a host. `hosts.servers`: so many hosts are
+        kept for servers. `beside`: this process runs trials too. Raises VenturiError."""
+        servers = hosts.servers or 0
+        session = Session(on, (loaders or 1) + servers)
+        try:
+            if loaders is None:
+                there = session.hosts(hosts.loader_resource)
+                spare = servers if hosts.server_resource in (None, hosts.loader_resource) else 0
+                loaders = 1 if session.alone else max(1, len(there) - spare)
+            return cls(session, hosts, loaders, note, beside)
+        except BaseException:
+            session.close()
+            raise
+
+    # How it begins.
+
+    def _started(self, at: int) -> RayHandle:
+        return RayHandle(f"loader-{at + 1}", at, self._places.actor(RayLoader, at, _CALLS))
+
+    def _identified(self, handles: Sequence[RayHandle], seconds: float) -> None:
+        calls = {handle.name: handle.call("identify") for handle in handles}
+        wait(calls.values(), seconds)
+        for handle in handles:
+            call = calls[handle.name]
+            if not call.done():
+                raise VenturiError(f"{handle.name} did not start within {seconds:g} s", ExitCode.UNREACHABLE)
+            if error := call.exception():
+                raise VenturiError(f"{handle.name} does not start: {_text(error)}", ExitCode.UNREACHABLE)
+            found = dict(call.result())
+            handle.identity = found | {"ip": self._session.address(found["node_id"])}
+
+    def _check_alike(self) -> None:
+        for handle in self._loaders:
+            if other := unlike(handle.identity):
+                raise VenturiError(
+                    f"{handle.name} ({handle.address}) has {other}",
+                    hint="install the same version on all hosts",
+                )
+
+    def _clocks(self, handles: Sequence[RayHandle]) -> list[Clock]:
+        """Where each one's clock is now; asked again when it was long ago."""
+        now = time.time_ns()
+        for handle in handles:
+            if handle.identity.get("boot_id") == self._boot_id is not None:
+                handle.clock = ONE_MACHINE
+            elif (
+                not handle.clock.measured_unix_ns
+                or now - handle.clock.measured_unix_ns > _CLOCK_SECONDS * 1e9
+            ):
+                handle.clock = measure(handle.now)
+        return [handle.clock.at(time.time_ns()) for handle in handles]
+
+    # What a run asks.
+
+    def environments(self) -> dict[str, dict[str, Any]]:
+        """What each loader's host and software are, by its name."""
+        return {handle.name: dict(handle.identity["environment"]) for handle in self._loaders}
+
+    def check(self, cells: Sequence[Cell]) -> None:
+        """Whether the loaders can reach what these cells ask for. Raises ScenarioError."""
+        elsewhere = next((h for h in self._loaders if not is_here(h.identity)), None)
+        if elsewhere is None:
+            return
+        for cell in cells:
+            url = str(cell.parameters["target"])
+            if in_process(url):
+                raise ScenarioError(
+                    f"{url} is a file of one machine, and {elsewhere.name} is on {elsewhere.address}",
+                    hint="name a server that all hosts reach",
+                )
+            if is_local(url) and scheme_of(url) not in REMOTE:
+                raise ScenarioError(
+                    f"{url} listens on this machine's loopback, and {elsewhere.name} is on "
+                    f"{elsewhere.address}",
+                    hint="name a server that all hosts reach: --target "
+                    f"{scheme_of(url)}://HOST; venturi serve starts one there",
+                )
+
+    def starter(self, kind: str, arguments: Sequence[str], remote: bool = False) -> Server:
+        """Reference servers on hosts of their own; else one beside the first loader."""
+        if remote:
+            return self._servers.remote(kind, arguments)
+        if all(is_here(handle.identity) for handle in self._loaders):
+            return here(kind, arguments)
+        alone = len(self._loaders) == 1 and not self._beside
+        return self._servers.beside(kind, arguments, loopback=alone)
+
+    # What a sweep asks.
+
+    def control(self) -> TrialControl:
+        return ClusterControl()
+
+    def run_trial(self, text: str, control: TrialControl) -> str:
+        record = lineup.placed(
+            *(text, control, lambda count, _: self._ready(count), self._clocks),
+            localised=self._localised,
+            trouble=lambda spec: self._servers.trouble(spec["target"]),
+        )
+        well = {host["host"] for host in record.get("hosts") or () if host["outcome"] == "ok"}
+        for handle in self._loaders:
+            handle.heard = time.monotonic() if handle.name in well else float("-inf")
+        return json.dumps(record)
+
+    def _ready(self, count: int) -> list[RayHandle]:
+        """So many loaders that answer and have nothing to do. Raises VenturiError."""
+        lately = time.monotonic() - _HEARD_SECONDS
+        good = [handle for handle in self._loaders if handle.heard > lately]
+        bad: list[RayHandle] = []
+        calls = {handle.name: handle.call("idle") for handle in self._loaders if handle.heard <= lately}
+        wait(calls.values(), _PING_SECONDS)
+        for handle in self._loaders:
+            if (call := calls.get(handle.name)) is None:
+                continue
+            idle = call.done() and call.exception() is None and call.result()
+            (good if idle else bad).append(handle)
+        for handle in bad if len(good) < count else ():
+            kill(self._session.ray, [handle.actor])
+            fresh = self._started(handle.at)
+            try:
+                self._identified([fresh], _REVIVE_SECONDS)
+            except VenturiError:
+                kill(self._session.ray, [fresh.actor])
+                continue
+            self._loaders[self._loaders.index(handle)] = fresh
+            good.append(fresh)
+            self._note("warning", f"{handle.name} was lost; another runs on {fresh.address}")
+        if len(good) < count:
+            names = ", ".join(f"{handle.name} ({handle.address})" for handle in bad)
+            raise VenturiError(f"{count} loaders are wanted and {len(good)} answer; lost: {names}")
+        return sorted(good, key=lambda handle: handle.at)[:count]
+
+    def _localised(self, handle: RayHandle, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """The spec with files where that host has them: they are sent once."""
+        path = (spec.get("data") or {}).get("ipc")
+        if path is None or handle.identity.get("boot_id") == self._boot_id:
+            return dict(spec)
+        stat = os.stat(path)
+        key = (str(path), stat.st_size, stat.st_mtime_ns)
+        if key not in handle.files:
+            with open(path, "rb") as file:
+                for offset in range(0, max(1, stat.st_size), _CHUNK):
+                    name = f"{len(handle.files)}-{Path(path).name}"
+                    sent = handle.call("receive", name, offset, file.read(_CHUNK))
+                    there = str(sent.result(_BEGIN_SECONDS))
+            handle.files[key] = there
+        return {**spec, "data": {**spec["data"], "ipc": handle.files[key]}}
+
+    def probe_tcp(self, text: str, control: TrialControl) -> str:
+        """Several loaders at once, with a share of the connections each, or one alone: what ways carry.
+        `first`: the number of the first stream whose way is meant, which says the server."""
+        spec = json.loads(text)
+        handles = self._probing(str(spec.pop("from", "")), int(spec["streams"]))
+        first = int(spec.pop("first", 0))
+        shares = divide(spec["streams"], len(handles))
+        calls = {
+            handle.name: handle.call(
+                "probe_tcp", json.dumps(spec | {"streams": share.count, "first": first + share.first})
+            )
+            for handle, share in zip(handles, shares, strict=True)
+        }
+        answers = self._probed(handles, calls, control)
+        return json.dumps(joined(answers))
+
+    def _probing(self, name: str, streams: int) -> list[RayHandle]:
+        """Which loaders: `loaders=4` at once, or `loader-2` alone."""
+        if "=" in name:
+            return self._ready(min(int(name.partition("=")[2]), streams))
+        one = [handle for handle in self._ready(self.loaders) if handle.name == name] if name else []
+        return one or self._ready(1)
+
+    def probe(self, text: str, control: TrialControl) -> str:
+        """A limit of the first loader's host."""
+        (handle,) = self._ready(1)
+        spec = self._localised(handle, json.loads(text))
+        (answer,) = self._probed([handle], {handle.name: handle.call("probe", json.dumps(spec))}, control)
+        return json.dumps(answer)
+
+    def _probed(
+        self, handles: Sequence[RayHandle], calls: Mapping[str, Future[Any]], control: TrialControl
+    ) -> list[dict[str, Any]]:
+        assert isinstance(control, ClusterControl)
+        pending, told, deadline = set(calls.values()), False, time.monotonic() + _BEGIN_SECONDS
+        while pending and time.monotonic() < deadline:
+            pending = wait(pending, 0.1).not_done
+            if control.cancelled and not told:
+                told = True
+                for handle in handles:
+                    handle.call("cancel")
+        if pending:
+            raise VenturiError(f"no answer of a probe within {_BEGIN_SECONDS:g} s", ExitCode.UNREACHABLE)
+        return [json.loads(call.result()) for call in calls.values()]
+
+    def close(self) -> None:
+        """Ends every process that was started, everywhere."""
+        self._end()
+        self._session.close()
+
+    def _end(self) -> None:
+        self._servers.close()
+        kill(self._session.ray, [handle.actor for handle in self._loaders])
+        self._places.close()
+
+
+def _text(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__

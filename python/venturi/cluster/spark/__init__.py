@@ -1,0 +1,1 @@
+"""Spark as a place to run trials."""

@@ -1,0 +1,227 @@
+"""`venturi run --on spark`: the streams of a trial run in the tasks of a Spark barrier stage.
+
+A loader is a task; Spark starts all of them or none. Each calls the driver (`line`), and from there on a
+trial goes as over any other loaders (`venturi.cluster.trial.lineup`). docs/spark.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from venturi.cluster.spark.line import Line, Switchboard, answer_calls
+from venturi.cluster.spark.sessions import Session, in_our_words
+from venturi.cluster.trial import clock, lineup
+from venturi.cluster.trial.alike import is_here, unlike
+from venturi.cluster.trial.handle import ClusterControl
+from venturi.common.environment import describe
+from venturi.common.errors import VenturiError
+from venturi.engine.executor import TrialControl
+from venturi.targets.urls import is_loopback
+
+if TYPE_CHECKING:
+    from venturi.plan.cell import Cell
+
+__all__ = ["SparkExecutor"]
+
+Note = Callable[[str, str], None]
+_START_SECONDS = 180.0
+_ANSWER_SECONDS = 60.0
+_END_SECONDS = 20.0
+_PROBE_SECONDS = 120.0
+
+
+def _task(host: str, port: int, token: str) -> Callable[[Iterator[Any]], Iterator[str]]:
+    """What each task of the stage does: it has a loader, and ends when the driver hangs up."""
+
+    def work(_: Iterator[Any]) -> Iterator[str]:
+        from pyspark import BarrierTaskContext
+
+        from venturi.cluster.trial.loader import Loader
+
+        context = BarrierTaskContext.get()
+        yield answer_calls(host, port, token, context.partitionId(), Loader()) or ""
+
+    return work
+
+
+class _Gang:
+    """So many tasks at a time, from their start until `close`."""
+
+    def __init__(self, session: Session, count: int) -> None:
+        self.count = count
+        self._session = session
+        self._board = Switchboard(session.bind_host)
+        self._group = f"venturi-{uuid.uuid4().hex}"
+        self._over = threading.Event()
+        self._trouble: str | None = None
+        self._job = threading.Thread(target=self._run, name="venturi-spark-job", daemon=True)
+        self._job.start()
+        self.lines: list[Line] = []
+        try:
+            self.lines = self._board.lines(count, _START_SECONDS, self._over)
+            if len(self.lines) < count:
+                raise VenturiError(self._missing())
+            self._look_at_them()
+        except BaseException:
+            self.close()
+            raise
+
+    def _run(self) -> None:
+        context = self._session.context
+        try:
+            # A task's failure must name what failed, not be tried again behind the driver's back.
+            context.setJobGroup(self._group, "venturi's loaders", interruptOnCancel=True)
+            work = _task(self._session.host, self._board.port, self._board.token)
+            told = context.parallelize(range(self.count), self.count).barrier().mapPartitions(work).collect()
+            self._trouble = next(filter(None, told), None)
+        except Exception as error:  # of Spark's many; said when the trial is
+            self._trouble = in_our_words(error, self._session.master, self.count)
+        finally:
+            self._over.set()
+
+    def _missing(self) -> str:
+        if self._over.is_set():
+            return f"Spark ({self._session.master}): {self._trouble or 'the loaders ended at once'}"
+        return (
+            f"Spark ({self._session.master}) has started {len(self.lines)} of {self.count} loaders in "
+            f"{_START_SECONDS:.0f} s: it needs as many free cores as loaders, all at a time"
+        )
+
+    def _look_at_them(self) -> None:
+        calls = [(line, line.call("identify")) for line in self.lines]
+        for line, call in calls:
+            try:
+                line.identity = call.result(_ANSWER_SECONDS)
+            except Exception as error:
+                raise VenturiError(f"{line.name} does not say who it is: {error}") from None
+            if other := unlike(line.identity):
+                raise VenturiError(
+                    f"{line.name} ({line.identity['hostname']}) has {other}: install the same version on "
+                    "every executor"
+                )
+
+    def healthy(self) -> bool:
+        return not self._over.is_set() and not any(line.gone for line in self.lines)
+
+    def close(self) -> None:
+        """Hangs up; the tasks cancel what still runs and end, or Spark ends them."""
+        for line in self.lines:
+            line.close()
+        self._board.close()
+        self._job.join(_END_SECONDS if len(self.lines) == self.count else 0.0)
+        if self._job.is_alive():
+            with contextlib.suppress(Exception):
+                self._session.context.cancelJobGroup(self._group)
+            self._job.join(_END_SECONDS)
+
+
+class SparkExecutor:
+    """Measures by loaders in Spark's tasks: as many as the spec has `loaders`. To be closed.
+
+    One Spark session for all trials, and one stage of as many tasks as the largest of them needs; a trial
+    takes the first ones. Raises VenturiError where there is no Spark, or it does not start.
+    """
+
+    needs_server = True
+    measures = True
+
+    def __init__(self, master: str | None = None, note: Note | None = None) -> None:
+        self._note = note or (lambda level, text: None)
+        self._session = Session(master)
+        self._gang: _Gang | None = None
+        self._most = 1
+        self._boot_id = describe()["boot_id"]
+
+    def check(self, cells: Sequence[Cell]) -> None:
+        """Whether there are slots for what these cells ask for. Raises ScenarioError."""
+        self._most = max((int(cell.parameters.get("loaders") or 1) for cell in cells), default=1)
+        self._session.check_slots(self._most)
+
+    def environments(self) -> dict[str, dict[str, Any]]:
+        """What each loader's host and software are, by its name."""
+        lines = self._loaders(self._most)
+        return {line.name: dict(line.identity["environment"]) for line in lines}
+
+    def control(self) -> TrialControl:
+        return ClusterControl()
+
+    def run_trial(self, text: str, control: TrialControl) -> str:
+        record = lineup.placed(
+            text, control, self._ready, lambda lines: [self._clock(line) for line in lines]
+        )
+        if record["outcome"] != "ok":
+            # Whatever is left of it, the next trial begins with tasks of its own.
+            self._dismiss()
+        return json.dumps(record)
+
+    def _ready(self, count: int, spec: Mapping[str, Any]) -> list[Line]:
+        """So many loaders that reach what the spec names. Raises VenturiError and ValueError."""
+        lines = self._loaders(count)
+        self._check_reach(spec, lines)
+        return lines
+
+    def _loaders(self, count: int) -> list[Line]:
+        """So many tasks that answer. Raises VenturiError."""
+        if self._gang is not None and (self._gang.count < count or not self._gang.healthy()):
+            self._dismiss()
+        if self._gang is None:
+            self._gang = _Gang(self._session, max(count, self._most))
+        return self._gang.lines[:count]
+
+    def _dismiss(self) -> None:
+        if self._gang is not None:
+            self._gang.close()
+            self._gang = None
+
+    def _check_reach(self, spec: Mapping[str, Any], lines: Sequence[Line]) -> None:
+        """Raises ValueError, the word for a cell that asks for something impossible."""
+        far = next((line for line in lines if not is_here(line.identity)), None)
+        if far is None:
+            return
+        where = f"{far.name} runs on {far.identity['hostname']}"
+        if is_loopback(str(spec["target"])):
+            raise ValueError(
+                f"{spec['target']} is on this machine's loopback, and {where}: start the server by itself "
+                "(venturi serve ... --host 0.0.0.0) and name its address"
+            )
+        if (spec.get("data") or {}).get("ipc"):
+            raise ValueError(
+                f"the rows of a file lie on this machine, and {where}: --on ray sends them there"
+            )
+
+    def _clock(self, line: Line) -> clock.Clock:
+        if line.identity["boot_id"] == self._boot_id:
+            return clock.ONE_MACHINE
+        return clock.measure(lambda: int(line.call("now").result(_ANSWER_SECONDS)))
+
+    def probe_tcp(self, spec: str, control: TrialControl) -> str:
+        return self._probed("probe_tcp", spec, control)
+
+    def probe(self, spec: str, control: TrialControl) -> str:
+        return self._probed("probe", spec, control)
+
+    def _probed(self, method: str, spec: str, control: TrialControl) -> str:
+        """From the first loader: its host is where streams run."""
+        assert isinstance(control, ClusterControl)
+        (line,) = self._loaders(1)
+        call, told, deadline = line.call(method, spec), False, time.monotonic() + _PROBE_SECONDS
+        while not call.done():
+            if control.cancelled and not told:
+                line.call("cancel")
+                told = True
+            if time.monotonic() > deadline:
+                self._dismiss()
+                raise VenturiError(f"{line.name}: a probe has not ended in {_PROBE_SECONDS:.0f} s")
+            time.sleep(0.02)
+        return str(call.result())
+
+    def close(self) -> None:
+        """Ends the tasks, and Spark where it was started for this."""
+        self._dismiss()
+        self._session.close()

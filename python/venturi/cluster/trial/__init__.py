@@ -1,0 +1,1 @@
+"""One trial on many hosts."""

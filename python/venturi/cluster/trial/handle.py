@@ -1,0 +1,80 @@
+"""How a driver speaks to its loaders: calls that are answered later, wherever the loader is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol
+
+from venturi.cluster.trial.loader import Loader
+
+__all__ = ["ClusterControl", "Gone", "Handle", "LocalHandle"]
+
+_CALLS = 6
+"""Calls under way at a time: a long `wait` beside short ones."""
+
+
+class Gone(ConnectionError):
+    """The loader, or its host, is no more."""
+
+    def __str__(self) -> str:
+        return "is gone"
+
+
+class Handle(Protocol):
+    """A loader, near or far."""
+
+    @property
+    def name(self) -> str:
+        """As loader-1."""
+
+    @property
+    def address(self) -> str | None:
+        """Where it runs."""
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What its `identify` has told."""
+
+    def call(self, method: str, *arguments: object) -> Future[Any]:
+        """A method of its `Loader`. The future fails where the loader does, or is no more."""
+
+
+class LocalHandle:
+    """A loader in this process, for tests and for placements that have nothing better."""
+
+    def __init__(self, name: str, loader: Loader, address: str | None = None) -> None:
+        self.name, self.address = name, address
+        self.identity: Mapping[str, Any] = loader.identify()
+        self._loader = loader
+        self._pool = ThreadPoolExecutor(_CALLS, thread_name_prefix=name)
+
+    def call(self, method: str, *arguments: object) -> Future[Any]:
+        return self._pool.submit(getattr(self._loader, method), *arguments)
+
+    def close(self) -> None:
+        """Takes no more calls."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class ClusterControl:
+    """The handle on a trial of several loaders, as `_core.Control` is that on one here; for any thread."""
+
+    def __init__(self) -> None:
+        self._cancel = threading.Event()
+        self._progress: dict[str, Any] = {"phase": "set-up", "rows": 0, "payload_bytes": 0, "batches": 0}
+
+    def cancel(self) -> None:
+        self._cancel.set()
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancel.is_set()
+
+    def progress(self) -> dict[str, Any]:
+        return self._progress
+
+    def update(self, progress: Mapping[str, Any]) -> None:
+        """Called by whoever runs the trial."""
+        self._progress = dict(progress)

@@ -1,0 +1,319 @@
+"""One trial's record from those of its loaders. Pure: what goes in is all that it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from venturi.cluster.trial import latencies, resources, steady, timeline
+from venturi.cluster.trial.clock import ONE_MACHINE, Clock
+from venturi.cluster.trial.shares import Share
+from venturi.engine.spec import completed, failed_record
+
+__all__ = ["Part", "lost", "merge"]
+
+Record = Mapping[str, Any]
+_MOST_ERROR_KINDS = 32
+_SHOWN_THREADS = 4
+"""Of each host; the busiest of all are in the sum over hosts."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one loader brought."""
+
+    host: str
+    """Its name in this trial, as loader-1."""
+    share: Share
+    record: Record
+    lead: bool = False
+    address: str | None = None
+    role: str = "loader"
+    clock: Clock = ONE_MACHINE
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    """What `Loader.identify` told: which loaders share a machine, a network, a process."""
+
+    @property
+    def where(self) -> str:
+        """For people: its name and where it runs."""
+        place = self.address or self.identity.get("hostname")
+        return f"{self.host} ({place})" if place else self.host
+
+    @property
+    def started_ns(self) -> int:
+        """Its start instant by the driver's clock; 0 where it had none."""
+        started = (self.record.get("times") or {}).get("started_unix_ns") or 0
+        return self.clock.here(int(started)) if started else 0
+
+    def scope(self, column: str) -> object:
+        """What a counter counts, so that what two loaders see alike is counted once."""
+        machine = self.identity.get("boot_id")
+        if machine is None:
+            return self.host
+        group, _, _ = column.partition("_")
+        if group in ("host", "core", "memory", "psi", "frequency", "disk"):
+            return machine
+        if group == "net":
+            return machine, self.identity.get("network")
+        if group == "throttled":
+            return machine, self.identity.get("cgroup")
+        if column in ("rows", "payload_bytes", "streams") or group == "socket":
+            return self.host
+        return machine, self.identity.get("network"), self.identity.get("pid")
+
+
+def merge(parts: Sequence[Part], agreed_unix_ns: int | None = None) -> dict[str, Any]:
+    """The record of the whole trial (docs/format.md), with its field `hosts`.
+
+    Args:
+        parts: One a loader, in the order of their shares; one of them leads. A loader that was lost has a
+            record that says so, with what was last known of it.
+        agreed_unix_ns: The start instant that all were given, by the driver's clock; None takes the
+            earliest that a loader began at.
+
+    Raises ValueError where there is no part.
+    """
+    if not parts:
+        raise ValueError("no part to merge")
+    parts = [Part(**{**vars(part), "record": completed(part.record)}) for part in parts]
+    lead = next((part for part in parts if part.lead), parts[0])
+    started = [part.started_ns for part in parts if part.started_ns]
+    agreed = agreed_unix_ns or min(started, default=0)
+    # Where each one's own zero lies on the common line. No clock is so good that a start before the agreed
+    # instant were more than its error.
+    origins = {part.host: max(0, part.started_ns - agreed) if part.started_ns else 0 for part in parts}
+    records = [part.record for part in parts]
+    seen = [_seen(part) for part in parts]
+    outcome, error = _outcome(parts)
+    first = lead.record
+    merged = {
+        "outcome": outcome,
+        "error": error,
+        "target": first["target"] or next((r["target"] for r in records if r["target"]), None),
+        "counts": _counts(records, first),
+        "times": _times(parts, first, agreed, origins),
+        "verification": first["verification"],
+        "errors": _errors(records),
+        "cpu": _cpu(first, seen, records),
+        "stages": _both(records, first, "stages"),
+        "workers": _both(records, first, "workers"),
+        "resources": resources.merged(seen, seen[parts.index(lead)]),
+        "streams": _streams(parts, origins),
+        "latency": _latency(records),
+        "schedule": _schedule(records),
+        "pin": first["pin"],
+        "instrument": _instrument(records),
+        "hosts": [_host(part) for part in parts],
+        "samples": _samples(parts, lead, origins),
+    }
+    pools = _pools(records, first)
+    return merged | ({"pools": pools} if pools else {})
+
+
+def _seen(part: Part) -> resources.Seen:
+    cpu = part.record["cpu"]
+    return resources.Seen(part.host, part.record["resources"], cpu["client"] if cpu else None, part.scope)
+
+
+def _outcome(parts: Sequence[Part]) -> tuple[str, dict[str, Any] | None]:
+    """Failed where one has failed, and of which the error tells: the others were cancelled for it."""
+    failed = [part for part in parts if part.record["outcome"] == "failed"]
+    if failed:
+        part = failed[0]
+        error = dict(part.record["error"])
+        others = len(failed) - 1
+        more = f" (and {others} other loader{'s' if others > 1 else ''} failed)" if others else ""
+        return "failed", {**error, "message": f"{part.where}: {error['message']}{more}"}
+    interrupted = [part for part in parts if part.record["outcome"] != "ok"]
+    if interrupted:
+        return interrupted[0].record["outcome"], dict(interrupted[0].record["error"] or {})
+    return "ok", None
+
+
+def _counts(records: Sequence[Record], lead: Record) -> dict[str, Any]:
+    names = ("rows", "batches", "payload_bytes", "wire_bytes")
+    summed = {name: sum(int(record["counts"].get(name) or 0) for record in records) for name in names}
+    return {**summed, "stored_bytes": lead["counts"].get("stored_bytes")}
+
+
+def _times(parts: Sequence[Part], lead: Record, agreed: int, origins: Mapping[str, int]) -> dict[str, int]:
+    ran = [part for part in parts if part.record["streams"]]
+    zero = min((origins[part.host] for part in ran), default=0)
+    # Lost ones have no streams to tell of, but a time until which they were known.
+    ends = [origins[part.host] + int(part.record["times"]["interval_ns"]) for part in parts]
+    if len(parts) == 1:
+        times = lead["times"]
+        window = {name: int(times[name]) for name in ("steady_ns", "steady_rows", "steady_payload_bytes")}
+    else:
+        window = steady.window([steady.Moved(part.record, origins[part.host]) for part in parts])
+    return {
+        "started_unix_ns": agreed + zero if agreed else 0,
+        "setup_ns": max(int(part.record["times"]["setup_ns"]) for part in parts),
+        "interval_ns": max(0, max(ends) - zero),
+        "verify_ns": int(lead["times"]["verify_ns"]),
+        "start_skew_ns": max((_skew(part, origins[part.host]) for part in ran), default=0),
+        **window,
+    }
+
+
+def _skew(part: Part, origin: int) -> int:
+    """How much later than agreed its last stream began, at the most: the clock's error is in it."""
+    latest = max((int(stream["start_ns"]) for stream in part.record["streams"]), default=0)
+    return origin + latest + part.clock.uncertainty_ns
+
+
+def _streams(parts: Sequence[Part], origins: Mapping[str, int]) -> list[dict[str, Any]]:
+    """All of them, with times on the common line; threads of later hosts get later numbers."""
+    found: list[dict[str, Any]] = []
+    threads = 0
+    for part in parts:
+        origin = origins[part.host]
+        for stream in part.record["streams"]:
+            moved = {
+                # A stream that never came so far has no such moment, and says 0.
+                name: stream[name] + origin if stream[name] else 0
+                for name in ("first_batch_ns", "end_ns")
+            }
+            started = stream["start_ns"] + origin if stream["end_ns"] else stream["start_ns"]
+            found.append({**stream, "thread": stream["thread"] + threads, "start_ns": started, **moved})
+        threads += max((stream["thread"] for stream in part.record["streams"]), default=-1) + 1
+    return sorted(found, key=lambda stream: stream["stream"])
+
+
+def _errors(records: Sequence[Record]) -> dict[str, Any] | None:
+    known = [record["errors"] for record in records if record["errors"]]
+    if not known:
+        return None
+    kinds: dict[tuple[Any, Any], dict[str, Any]] = {}
+    for found in known:
+        for kind in found["kinds"]:
+            same = kinds.setdefault((kind["kind"], kind["code"]), {**kind, "count": 0})
+            count = same["count"] + kind["count"]
+            if kind["first_ns"] < same["first_ns"]:
+                same.update(kind)
+            same["count"] = count
+    return {
+        **{
+            what: {unit: sum(found[what][unit] for found in known) for unit in ("batches", "rows")}
+            for what in ("refused", "in_doubt")
+        },
+        "retries": sum(found["retries"] for found in known),
+        "kinds": sorted(kinds.values(), key=lambda kind: kind["first_ns"])[:_MOST_ERROR_KINDS],
+    }
+
+
+def _cpu(lead: Record, seen: Sequence[resources.Seen], records: Sequence[Record]) -> dict[str, Any] | None:
+    if not any(record["cpu"] for record in records):
+        return None
+    return {"client": resources.cpu(seen), "server": (lead["cpu"] or {}).get("server")}
+
+
+def _both(records: Sequence[Record], lead: Record, name: str) -> dict[str, Any] | None:
+    """The clients' added up by their names, the server's as the lead has it."""
+    known = [record[name]["client"] for record in records if record[name]]
+    if not known:
+        return None
+    return {"client": _added(known), "server": (lead[name] or {}).get("server")}
+
+
+def _added(found: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    out: dict[str, int] = {}
+    for one in found:
+        for name, value in one.items():
+            out[name] = out.get(name, 0) + value
+    return dict(sorted(out.items()))
+
+
+def _pools(records: Sequence[Record], lead: Record) -> dict[str, Any] | None:
+    known = [pools for record in records if (pools := record.get("pools"))]
+    if not known:
+        return None
+    names = dict.fromkeys(name for pools in known for name in pools["client"])
+    client = {name: _added([p["client"][name] for p in known if name in p["client"]]) for name in names}
+    return {"client": client, "server": (lead.get("pools") or {}).get("server") or {}}
+
+
+def _latency(records: Sequence[Record]) -> dict[str, Any] | None:
+    known = [record["latency"] for record in records if record["latency"]]
+    if not known:
+        return None
+    return {kind: latencies.merged([found.get(kind) for found in known]) for kind in ("service", "response")}
+
+
+def _schedule(records: Sequence[Record]) -> dict[str, Any] | None:
+    known = [record["schedule"] for record in records if record["schedule"]]
+    if not known:
+        return None
+    return {
+        # Each has its part of the whole trial's.
+        "rate": sum(found["rate"] for found in known),
+        "intended": sum(found["intended"] for found in known),
+        "late": sum(found["late"] for found in known),
+        "max_lag_ns": max(found["max_lag_ns"] for found in known),
+    }
+
+
+def _instrument(records: Sequence[Record]) -> dict[str, Any] | None:
+    known = [(record["instrument"], record["times"]["interval_ns"] or 1, len(record["streams"]) or 1)
+             for record in records if record["instrument"]]  # fmt: skip
+    if not known:
+        return None
+    time = sum(interval * streams for _, interval, streams in known)
+    return {
+        **known[0][0],
+        "clock_read_ns": max(found["clock_read_ns"] for found, _, _ in known),
+        "clock_reads": sum(found["clock_reads"] for found, _, _ in known),
+        "share": sum(found["share"] * interval * streams for found, interval, streams in known) / time,
+    }
+
+
+def _samples(parts: Sequence[Part], lead: Part, origins: Mapping[str, int]) -> dict[str, Any] | None:
+    rows = [
+        timeline.Rows(part.host, client, origins[part.host], part.scope)
+        for part in parts
+        if (client := (part.record["samples"] or {}).get("client"))
+    ]
+    found = timeline.merged(rows)
+    if not found:
+        return None
+    server = dict((lead.record["samples"] or {}).get("server") or {})
+    if server:
+        server["t_ns"] = [at + origins[lead.host] for at in server["t_ns"]]
+    client = found.pop("client")
+    return {"client": client, "server": server or None, **found}
+
+
+def _host(part: Part) -> dict[str, Any]:
+    """An item of `hosts`."""
+    record, error = part.record, part.record["error"]
+    end = (record["resources"] or {}).get("client")
+    if end and end.get("process") and end["process"].get("threads"):
+        process = {**end["process"], "threads": end["process"]["threads"][:_SHOWN_THREADS]}
+        end = {**end, "process": process}
+    started = max((int(stream["start_ns"]) for stream in record["streams"]), default=0)
+    return {
+        "host": part.host,
+        "address": part.address,
+        "node": part.identity.get("hostname"),
+        "role": part.role,
+        "lead": part.lead,
+        "streams": [part.share.first, part.share.count],
+        **{name: int(record["counts"].get(name) or 0) for name in ("rows", "batches", "payload_bytes")},
+        "interval_ns": int(record["times"]["interval_ns"]),
+        "start_skew_ns": max(started, int(record["times"]["start_skew_ns"])),
+        "clock": {"offset_ns": part.clock.offset_ns, "uncertainty_ns": part.clock.uncertainty_ns},
+        "cpu": dict(record["cpu"]["client"]) if record["cpu"] else None,
+        "resources": end,
+        "outcome": record["outcome"],
+        "error": error["message"] if error else None,
+    }
+
+
+def lost(message: str, progress: Mapping[str, Any], started_unix_ns: int = 0) -> dict[str, Any]:
+    """The record of a loader that answers no more: what was known of it last, as `Loader.progress` told."""
+    record = failed_record("lost", message, started_unix_ns=started_unix_ns)
+    for name in ("rows", "batches", "payload_bytes"):
+        record["counts"][name] = int(progress.get(name) or 0)
+    record["times"]["interval_ns"] = int(progress.get("elapsed_ns") or 0)
+    return record

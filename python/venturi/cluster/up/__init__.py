@@ -1,0 +1,1 @@
+"""Ray's nodes started over ssh, Slurm and Kubernetes."""

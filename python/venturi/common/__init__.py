@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, units, times, conditions, temporary files, the environment."""

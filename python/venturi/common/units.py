@@ -1,0 +1,217 @@
+"""The one type that prints every number with its unit and its margin.
+
+Everything is stored in base units: bytes, nanoseconds, plain counts, and rates of these per second. A unit
+with a prefix appears only here, when a number is printed. MB = 10^6 bytes and MiB = 2^20 bytes, always; the
+tool whose "MB/s" are MiB/s is converted where it is imported, never here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MISSING = "–"
+"""What is printed for a number that was not measured."""
+
+FACTORS: dict[str, tuple[str, float]] = {
+    # display unit -> (base unit, how many base units one of it is)
+    "B": ("B", 1.0),
+    "kB": ("B", 1e3),
+    "MB": ("B", 1e6),
+    "GB": ("B", 1e9),
+    "TB": ("B", 1e12),
+    "KiB": ("B", 2.0**10),
+    "MiB": ("B", 2.0**20),
+    "GiB": ("B", 2.0**30),
+    "B/s": ("B/s", 1.0),
+    "kB/s": ("B/s", 1e3),
+    "MB/s": ("B/s", 1e6),
+    "GB/s": ("B/s", 1e9),
+    "MiB/s": ("B/s", 2.0**20),
+    "GiB/s": ("B/s", 2.0**30),
+    "ns": ("ns", 1.0),
+    "µs": ("ns", 1e3),
+    "ms": ("ns", 1e6),
+    "s": ("ns", 1e9),
+    "min": ("ns", 60e9),
+    "rows/s": ("rows/s", 1.0),
+    "krows/s": ("rows/s", 1e3),
+    "Mrows/s": ("rows/s", 1e6),
+    "rows": ("rows", 1.0),
+    "krows": ("rows", 1e3),
+    "Mrows": ("rows", 1e6),
+    "points/s": ("points/s", 1.0),
+    "kpoints/s": ("points/s", 1e3),
+    "Mpoints/s": ("points/s", 1e6),
+    "points": ("points", 1.0),
+    "kpoints": ("points", 1e3),
+    "Mpoints": ("points", 1e6),
+    "batches/s": ("batches/s", 1.0),
+    "kbatches/s": ("batches/s", 1e3),
+    "Mbatches/s": ("batches/s", 1e6),
+    "cores": ("cores", 1.0),
+    "s/GB": ("ns/B", 1.0),
+    "ns/row": ("ns/row", 1.0),
+    "µs/row": ("ns/row", 1e3),
+    "ms/row": ("ns/row", 1e6),
+    "ns/point": ("ns/point", 1.0),
+    "µs/point": ("ns/point", 1e3),
+    "%": ("fraction", 0.01),
+    "": ("", 1.0),
+}
+
+# The prefixes offered to a base unit, in rising order, when the caller names none. Rates of bytes stay in
+# MB/s
+# whatever their size: figures of one table are compared, and a column that changes its unit cannot be.
+LADDERS: dict[str, tuple[str, ...]] = {
+    "B": ("B", "kB", "MB", "GB", "TB"),
+    "B/s": ("MB/s",),
+    "ns": ("ns", "µs", "ms", "s"),
+    "rows/s": ("rows/s", "krows/s", "Mrows/s"),
+    "rows": ("rows", "krows", "Mrows"),
+    "points/s": ("points/s", "kpoints/s", "Mpoints/s"),
+    "points": ("points", "kpoints", "Mpoints"),
+    "batches/s": ("batches/s", "kbatches/s", "Mbatches/s"),
+    "cores": ("cores",),
+    "ns/B": ("s/GB",),
+    "ns/row": ("ns/row", "µs/row", "ms/row"),
+    "ns/point": ("ns/point", "µs/point"),
+    "fraction": ("%",),
+    "": ("",),
+}
+
+MAX_DIGITS = 4
+"""Significant digits at most, however small the margin: no host repeats itself better than 1 in 10^4."""
+DEFAULT_DIGITS = 4
+"""Significant digits of a number whose margin is not known."""
+
+
+def _exponent(x: float) -> int:
+    return math.floor(math.log10(abs(x))) if x else 0
+
+
+def decimals(value: float, low: float | None = None, high: float | None = None) -> int:
+    """Decimal places worth printing of `value` (same unit as `low`, `high`).
+
+    The half width of the margin is given two significant digits, as the GUM (JCGM 100:2008, 7.2.6) has it
+    for an uncertainty; without a margin the value gets `DEFAULT_DIGITS`. Negative results are clipped to 0:
+    digits before the point are never rounded away, because "2400" for 2431 reads as a measurement.
+    """
+    most = MAX_DIGITS - 1 - _exponent(value)
+    if low is not None and high is not None and high > low:
+        wanted = 1 - _exponent((high - low) / 2)
+    else:
+        wanted = DEFAULT_DIGITS - 1 - _exponent(value)
+    return max(0, min(wanted, most))
+
+
+def number(value: float | None, places: int) -> str:
+    """`value` with thousands separators and `places` decimals; a dash when there is no number."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    text = f"{value:,.{places}f}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.,") else text  # never "-0"
+
+
+def pick_unit(base: str, values: Sequence[float | None]) -> str:
+    """The display unit of base unit `base` which suits the largest of `values`; one unit for a whole column.
+
+    Raises `ValueError` for a unit that nobody defined: a silent "2431 furlongs" would be believed.
+    """
+    if base not in LADDERS:
+        raise ValueError(f"unknown base unit {base!r}; known: {', '.join(LADDERS)}")
+    largest = max((abs(v) for v in values if v is not None and math.isfinite(v)), default=0.0)
+    ladder = LADDERS[base]
+    best = ladder[0]
+    for unit in ladder[1:]:
+        if largest >= FACTORS[unit][1]:
+            best = unit
+    return best
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A value in a base unit (`B`, `B/s`, `ns`, `rows/s`, `cores`, `fraction`, ...) with its interval.
+
+    `low` and `high` are None when no margin is known; they are never invented. A `value` of None is a figure
+    that was not measured and prints as a dash.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if self.unit not in LADDERS:
+            raise ValueError(f"unknown base unit {self.unit!r}; known: {', '.join(LADDERS)}")
+
+    @property
+    def known(self) -> bool:
+        return self.value is not None and math.isfinite(self.value)
+
+    @property
+    def has_margin(self) -> bool:
+        return self.known and self.low is not None and self.high is not None
+
+    def _scaled(self, unit: str | None) -> tuple[str, float, float | None, float | None]:
+        shown = unit if unit is not None else pick_unit(self.unit, [self.value])
+        if shown not in FACTORS or FACTORS[shown][0] != self.unit:
+            raise ValueError(f"{shown!r} is not a unit of {self.unit or 'a plain number'}")
+        factor = FACTORS[shown][1]
+        low = None if self.low is None else self.low / factor
+        high = None if self.high is None else self.high / factor
+        return shown, (self.value if self.value is not None else math.nan) / factor, low, high
+
+    def number(self, unit: str | None = None) -> str:
+        """The value alone, without its unit: for a column whose head carries the unit."""
+        if not self.known:
+            return MISSING
+        _, value, low, high = self._scaled(unit)
+        return number(value, decimals(value, low, high))
+
+    def margin(self, unit: str | None = None) -> str:
+        """The interval alone, `2,390..2,470`; a dash where there is none."""
+        if not self.has_margin:
+            return MISSING
+        _, value, low, high = self._scaled(unit)
+        places = decimals(value, low, high)
+        return f"{number(low, places)}..{number(high, places)}"
+
+    def text(self, unit: str | None = None) -> str:
+        """`2,431 MB/s [2,390..2,470]`, or without the bracket where no margin is known."""
+        if not self.known:
+            return MISSING
+        shown, *_ = self._scaled(unit)
+        out = f"{self.number(unit)} {shown}".rstrip()
+        return f"{out} [{self.margin(unit)}]" if self.has_margin else out
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __format__(self, spec: str) -> str:
+        """`f"{q:MiB/s}"` prints in that unit."""
+        return self.text(spec or None)
+
+
+def count(value: float | int | None) -> str:
+    """A parameter's count, short only where that loses nothing: `10M`, `3.9M`, but `4,096`."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    for factor, suffix, places in ((10**9, "G", 3), (10**6, "M", 3), (10**3, "k", 1)):
+        if abs(value) >= factor and value * 10**places % factor == 0:
+            return f"{value / factor:,.{places}f}".rstrip("0").rstrip(".") + suffix
+        if abs(value) >= factor:
+            break
+    return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
+
+
+def percent(share: float | None, places: int = 0) -> str:
+    """A fraction as `78 %`."""
+    return MISSING if share is None or not math.isfinite(share) else f"{share * 100:,.{places}f} %"
+
+
+def p_value(value: float) -> str:
+    """`p = 0.012`; below a thousandth only that: the tests' own approximations go no further."""
+    return f"p = {value:.2g}" if value >= 0.001 else "p < 0.001"

@@ -1,0 +1,354 @@
+"""A deterministic executor: records by a formula, without a clock, a network or a server.
+
+For tests that compare output to the letter, and for report fixtures. Selected by the
+hidden flag `--executor model`; nothing that it prints is a measurement, and the record
+says so (`target.software` is "model").
+
+Throughput over streams is linear-then-flat, time over bytes is Hockney's a + n/b,
+with seeded noise of about 2 %. The figures themselves are made up.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from venturi.common import hdr
+from venturi.common.conditions import Condition
+from venturi.engine import model_samples
+from venturi.engine.executor import TrialControl
+from venturi.engine.spec import failed_record
+from venturi.plan.settings import POINT_BYTES, USAGE_ROW_BYTES
+from venturi.targets.system import scheme_of
+
+__all__ = ["ModelControl", "ModelExecutor"]
+
+# Rates in bytes/s of one stream and of all together, start-up in ns, for get and put.
+_RATES = {"get": (1.6e9, 4.2e9, 1.5e6), "put": (1.3e9, 3.4e9, 2.0e6), "upsert": (9.0e6, 28e6, 1.0e6)}
+# Of ingests: 16 bytes of payload a point.
+_RATES["ingest"] = (5.0e7, 1.3e8, 1.0e6)
+_REMOTE_FACTOR = 0.7
+_EPOCH_NS = 1_790_000_000_000_000_000
+# Limits of a host (bytes/s): memory by threads, disk and codec by name, the engine's of one thread.
+_MEMORY = {1: 9.0e9}
+_MEMORY_ALL = 11.0e9
+_DISK = {"fsync": 0.9e9, "direct": 1.2e9}
+_CODEC = {"ipc": (60e9, 90e9), "lz4": (0.7e9, 2.4e9), "zstd": (0.4e9, 1.1e9)}
+_ENGINE = 20e9
+_CLIENT_STAGES = {
+    "get": {"await_input": 0.35, "receive": 0.45, "decode": 0.05, "verify": 0.15},
+    "put": {"generate": 0.02, "encode": 0.03, "send": 0.65, "await_output": 0.15, "verify": 0.15},
+    "upsert": {"send": 0.08, "await_reply": 0.92},
+    "ingest": {"generate": 0.2, "encode": 0.25, "send": 0.1, "await_output": 0.4, "await_reply": 0.05},
+}
+_SERVER_STAGES = {
+    "get": {"await_output": 0.20, "generate": 0.05, "encode": 0.05, "send": 0.70},
+    "put": {"await_input": 0.30, "receive": 0.50, "decode": 0.05, "verify": 0.15},
+}
+_UPSERTED = {
+    "mysql": ("MariaDB 11.8 (model)", 24.0),
+    "cassandra": ("Cassandra 5.0 (model)", 40.0),
+    "postgres": ("PostgreSQL 17 (model)", 30.0),
+    "sqlite": ("SQLite 3.50 (model)", 20.0),
+    "duckdb": ("DuckDB 1.4 (model)", 12.0),
+}
+"""Who answers upserts, and bytes that it stores of a row beyond its payload."""
+# A statement costs a database as much as this payload, whatever is in it.
+_STATEMENT_BYTES = 4000.0
+
+
+class ModelControl:
+    """Cancels a trial that hangs on purpose; progress is always at its start."""
+
+    def __init__(self) -> None:
+        self.cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+    def progress(self) -> object:
+        return {"rows": 0, "payload_bytes": 0, "elapsed_ns": 0}
+
+
+class ModelExecutor:
+    """See the module. `fail` and `hang` are conditions over the fields of the spec.
+
+    A failing trial's error is of kind `kind`; a hanging one waits until it is cancelled. Without
+    `probes` the target answers as a foreign server does, which knows no raw TCP probe.
+    """
+
+    needs_server = False
+    measures = False
+
+    def __init__(
+        self, fail: str | None = None, kind: str = "lost", hang: str | None = None, probes: bool = True
+    ) -> None:
+        self._fail = Condition(fail) if fail else None
+        self._kind = kind
+        self._hang = Condition(hang) if hang else None
+        self._probes = probes
+
+    @classmethod
+    def parse(cls, text: str) -> ModelExecutor:
+        """From the hidden flag: "model", "model:fail[=KIND]:CONDITION" or "model:hang:CONDITION"."""
+        _, _, rest = text.partition(":")
+        verb, _, condition = rest.partition(":")
+        verb, _, kind = verb.partition("=")
+        if verb == "fail":
+            return cls(fail=condition, kind=kind or "lost")
+        if verb == "hang":
+            return cls(hang=condition)
+        return cls()
+
+    def control(self) -> TrialControl:
+        return ModelControl()
+
+    def run_trial(self, spec: str, control: TrialControl) -> str:
+        fields = json.loads(spec)
+        if fields["trial"] == "engine":
+            # A probe of the engine itself: conditions are about trials.
+            return json.dumps(_record(fields))
+        names = {**fields, **fields["options"]}
+        hung = self._hang is not None and self._hang(names)
+        if hung:
+            assert isinstance(control, ModelControl)
+            # So that a test knows when to interrupt it.
+            print("info: the model hangs, as it was told to", file=sys.stderr, flush=True)
+            control.cancelled.wait()
+        record = _record(fields)
+        if hung:
+            record |= {
+                "outcome": "interrupted",
+                "error": {"kind": "cancelled", "message": "cancelled while it ran", "stream": None},
+            }
+        elif self._fail is not None and self._fail(names):
+            record = _failed(fields, self._kind)
+        return json.dumps(record)
+
+    def probe_tcp(self, spec: str, control: TrialControl) -> str:
+        fields = json.loads(spec)
+        if not self._probes:
+            error = "it is not a reference server"
+            return json.dumps({"bytes": 0, "interval_ns": 0, "outcome": "failed", "error": error})
+        noise = random.Random(f"{fields['streams']}/{fields['message_bytes']}/{fields['direction']}")
+        rate = min(3.2e9 * fields["streams"], 5.6e9) * (1 + 0.02 * noise.uniform(-1, 1))
+        return json.dumps(_moved(rate, fields["duration_ns"]))
+
+    def probe(self, spec: str, control: TrialControl) -> str:
+        fields = json.loads(spec)
+        kind, name = fields["kind"], str(fields.get("name"))
+        if kind == "memory":
+            rate = _MEMORY.get(fields["threads"], _MEMORY_ALL)
+        elif kind == "disk":
+            rate = _DISK[name]
+        else:
+            codec, _, verb = name.rpartition("-")
+            rate = _CODEC[codec.partition(":")[0]][verb == "decode"]
+        noise = random.Random(f"{kind}/{name}/{fields.get('threads')}")
+        rate *= 1 + 0.02 * noise.uniform(-1, 1)
+        return json.dumps(_moved(rate, fields["duration_ns"]))
+
+
+def _moved(rate: float, interval: int) -> dict[str, Any]:
+    """The answer of a probe that went well."""
+    return {
+        "bytes": int(rate * interval / 1e9),
+        "interval_ns": interval,
+        "outcome": "ok",
+        "error": None,
+        "measured_unix_ns": _EPOCH_NS,
+    }
+
+
+def _failed(spec: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    messages = {
+        "lost": "stream 0: the server went away: connection reset by peer",
+        "unreachable": f"{spec['target']}: connection refused",
+        "verification": "rows differ: expected 1000, got 999",
+    }
+    record = failed_record(kind, messages.get(kind, f"made to fail: {kind}"))
+    if kind in ("lost", "verification"):
+        # These break in mid-trial, so what had been moved is in the record.
+        record |= {key: value for key, value in _record(spec).items() if key not in ("outcome", "error")}
+        record["error"]["stream"] = 0
+        if kind == "lost" and spec["operation"] == "upsert":
+            record["errors"] = _lost(spec, str(record["error"]["message"]))
+    elif kind == "auth":
+        record["error"]["stream"] = 0
+    return record
+
+
+def _lost(spec: Mapping[str, Any], message: str) -> dict[str, Any]:
+    """`errors` of a trial whose server went away with a batch on every stream under way."""
+    lost = {"kind": "lost", "code": None, "count": spec["streams"], "message": message}
+    doubt = {"batches": spec["streams"], "rows": spec["streams"] * spec["rows_per_batch"]}
+    return {
+        "refused": {"batches": 0, "rows": 0},
+        "in_doubt": doubt,
+        "retries": 0,
+        "kinds": [lost | {"stream": 0, "first_ns": 1_000_000}],
+    }
+
+
+def _row_bytes(data: Mapping[str, Any]) -> float:
+    if data["source"] == "usage":
+        return USAGE_ROW_BYTES
+    if data["source"] in ("metrics", "archive"):
+        return POINT_BYTES
+    return 8.0 * data["columns"] if data["source"] == "records" else 100.0
+
+
+def _record(spec: Mapping[str, Any]) -> dict[str, Any]:
+    noise = random.Random(spec["trial"])
+    operation, streams, batch = spec["operation"], spec["streams"], spec["rows_per_batch"]
+    row_bytes = POINT_BYTES if spec["operation"] == "ingest" else _row_bytes(spec["data"])
+    upsert = operation == "upsert"
+    one, most, startup = _RATES[operation]
+    remote = "local" not in spec["target"] and "127.0.0.1" not in spec["target"]
+    rate = min(one * streams, most) * (_REMOTE_FACTOR if remote else 1.0)
+    if spec["target"].startswith("empty:"):
+        rate = _ENGINE * min(streams, spec["threads"])
+    # Small batches pay for their headers: half the rate at 256 rows of 32 bytes.
+    rate *= batch * row_bytes / (batch * row_bytes + (_STATEMENT_BYTES if upsert else 8192))
+    rate *= 1 + 0.02 * noise.gauss(0, 1)
+    if spec["duration_ns"] is not None:
+        interval = int(spec["duration_ns"])
+        rows = max(batch, int(rate / streams / row_bytes * interval / 1e9) // batch * batch)
+    else:
+        rows = int(spec["rows_per_stream"] or 100_000)
+        interval = int(startup * (1 + 0.1 * noise.random()) + rows * row_bytes * streams / rate * 1e9)
+    batches = -(-rows // batch)
+    payload = int(rows * row_bytes)
+    ends = [int(interval * (1 - 0.02 * (streams - 1 - s) / max(streams, 1))) for s in range(streams)]
+    latency = _latency(noise, interval / batches, batches * streams)
+    client = {name: int(share * sum(ends)) for name, share in _CLIENT_STAGES[operation].items()}
+    server = {name: int(share * sum(ends)) for name, share in _SERVER_STAGES.get(operation, {}).items()}
+    checksum = f"{random.Random(json.dumps([spec['data'], rows, streams])).getrandbits(64):016x}"
+    first = int(startup / 4)
+    steady = max(ends[0] - first, 1)
+    achieved = spec["verify"]
+    record = {
+        "outcome": "ok",
+        "error": None,
+        "target": {
+            "address": spec["target"].split("://")[-1].split("/")[0],
+            "software": "model",
+            "reference": True,
+            "protocol": "perf" if spec["data"]["source"] == "records" else "path",
+            "pid": None,
+        },
+        "counts": {
+            "rows": rows * streams,
+            "batches": batches * streams,
+            "payload_bytes": payload * streams,
+            "wire_bytes": payload * streams + 220 * batches * streams,
+            "stored_bytes": None,
+        },
+        "times": {
+            "started_unix_ns": _EPOCH_NS + noise.randrange(10**9),
+            "setup_ns": 3_000_000 + 500_000 * streams,
+            "interval_ns": interval,
+            "verify_ns": 200_000,
+            "start_skew_ns": 10_000,
+            "steady_ns": steady,
+            "steady_rows": int(rows * streams * steady / interval),
+            "steady_payload_bytes": int(payload * streams * steady / interval),
+        },
+        "verification": {
+            "requested": spec["verify"],
+            "achieved": achieved,
+            "expected_rows": rows * streams,
+            "rows": rows * streams,
+            "expected_checksum": checksum if achieved == "checksum" else None,
+            "checksum": checksum if achieved == "checksum" else None,
+            "sums": None,
+            "note": None,
+        },
+        "errors": None,
+        "cpu": {
+            end: {kind: int(cores * sum(ends)) for kind, cores in spent.items()}
+            for end, spent in model_samples.CPU.items()
+        },
+        "stages": {"client": client, "server": server},
+        "workers": {end: {"workers": streams, "time_ns": sum(ends)} for end in ("client", "server")},
+        "resources": model_samples.resources(spec, interval, payload * streams, remote),
+        "streams": [
+            {
+                "stream": s,
+                "thread": s % spec["threads"],
+                "rows": rows,
+                "batches": batches,
+                "payload_bytes": payload,
+                "start_ns": 10_000 * s,
+                "first_batch_ns": first + 10_000 * s,
+                "end_ns": ends[s],
+                "connect_ns": 400_000,
+                "stages": {name: int(share * ends[s]) for name, share in _CLIENT_STAGES[operation].items()},
+            }
+            for s in range(streams)
+        ],
+        "latency": {"service": latency, "response": latency if spec["rate"] else None},
+        "schedule": _schedule(spec, batches * streams),
+        "pin": spec["pin"],
+        "instrument": {
+            "clock_read_ns": 22.0,
+            "clock_reads": 6 * batches * streams,
+            "share": round(min(1.0, 22.0 * 6 * batches * streams / sum(ends)), 6),
+        },
+        "samples": model_samples.samples(spec, interval, ends, payload, rows, remote),
+    }
+    if operation == "ingest":
+        return _ingested(spec, record)
+    return _upserted(spec, record, row_bytes) if upsert else record
+
+
+def _upserted(spec: Mapping[str, Any], record: dict[str, Any], row_bytes: float) -> dict[str, Any]:
+    """The record of a database: nobody tells of the server's own stages, and sums are compared."""
+    software, more = _UPSERTED.get(scheme_of(spec["target"]), ("model", 0.0))
+    rows = record["counts"]["rows"]
+    keys = min(rows, spec["data"].get("working_set", rows))
+    hits = str(498 * rows)
+    record["target"] |= {"software": software, "reference": False, "protocol": scheme_of(spec["target"])}
+    record["counts"] |= {"stored_bytes": int(keys * (row_bytes + more))}
+    record["stages"]["server"] = record["workers"]["server"] = None
+    record["workers"]["client"]["workers"] *= spec["in_flight"]
+    checked = spec["verify"] == "checksum"
+    record["verification"] |= {
+        "achieved": "sums" if checked else spec["verify"],
+        "expected_rows": keys,
+        "rows": keys,
+        "expected_checksum": None,
+        "checksum": None,
+        "sums": [{"column": "hits", "expected": hits, "in_doubt": "0", "found": hits}] if checked else None,
+    }
+    return record
+
+
+def _ingested(spec: Mapping[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    """The record of a store of time series of ours: it tells what it has, not where its time went."""
+    points = record["counts"]["rows"]
+    record["target"] |= {"software": "venturi store (model)", "protocol": scheme_of(spec["target"])}
+    record["counts"] |= {"stored_bytes": int(points * 2.93), "wire_bytes": int(points * 35.5)}
+    record["stages"]["server"] = record["workers"]["server"] = None
+    return record
+
+
+def _schedule(spec: Mapping[str, Any], batches: int) -> dict[str, Any] | None:
+    if not spec["rate"]:
+        return None
+    return {"rate": spec["rate"], "intended": batches, "late": 0, "max_lag_ns": 0}
+
+
+def _latency(noise: random.Random, mean: float, count: int) -> dict[str, object]:
+    """A log-normal round the mean; at most 1000 points carry the whole count."""
+    points = min(count, 1000)
+    counts: dict[int, int] = {}
+    for point in range(points):
+        value = max(1, int(mean * noise.lognormvariate(-0.125, 0.5)))
+        share = count // points + (point < count % points)
+        counts[value] = counts.get(value, 0) + share
+    return hdr.summary(counts)

@@ -1,0 +1,1 @@
+"""Data to move: files, points, archives."""

@@ -1,0 +1,307 @@
+"""Users' files, read before the clock starts and handed to Rust as Arrow IPC files.
+
+Parquet, Arrow IPC (file or stream) and CSV, the latter also gzipped, told apart by what
+is in them. What comes out is uncompressed, with one schema, one dictionary a column, and
+batches of exactly the wanted rows.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from venturi.common import temporary
+from venturi.common.errors import ScenarioError, StoreError
+from venturi.inputs.points import Columns, arranged
+from venturi.inputs.values import unpacked
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["DataStore", "Prepared", "locate", "read_table"]
+
+# Without a wish, batches are of this many rows: what a typical Arrow reader hands out.
+_USUAL_BATCH = 65_536
+_CSV_PIECE = 1 << 22
+_BUILTIN = {"builtin:birdstrikes": "birdstrikes.parquet"}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A file made ready. `row_bytes` is the mean payload of a row; `columns` are names and types, `nulls`
+    the columns that have some."""
+
+    path: str
+    ipc: Path
+    name: str
+    rows: int
+    rows_per_batch: int
+    row_bytes: float
+    columns: Mapping[str, pa.DataType]
+    nulls: frozenset[str]
+    points: Columns | None = None
+    """Of an ingest: which columns are what."""
+
+
+def locate(label: str) -> Path:
+    """The file that a scenario names; `builtin:NAME` is one that comes with Venturi."""
+    if label in _BUILTIN:
+        return Path(__file__).parent / "data_files" / _BUILTIN[label]
+    return Path(label)
+
+
+def _name(label: str) -> str:
+    """A name that can be a path on a server."""
+    stem = label.removeprefix("builtin:") if label in _BUILTIN else Path(label).name.split(".")[0]
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in stem) or "table"
+
+
+def read_table(label: str) -> pa.Table:
+    """Reads a whole file. Raises ScenarioError naming it where it is missing, empty, corrupt or foreign."""
+    import pyarrow as pa
+
+    path = locate(label)
+    try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            # A pipe would be read twice, and may never end.
+            raise ScenarioError(f"{label}: is no file", hint="write what comes from a pipe into a file first")
+        with path.open("rb") as file:
+            head = file.read(8)
+    except FileNotFoundError:
+        raise ScenarioError(f"{label}: no such file") from None
+    except OSError as error:
+        raise ScenarioError(f"{label}: cannot be read: {error.strerror}") from None
+    if not head:
+        raise ScenarioError(f"{label}: the file is empty")
+    kind, read = _reader(path, head)
+    if read is None:
+        raise ScenarioError(
+            f"{label}: neither Parquet, Arrow IPC nor CSV",
+            hint="name CSV files .csv, .tsv, .csv.gz or .tsv.gz",
+        )
+    try:
+        table: pa.Table = read(path)
+    except (pa.ArrowException, OSError, ValueError, EOFError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ScenarioError(f"{label}: not readable as {kind}: {reason}") from None
+    if table.num_columns == 0:
+        raise ScenarioError(f"{label}: has no columns")
+    if table.num_rows == 0:
+        raise ScenarioError(f"{label}: has no rows")
+    return table
+
+
+def _reader(path: Path, head: bytes) -> tuple[str, Callable[[Path], Any] | None]:
+    names = [suffix.lower() for suffix in path.suffixes]
+    if head.startswith(b"PAR1"):
+        return "Parquet", _read_parquet
+    if head.startswith(b"ARROW1"):
+        return "Arrow IPC", _read_ipc_file
+    # A stream begins with a continuation mark and the length of its schema.
+    if head.startswith(b"\xff\xff\xff\xff"):
+        return "an Arrow IPC stream", _read_ipc_stream
+    text = names[-2:-1] if names[-1:] == [".gz"] else names[-1:]
+    if text in ([".csv"], [".tsv"], [".txt"]):
+        return "CSV", lambda found: _read_csv(found, "\t" if text == [".tsv"] else ",")
+    kinds: dict[str, tuple[str, Callable[[Path], Any]]] = {
+        ".parquet": ("Parquet", _read_parquet),
+        ".arrow": ("Arrow IPC", _read_ipc_file),
+        ".feather": ("Arrow IPC", _read_ipc_file),
+        ".arrows": ("an Arrow IPC stream", _read_ipc_stream),
+    }
+    return kinds.get(names[-1] if names else "", ("", None))
+
+
+def _read_parquet(path: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(path).read()
+
+
+def _read_ipc_file(path: Path) -> Any:
+    import pyarrow as pa
+
+    with pa.OSFile(str(path)) as file:
+        return pa.ipc.open_file(file).read_all()
+
+
+def _read_ipc_stream(path: Path) -> Any:
+    import pyarrow as pa
+
+    with pa.OSFile(str(path)) as file:
+        return pa.ipc.open_stream(file).read_all()
+
+
+def _read_csv(path: Path, delimiter: str) -> Any:
+    """Raises ValueError for what the parser takes without a word: an open quote, bytes that are no UTF-8."""
+    import pyarrow as pa
+    from pyarrow import csv, types
+
+    def opened() -> Any:
+        packed = path.suffix.lower() == ".gz"
+        return pa.input_stream(str(path), compression="gzip" if packed else None)
+
+    quotes = 0
+    with opened() as file:
+        while piece := file.read(_CSV_PIECE):
+            quotes += piece.count(b'"')
+    # Line ends inside of quotes keep the parser from cutting a file wherever a line ends, which is quicker.
+    options = csv.ParseOptions(delimiter=delimiter, newlines_in_values=quotes > 0)
+    with opened() as file:
+        table = csv.read_csv(file, parse_options=options)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        # Such bytes make the column binary, which no text is else.
+        if types.is_binary(column.type) or types.is_large_binary(column.type):
+            raise ValueError(_not_utf8(name, column))
+    # What an open quote swallows has a line end in it, or is the end of the file.
+    if quotes % 2 or (quotes and _has_line_end(table)):
+        with opened() as file:
+            _check_quotes(file, delimiter)
+    return table
+
+
+def _has_line_end(table: Any) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = (column for column in table.columns if column.type == pa.string())
+    return any(pc.any(pc.match_substring(column, "\n")).as_py() for column in texts)
+
+
+def _not_utf8(name: str, column: Any) -> str:
+    for row, value in enumerate(column, 1):
+        try:
+            (value.as_py() or b"").decode()
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            return (
+                f"row {row}, column {name}: byte 0x{byte:02x} is no UTF-8; "
+                "if it is Latin-1: iconv -f latin1 -t utf-8"
+            )
+    return f"column {name} holds bytes and no text"
+
+
+def _check_quotes(file: Any, delimiter: str) -> None:
+    """Raises ValueError naming the line where a quoted value begins that does not end where it should.
+
+    The parser would take all up to the next quote, or to the end of the file, for one value.
+    """
+    import csv
+
+    line = 1
+    before = csv.field_size_limit(2**31 - 1)
+    try:
+        rows = csv.reader(io.TextIOWrapper(file, "utf-8", newline=""), delimiter=delimiter, strict=True)
+        for _ in rows:
+            line = rows.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"line {line}: a quoted value does not end as it should: {error}") from None
+    finally:
+        csv.field_size_limit(before)
+
+
+class DataStore:
+    """A temporary folder with what has been prepared; gone when the block ends."""
+
+    def __init__(self) -> None:
+        self._held: temporary.Held | None = None
+        self._made: dict[tuple[Any, ...], Prepared] = {}
+        self._tables: dict[str, Any] = {}
+
+    def __enter__(self) -> DataStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._held is not None:
+            self._held.remove()
+            self._held = None
+
+    def prepare(self, label: str, rows_per_batch: int | None = None) -> Prepared:
+        """The IPC file of a source with batches of so many rows.
+
+        All batches are full: rows from the beginning fill up the last one, so that every message of a
+        trial has the same number of rows, also where the table is smaller than a batch. Without
+        `rows_per_batch` the table is kept as it is, row for row.
+        """
+        key = (label, rows_per_batch)
+        if key not in self._made:
+            self._made[key] = self._write(label, self._table(label), rows_per_batch)
+        return self._made[key]
+
+    def prepare_values(self, label: str, rows_per_batch: int | None = None) -> Prepared:
+        """The IPC file of a source row for row, with values in place of dictionaries; its last batch may be
+        short."""
+        key = (label, rows_per_batch, "values")
+        if key not in self._made:
+            table = unpacked(label, self._table(label))
+            self._made[key] = self._write(label, table, rows_per_batch, filled=False)
+        return self._made[key]
+
+    def _table(self, label: str) -> Any:
+        if label not in self._tables:
+            self._tables[label] = read_table(label)
+        return self._tables[label]
+
+    def prepare_points(self, label: str, columns: Columns) -> Prepared:
+        """The IPC file of a source whose columns are points of time series, sorted by time."""
+        key = (label, columns)
+        if key not in self._made:
+            table, named = arranged(label, self._table(label), columns)
+            self._made[key] = replace(self._write(label, table, None), points=named)
+        return self._made[key]
+
+    @property
+    def folder(self) -> Path:
+        """Where all of it lies."""
+        if self._held is None:
+            self._held = temporary.make("data")
+        return self._held.path
+
+    def forget_tables(self) -> None:
+        """Frees the memory of what was read; call it when all is prepared."""
+        self._tables.clear()
+
+    def _write(self, label: str, table: Any, rows_per_batch: int | None, filled: bool = True) -> Prepared:
+        import pyarrow as pa
+
+        size = rows_per_batch or min(table.num_rows, _USUAL_BATCH)
+        name = _name(label) if rows_per_batch is None else f"{_name(label)}-{rows_per_batch}"
+        if any(name == made.name for made in self._made.values()):
+            # Two files of one name in different folders, on one server.
+            name = f"{name}-{len(self._made)}"
+        ipc = self.folder / f"{len(self._made)}-{name}.arrow"
+        moved = rows = 0
+        try:
+            # One dictionary for all batches: an IPC file may hold only one a column.
+            whole = table.unify_dictionaries()
+            if rows_per_batch is not None and filled:
+                missing = -whole.num_rows % size
+                while missing:
+                    part = whole.slice(0, min(missing, table.num_rows))
+                    whole = pa.concat_tables([whole, part])
+                    missing -= part.num_rows
+            with pa.ipc.new_file(str(ipc), whole.schema) as writer:
+                for start in range(0, whole.num_rows, size):
+                    chunk = whole.slice(start, size).combine_chunks()
+                    batches = chunk.to_batches()
+                    if len(batches) != 1:
+                        raise ScenarioError(f"{label}: a batch of {size} rows is over 2 GiB; use fewer rows")
+                    writer.write_batch(batches[0])
+                    rows += batches[0].num_rows
+                    moved += batches[0].nbytes
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StoreError(
+                    f"{self.folder}: the disk is full while preparing {label}", hint="point TMPDIR elsewhere"
+                ) from None
+            reason = str(error).strip().splitlines()[0]
+            raise ScenarioError(f"{label}: its schema cannot be carried as Arrow IPC: {reason}") from None
+        columns = {field.name: field.type for field in table.schema}
+        nulls = frozenset(n for n, c in zip(table.column_names, table.columns, strict=True) if c.null_count)
+        return Prepared(label, ipc, name, rows, size, moved / rows, columns, nulls)

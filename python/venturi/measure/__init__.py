@@ -1,0 +1,1 @@
+"""What runs trials: runs, ceilings, checks, searches."""

@@ -1,0 +1,339 @@
+"""Probes of physical limits: which ones the cells of a run need, and how each is executed.
+
+Raw TCP needs one of our servers at the other end: our own on this machine, and on another host `venturi
+serve`, where that is what runs there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from venturi.analysis.cells.ceilings import DIALECTS, codec_of, data_label, link, together, waits_for_disk
+from venturi.cluster.trial.shares import divide
+from venturi.common.environment import usable_cores
+from venturi.engine.executor import Executor, TrialControl, run_with_progress
+from venturi.engine.spec import FORMAT_VERSION, build_spec
+from venturi.measure.endpoints import Endpoints
+from venturi.plan.cell import Cell
+from venturi.servers.reference import ReferenceServer
+from venturi.targets.system import in_process, is_local, is_ours, is_remote, scheme_of
+from venturi.targets.urls import each_host, is_loopback, place_of
+
+__all__ = [
+    "IDENTITY",
+    "MOST_DISK_BYTES",
+    "NAMES",
+    "REPEATS",
+    "SECONDS",
+    "Probe",
+    "Prober",
+    "foreign",
+    "probes",
+    "seconds",
+    "usable_cores",
+]
+
+REPEATS = 3
+SECONDS = {"tcp": 0.3, "memory": 0.25, "engine": 0.1, "codec": 0.2, "disk": 0.3}
+"""How long one repeat of each kind moves data."""
+_MAKING_READY = {"memory": 0.5, "engine": 0.05, "disk": 0.1}
+"""Before a repeat, about: memory is touched, batches are made."""
+MOST_DISK_BYTES = 1 << 30
+_LINKS = 16
+"""Up to so many loaders each one's way is measured by itself, too, and so many links from host to host."""
+_MOST_ENGINE_ROWS = 50_000
+"""Rows of `usage` that the engine's probe of upserts goes round in."""
+NAMES = {
+    "tcp": "raw TCP", "memory": "memory copy", "engine": "engine", "codec": "codecs", "disk": "disk"
+}  # fmt: skip
+IDENTITY = (
+    *("kind", "place", "end", "name", "threads", "direction", "streams", "message_bytes", "path", "data"),
+)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What is probed: the fields that tell a line of ceilings.jsonl from others. Sizes are bytes."""
+
+    kind: str
+    place: str | None = None
+    end: str | None = None
+    name: str | None = None
+    threads: int | None = None
+    direction: str | None = None
+    streams: int | None = None
+    message_bytes: int | None = None
+    path: str | None = None
+    data: str | None = None
+    url: str = field(default="", compare=False)
+    """The scenario's address, of a TCP probe."""
+    cell: Cell | None = field(default=None, compare=False)
+    """A cell that needs it, which says what the data are."""
+    loader: str | None = field(default=None, compare=False)
+    """From which loaders, of a cell that has some: `loaders=4` all at once, `loader-2` alone."""
+    first: int = field(default=0, compare=False)
+    """The number of the first stream whose way this is, which says the server."""
+    server: int | None = field(default=None, compare=False)
+    """The only server that is spoken to, from 1; None: all of them in turn, as streams do."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in IDENTITY)
+
+
+def foreign(url: str) -> bool:
+    """Whether the other end is another host, which answers the probe only if it runs `venturi serve`."""
+    return not is_local(url) and not is_loopback(url)
+
+
+def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) -> list[Probe]:
+    """The distinct probes that these cells ask for. `path`: where a local target would store; `servers`: how
+    many `X://remote` stands for."""
+    distinct: dict[Probe, None] = {}
+
+    def want(probe: Probe) -> None:
+        distinct.setdefault(probe)
+
+    for cell in found:
+        p, size, url = cell.parameters, cell.message_bytes, str(cell.parameters["target"])
+        # What the empty target does is a limit, and has none.
+        if url.startswith("empty:"):
+            continue
+        ways = _ways(cell, size, servers if is_remote(url) else len(each_host(url)))
+        if p.get("on") == "ray" and (p.get("loaders") or 1) > 1:
+            # What one host can do is no limit of several.
+            for probe in ways:
+                want(probe)
+            continue
+        # A point is more on every wire than its payload: memory holds none back before the engine does.
+        for threads in sorted({1, usable_cores()}) if p["operation"] != "ingest" else ():
+            want(Probe("memory", end="client", name="copy", threads=threads))
+        if waits_for_disk(p) and not foreign(url):
+            for name in ("fsync", "direct"):
+                want(Probe("disk", end="client", name=name, path=str(_storage(url, path or Path()))))
+        if size is None:
+            continue
+        for probe in ways:
+            want(probe)
+        label, upsert = data_label(p), p["operation"] == "upsert"
+        if label is None:
+            continue
+        want(
+            Probe(
+                "engine",
+                name="none" if upsert else p["verify"],
+                threads=p["threads"],
+                streams=p["streams"],
+                message_bytes=size,
+                data=label,
+                cell=cell,
+            )
+        )
+        codec = None if upsert or p["operation"] == "ingest" else codec_of(p.get("compression"))
+        mine = "encode" if p["operation"] == "put" else "decode"
+        for verb in ("encode", "decode") if codec else ():
+            # Another host's cores are not ours to measure.
+            if verb == mine or not foreign(url):
+                name = f"{codec}-{verb}"
+                want(
+                    Probe(
+                        "codec", end="client", name=name, threads=1, message_bytes=size, data=label, cell=cell
+                    )
+                )
+    return list(distinct)
+
+
+def _ways(cell: Cell, size: int | None, servers: int) -> list[Probe]:
+    """Raw TCP over all ways of a cell at once, and over each alone where there are several but few."""
+    p, url = cell.parameters, str(cell.parameters["target"])
+    # A database has no port that takes plain bytes, nor a store of time series.
+    if size is None or p["operation"] not in ("get", "put"):
+        return []
+    placed, streams = p.get("on") == "ray", int(p["streams"])
+    loaders = int(p.get("loaders") or 1) if placed else 1
+
+    def probe(name: str | None, count: int, **more: Any) -> Probe:
+        return Probe(
+            "tcp",
+            place=str(p["place"]),
+            name=name,
+            direction=str(p["operation"]),
+            streams=count,
+            message_bytes=size,
+            url=url,
+            cell=cell,
+            **more,
+        )
+
+    all_at_once = together(loaders) if placed else None
+    found = [probe(all_at_once, streams, loader=all_at_once)]
+    # Who has fewer streams than loaders is told so by the trial.
+    shares = [(n + 1, share) for n, share in enumerate(divide(streams, min(loaders, streams)))]
+    if 1 < loaders <= _LINKS:
+        found += [
+            probe(link(n, None), share.count, loader=link(n, None), first=share.first) for n, share in shares
+        ]
+    # Of a loopback all ways are the same one.
+    links = Counter(
+        (n if placed else None, stream % servers + 1)
+        for n, share in (shares if servers > 1 and foreign(url) else ())
+        for stream in range(share.first, share.first + share.count)
+    )
+    if loaders < len(links) <= _LINKS:
+        found += [
+            probe(link(n, server), count, loader=link(n, None) or None, server=server)
+            for (n, server), count in links.items()
+        ]
+    return found
+
+
+def _storage(url: str, usual: Path) -> Path:
+    """The directory that a target on this machine stores in, as far as it is known."""
+    if is_local(url):
+        return Path(tempfile.gettempdir()).resolve()
+    return (Path(url.partition("://")[2]).parent if in_process(url) else usual).resolve()
+
+
+def seconds(wanted: Iterable[Probe]) -> float:
+    """How long probing takes, about."""
+    return sum(SECONDS[p.kind] + _MAKING_READY.get(p.kind, 0.0) for p in wanted) * REPEATS
+
+
+def _messages(cell: Cell) -> dict[str, Any]:
+    """The empty target's options for the messages of a cell that ingests."""
+    options = {name: cell.options[name] for name in ("format", "digits") if name in cell.options}
+    return {"dialect": scheme_of(str(cell.parameters["target"])), **options}
+
+
+class Prober:
+    """Executes probes: fills in addresses and data, and turns answers into lines.
+
+    `stand_in`: for a foreign server on this machine any of ours shows the loopback's limit.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        endpoints: Endpoints | None,
+        stack: contextlib.ExitStack,
+        stand_in: bool = True,
+    ) -> None:
+        self._executor, self._endpoints, self._stack = executor, endpoints, stack
+        self._servers: dict[str, str] = {}
+        self._stand_in = stand_in
+
+    def line(
+        self, probe: Probe, repeat: int, control: TrialControl, length: float | None = None
+    ) -> dict[str, Any]:
+        """One repeat as a line of ceilings.jsonl, whatever becomes of it."""
+        duration = int((length or SECONDS[probe.kind]) * 1e9)
+        try:
+            answer = self._answer(probe, duration, control)
+        except Exception as error:  # the run is worth more than its ceiling; the reason is told
+            answer = {"outcome": "failed", "error": str(error) or type(error).__name__}
+        more: dict[str, Any] = {name: answer[name] for name in ("batches", "address") if name in answer}
+        return {
+            "format": FORMAT_VERSION,
+            **dict(zip(IDENTITY, probe.key, strict=True)),
+            "bytes": answer.get("bytes") or 0,
+            **more,
+            "interval_ns": answer.get("interval_ns") or 0,
+            "repeat": repeat,
+            "outcome": answer.get("outcome"),
+            "error": answer.get("error"),
+            "measured_unix_ns": answer.get("measured_unix_ns") or time.time_ns(),
+            "cached": False,
+        }
+
+    def _answer(self, probe: Probe, duration: int, control: TrialControl) -> dict[str, Any]:
+        executor = self._executor
+        if probe.kind == "tcp":
+            assert probe.cell is not None
+            ours = is_ours(probe.url) or (self._stand_in and is_loopback(probe.url))
+            options = {} if ours else dict(probe.cell.options)
+            target = self._server(probe.url)
+            one = {}
+            if probe.server is not None:
+                hosts = each_host(target)
+                # A model has no addresses.
+                target = hosts[(probe.server - 1) % len(hosts)]
+                one = {"address": place_of(target)}
+            spec: dict[str, Any] = {
+                "target": target,
+                # Another host may ask for a token or a certificate; servers that are only ours do not.
+                "options": options,
+                "direction": probe.direction,
+                "streams": probe.streams,
+                "message_bytes": probe.message_bytes,
+                "duration_ns": duration,
+                # For whoever places it: from how many loaders, or from which one, and its first stream.
+                **({"from": probe.loader, "first": probe.first} if probe.loader else {}),
+            }
+            return run_with_progress(executor.probe_tcp, spec, control) | one
+        if probe.kind == "engine":
+            return self._engine(probe, duration, control)
+        spec = {"kind": probe.kind, "duration_ns": duration}
+        if probe.kind == "memory":
+            spec |= {"threads": probe.threads}
+        elif probe.kind == "disk":
+            spec |= {"name": probe.name, "path": probe.path, "most_bytes": MOST_DISK_BYTES}
+        else:
+            assert probe.cell is not None
+            rows = probe.cell.parameters["rows_per_batch"]
+            spec |= {"name": probe.name, "data": self._data(probe.cell), "rows_per_batch": rows}
+        return run_with_progress(executor.probe, spec, control)
+
+    def _engine(self, probe: Probe, duration: int, control: TrialControl) -> dict[str, Any]:
+        assert probe.cell is not None
+        p = probe.cell.parameters
+        spec = build_spec(probe.cell, "engine", "empty://", self._data(probe.cell), sample_interval_ns=0)
+        spec |= {"rows_per_stream": None, "duration_ns": duration, "rate": None, "pin": None}
+        spec |= {"streams": probe.streams, "threads": probe.threads, "verify": probe.name}
+        spec |= {"options": {}, "include_setup": False}
+        if p["operation"] == "ingest":
+            spec["options"] = _messages(probe.cell)
+        if p["operation"] == "upsert":
+            scheme = scheme_of(str(p["target"]))
+            spec["options"] = {"dialect": scheme} if scheme in DIALECTS else {}
+            if p["working_set"] is not None:
+                # Statements that come again cost what they cost before, and all of them take time to build.
+                most = max(_MOST_ENGINE_ROWS, 16 * p["rows_per_batch"])
+                spec["data"]["working_set"] = min(p["working_set"], most)
+        record = run_with_progress(self._executor.run_trial, spec, control)
+        return {
+            "bytes": record["counts"]["payload_bytes"],
+            "batches": record["counts"]["batches"],
+            "interval_ns": record["times"]["interval_ns"],
+            "outcome": record["outcome"],
+            "error": record["error"],
+            # A deterministic executor has its own time.
+            "measured_unix_ns": None if self._executor.measures else record["times"]["started_unix_ns"],
+        }
+
+    def _data(self, cell: Cell) -> dict[str, Any]:
+        p = cell.parameters
+        if self._endpoints is not None:
+            return dict(self._endpoints.data(cell))
+        return {"source": "records", "columns": p["columns"], "values": p["values"], "seed": p["seed"]}
+
+    def _server(self, url: str) -> str:
+        """The reference server that stands for this address in a probe."""
+        if url not in self._servers:
+            self._servers[url] = self._found(url)
+        return self._servers[url]
+
+    def _found(self, url: str) -> str:
+        if not self._executor.needs_server:
+            return url
+        if is_ours(url) or (self._stand_in and is_loopback(url)):
+            own = self._endpoints.own_address(url) if self._endpoints is not None else None
+            return own or f"flight://{self._stack.enter_context(ReferenceServer()).address}"
+        return urlsplit(url)._replace(path="", query="").geturl()

@@ -1,0 +1,180 @@
+"""The physical limits that results are set against, measured when a run begins; docs/ceilings.md.
+
+Only what the run's cells need is probed, and what was probed within the last hour, under the same boot and
+configuration, is taken over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from venturi.common.environment import Told
+from venturi.common.suffixes import format_duration
+from venturi.engine.executor import Executor, TrialControl
+from venturi.measure.ceiling_cache import CeilingCache
+from venturi.measure.ceiling_probes import (
+    IDENTITY,
+    NAMES,
+    REPEATS,
+    SECONDS,
+    Probe,
+    Prober,
+    foreign,
+    probes,
+    seconds,
+)
+from venturi.measure.endpoints import Endpoints
+from venturi.store.writer import RunWriter
+
+__all__ = ["cache_key", "keep", "measure", "probes", "reason", "seconds"]
+
+
+def cache_key(probe: Probe, peers: Mapping[str, Told]) -> dict[str, Any] | None:
+    """What a kept probe must have been measured of. None where that cannot be told: it is measured each time.
+
+    `peers` are the environments that the other ends tell, by place and server.
+    """
+    key: dict[str, Any] = dict(zip(IDENTITY, probe.key, strict=True))
+    key |= {"place": None, "repeats": REPEATS, "seconds": SECONDS[probe.kind]}
+    if probe.cell is not None and probe.kind in ("engine", "codec"):
+        p = probe.cell.parameters
+        key |= {"rows_per_batch": p["rows_per_batch"], "file": _stamp(str(p["data"]))}
+    if probe.kind == "disk":
+        try:
+            key["device"] = os.stat(probe.path or ".").st_dev
+        except OSError:
+            return None
+    if probe.kind == "tcp" and foreign(probe.url):
+        told = list((peers.get(str(probe.place)) or {}).values())
+        # The same address may be another machine tomorrow, and the same machine may have started anew.
+        known = [peer for peer in told if peer and peer.get("boot_id")]
+        if not known or len(known) < len(told):
+            return None
+        address = urlsplit(probe.url)
+        state = [value for peer in known for value in map(peer.get, ("boot_id", "kernel", "software"))]
+        key["peer"] = [address.scheme, address.netloc, *state]
+    return key
+
+
+def _stamp(label: str) -> list[int] | None:
+    """Size and time of a data file, so that a changed one is measured again."""
+    try:
+        stat = os.stat(label)
+    except (OSError, ValueError):
+        return None
+    return [stat.st_size, stat.st_mtime_ns]
+
+
+def measure(
+    endpoints: Endpoints,
+    executor: Executor,
+    writer: RunWriter,
+    note: Callable[[str, str], None],
+    guard: Callable[[TrialControl | None], bool],
+    peers: Mapping[str, Told] | None = None,
+    cache: CeilingCache | None = None,
+    fresh: bool = False,
+) -> None:
+    """Probes and stores. `guard` is told of each running probe, and answers whether to go on.
+
+    `cache` None: the user's own, where the executor measures at all. `fresh`: nothing is taken from it.
+    """
+    if any(cell.parameters["data"] == "remote" for cell in endpoints.cells):
+        note("info", "no raw TCP ceiling for remote data: the size of its messages is not known before")
+    if cache is None:
+        # Limits of other hosts are not this one's, and need not be the same hosts tomorrow.
+        here = executor.measures and not getattr(executor, "elsewhere", False)
+        cache = CeilingCache.of_this_user() if here else CeilingCache(None, None)
+    # A run that was interrupted while it probed goes on where it stopped.
+    done = {(*(line.get(n) for n in IDENTITY), line["repeat"]) for line in writer.read().ceiling_records()}
+    wanted = [
+        probe
+        for probe in probes(endpoints.cells, writer.path, endpoints.servers)
+        if any((*probe.key, repeat) not in done for repeat in range(REPEATS))
+    ]
+    keys = {probe: cache_key(probe, peers or {}) for probe in wanted}
+    if not fresh:
+        wanted = _taken_over(wanted, keys, cache, writer, done, note)
+    if executor.measures and wanted:
+        kinds = {NAMES[p.kind]: sum(q.kind == p.kind for q in wanted) for p in wanted}
+        parts = ", ".join(f"{name} ({n})" if n > 1 else name for name, n in kinds.items())
+        note("info", f"measuring ceilings: {parts}; about {format_duration(seconds(wanted) * 1e9)}")
+    measured: dict[Probe, list[dict[str, Any]]] = {}
+    dropped: set[str] = set()
+    with contextlib.ExitStack() as stack:
+        prober = Prober(executor, endpoints, stack)
+        for repeat, probe in ((r, p) for r in range(REPEATS) for p in wanted):
+            what = probe.url or f"{probe.kind} {probe.name}"
+            if (*probe.key, repeat) in done or what in dropped:
+                continue
+            control = executor.control()
+            if not guard(control):
+                return
+            line = prober.line(probe, repeat, control)
+            guard(None)
+            if line["outcome"] == "interrupted":
+                return
+            if line["outcome"] != "ok":
+                dropped.add(what)
+                whose = f"{probe.url}: " if probe.url else ""
+                note("info", f"{whose}no {_name(probe)} ceiling: {reason(line)}")
+                # Our own server should have answered, so its failure is kept too.
+                if probe.url and foreign(probe.url):
+                    continue
+            writer.append_ceiling(line)
+            measured.setdefault(probe, []).append(line)
+    for probe, lines in measured.items():
+        keep(cache, keys[probe], lines)
+
+
+def _name(probe: Probe) -> str:
+    return (
+        f"{NAMES[probe.kind]} {probe.name}"
+        if probe.kind == "disk"
+        else {"codec": probe.name or ""}.get(probe.kind, NAMES[probe.kind])
+    )
+
+
+def keep(cache: CeilingCache, key: Mapping[str, Any] | None, lines: list[dict[str, Any]]) -> None:
+    """Keeps the repeats of a probe where all of them went well."""
+    if key is not None and len(lines) == REPEATS and all(line["outcome"] == "ok" for line in lines):
+        cache.put(key, lines)
+
+
+def _taken_over(
+    wanted: list[Probe],
+    keys: Mapping[Probe, Mapping[str, Any] | None],
+    cache: CeilingCache,
+    writer: RunWriter,
+    done: set[tuple[Any, ...]],
+    note: Callable[[str, str], None],
+) -> list[Probe]:
+    """Stores what is known from before; returns what is still to be measured."""
+    missing, ages = [], []
+    for probe in wanted:
+        key = keys[probe]
+        lines = cache.get(key) if key is not None else []
+        # Half of a probe from then and half from now would be one figure of two states of the machine.
+        if len(lines) != REPEATS or any((*probe.key, repeat) in done for repeat in range(REPEATS)):
+            missing.append(probe)
+            continue
+        for repeat, line in enumerate(lines):
+            identity = dict(zip(IDENTITY, probe.key, strict=True))
+            writer.append_ceiling({**line, **identity, "repeat": repeat, "cached": True})
+        ages.append(time.time_ns() - min(line["measured_unix_ns"] for line in lines))
+    if ages:
+        age = format_duration(max(ages))
+        text = f"{len(ages)} of {len(wanted)} ceilings taken over, measured up to {age} ago"
+        note("info", f"{text}; --fresh-ceilings measures them again")
+    return missing
+
+
+def reason(line: Mapping[str, Any]) -> str:
+    """Why a probe failed, in one line."""
+    error = line["error"]
+    return str(error.get("message")) if isinstance(error, Mapping) else str(error)

@@ -1,0 +1,289 @@
+"""Where a cell's trials go: its data made ready, the reference server started, its address filled in."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from venturi.common import environment, temporary
+from venturi.common.environment import usable_cores
+from venturi.common.times import SEED_NS
+from venturi.engine import peers
+from venturi.inputs.files import DataStore, Prepared
+from venturi.inputs.points import Columns
+from venturi.measure import preflight
+from venturi.plan.cell import Cell
+from venturi.plan.matrix import cells
+from venturi.plan.rules import charrow as queries
+from venturi.plan.rules.timeseries import METRICS
+from venturi.plan.scenario import Scenario
+from venturi.plan.settings import SOURCES
+from venturi.servers.local import LocalTargets, duckdb_library
+from venturi.servers.local_store import Settings
+from venturi.servers.starters import Starter
+from venturi.targets.system import is_charrow, is_database, is_ours, is_time_series, scheme_of
+
+__all__ = ["Endpoints"]
+
+Note = Callable[[str, str], None]
+_ARCHIVE = "archive:"
+
+
+class Endpoints:
+    """Data and servers of one run; use as a context manager, which stops and removes them.
+
+    `note(level, text)` takes lines for the user; `starter` starts servers elsewhere than here.
+    """
+
+    def __init__(
+        self, scenario: Scenario, needs_server: bool, note: Note, starter: Starter | None = None
+    ) -> None:
+        self._scenario = scenario
+        self._needs_server = needs_server
+        self._note = note
+        self._store = DataStore()
+        self._local = LocalTargets(note, starter)
+        self._began_s = int(time.time())
+        # How far the times of points have come at a store that keeps them from trial to trial.
+        self._ahead_ns: dict[str, int] = {}
+        self._made_archives: dict[str, Path] = {}
+        self.cells: list[Cell] = []
+
+    def __enter__(self) -> Endpoints:
+        # Also where this run makes no directory of its own: what a killed one left goes now.
+        temporary.sweep()
+        try:
+            self._prepare()
+        except BaseException:
+            self._store.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._local.stop()
+        self._store.__exit__()
+
+    def _prepare(self) -> None:
+        """Reads the files, so that cells know the width of their rows."""
+        widths: dict[str, float] = {}
+        for cell in cells(self._scenario):
+            if _is_file(cell):
+                label = cell.parameters["data"]
+                if cell.parameters["operation"] == "ingest":
+                    self._store.prepare_points(label, _columns(cell))
+                    continue
+                prepared = self._prepared(cell)
+                preflight.check_columns(self._scenario, cell, prepared)
+                widths.setdefault(label, round(prepared.row_bytes, 3))
+        self._store.forget_tables()
+        self.cells = cells(self._scenario, widths)
+        preflight.check(self._scenario, self.cells)
+        if self._needs_server:
+            preflight.check_hosts(self._scenario, self.cells)
+
+    def start(self) -> None:
+        """Starts servers for cells that go to `local` or `remote`. Raises VenturiError where one does not."""
+        if self._needs_server:
+            tables = {made.name: made.ipc for cell in self.cells if (made := self._served(cell)) is not None}
+            self._local.start((str(cell.parameters["target"]) for cell in self.cells), tables)
+            for cell in self.cells:
+                if cell.parameters["data"] == "archive":
+                    # Now, not when the first trial is about to begin.
+                    self._archives(cell)
+            for cell in self.cells[:1]:
+                self._local.empty_store(str(cell.parameters["target"]), _settings(cell))
+
+    def ensure(self, doubted: bool = False) -> None:
+        """Starts servers again that have died; `doubted`: the last trial failed as if one had."""
+        self._local.ensure(doubted)
+
+    def ready(self, cell: Cell) -> None:
+        """What a trial of this cell must find: an empty store, where the store is ours."""
+        if self._needs_server:
+            self._local.empty_store(str(cell.parameters["target"]), _settings(cell))
+
+    def begin(self, cell: Cell) -> None:
+        """A trial of this cell begins: a store of ours is empty no more."""
+        self._local.fills_store(str(cell.parameters["target"]))
+
+    def moved(self, cell: Cell, record: dict[str, Any]) -> None:
+        """A trial of this cell has ended: points that follow it must not be older than those that it sent.
+
+        A store of ours tells only of segments: that all is in them costs no trial anything now.
+        """
+        p, target = cell.parameters, str(cell.parameters["target"])
+        if self._needs_server and record.get("outcome") == "ok":
+            stored = self._local.sealed_bytes(target)
+            if stored is not None:
+                record["counts"] = {**record["counts"], "stored_bytes": stored}
+        if p["operation"] != "ingest" or p["hosts"] is None or is_ours(target):
+            return
+        sent = [int(stream.get("rows") or 0) for stream in record.get("streams") or ()]
+        rows = max([int(p["rows_per_stream"] or 0), *(n + p["rows_per_batch"] for n in sent)])
+        hosts = max(1, p["hosts"] // p["streams"])
+        steps = -(-rows // (METRICS * hosts)) + 1
+        self._ahead_ns[target] = self._ahead_ns.get(target, 0) + steps * int(p["tick_ns"])
+
+    def server_environments(self) -> dict[str, environment.Told]:
+        """What the other ends say of themselves, by place and server; nothing of those that are not ours.
+
+        Asking is not worth an error: a place where nobody answers is left out, and the trials will say why.
+        """
+        found: dict[str, environment.Told] = {}
+        silent: set[str] = set()
+        for cell in self.cells if self._needs_server else ():
+            place, url = str(cell.parameters["place"]), str(cell.parameters["target"])
+            if place in found or url in silent or scheme_of(url) == "empty":
+                continue
+            told: environment.Told = {}
+            if is_ours(url):
+                told = self._local.environments(url)
+            elif not is_database(url) and not is_time_series(url):
+                told = peers.ask(url, cell.options, self._scenario.run.timeout / 1e9)
+            if any(described is not None for described in told.values()):
+                found[place] = told
+            else:
+                silent.add(url)
+        return found
+
+    @property
+    def servers(self) -> int:
+        """How many servers `X://remote` stands for."""
+        return self._scenario.hosts.servers or 1
+
+    def own_address(self, url: str) -> str | None:
+        """URL of the run's own reference server where this address is, if there is one."""
+        return self._local.reference_url(url)
+
+    def url(self, cell: Cell) -> str:
+        """The address for a trial of this cell."""
+        url = str(cell.parameters["target"])
+        return self._local.url(url) if self._needs_server else url
+
+    def _metrics(self, cell: Cell) -> dict[str, Any]:
+        """Points that Venturi makes, from where they may begin: a store of ours is empty, another one may
+        hold those of trials and of runs before."""
+        target, start = str(cell.parameters["target"]), cell.parameters["start_unix_ns"]
+        if start is None:
+            start = SEED_NS if is_ours(target) else self._began_s * 10**9
+        return _metrics(cell, start + self._ahead_ns.get(target, 0))
+
+    def _archives(self, cell: Cell) -> Path:
+        """Archives made for this run: one a stream, each as long as a stream is; once for all cells alike."""
+        from venturi.common.core import load_core
+        from venturi.inputs.archives import make
+
+        p = cell.parameters
+        steps = max(1, -(-int(p["rows_per_stream"]) * p["streams"] // (METRICS * p["hosts"])))
+        spec = {
+            "path": "",
+            "data": self._metrics(cell),
+            "archives": p["streams"],
+            "steps": steps,
+            "threads": usable_cores(),
+        }
+        key = json.dumps(spec, sort_keys=True)
+        if key not in self._made_archives:
+            points = steps * METRICS * p["hosts"]
+            self._note("info", f"making {p['streams']} archives of {points:,} points together for this run")
+            folder = self._store.folder / f"archives-{len(self._made_archives)}"
+            make(load_core(), spec | {"path": str(folder)})
+            self._made_archives[key] = folder
+        return self._made_archives[key]
+
+    def ingest(self, cell: Cell) -> dict[str, Any] | None:
+        """The spec's `ingest`: which columns of the cell's file are what; None for other data."""
+        if cell.parameters["operation"] != "ingest" or not _is_file(cell):
+            return None
+        found = self._store.prepare_points(cell.parameters["data"], _columns(cell)).points
+        assert found is not None
+        return {
+            "time": found.time,
+            "tags": list(found.tags),
+            "values": list(found.values),
+            "metric": cell.parameters["metric"],
+        }
+
+    def options(self, cell: Cell) -> dict[str, Any]:
+        """The options of the spec for this cell, with what depends on this machine."""
+        more: dict[str, Any] = {}
+        if self._needs_server and scheme_of(str(cell.parameters["target"])) == "duckdb":
+            more["library"] = duckdb_library()
+        url = str(cell.parameters["target"])
+        if self._needs_server and is_time_series(url) and is_ours(url) and "+http" not in url:
+            more["http_port"] = self._local.store_http_port(url)
+        if is_charrow(url):
+            served = self._served(cell)
+            query = queries.text(cell, served.name if served is not None else None)
+            more |= {"query": query} if query is not None else {}
+        return {**cell.options, **more}
+
+    def _prepared(self, cell: Cell) -> Prepared:
+        """The cell's file, made ready for the way that it goes."""
+        label, rows = str(cell.parameters["data"]), int(cell.parameters["rows_per_batch"])
+        if is_charrow(str(cell.parameters["target"])):
+            return self._store.prepare_values(label, rows)
+        # An upsert gets each row once, and is cut where it is read.
+        return self._store.prepare(label, None if cell.parameters["operation"] == "upsert" else rows)
+
+    def _served(self, cell: Cell) -> Prepared | None:
+        """The cell's file where a server of ours gives it as a table."""
+        return self._prepared(cell) if _is_file(cell) and is_charrow(str(cell.parameters["target"])) else None
+
+    def data(self, cell: Cell) -> dict[str, Any]:
+        """The spec's `data` for this cell."""
+        p = cell.parameters
+        if p["data"] == "records":
+            return {"source": "records", "columns": p["columns"], "values": p["values"], "seed": p["seed"]}
+        if p["data"] in ("remote", "states") or self._served(cell) is not None:
+            return {"source": "remote"}
+        if p["data"] == "usage":
+            return {
+                "source": "usage",
+                "working_set": p["working_set"],
+                "seed": p["seed"],
+                "loaded_unix_s": self._began_s,
+            }
+        if p["data"] == "metrics":
+            return self._metrics(cell)
+        if p["data"] == "archive":
+            return {"source": "archive", "path": str(self._archives(cell))}
+        if str(p["data"]).startswith(_ARCHIVE):
+            return {"source": "archive", "path": str(p["data"]).removeprefix(_ARCHIVE)}
+        if p["operation"] == "ingest":
+            item = self._store.prepare_points(p["data"], _columns(cell))
+            return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
+        item = self._prepared(cell)
+        return {"source": "file", "path": item.path, "ipc": str(item.ipc)}
+
+
+def _metrics(cell: Cell, start_ns: int) -> dict[str, Any]:
+    """The spec's `data` of points that Venturi makes."""
+    p = cell.parameters
+    return {
+        "source": "metrics",
+        "hosts": p["hosts"],
+        "seed": p["seed"],
+        "tick_ns": p["tick_ns"],
+        "start_unix_ns": start_ns,
+        "steps": None,
+    }
+
+
+def _settings(cell: Cell) -> Settings:
+    p = cell.parameters
+    return Settings(p.get("durable") or "os", p.get("pool"), "+udp" in str(p["target"]))
+
+
+def _columns(cell: Cell) -> Columns:
+    p = cell.parameters
+    values = str(p["values"]).split(",") if p["values"] else ()
+    return Columns(p["time"], tuple(p["tags"] or ()), tuple(values))
+
+
+def _is_file(cell: Cell) -> bool:
+    data = str(cell.parameters["data"])
+    return data not in SOURCES and not data.startswith(_ARCHIVE)

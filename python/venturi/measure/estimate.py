@@ -1,0 +1,69 @@
+"""How long a run will take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from venturi.common.suffixes import format_bytes, format_duration
+from venturi.measure import ceiling_probes
+from venturi.plan.cell import Cell
+from venturi.plan.scenario import Scenario
+from venturi.plan.settings import POINT_BYTES
+
+__all__ = ["Estimate", "estimate"]
+
+# What the estimate assumes; stated to the user together with it.
+_BYTES_PER_SECOND = 1.5e9
+_POINTS_PER_SECOND = 5e6
+_SECONDS_PER_TRIAL = 0.1
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run would do. Bytes are payload; `unknown` cells have no size before they are run."""
+
+    cells: list[Cell]
+    trials: int
+    payload_bytes: int
+    seconds: float
+    unknown: int
+
+    def _rates(self) -> list[str]:
+        of = {cell.parameters["operation"] == "ingest" for cell in self.cells}
+        bytes_ = [f"{format_bytes(_BYTES_PER_SECOND)}/s"] if False in of or not of else []
+        return [*bytes_, *([f"{_POINTS_PER_SECOND / 1e6:g} M points/s"] if True in of else [])]
+
+    def lines(self) -> list[str]:
+        """For people."""
+        size = format_bytes(self.payload_bytes)
+        known = f"payload to move: {size}"
+        if self.payload_bytes == 0 or self.unknown == len(self.cells):
+            known = "payload to move: not known before; trials end by time, or the server has the data"
+        elif self.unknown:
+            known += f", and {self.unknown} cells whose size is not known before"
+        return [
+            f"cells: {len(self.cells)}, trials with warm-up: {self.trials}",
+            known,
+            f"time: about {format_duration(round(self.seconds, 1) * 1e9)}, assuming "
+            f"{' and '.join(self._rates())} and {_SECONDS_PER_TRIAL:g} s set-up a trial, and "
+            "the ceilings' probes",
+        ]
+
+
+def estimate(scenario: Scenario, found: list[Cell]) -> Estimate:
+    """Cells, trials, bytes and time of a whole run; nothing is measured."""
+    per_cell = scenario.run.repeats + scenario.run.warmup
+    sizes = [cell.payload_bytes for cell in found]
+    durations = [cell.parameters["duration_ns"] for cell in found]
+    total = sum(size or 0 for size in sizes) * per_cell
+    points = [cell.parameters["operation"] == "ingest" for cell in found]
+    moved = sum(
+        (size or 0) / (_POINTS_PER_SECOND * POINT_BYTES if ingest else _BYTES_PER_SECOND)
+        for size, ingest in zip(sizes, points, strict=True)
+    )
+    seconds = moved * per_cell + len(found) * per_cell * _SECONDS_PER_TRIAL
+    seconds += sum(duration or 0 for duration in durations) / 1e9 * per_cell
+    if scenario.run.ceilings:
+        seconds += ceiling_probes.seconds(ceiling_probes.probes(found, servers=scenario.hosts.servers or 1))
+    unknown = sum(size is None and not duration for size, duration in zip(sizes, durations, strict=True))
+    return Estimate(found, len(found) * per_cell, total, seconds, unknown)

@@ -1,0 +1,318 @@
+"""What this machine must have before a run begins: variables, files, CPUs, room for messages.
+
+Each of these would fail every trial of a cell in the same way, so it is said once, before
+anything is started or written, and names the flag or the line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from venturi.common import credentials
+from venturi.common.environment import memory
+from venturi.common.errors import ScenarioError, VenturiError
+from venturi.common.names import similar
+from venturi.common.suffixes import format_bytes
+from venturi.servers.local import duckdb_library
+from venturi.targets.system import (
+    in_process,
+    is_charrow,
+    is_clickhouse,
+    is_database,
+    is_local,
+    is_remote,
+    scheme_of,
+)
+from venturi.targets.urls import each_host, place_of
+
+if TYPE_CHECKING:
+    from venturi.inputs.files import Prepared
+    from venturi.plan.cell import Cell
+    from venturi.plan.scenario import Scenario
+
+__all__ = ["check", "check_columns", "check_hosts"]
+
+_FILES = ("tls_ca", "tls_certificate", "tls_key")
+_MOST_THREADS = 4096
+# What the engine makes at most for one batch.
+_MOST_BATCH_BYTES = 2**32
+# What it holds at most of statements that are built ahead.
+_MOST_AHEAD_BYTES = 2**33
+
+
+_MOST_POINTS_AHEAD = 2**31
+# Of RESP rows with 17 digits; the core counts exactly.
+_POINT_TEXT_BYTES = 36
+
+
+def check(scenario: Scenario, cells: Sequence[Cell]) -> None:
+    """Raises ScenarioError for the first thing that is missing here."""
+    _remote(scenario, cells)
+    _variables(scenario)
+    _tls(scenario, cells)
+    _cpus(scenario)
+    for cell in cells:
+        _threads(scenario, cell)
+        _messages(scenario, cell)
+        _working_set(scenario, cell)
+        _file(scenario, cell)
+        _archive(scenario, cell)
+
+
+def check_hosts(scenario: Scenario, cells: Sequence[Cell]) -> None:
+    """Whether hosts of one address are different ones, as far as their names are known here. One server under
+    two names would be asked for its count twice, and no trial's sum would be right. Raises ScenarioError."""
+    places = {str(cell.parameters["target"]): str(cell.parameters["place"]) for cell in cells}
+    for url, place in places.items():
+        # Nodes of a database share what they hold: that is asked once.
+        hosts = [] if is_database(url) else each_host(url)
+        # One is what it is, and its name is looked up by the trial, whose time that is.
+        named = [(at, host) for host in hosts if len(hosts) > 1 for at in _addresses(host)]
+        first: dict[tuple[str, int], str] = {}
+        for at, host in named:
+            if (other := first.setdefault(at, host)) != host:
+                raise ScenarioError(
+                    f"{_address_where(scenario, place)}: {place_of(other)} and {place_of(host)} are one "
+                    f"server, {at[0]} port {at[1]}; streams take the servers in turn",
+                    hint="name each server once",
+                )
+
+
+def _addresses(url: str) -> set[tuple[str, int]]:
+    """Addresses and port that the host of a URL has; none where its name is not known here."""
+    parts = urlsplit(url)
+    with contextlib.suppress(OSError, ValueError):
+        found = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
+        return {(str(address[0]), int(address[1])) for *_, address in found}
+    return set()
+
+
+def _where(scenario: Scenario, table: str, key: str) -> str:
+    return scenario.where("matrix" if key in scenario.axes else table, key)
+
+
+def _values(scenario: Scenario, table: str, key: str) -> list[Any]:
+    """All values that a key has in this scenario, without null."""
+    found = scenario.axes.get(key, [getattr(getattr(scenario, table), key)])
+    return [value for value in found if value is not None]
+
+
+def _remote(scenario: Scenario, cells: Sequence[Cell]) -> None:
+    """Whether servers on hosts of their own have any, and are as many as a trial can speak to."""
+    remote = next((cell for cell in cells if is_remote(str(cell.parameters["target"]))), None)
+    servers = scenario.hosts.servers
+    if remote is None:
+        if servers is not None and scenario.on == "ray":
+            raise ScenarioError(
+                f"{scenario.where('hosts', 'servers')}: servers are started for X://remote, "
+                "and no address of this scenario is one",
+                hint="--target flight://remote; X://local is started beside the first loader",
+            )
+        return
+    url, place = str(remote.parameters["target"]), str(remote.parameters["place"])
+    if scenario.on != "ray":
+        flag = f"--place {place}=" if place in scenario.places else "--target "
+        raise VenturiError(
+            f"{_address_where(scenario, place)}: {url} is a server on a host of its own: name a cluster that "
+            f"has one, --on ray://HOST:PORT (auto, local), or a server that runs, {flag}{scheme_of(url)}://HOST"
+        )
+    several = (servers or 1) > 1
+    if several and any(is_charrow(str(cell.parameters["target"])) for cell in cells):
+        raise ScenarioError(
+            f"{scenario.where('hosts', 'servers')}: the blocks of a query are shared at one server; "
+            f"charrow://remote is one, not {servers}"
+        )
+
+
+def _address_where(scenario: Scenario, place: str) -> str:
+    """Where the address of that place was given."""
+    return scenario.where(*(("places", place) if place in scenario.places else _target_path(scenario)))
+
+
+def _target_path(scenario: Scenario) -> tuple[str, str]:
+    return ("matrix", "target") if "target" in scenario.axes else ("target", "url")
+
+
+def _variables(scenario: Scenario) -> None:
+    wanted = [
+        (key, name) for key in ("token_env", "password_env") for name in _values(scenario, "target", key)
+    ]
+    wanted += [("header_env", name) for name in scenario.target.header_env.values()]
+    for key, name in wanted:
+        if not os.environ.get(name):
+            said = credentials.not_set(name)
+            raise ScenarioError(
+                f"{_where(scenario, 'target', key)}: {said}",
+                hint=f"set it in this shell: export {name if name in said else 'NAME'}=…",
+            )
+
+
+def _tls(scenario: Scenario, cells: Sequence[Cell]) -> None:
+    for key in _FILES:
+        for path in _values(scenario, "target", key):
+            if not Path(path).is_file():
+                raise ScenarioError(f"{_where(scenario, 'target', key)}: {path}: no such file")
+    for key, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
+        if _values(scenario, "target", key) and not _values(scenario, "target", other):
+            raise ScenarioError(f"{_where(scenario, 'target', key)}: goes with {other}; give both")
+    given = [key for key in (*_FILES, "tls_server_name") if _values(scenario, "target", key)]
+    if given and not any("+tls://" in str(cell.parameters["target"]) for cell in cells):
+        # Without this the data would travel in the clear, and nothing would say so.
+        raise ScenarioError(
+            f"{_where(scenario, 'target', given[0])}: no address of this scenario uses TLS",
+            hint=f"write the address as {_with_tls(cells)}://HOST:PORT",
+        )
+
+
+def _with_tls(cells: Sequence[Cell]) -> str:
+    return f"{scheme_of(str(cells[0].parameters['target']))}+tls"
+
+
+def _cpus(scenario: Scenario) -> None:
+    if not hasattr(os, "sched_getaffinity"):
+        return
+    usable = sorted(os.sched_getaffinity(0))
+    for cpus in _values(scenario, "workload", "pin"):
+        missing = [cpu for cpu in cpus if cpu not in usable]
+        if missing:
+            raise ScenarioError(
+                f"{_where(scenario, 'workload', 'pin')}: CPU {missing[0]} is not there; "
+                f"this process may use {_spans(usable)}"
+            )
+
+
+def _spans(numbers: Sequence[int]) -> str:
+    """0-3,6 for 0, 1, 2, 3, 6."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def _threads(scenario: Scenario, cell: Cell) -> None:
+    threads = cell.parameters["threads"]
+    if threads > _MOST_THREADS:
+        raise ScenarioError(
+            f"{_where(scenario, 'workload', 'streams')}: {threads} streams would have as many threads; "
+            f"the most are {_MOST_THREADS}",
+            hint=f"let streams share threads: --threads {os.cpu_count() or 1}",
+        )
+
+
+def _messages(scenario: Scenario, cell: Cell) -> None:
+    p = cell.parameters
+    if p["row_bytes"] is None:
+        return
+    rows = min(p["rows_per_batch"], p["rows_per_stream"] or p["rows_per_batch"])
+    size = int(rows * p["row_bytes"])
+    head = f"{_where(scenario, 'workload', 'rows_per_batch')}: {p['rows_per_batch']:,} rows are a message of"
+    if size > _MOST_BATCH_BYTES:
+        raise ScenarioError(f"{head} {format_bytes(size)}; the most is {format_bytes(_MOST_BATCH_BYTES)}")
+    limit = dict(cell.options).get("max_message_size", scenario.target.max_message_size)
+    blocks = is_charrow(str(p["target"])) or is_clickhouse(str(p["target"]))
+    if blocks:
+        limit = dict(cell.options).get("max_block_bytes", 2**30)
+    if p["operation"] == "get" and size > limit:
+        raise ScenarioError(
+            f"{head} {format_bytes(size)}, over the limit of {format_bytes(limit)}",
+            hint="take fewer rows a batch, or raise "
+            + ("--max-block-size" if blocks else "--max-message-size"),
+        )
+    total = memory()["total"]
+    if total is not None and size * p["streams"] > total:
+        raise ScenarioError(
+            f"{head} {format_bytes(size)}, and {p['streams']} streams hold one each; "
+            f"this machine has {format_bytes(total)} of memory",
+            hint="take fewer rows a batch, or fewer streams",
+        )
+
+
+def _working_set(scenario: Scenario, cell: Cell) -> None:
+    """Statements of the whole working set, made ahead, take more room than its rows; so do points."""
+    p = cell.parameters
+    if p["operation"] == "ingest" and p["generate"] == "ahead" and p["rows_per_stream"] is not None:
+        size = p["rows_per_stream"] * p["streams"] * _POINT_TEXT_BYTES
+        if size > _MOST_POINTS_AHEAD:
+            raise ScenarioError(
+                f"{_where(scenario, 'workload', 'generate')}: so many points take "
+                f"about {format_bytes(size)} as messages; the most that are made ahead are "
+                f"{format_bytes(_MOST_POINTS_AHEAD)}",
+                hint="take fewer points_per_stream, or --generate inline, or archives (venturi generate)",
+            )
+    if p["working_set"] is None or p["generate"] != "ahead":
+        return
+    size = int(p["working_set"] * p["row_bytes"])
+    total = memory()["total"]
+    most = min(_MOST_AHEAD_BYTES, total or _MOST_AHEAD_BYTES)
+    if size > most:
+        raise ScenarioError(
+            f"{_where(scenario, 'workload', 'working_set')}: statements of {p['working_set']:,} rows take "
+            f"over {format_bytes(size)}; the most that are built ahead are {format_bytes(most)}",
+            hint="take a smaller --working-set, or --generate inline",
+        )
+
+
+def _archive(scenario: Scenario, cell: Cell) -> None:
+    """Whether the archives are there."""
+    data = str(cell.parameters["data"])
+    if not data.startswith("archive:"):
+        return
+    folder, where = Path(data.removeprefix("archive:")), _where(scenario, "workload", "data")
+    hint = f"make some: venturi generate --archive {folder} --hosts 100 --steps 1000"
+    if not folder.is_dir():
+        raise ScenarioError(f"{where}: {folder}: no such directory", hint=hint)
+    if not (folder / "manifest.json").is_file():
+        raise ScenarioError(f"{where}: {folder} holds no archives: there is no manifest.json", hint=hint)
+
+
+def _file(scenario: Scenario, cell: Cell) -> None:
+    """Whether a database of one file can be where it shall be."""
+    url = str(cell.parameters["target"])
+    if not in_process(url):
+        return
+    if scheme_of(url) == "duckdb":
+        duckdb_library()
+    if is_local(url):
+        return
+    path = Path(url.partition("://")[2])
+    where = scenario.where(*_target_path(scenario))
+    if path.is_dir():
+        raise ScenarioError(f"{where}: {path} is a directory; name a file in it")
+    if not path.parent.is_dir():
+        raise ScenarioError(
+            f"{where}: {path.parent}: no such directory", hint=f"make it: mkdir -p {path.parent}"
+        )
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ScenarioError(f"{where}: {path} cannot be written")
+
+
+def check_columns(scenario: Scenario, cell: Cell, data: Prepared) -> None:
+    """Whether a file has the columns of an upsert, and of types that serve. Raises ScenarioError."""
+    from pyarrow import types
+
+    p = cell.parameters
+    for key in ("key", "add"):
+        where = _where(scenario, "workload", key)
+        for name in p[key] or ():
+            if name not in data.columns:
+                raise ScenarioError(
+                    f"{where}: {data.path} has no column {name}{similar(name, list(data.columns))}"
+                )
+            kind = data.columns[name]
+            if key == "add" and not types.is_integer(kind):
+                raise ScenarioError(
+                    f"{where}: {name} is {kind}; only integers can be added up and checked to the last one"
+                )
+            if key == "key" and name in data.nulls:
+                raise ScenarioError(f"{where}: {name} has nulls; a key must not")
+            if key == "key" and types.is_nested(kind):
+                raise ScenarioError(f"{where}: {name} is {kind}, which is no key")

@@ -1,0 +1,78 @@
+"""A run from a validated scenario to a finished run directory, for `venturi run` and the Python API."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from venturi.common.environment import collect
+from venturi.engine.executor import Executor
+from venturi.measure import ceilings
+from venturi.measure.endpoints import Endpoints
+from venturi.measure.interrupts import Interrupts
+from venturi.measure.observer import Observer
+from venturi.measure.outcome import RunResult
+from venturi.measure.sweep import Sweep
+from venturi.plan.resolved import to_toml
+from venturi.plan.scenario import Scenario
+from venturi.store.writer import RunWriter
+
+__all__ = ["execute"]
+
+
+def execute(
+    scenario: Scenario,
+    out: Path,
+    executor: Executor,
+    observer: Observer,
+    resume: bool = False,
+    retry_failed: bool = False,
+    command: Sequence[str] | None = None,
+    fresh_ceilings: bool = False,
+) -> RunResult:
+    """Runs a scenario into `out`. Trials are on disk the moment they end.
+
+    `command` is the command line to keep with the run; it must hold no secrets. `fresh_ceilings`: physical
+    limits are measured again even where an earlier run of this hour has them.
+
+    Raises VenturiError: ScenarioError for data files, StoreError for the directory, and where the
+    reference server does not start. A failed trial raises nothing; see the result's `exit_code`.
+    """
+    with (
+        Interrupts() as interrupts,
+        Endpoints(
+            scenario, executor.needs_server, observer.note, getattr(executor, "starter", None)
+        ) as endpoints,
+        RunWriter.resume(out) if resume else RunWriter.create(out) as writer,
+    ):
+        for text in writer.repaired:
+            observer.note("warning", text)
+        began = {"run": out.resolve().name, "started_unix_ns": time.time_ns(), "command": command}
+        if not resume:
+            # The name first: a run that is killed at once can still be resumed.
+            writer.write_scenario(to_toml(scenario))
+            writer.write_environment(began)
+        observer.begin(endpoints.cells)
+        # Of placements on several hosts only: what they need to know and can tell.
+        if (check := getattr(executor, "check", None)) is not None:
+            check(endpoints.cells)
+        endpoints.start()
+        peers = {} if resume else endpoints.server_environments()
+        if not resume:
+            loaders = getattr(executor, "environments", None)
+            hosts = {"hosts": loaders()} if loaders is not None else {}
+            writer.write_environment(began | collect(peers) | hosts)
+        if scenario.run.ceilings:
+            note, guard = observer.note, interrupts.guard
+            ceilings.measure(endpoints, executor, writer, note, guard, peers, fresh=fresh_ceilings)
+        sweep = Sweep(scenario.run, endpoints, executor, writer, observer, interrupts, retry_failed)
+        result = sweep.run()
+        if resume:
+            from venturi.measure import checks
+
+            # What was foretold and queued since is measured too.
+            result = result.with_more(
+                checks.measure(scenario, writer, executor, observer, interrupts, retry_failed)
+            )
+    return RunResult(out, result)

@@ -1,0 +1,282 @@
+"""`venturi tune`: searches a scenario's matrix for its fastest cell with few trials.
+
+A tuning is a run like any other: its directory holds the whole matrix as its scenario and the trials that the
+search chose. Nothing else is kept, so going on with it means telling the search what is on disk, and
+`venturi run --resume` would measure all the rest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from venturi.analysis.cells.summary import PARAMETER_ORDER, basis, is_good, main_rate, varying
+from venturi.analysis.cells.summary import Cell as Summary
+from venturi.analysis.search import best
+from venturi.analysis.search.explore import Answer, Search
+from venturi.common.environment import collect
+from venturi.common.errors import ScenarioError, VenturiError
+from venturi.engine.executor import Executor
+from venturi.measure import ceilings
+from venturi.measure.endpoints import Endpoints
+from venturi.measure.interrupts import Interrupts
+from venturi.measure.observer import Observer, Slot
+from venturi.measure.outcome import Result, RunResult
+from venturi.measure.sweep import Sweep
+from venturi.plan.cell import Cell
+from venturi.plan.resolved import to_toml
+from venturi.plan.scenario import Scenario
+from venturi.store.writer import RunWriter
+
+__all__ = ["Budget", "Recorded", "Tuned", "execute", "replay", "settings"]
+
+Learned = Callable[[Search, int, int | None], None]
+"""Told after each trial: the search, trials done, trials allowed (None: as many as the time holds)."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a search may cost: trials (those on disk included), seconds, or both."""
+
+    trials: int | None
+    seconds: float | None = None
+
+    def left(self, done: int, began: float) -> int | None:
+        """Trials left; estimated from those so far where only the time is bounded. None: not known yet."""
+        bounds = [] if self.trials is None else [self.trials - done]
+        if self.seconds is not None:
+            spent = time.monotonic() - began
+            if spent >= self.seconds:
+                return 0
+            if done:
+                bounds.append(max(1, int((self.seconds - spent) / (spent / done))))
+        return min(bounds) if bounds else None
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """How a search ended. `reason`: "budget", "settled" (no trial is worth its time), "interrupted"."""
+
+    search: Search
+    candidates: list[Mapping[str, Any]]
+    names: list[str]
+    answer: Answer | None
+    reason: str
+    trials: int
+    run: RunResult | None = None
+
+
+def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) -> list[str]:
+    """The settings that tell these cells apart, once the workload is found to be one.
+
+    `recorded`: cells of a run, which are chosen by --where and no other flag. Raises ScenarioError where
+    there is nothing to search, or more than one workload to search for.
+    """
+    names = [n for n in dict.fromkeys(n for p in parameters for n in p) if n not in ("row_bytes", "seed")]
+    differing = [n for n in names if len({repr(p.get(n)) for p in parameters}) > 1]
+    workload = [n for n in differing if n in best.WORKLOAD and n != "row_bytes"]
+    if workload:
+        name = workload[0]
+        found = list({repr(p.get(name)): p.get(name) for p in parameters}.values())
+        numbers = [v for v in found if isinstance(v, int | float)]
+        largest = max(numbers) if len(numbers) == len(found) else found[0]
+        raise ScenarioError(
+            f"a search is for one workload, and {name} has several values: {_few(name, found)}",
+            hint=_choose(name, largest, recorded),
+        )
+    if not differing:
+        raise ScenarioError(
+            "there is nothing to search: the matrix has one cell",
+            hint="give settings several values, as in --streams 1..16 --rows-per-batch 1k,4k,16k,64k",
+        )
+    differing.sort(key=lambda n: PARAMETER_ORDER.index(n) if n in PARAMETER_ORDER else len(PARAMETER_ORDER))
+    kept: list[str] = []
+    for name in differing:
+        column = [repr(p.get(name)) for p in parameters]
+        if not any(_same(column, [repr(p.get(other)) for p in parameters]) for other in kept):
+            kept.append(name)
+    return kept
+
+
+def _few(name: str, values: Sequence[Any]) -> str:
+    from venturi.analysis.words import labels
+
+    shown = [labels.value(name, v) for v in values[:5]]
+    return ", ".join(shown) + (f" and {len(values) - 5} more" if len(values) > 5 else "")
+
+
+def _choose(name: str, value: Any, recorded: bool) -> str:
+    """How to choose one value of what belongs to the workload."""
+    if recorded:
+        return f'choose one: --where "{name} == {value!r}"'
+    if name == "duration_ns":
+        return f"choose one: --duration {value / 1e9:g}s"
+    flag = _FLAGS.get(name)
+    return f"choose one: {flag} {value}" if flag else f"search each {name} by itself"
+
+
+_FLAGS = {
+    "operation": "--operation",
+    "data": "--data",
+    "rows_per_stream": "--rows-per-stream",
+    "bytes_per_stream": "--bytes-per-stream",
+    "columns": "--columns",
+    "values": "--values",
+    "target": "--target",
+    "rate": "--rate",
+    "verify": "--verify",
+}
+
+
+def _same(one: list[str], other: list[str]) -> bool:
+    pairs = set(zip(one, other, strict=True))
+    return len(pairs) == len(set(one)) == len(set(other))
+
+
+def execute(
+    scenario: Scenario,
+    out: Path,
+    executor: Executor,
+    observer: Observer,
+    budget: Budget,
+    learned: Learned,
+    seed: int = 1,
+    resume: bool = False,
+    command: Sequence[str] | None = None,
+) -> Tuned:
+    """Searches within the budget; every trial is on disk the moment it ends.
+
+    Raises as `runner.execute`, and ScenarioError where there is nothing to search. A failed trial raises
+    nothing.
+    """
+    with (
+        Interrupts() as interrupts,
+        Endpoints(scenario, executor.needs_server, observer.note) as endpoints,
+    ):
+        cells = endpoints.cells
+        candidates: list[Mapping[str, Any]] = [cell.parameters for cell in cells]
+        names = settings(candidates)
+        search = Search(candidates, names, seed)
+        with RunWriter.resume(out) if resume else RunWriter.create(out) as writer:
+            for text in writer.repaired:
+                observer.note("warning", text)
+            began = {"run": out.resolve().name, "started_unix_ns": time.time_ns(), "command": command}
+            if not resume:
+                writer.write_scenario(to_toml(scenario))
+                writer.write_environment(began)
+            observer.begin(cells)
+            endpoints.start()
+            if not resume:
+                writer.write_environment(began | collect(endpoints.server_environments()))
+            repeats = _tell(search, cells, writer.read().records())
+            sweep = Sweep(scenario.run, endpoints, executor, writer, observer, interrupts)
+            result, reason = _measure(sweep, cells, search, repeats, budget, learned, interrupts)
+            answer = search.answer()
+            if answer is not None and scenario.run.ceilings and not interrupts.asked:
+                # Of the whole matrix they would take longer than the search; of the answer they are worth it.
+                endpoints.cells = [cells[answer.best]]
+                ceilings.measure(endpoints, executor, writer, observer.note, interrupts.guard)
+    return Tuned(search, candidates, names, answer, reason, search.trials, RunResult(out, result))
+
+
+def _tell(search: Search, cells: Sequence[Cell], records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Tells the search what is on disk; answers the next repeat's number of each cell."""
+    index = {cell.id: at for at, cell in enumerate(cells)}
+    repeats: dict[str, int] = {}
+    for record in records:
+        cell = str(record.get("cell"))
+        if record.get("warmup") or record.get("outcome") == "interrupted" or cell not in index:
+            continue
+        search.tell(index[cell], main_rate(record) if is_good(record) else None)
+        repeats[cell] = max(repeats.get(cell, 0), int(record["repeat"]) + 1)
+    return repeats
+
+
+def _measure(
+    sweep: Sweep,
+    cells: Sequence[Cell],
+    search: Search,
+    repeats: dict[str, int],
+    budget: Budget,
+    learned: Learned,
+    interrupts: Interrupts,
+) -> tuple[Result, str]:
+    result, began = Result(), time.monotonic()
+    warm = bool(repeats)
+    while not interrupts.asked:
+        left = budget.left(search.trials, began)
+        if left is not None and left <= 0:
+            return result, "budget"
+        at = search.ask(left, [not sweep.given_up(cell) for cell in cells])
+        if at is None:
+            return result, "settled"
+        cell = cells[at]
+        total = result.trials + (left if left is not None else 1)
+        if not warm:
+            # One warm-up for all: a server that has just started is slow for whoever comes first.
+            warm = True
+            if not sweep.take(Slot(cell, 0, True), total + 1, result):
+                break
+            continue
+        repeat = repeats.get(cell.id, 0)
+        repeats[cell.id] = repeat + 1
+        failed = result.failed
+        if not sweep.take(Slot(cell, repeat, False), total, result):
+            break
+        search.tell(at, None if result.failed > failed else sweep.last_rate(cell))
+        learned(search, search.trials, budget.trials)
+    return replace(result, interrupted=interrupts.asked or result.interrupted), "interrupted"
+
+
+class Recorded:
+    """A run that was measured already, as a surface to search: to learn what a search would have cost."""
+
+    def __init__(self, cells: Sequence[Summary]) -> None:
+        """`cells` with at least one good trial each count. Raises ScenarioError as `settings`."""
+        self.measure = basis(cells)
+        known = [c for c in cells if best.values(c, self.measure)]
+        if len(known) < 2:
+            raise VenturiError("a search needs a run with at least two cells that have good trials")
+        self.cells = known
+        self.candidates: list[Mapping[str, Any]] = [c.parameters for c in known]
+        settings(self.candidates, recorded=True)
+        self.names = [n for n in varying(known) if n not in best.WORKLOAD]
+        self.values = [best.values(c, self.measure) for c in known]
+
+    @property
+    def trials(self) -> int:
+        """All good trials of the run."""
+        return sum(map(len, self.values))
+
+    @property
+    def fastest(self) -> int:
+        """The cell with the highest median."""
+        return max(range(len(self.cells)), key=self._speed)
+
+    def share(self, candidate: int) -> float:
+        """A cell's median over the fastest's."""
+        return self._speed(candidate) / self._speed(self.fastest)
+
+    def _speed(self, candidate: int) -> float:
+        return best.speed_of(self.cells[candidate], self.measure).value or 0.0
+
+
+def replay(recorded: Recorded, budget: Budget, learned: Learned, seed: int = 1) -> Tuned:
+    """Searches a recorded run: each trial is the next repeat of its cell. Nothing is measured."""
+    search = Search(recorded.candidates, recorded.names, seed)
+    began = time.monotonic()
+    used = [0] * len(recorded.cells)
+    reason = "budget"
+    while (left := budget.left(search.trials, began)) is None or left > 0:
+        offered = [n < len(v) for n, v in zip(used, recorded.values, strict=True)]
+        at = search.ask(left, offered)
+        if at is None:
+            reason = "settled"
+            break
+        search.tell(at, recorded.values[at][used[at]])
+        used[at] += 1
+        learned(search, search.trials, budget.trials)
+    return Tuned(search, recorded.candidates, recorded.names, search.answer(), reason, search.trials)

@@ -1,0 +1,259 @@
+"""From a scenario's matrix to its cells: axes, zipped axes, exclusions; and scaling a scenario down."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from venturi.common.conditions import Condition
+from venturi.common.errors import ScenarioError
+from venturi.plan import also
+from venturi.plan.cell import Cell
+from venturi.plan.rules import cells as fitting
+from venturi.plan.rules import charrow as queries
+from venturi.plan.rules import defaults, flight, options
+from venturi.plan.rules import timeseries as ingests
+from venturi.plan.settings import (
+    POINT_BYTES,
+    SIZES,
+    STATES_ROW_BYTES,
+    UPSERT,
+    USAGE_ROW_BYTES,
+    WORKING_SET,
+    Target,
+    Workload,
+    data_label,
+)
+from venturi.targets.system import is_ours, scheme_of, servers_batches
+from venturi.targets.urls import place_of
+
+if TYPE_CHECKING:
+    from venturi.plan.scenario import Scenario
+
+__all__ = ["axis_groups", "cells", "check", "chosen_cells", "with_servers_batches"]
+
+_MOST_CELLS = 100_000
+_MOST_TRIALS = 10_000_000
+
+
+def check(scenario: Scenario) -> None:
+    """What can only be said of whole cells. Raises ScenarioError."""
+    sizes = [size for size in SIZES if getattr(scenario.workload, size) is not None or size in scenario.axes]
+    options.check_options(scenario)
+    if len(sizes) > 1:
+        where = scenario.where("matrix" if sizes[1] in scenario.axes else "workload", sizes[1])
+        raise ScenarioError(f"{where}: {' and '.join(sizes)} exclude one another; keep one")
+    found = cells(scenario)
+    if not found:
+        raise ScenarioError(
+            f"{scenario.where('matrix', 'exclude')}: every cell is excluded", hint="loosen a condition"
+        )
+    trials = len(found) * (scenario.run.repeats + scenario.run.warmup)
+    if trials > _MOST_TRIALS:
+        raise ScenarioError(
+            f"{scenario.where('run', 'repeats')}: {trials:,} trials, warm-up included; "
+            f"the most are {_MOST_TRIALS:,}"
+        )
+    _check_batches(scenario, found)
+
+
+def _check_batches(scenario: Scenario, found: Sequence[Cell]) -> None:
+    """Whether rows a batch, where some are asked for, are asked of anybody. Raises ScenarioError."""
+    table = "matrix" if "rows_per_batch" in scenario.axes else "workload"
+    # A run that goes on has one layer, its resolved scenario, in which every key stands.
+    resumed = len(scenario.layers) == 1 and scenario.layers[0].text is not None
+    given = not resumed and options.given_with_address(scenario, "workload", "rows_per_batch")
+    if given and all(servers_batches(cell.parameters) for cell in found):
+        raise ScenarioError(
+            f"{scenario.where(table, 'rows_per_batch')}: how many rows a batch has is decided by "
+            f"{found[0].parameters['target']}, which sends what it holds",
+            hint="leave it out; records that a perf server makes come in the batches that are asked for",
+        )
+
+
+def with_servers_batches(scenario: Scenario) -> Scenario:
+    """The scenario without the rows a batch that nobody is asked for: cells that differ in nothing else are
+    one. Not for a run that goes on, whose cells are called as they were."""
+    default = Workload().rows_per_batch
+    asked = [scenario.workload.rows_per_batch, *scenario.axes.get("rows_per_batch", ())]
+    if set(asked) == {default} or not all(servers_batches(cell.parameters) for cell in cells(scenario)):
+        return scenario
+
+    def settled(axis: str, value: Any) -> Any:
+        return default if axis == "rows_per_batch" else value
+
+    (axes,) = also.scaled([scenario.axes], settled)
+    found = replace(
+        scenario,
+        workload=scenario.workload.model_copy(update={"rows_per_batch": default}),
+        axes=axes,
+        also=also.scaled(scenario.also, settled),
+    )
+    check(found)
+    return found
+
+
+def cells(scenario: Scenario, row_bytes: Mapping[str, float] | None = None) -> list[Cell]:
+    """All cells in the order of their axes. `row_bytes` tells the width of each file's rows,
+    by the path that the scenario names it with; without it, files have no size yet.
+    """
+    found: dict[str, Cell] = {}
+    for _, cell in chosen_cells(scenario, row_bytes or {}):
+        found.setdefault(cell.id, cell)
+    return list(found.values())
+
+
+def chosen_cells(scenario: Scenario, row_bytes: Mapping[str, float]) -> Iterator[tuple[dict[str, Any], Cell]]:
+    """The cells that conditions leave, each with its values of the axes; one may come several times."""
+    groups = axis_groups(scenario)
+    products = also.products(scenario.axes, groups, scenario.also)
+    count = sum(math.prod(len(step) for step in steps) for steps in products)
+    if count > _MOST_CELLS:
+        raise ScenarioError(f"the matrix has {count:,} cells; the most are {_MOST_CELLS:,}")
+    conditions = [_condition(scenario, text) for text in scenario.exclude]
+    for combination in itertools.chain.from_iterable(itertools.product(*steps) for steps in products):
+        chosen = {axis: value for part in combination for axis, value in part.items()}
+        for placed in (replace(scenario, on=None), scenario) if scenario.beside else (scenario,):
+            cell = _cell(placed, chosen, row_bytes)
+            if not any(_holds(scenario, condition, cell) for condition in conditions):
+                _check_placement(scenario, cell)
+                yield chosen, cell
+
+
+def axis_groups(scenario: Scenario) -> list[list[str]]:
+    """Axes that advance together, and each other one by itself."""
+    groups = [list(group) for group in scenario.zips]
+    zipped = {axis for group in groups for axis in group}
+    groups += [[axis] for axis in scenario.axes if axis not in zipped]
+    # A group stands where its first axis was written, so the order is the file's.
+    order = list(scenario.axes)
+    groups.sort(key=lambda group: min(order.index(axis) for axis in group))
+    return groups
+
+
+def _condition(scenario: Scenario, text: str) -> Condition:
+    try:
+        return Condition(text)
+    except ValueError as error:
+        raise ScenarioError(f"{scenario.where('matrix', 'exclude')}: {error}") from None
+
+
+def _holds(scenario: Scenario, condition: Condition, cell: Cell) -> bool:
+    # A condition speaks the scenario's language, where the time is called duration.
+    names = {**cell.parameters, "duration": cell.parameters["duration_ns"]}
+    try:
+        return condition(names)
+    except ValueError as error:
+        raise ScenarioError(f"{scenario.where('matrix', 'exclude')}: {error}") from None
+
+
+def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float]) -> Cell:
+    place, url = _address(scenario, chosen)
+    workload = scenario.workload.model_copy(
+        update={axis: value for axis, value in chosen.items() if axis in Workload.model_fields}
+    )
+    target = scenario.target.model_copy(
+        update={axis: value for axis, value in chosen.items() if axis in Target.model_fields}
+    )
+    asked = queries.asked(target, url)
+    if workload.operation == "get" and workload.data == "records" and (asked or flight.names_something(url)):
+        # Made records are asked for by the perf protocol, or by a query of ours; a table's rows are the
+        # server's.
+        workload = workload.model_copy(update={"data": "remote"})
+    target = options.fitted(target, url, workload.operation)
+    fitting.check_cell(scenario, workload, target, chosen)
+    label = data_label(workload.data)
+    records, usage, states = (workload.data == name for name in ("records", "usage", "states"))
+    ingest = workload.operation == "ingest"
+    width = 8.0 * workload.columns if records else USAGE_ROW_BYTES if usage else widths.get(label)
+    width = POINT_BYTES if ingest else STATES_ROW_BYTES if states else width
+    rows, duration = defaults.amount(workload, width)
+    if queries.is_file(workload, url):
+        rows = None
+    parameters = {
+        "operation": workload.operation,
+        "place": place,
+        "target": url,
+        "data": label,
+        "columns": workload.columns if records else None,
+        "values": ingests.values(workload) or (workload.values if records else None),
+        "seed": workload.seed if records or states or usage or ingests.is_made(workload) else None,
+        **ingests.parameters(workload),
+        "key": workload.key,
+        "add": workload.add,
+        "working_set": (workload.working_set or WORKING_SET) if usage else None,
+        "row_bytes": width,
+        "rows_per_batch": workload.rows_per_batch,
+        "rows_per_stream": rows,
+        "bytes_per_stream": workload.bytes_per_stream,
+        "duration_ns": duration,
+        "streams": workload.streams,
+        "threads": workload.streams if workload.threads == "streams" else workload.threads,
+        "rate": workload.rate,
+        **{name: _of_upserts(workload, name) for name in UPSERT},
+        "verify": workload.verify,
+        "include_setup": workload.include_setup,
+        "pin": workload.pin,
+        **options.option_parameters(target, workload.operation),
+        **_placement(scenario, workload, chosen),
+    }
+    if ingests.is_archive(workload.data):
+        # Messages are as they were made.
+        parameters |= {"messages": None, "digits": None, "generate": None}
+    return Cell(parameters, target.options())
+
+
+def _placement(scenario: Scenario, workload: Workload, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """How many processes share the streams, and by what they are placed; null where one runs all."""
+    if scenario.on is None:
+        return {"loaders": None, "on": None}
+    loaders = chosen.get("loaders", scenario.hosts.loaders)
+    if loaders is None and scenario.on == "spark":
+        # As Spark itself would: a partition a task.
+        loaders = workload.streams
+    return {"loaders": loaders, "on": scenario.on}
+
+
+def _check_placement(scenario: Scenario, cell: Cell) -> None:
+    """Whether so many processes can share this cell's streams. Raises ScenarioError."""
+    loaders, streams = cell.parameters["loaders"], cell.parameters["streams"]
+    if loaders is not None and loaders > streams:
+        raise ScenarioError(
+            f"{scenario.where('matrix' if 'loaders' in scenario.axes else 'hosts', 'loaders')}: {loaders} "
+            f"loaders for {streams} stream{'s' if streams > 1 else ''}: each of them needs one",
+            hint=f"--streams {loaders} or more; or leave such cells out: exclude = ['loaders > streams']",
+        )
+    url = str(cell.parameters["target"])
+    if loaders is not None and loaders > 1 and scheme_of(url) == "duckdb":
+        raise ScenarioError(
+            f"{scenario.where('target', 'url')}: {url} is a file that one process has open, not {loaders}",
+            hint="name a server, or --loaders 1",
+        )
+    if scenario.on is not None and cell.parameters["include_setup"]:
+        where = scenario.where("matrix" if "include_setup" in scenario.axes else "workload", "include_setup")
+        raise ScenarioError(
+            f"{where}: times the set-up of one process, and --on has several", hint="leave one of them out"
+        )
+
+
+def _of_upserts(workload: Workload, name: str) -> Any:
+    """What only upserts have: as set, or its default; null in a get or put. An ingest has `generate`."""
+    if workload.operation == "ingest" and name == "generate":
+        # Archives and files are read meanwhile; so are points made, unless they shall be ready.
+        return workload.generate or "inline"
+    if workload.operation != "upsert":
+        return None
+    found = getattr(workload, name)
+    return UPSERT[name] if found is None else found
+
+
+def _address(scenario: Scenario, chosen: Mapping[str, Any]) -> tuple[str, str]:
+    if "place" in chosen:
+        return chosen["place"], scenario.places[chosen["place"]]
+    url = chosen.get("target", scenario.target.url)
+    others = {scheme_of(other) for other in scenario.axes.get("target", ()) if is_ours(other)}
+    # Two systems that are both started here are two places.
+    return (url if is_ours(url) and len(others) > 1 else place_of(url)), url

@@ -1,0 +1,62 @@
+"""What a cell measures where its scenario does not say: the size of a batch, the amount of work."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from venturi.plan.settings import SIZES, Workload
+from venturi.targets.system import is_database, is_time_series
+
+if TYPE_CHECKING:
+    from venturi.plan.scenario import Scenario
+from venturi.plan.rules.options import addresses
+
+__all__ = ["UPSERT_NS", "amount", "settled"]
+
+UPSERT_NS = 10_000_000_000
+"""How long a trial of upserts lasts where nothing says how much."""
+_UPSERT_BATCH = 500
+_INGEST_BATCH = 5000
+
+
+def settled(scenario: Scenario) -> Scenario:
+    """Defaults that depend on where rows go: databases take upserts, and an upsert has rows with a key."""
+    workload, axes = scenario.workload, scenario.axes
+    update: dict[str, Any] = {}
+
+    def open_(key: str) -> bool:
+        return key not in workload.model_fields_set and key not in axes
+
+    if open_("operation") and all(map(is_database, addresses(scenario))):
+        update["operation"] = "upsert"
+    if open_("operation") and all(map(is_time_series, addresses(scenario))):
+        update["operation"] = "ingest"
+    operations = axes.get("operation", [update.get("operation", workload.operation)])
+    if all(operation == "upsert" for operation in operations):
+        if open_("data"):
+            update["data"] = "usage"
+        if open_("rows_per_batch"):
+            update["rows_per_batch"] = _UPSERT_BATCH
+    if all(operation == "ingest" for operation in operations):
+        if open_("data"):
+            update["data"] = "metrics"
+        if open_("rows_per_batch"):
+            update["rows_per_batch"] = _INGEST_BATCH
+    return replace(scenario, workload=workload.model_copy(update=update)) if update else scenario
+
+
+def amount(workload: Workload, width: float | None) -> tuple[int | None, int | None]:
+    """Rows a stream and time in ns of a cell; both None: whatever the server holds is as long as it is."""
+    if workload.bytes_per_stream is not None:
+        return max(1, math.ceil(workload.bytes_per_stream / width)) if width else None, None
+    if any(getattr(workload, size) is not None for size in SIZES):
+        return workload.rows_per_stream, workload.duration
+    if workload.operation == "upsert":
+        return None, UPSERT_NS
+    if workload.operation == "ingest" and workload.data not in ("metrics", "archive"):
+        # Files and archives are as long as they are.
+        return None, None
+    # As Arrow's own benchmark.
+    return (None if workload.data == "remote" else 10_000_000), None

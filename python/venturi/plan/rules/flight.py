@@ -1,0 +1,67 @@
+"""What a cell of Flight may ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from venturi.common.errors import ScenarioError
+from venturi.plan.rules import timeseries as ingests
+from venturi.plan.settings import UPSERT, Workload
+from venturi.targets.system import is_charrow, is_clickhouse, is_database, is_time_series, scheme_of
+
+if TYPE_CHECKING:
+    pass
+from venturi.plan.rules.shared import only_ingest
+
+__all__ = ["check_flight", "names_something"]
+
+
+def names_something(url: str) -> bool:
+    """Whether the URL names a table, a command, a ticket or a query, and not only a server."""
+    parts = urlsplit(url)
+    if is_charrow(url):
+        # Its path is the database that the query is asked in.
+        return bool(parts.query)
+    if is_clickhouse(url):
+        return False
+    return parts.scheme != "empty" and bool(parts.path.strip("/") or parts.query)
+
+
+def check_flight(workload: Workload, url: str, where: Any) -> None:
+    """Whether a get or a put can go this way with these data."""
+    operation = workload.operation
+    for found, taken in ((is_database(url), "upsert"), (is_time_series(url), "ingest")):
+        if found:
+            raise ScenarioError(
+                f"{where('workload', 'operation')}: {scheme_of(url)}:// takes {taken}s, not a {operation}",
+                hint=f"leave the operation out, or set it to {taken}",
+            )
+    for key in ("key", "add", "working_set", *UPSERT):
+        if getattr(workload, key) is not None:
+            raise ScenarioError(f"{where('workload', key)}: is for upserts, and this is a {operation}")
+    only_ingest(workload, where)
+    at = where("workload", "data")
+    if workload.data == "usage":
+        raise ScenarioError(f"{at}: usage is for upserts; a {operation} has records or a file")
+    if workload.data == "states":
+        raise ScenarioError(
+            f"{at}: states are rows of a server of charrow://, which turns them into columns",
+            hint="name one: --target charrow://HOST, or charrow://local for a first try",
+        )
+    if ingests.is_points(workload.data):
+        raise ScenarioError(f"{at}: points are for ingests; a {operation} has records or a file")
+    if operation == "put":
+        if workload.data == "remote":
+            raise ScenarioError(f"{at}: a put needs data of its own, records or a file, not remote")
+    elif workload.data == "remote":
+        if not names_something(url) and not url.startswith("empty:"):
+            raise ScenarioError(
+                f"{at}: {url} does not say what to get",
+                hint="name it in the URL: flight://HOST:PORT/TABLE, ?command=TEXT or ?ticket=TEXT",
+            )
+    elif workload.data != "records" and names_something(url):
+        raise ScenarioError(
+            f"{at}: a get from {url} moves what the server holds, not a file",
+            hint='leave data out, or set it to "remote"',
+        )

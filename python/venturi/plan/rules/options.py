@@ -1,0 +1,177 @@
+"""Which of a target's options mean something to a cell's system and operation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from venturi.common.errors import ScenarioError
+from venturi.plan.settings import Target
+from venturi.targets.options import APPLIES, DEFAULTS, ONLY_HERE, PARAMETERS, VALUES
+from venturi.targets.system import is_ours, is_time_series, scheme_of
+
+if TYPE_CHECKING:
+    from venturi.plan.scenario import Scenario
+
+__all__ = [
+    "addresses",
+    "check_options",
+    "check_values",
+    "fitted",
+    "given_with_address",
+    "idle",
+    "option_parameters",
+    "without_strangers",
+]
+
+
+def addresses(scenario: Scenario) -> list[str]:
+    if "place" in scenario.axes:
+        return [scenario.places[place] for place in scenario.axes["place"]]
+    return list(scenario.axes.get("target", [scenario.target.url]))
+
+
+def without_strangers(scenario: Scenario) -> Scenario:
+    """Who names another address over a scenario does not mean its options that have no meaning there.
+
+    Options that came with the address, or after it, stay: they are mistakes, and are named as such.
+    """
+
+    def given_before(name: str) -> bool:
+        return given_with_address(scenario, "target", name) is False
+
+    given = set(scenario.target.given()) | {name for name in scenario.axes if name in APPLIES}
+    dropped = [n for n in APPLIES if n in given and given_before(n) and not _means_something(scenario, n)]
+    if not dropped:
+        return scenario
+    axes = {axis: values for axis, values in scenario.axes.items() if axis not in dropped}
+    zips = [[axis for axis in group if axis not in dropped] for group in scenario.zips]
+    defaults = Target()
+    return replace(
+        scenario,
+        target=scenario.target.model_copy(update={name: getattr(defaults, name) for name in dropped}),
+        axes=axes,
+        zips=[group for group in zips if len(group) > 1],
+        notes=(
+            *scenario.notes,
+            f"left out, as it means nothing to {_schemes(scenario)}: {', '.join(dropped)}",
+        ),
+    )
+
+
+def given_with_address(scenario: Scenario, table: str, name: str) -> bool | None:
+    """Whether a key, or its axis, was given by the layer that names the address or a later one; None: by
+    none."""
+    layers = scenario.layers
+    paths = (("target", "url"), ("matrix", "target"), ("matrix", "place"), ("places",))
+    address = max((n for n, layer in enumerate(layers) if any(map(layer.has, paths))), default=0)
+    found = [n for n, x in enumerate(layers) if x.has((table, name)) or x.has(("matrix", name))]
+    return found[-1] >= address if found else None
+
+
+def _schemes(scenario: Scenario) -> str:
+    return " and ".join(dict.fromkeys(f"{scheme_of(url)}://" for url in addresses(scenario)))
+
+
+def _means_something(scenario: Scenario, name: str) -> bool:
+    """Whether any of the option's values is known at any of the addresses."""
+    values = [v for v in scenario.axes.get(name, [getattr(scenario.target, name)]) if v is not None]
+    return name not in _strangers(scenario) and any(
+        not _unknown(name, value, url) for url in addresses(scenario) for value in values
+    )
+
+
+def _unknown(name: str, value: Any, url: str) -> tuple[str, ...]:
+    """The values that the option has there, where this is none of them."""
+    known = VALUES.get((name, scheme_of(url)), ())
+    return known if known and str(value).partition(":")[0] not in known else ()
+
+
+def idle(scenario: Scenario) -> set[str]:
+    """Options that are at their default and mean nothing anywhere in the scenario."""
+    urls = addresses(scenario)
+    operations = scenario.axes.get("operation", [scenario.workload.operation])
+    given = scenario.target.given()
+    return {
+        n for n in APPLIES if n not in given and not any(applies(n, u, o) for u in urls for o in operations)
+    }
+
+
+def _strangers(scenario: Scenario) -> list[str]:
+    """Options that are given and mean nothing anywhere in the scenario."""
+    given = set(scenario.target.given()) | {name for name in scenario.axes if name in APPLIES}
+    urls = addresses(scenario)
+    operations = scenario.axes.get("operation", [scenario.workload.operation])
+    return [n for n in APPLIES if n in given and not any(applies(n, u, o) for u in urls for o in operations)]
+
+
+def applies(name: str, url: str, operation: str) -> bool:
+    """Whether an option means something there."""
+    scheme = scheme_of(url)
+    if scheme == "empty":
+        # Where nothing is sent, settings of the way mean nothing, but disturb nobody.
+        if operation == "ingest":
+            return name in ("dialect", "messages", "digits")
+        return (name == "dialect") == (operation == "upsert")
+    if name in ONLY_HERE and not is_ours(url):
+        return False
+    return scheme in APPLIES[name]
+
+
+def fitted(target: Target, url: str, operation: str) -> Target:
+    """The target of one cell: its own address, and no option that means nothing there."""
+    defaults = Target()
+    update = {name: getattr(defaults, name) for name in APPLIES if not applies(name, url, operation)}
+    return target.model_copy(update={**update, "url": url})
+
+
+def option_parameters(target: Target, operation: str) -> dict[str, Any]:
+    """The parameters of a cell that are options: what is in force, null where it means nothing."""
+    usual = DEFAULTS.get(scheme_of(target.url), {})
+    if operation == "ingest" and scheme_of(target.url) == "empty":
+        usual = {**DEFAULTS["akumuli"], "dialect": "akumuli"}
+
+    def value(name: str) -> Any:
+        if not applies(name, target.url, operation):
+            return None
+        found = getattr(target, name)
+        if name == "digits":
+            # 17, or a word; nothing where nothing is written.
+            return str(found or usual[name]) if found or name in usual else None
+        if name == "durable":
+            return found or "os"
+        if name == "encoders":
+            # As many as the server says it has CPUs, which nobody knows before.
+            return found if isinstance(found, int) else None
+        return usual.get(name) if found is None or found == [] else found
+
+    return {name: value(name) for name in PARAMETERS}
+
+
+def check_options(scenario: Scenario) -> None:
+    """Whether every option means something somewhere in the scenario. Raises ScenarioError."""
+    for name in _strangers(scenario):
+        where = scenario.where("matrix" if name in scenario.axes else "target", name)
+        if name in ONLY_HERE and any(map(is_time_series, addresses(scenario))):
+            flag = "threads" if name == "pool" else name
+            raise ScenarioError(
+                f"{where}: is of a store that is started for the run, and {addresses(scenario)[0]} is there "
+                "already",
+                hint=f"start one so: venturi serve timeseries --data DIR --{flag} ..., or use akumuli://local",
+            )
+        raise ScenarioError(
+            f"{where}: {_schemes(scenario)} has no option {name}",
+            hint=f"it belongs to {', '.join(f'{s}://' for s in sorted(APPLIES[name]))}",
+        )
+
+
+def check_values(target: Target, where: Any) -> None:
+    """Values of an option that this system does not know, though another does."""
+    scheme = scheme_of(target.url)
+    for name in dict.fromkeys(name for name, _ in VALUES):
+        value = getattr(target, name)
+        known = _unknown(name, value, target.url) if value is not None else ()
+        if known:
+            raise ScenarioError(
+                f"{where('target', name)}: {scheme}:// has no {name} {value}; it has {', '.join(known)}"
+            )

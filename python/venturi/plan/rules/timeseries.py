@@ -1,0 +1,130 @@
+"""What must fit together in a cell that sends points of time series."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from venturi.common.errors import ScenarioError
+from venturi.plan.settings import UPSERT, FileData, Target, Workload
+from venturi.targets.system import TIME_SERIES, is_ours, is_time_series, scheme_of
+
+__all__ = ["HOSTS", "TICK_NS", "check", "is_archive", "is_made", "is_points", "parameters", "values"]
+
+HOSTS = 100
+TICK_NS = 1_000_000_000
+METRICS = 10
+"""Metrics of a host of `metrics`, all in one row."""
+
+
+def is_points(data: object) -> bool:
+    """Whether these data are points already: made ones, or archives of them."""
+    return data == "metrics" or is_archive(data)
+
+
+def is_archive(data: object) -> bool:
+    """Whether these points come as archives, made before or for the run."""
+    return data == "archive" or (isinstance(data, FileData) and data.source == "archive")
+
+
+def is_made(workload: Workload) -> bool:
+    """Whether Venturi makes the points, from a seed."""
+    return workload.operation == "ingest" and _made(workload)
+
+
+def _made(workload: Workload) -> bool:
+    return workload.data in ("metrics", "archive")
+
+
+def check(workload: Workload, target: Target, where: Any) -> None:
+    """Whether such points can go there. Raises ScenarioError; `where` spells a key as its user wrote it."""
+    url, data = target.url, workload.data
+    if not is_time_series(url) and scheme_of(url) != "empty":
+        raise ScenarioError(
+            f"{where('workload', 'operation')}: {scheme_of(url)}:// takes no ingests",
+            hint="name a store of time series: --target akumuli://HOST, or akumuli://local for a first try",
+        )
+    if not _made(workload) and not isinstance(data, FileData):
+        raise ScenarioError(
+            f"{where('workload', 'data')}: {data} have no times; an ingest has metrics, archives or a file",
+            hint='leave data out for "metrics", or name a file: --data t.parquet --time ts --tags host',
+        )
+    if scheme_of(url) == "empty" and data != "metrics":
+        raise ScenarioError(f"{where('workload', 'data')}: empty:// takes points of metrics, no others")
+    if target.dialect is not None and target.dialect not in TIME_SERIES:
+        raise ScenarioError(
+            f"{where('target', 'dialect')}: an ingest has no dialect {target.dialect}; it has "
+            f"{', '.join(TIME_SERIES)}"
+        )
+    for key in ("key", "add", "working_set", *(name for name in UPSERT if name != "generate")):
+        if getattr(workload, key) is not None:
+            raise ScenarioError(f"{where('workload', key)}: is for upserts, and this is an ingest")
+    if is_archive(data) and scheme_of(url) != "akumuli":
+        raise ScenarioError(
+            f"{where('workload', 'data')}: archives hold messages of akumuli://, and this is {scheme_of(url)}://",
+            hint="leave data out for metrics, which are written in any form",
+        )
+    if is_archive(data):
+        for key in ("messages", "digits"):
+            if getattr(target, key) is not None:
+                raise ScenarioError(f"{where('target', key)}: archives hold their messages as they were made")
+    _columns(workload, where)
+    _amount(workload, where)
+    _options(target, where)
+
+
+def _columns(workload: Workload, where: Any) -> None:
+    file = isinstance(workload.data, FileData) and workload.data.source == "file"
+    given = [key for key in ("time", "tags", "metric") if getattr(workload, key) is not None]
+    given += ["values"] if isinstance(workload.values, list) else []
+    if given and not file:
+        raise ScenarioError(f"{where('workload', given[0])}: is for the columns of a file, and this has none")
+    for key in ("hosts", "tick", "start"):
+        if getattr(workload, key) is not None and not _made(workload):
+            raise ScenarioError(f"{where('workload', key)}: is for metrics; these data have their own")
+
+
+def _amount(workload: Workload, where: Any) -> None:
+    if _made(workload):
+        hosts = workload.hosts or HOSTS
+        if workload.streams > hosts:
+            raise ScenarioError(
+                f"{where('workload', 'streams')}: {workload.streams} streams share {hosts} hosts, and a "
+                "series belongs to one stream",
+                hint=f"take more hosts: --hosts {workload.streams}",
+            )
+    if workload.data == "archive" and workload.duration is not None:
+        raise ScenarioError(
+            f"{where('workload', 'duration')}: archives are made for the run, and must know how long to be",
+            hint="give points_per_stream, or bytes_per_stream, in place of a duration",
+        )
+    if workload.generate == "ahead" and workload.duration is not None:
+        raise ScenarioError(
+            f"{where('workload', 'generate')}: nobody knows ahead how many points a duration takes",
+            hint="give points_per_stream in place of a duration, or generate inline",
+        )
+
+
+def _options(target: Target, where: Any) -> None:
+    if target.http_port is not None and is_ours(target.url):
+        raise ScenarioError(f"{where('target', 'http_port')}: {target.url} is on free ports")
+    if target.http_port is not None and target.url.startswith("influx+http://"):
+        raise ScenarioError(f"{where('target', 'http_port')}: the port of {target.url} is the one in the URL")
+
+
+def values(workload: Workload) -> str | None:
+    """The columns of a file that hold values, as one parameter; None where they are not named."""
+    return ",".join(workload.values) if isinstance(workload.values, list) else None
+
+
+def parameters(workload: Workload) -> dict[str, Any]:
+    """The parameters that only ingests have; null elsewhere and where they mean nothing."""
+    made = workload.operation == "ingest" and _made(workload)
+    file = workload.operation == "ingest" and isinstance(workload.data, FileData)
+    return {
+        "hosts": (workload.hosts or HOSTS) if made else None,
+        "tick_ns": (workload.tick or TICK_NS) if made else None,
+        "start_unix_ns": workload.start if made else None,
+        "time": workload.time if file else None,
+        "tags": workload.tags if file else None,
+        "metric": workload.metric if file else None,
+    }

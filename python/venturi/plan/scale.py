@@ -1,0 +1,117 @@
+"""A scenario made smaller by `--scale`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from venturi.common.suffixes import format_count, spell_duration
+from venturi.plan import also, thinning
+from venturi.plan.rules import defaults
+from venturi.plan.settings import SIZES, FileData
+
+if TYPE_CHECKING:
+    from venturi.plan.scenario import Scenario
+from venturi.plan.matrix import axis_groups, chosen_cells
+
+__all__ = ["scale"]
+
+
+def scale(scenario: Scenario, factor: float) -> tuple[Scenario, list[str]]:
+    """The scenario with its sizes times `factor`, and what was done to it, in words.
+
+    Below 1, long axes are thinned to their ends, their middle and a few points between, and repeats are
+    reduced to 3 at the least. No stream gets less than one batch, no duration less than 200 ms; sizes that
+    would all end there are made smaller by less, so that they still differ.
+
+    Raises ValueError for a factor that is no positive number, or makes a size that nothing can have.
+    """
+    if not factor > 0:
+        raise ValueError("must be above 0")
+    if factor == math.inf:
+        raise ValueError("must be a number")
+    notes: list[str] = []
+    workload = scenario.workload
+    batch = min([workload.rows_per_batch, *scenario.axes.get("rows_per_batch", [])])
+    widest = 8 * max([workload.columns, *scenario.axes.get("columns", [])])
+    least = {"rows_per_stream": batch, "bytes_per_stream": batch * widest, "duration": 200_000_000}
+
+    def shrink(size: str, value: int) -> int:
+        if value * factor >= 2**63:
+            raise ValueError(f"{size} {spell(size, value)} becomes too large")
+        return sized.get(size, {}).get(value) or thinning.shrunk([value], factor, least[size])[value]
+
+    def spell(size: str, value: int) -> str:
+        return spell_duration(value) if size == "duration" else format_count(value)
+
+    axes = {axis: list(values) for axis, values in scenario.axes.items()}
+    if factor < 1:
+        groups = axis_groups(scenario)
+        axes = thinning.thinned(axes, groups, [chosen for chosen, _ in chosen_cells(scenario, {})], factor)
+        for group in groups:
+            kept, there = len(axes[group[0]]), len(scenario.axes[group[0]])
+            if kept < there:
+                notes.append(f"{' with '.join(group)}: {kept} of {there} points")
+    sized = {
+        size: thinning.shrunk(
+            itertools.chain(axes[size], *(points.get(size, ()) for points in scenario.also)),
+            factor,
+            least[size],
+        )
+        for size in SIZES
+        if size in axes
+    }
+    zipped = {axis for group in scenario.zips for axis in group}
+    update: dict[str, Any] = {}
+    for size in SIZES:
+        if size in axes:
+            before = axes[size]
+            after = [shrink(size, value) for value in before]
+            axes[size] = after if size in zipped else list(dict.fromkeys(after))
+            ends = [spell(size, value) for value in (before[0], before[-1], after[0], after[-1])]
+            note = f"{size} {ends[0]}..{ends[1]} became {ends[2]}..{ends[3]}"
+            if any(
+                n > max(min(value, least[size]), round(value * factor))
+                for value, n in zip(before, after, strict=True)
+            ):
+                note += ", the smallest by less, so that they still differ"
+            notes.append(note)
+        elif (value := getattr(workload, size)) is not None:
+            update[size] = shrink(size, value)
+            notes.append(f"{size} {spell(size, value)} became {spell(size, update[size])}")
+    defaulted = not update and not any(size in axes for size in SIZES)
+    if defaulted and _all_upserts(scenario):
+        update["duration"] = shrink("duration", defaults.UPSERT_NS)
+        notes.append(
+            f"duration {spell_duration(defaults.UPSERT_NS)} became {spell_duration(update['duration'])}"
+        )
+    elif defaulted and _has_own_data(scenario):
+        update["rows_per_stream"] = shrink("rows_per_stream", 10_000_000)
+        notes.append(f"rows_per_stream 10M became {format_count(update['rows_per_stream'])}")
+    run = scenario.run
+    repeats = min(run.repeats, max(3, round(run.repeats * math.sqrt(factor)))) if factor < 1 else run.repeats
+    if repeats != run.repeats:
+        notes.append(f"repeats {run.repeats} became {repeats}")
+    scaled = replace(
+        scenario,
+        axes=axes,
+        also=also.scaled(scenario.also, lambda axis, n: shrink(axis, n) if axis in SIZES else n),
+        workload=workload.model_copy(update=update),
+        run=run.model_copy(update={"repeats": repeats}),
+    )
+    return scaled, notes
+
+
+def _all_upserts(scenario: Scenario) -> bool:
+    operations = scenario.axes.get("operation", [scenario.workload.operation])
+    return all(operation == "upsert" for operation in operations)
+
+
+def _has_own_data(scenario: Scenario) -> bool:
+    sources = scenario.axes.get("data", [scenario.workload.data])
+    return any(
+        isinstance(source, FileData) or source in ("records", "states", "metrics", "archive")
+        for source in sources
+    )

@@ -1,0 +1,120 @@
+"""The names and the values that a scenario may have, and the errors about them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from venturi.common.errors import ScenarioError
+from venturi.plan.layers import Layer, place_in
+from venturi.plan.scenario import with_nul
+from venturi.plan.settings import SIZES, Hosts, Run, Target, Workload
+from venturi.targets.fields import Table
+from venturi.targets.options import LISTS
+from venturi.targets.urls import check_url
+
+__all__ = ["TABLES", "check_keys", "validate"]
+
+TABLES: dict[str, type[Table]] = {"target": Target, "workload": Workload, "hosts": Hosts, "run": Run}
+TOP = (
+    *("name", "description", "format", "reference", "target", "places", "workload", "hosts", "matrix", "run"),
+)
+# `place` and `target` choose the address; every other axis is a key of [workload] or [target].
+ADDRESS_AXES = ("place", "target")
+# Keys whose value is a list, where others want an axis.
+LIST_VALUES = ("pin", "headers", "key", "add", "tags", "values", *LISTS)
+
+
+def check_keys(layer: Layer) -> None:
+    if (path := with_nul(layer.tree)) is not None:
+        raise ScenarioError(f"{layer.place(path)}: has a NUL character in it")
+    for key, value in layer.tree.items():
+        if key not in TOP:
+            raise ScenarioError(f"{layer.place((key,))}: unknown key{suggest(key, TOP)}")
+        if key in (*TABLES, "places", "matrix") and not isinstance(value, Mapping | None):
+            raise ScenarioError(f"{layer.place((key,))}: must be a table, [{key}]")
+        for inner in value if key in TABLES and isinstance(value, Mapping) else ():
+            if inner not in TABLES[key].model_fields:
+                raise ScenarioError(f"{layer.place((key, inner))}: unknown key{suggest(inner, home=key)}")
+    version = layer.tree.get("format", 1)
+    if not isinstance(version, int) or version > 1:
+        raise ScenarioError(
+            f"{layer.place(('format',))}: written in format {version}, this Venturi reads 1",
+            hint="install a newer Venturi",
+        )
+
+
+def suggest(key: str, known: Sequence[str] = (), home: str | None = None) -> str:
+    """The end of an "unknown key" error: the right spelling, or the right table."""
+    if home is not None:
+        for table, model in TABLES.items():
+            if key in model.model_fields and table != home:
+                return f"; it belongs into [{table}]"
+        known = list(TABLES[home].model_fields)
+    close = difflib.get_close_matches(key, known, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
+
+
+def validate(layers: Sequence[Layer], name: str, model: type[Table], values: Any) -> Table:
+    for key, value in values.items():
+        if isinstance(value, list) and name != "run" and key not in LIST_VALUES:
+            where = place_in(layers, (name, key))
+            raise ScenarioError(
+                f"{where}: a list of values belongs into [matrix]", hint=f"[matrix] {key} = …"
+            )
+        if (
+            isinstance(value, str)
+            and ".." in value
+            and key in (*SIZES, "streams", "threads", "rows_per_batch", "in_flight", "working_set", "loaders")
+        ):
+            where = place_in(layers, (name, key))
+            raise ScenarioError(f"{where}: a range belongs into [matrix]", hint=f'[matrix] {key} = "{value}"')
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = (name, *(str(part) for part in first["loc"][:1]))
+        raise ScenarioError(f"{place_in(layers, path)}: {explain(first)}") from None
+
+
+def validate_value(model: type[Table], key: str, value: Any) -> Any:
+    """One value of one key. Raises ValueError with a text for users."""
+    if key == "url":
+        return check_url(value) if isinstance(value, str) else check_url(str(value))
+    try:
+        return getattr(model.model_validate({key: value}), key)
+    except ValidationError as error:
+        raise ValueError(explain(error.errors()[0])) from None
+
+
+def explain(error: Any) -> str:
+    """Pydantic's finding in the words of the scenario's language."""
+    kind, context, value = error["type"], error.get("ctx", {}), error.get("input")
+    if kind == "value_error":
+        return str(context["error"])
+    if isinstance(value, Mapping | list):
+        # What is in there may be long, or a secret.
+        return f"a {'table' if isinstance(value, Mapping) else 'list'} cannot stand there"
+    if kind == "literal_error":
+        allowed = [part.strip().strip("'") for part in context["expected"].replace(" or ", ",").split(",")]
+        close = difflib.get_close_matches(str(value), allowed, n=1)
+        end = f"; did you mean {close[0]}?" if close else ""
+        return f"{value!r} is not one of {', '.join(allowed)}{end}"
+    if kind in ("greater_than_equal", "greater_than", "less_than_equal", "less_than"):
+        bound = next(iter(context.values()))
+        plain = kind in ("greater_than", "less_than") or isinstance(bound, float)
+        limit = f"{bound:g}" if plain else bound
+        words = {"g": "at least", "l": "at most"}[kind[0]] if kind.endswith("equal") else "above"
+        if isinstance(value, str) and any(c.isalpha() for c in value) and kind == "greater_than_equal":
+            # A duration's least is one nanosecond, which nobody means.
+            return f"{value} must be above 0"
+        return f"{value} must be {words} {limit}" if value is not None else f"must be {words} {limit}"
+    if kind in ("bool_type", "bool_parsing"):
+        return f"{value!r} is not true or false"
+    if kind == "string_type":
+        return f"{value!r} is not a text in quotes"
+    text = str(error["msg"])
+    return f"{value!r}: {text[:1].lower()}{text[1:]}"

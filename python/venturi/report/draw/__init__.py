@@ -1,0 +1,1 @@
+"""Figures drawn by plotly and by matplotlib."""

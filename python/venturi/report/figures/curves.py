@@ -1,0 +1,381 @@
+"""Throughput over a parameter: streams, size, rows a batch; and the boxes per size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from venturi.analysis.cells.ceilings import share as share_of
+from venturi.analysis.cells.efficiency import axis_of
+from venturi.analysis.cells.summary import Cell, best, by_operation, varying
+from venturi.analysis.results import Results
+from venturi.analysis.words import labels
+from venturi.analysis.words.wording import named
+from venturi.common.units import Quantity, count
+from venturi.report.figures import overlay, palette
+from venturi.report.figures.figure import Figure, Panel, Series
+from venturi.report.figures.scale import BYTES, MB, Scale, label, scale_of
+from venturi.store import reference as published
+
+MOST_LINES = 6
+"""More lines than this in one panel cannot be told apart."""
+FAR_ABOVE = 4.0
+"""A limit that is always more than so many times the highest point is told, not drawn."""
+HOSTS = ("hosts", "loaders")
+"""What counts the machines that a load came from: of imported runs, and of ours."""
+FOLLOWERS = {"streams": {"threads"}, "rows_per_stream": {"bytes_per_stream"}, "rows_per_batch": set[str]()}
+INTERVAL_NOTE = "Points are medians of the repeats, bars their 95 % interval (below 6 repeats their range)."
+
+
+def _lines(
+    cells: Sequence[Cell], axis: str, free: Sequence[str], scale: Scale
+) -> tuple[list[tuple[str, list[Cell]]], list[str]]:
+    """Cells as lines along `axis`, and the parameters over which the best had to be taken.
+
+    One line for each combination of the other varying parameters; where that makes too many, those with the
+    most values are reduced to their best cell, point by point.
+    """
+    kept = [n for n in free if n != axis and n not in FOLLOWERS.get(axis, ())]
+    dropped: list[str] = []
+
+    def grouped() -> dict[tuple[str, ...], list[Cell]]:
+        groups: dict[tuple[str, ...], list[Cell]] = {}
+        for cell in cells:
+            groups.setdefault(tuple(repr(cell.parameters.get(n)) for n in kept), []).append(cell)
+        return groups
+
+    while len(grouped()) > MOST_LINES and kept:
+        most = max(kept, key=lambda n: len({repr(c.parameters.get(n)) for c in cells}))
+        kept.remove(most)
+        dropped.append(most)
+    lines = []
+    for members in grouped().values():
+        points: dict[Any, list[Cell]] = {}
+        for cell in members:
+            if scale.of(cell).known:
+                points.setdefault(cell.parameters.get(axis), []).append(cell)
+        chosen = [b for value in sorted(points, key=float) if (b := best(points[value]))]
+        if chosen:
+            lines.append((labels.label(chosen[0], kept) if kept else "median", chosen))
+    return lines, dropped
+
+
+def over_streams(results: Results, reference: str | None = None) -> Figure | None:
+    """Throughput over streams with the raw TCP ceiling; None unless at least two stream counts were run."""
+    return _over(
+        results,
+        "streams",
+        "throughput-streams",
+        "streams",
+        lambda c: float(c.parameters["streams"]),
+        log=False,
+        reference=reference,
+    )
+
+
+def over_size(results: Results, reference: str | None = None) -> Figure | None:
+    """Throughput over the payload of one stream; None unless at least two sizes were run."""
+    return _over(
+        results,
+        "rows_per_stream",
+        "throughput-size",
+        "payload per stream, MB",
+        lambda c: (c.payload_bytes or 0.0) / c.parameters["streams"] / MB,
+        log=True,
+        reference=reference,
+    )
+
+
+def over_batch(results: Results, reference: str | None = None) -> Figure | None:
+    """Throughput over rows a batch; None unless at least two were run."""
+    return _over(
+        results,
+        "rows_per_batch",
+        "throughput-batch",
+        "rows per batch",
+        lambda c: float(c.parameters["rows_per_batch"]),
+        log=True,
+        reference=reference if overlay.rows_only(reference) else None,
+    )
+
+
+def over_hosts(results: Results, reference: str | None = None) -> Figure | None:
+    """Throughput over hosts; None unless at least two numbers of them were measured."""
+    axis = "loaders" if any(axis_of(c) == "loaders" for c in results.cells) else "hosts"
+    return _over(
+        results,
+        axis,
+        "throughput-hosts",
+        axis,
+        lambda c: float(c.parameters[axis]),
+        log=False,
+        reference=reference if overlay.rows_only(reference) else None,
+    )
+
+
+def over_encoders(results: Results, reference: str | None = None) -> Figure | None:
+    """Throughput over a server's encoders; None unless at least two numbers of them were measured."""
+    return _over(
+        results,
+        "encoders",
+        "throughput-encoders",
+        "encoders",
+        lambda c: float(c.parameters["encoders"]),
+        log=True,
+        reference=reference,
+    )
+
+
+def _over(
+    results: Results,
+    axis: str,
+    name: str,
+    x_label: str,
+    position: Callable[[Cell], float],
+    log: bool,
+    reference: str | None,
+) -> Figure | None:
+    panels, findings, reduced = [], [], dict[str, None]()
+    scales: list[Scale] = []
+    knees: list[str] = []
+    ticks: set[float] = set()
+    overlaid = False
+    colours: dict[str, str] = {}
+    for operation, every in by_operation(results.cells).items():
+        cells = [
+            c
+            for c in every
+            if isinstance(c.parameters.get(axis), int | float)
+            and (c.parameters.get("streams") or axis in (*HOSTS, "encoders"))
+        ]
+        # Over hosts there are published figures of rows alone; elsewhere what is counted in bytes stays so.
+        scale = scale_of(cells) if axis in HOSTS or any(c.in_rows for c in cells) else BYTES
+        if len({c.parameters[axis] for c in cells if scale.of(c).known}) < 2:
+            continue
+        lines, dropped = _lines(cells, axis, varying(cells), scale)
+        # A parameter that only follows another (rows, where the data differs) leaves lines of one point.
+        lines = [line for line in lines if len(line[1]) > 1]
+        if not lines:
+            continue
+        reduced |= dict.fromkeys(dropped)
+        scales.append(scale)
+        panel = Panel(operation, y_label=None if scale == BYTES else scale.label)
+        for text, chosen in lines:
+            colour = colours.setdefault(text, palette.series_colour(len(colours)))
+            panel.series.append(
+                Series(
+                    text,
+                    [position(c) for c in chosen],
+                    [scale(scale.of(c).value) for c in chosen],
+                    colour,
+                    low=[scale(scale.of(c).low) for c in chosen],
+                    high=[scale(scale.of(c).high) for c in chosen],
+                    notes=[_point_note(c) for c in chosen],
+                )
+            )
+            ticks |= {position(c) for c in chosen}
+        if axis == "streams" and scale == BYTES:
+            panel.series += _ceiling_lines(cells, position)
+        for one in published.sets(reference) if reference else []:
+            colour = "$reference" if one.place != "remote" else "$reference/0.6"
+            drawn = [x for s in panel.series for x in s.x]
+            if one.operation == "upsert":
+                extra = overlay.published_upserts(one, operation, axis, drawn, scale)
+            elif one.operation == "ingest":
+                extra = overlay.published_ingests(one, operation, axis, drawn, scale)
+            elif one.name == "chspark":
+                extra = overlay.published_pools(one, operation, axis, cells)
+            else:
+                extra = overlay.reference_lines(one, operation, axis, cells, colour)
+            overlaid = overlaid or bool(extra)
+            panel.series += extra
+            if axis in ("streams", "encoders") and one.operation not in ("upsert", "ingest"):
+                ticks |= {float(x) for series in extra for x in series.x}
+        panels.append(panel)
+        told = _finding(max((chosen for _, chosen in lines), key=_peak), axis)
+        findings.append(f"{operation} {named(told, cells[0])}")
+        if axis in HOSTS:
+            _proportion(panel, lines, axis, scale)
+        if axis == "rows_per_batch":
+            at = _knees(results, operation, panel, lines, scale)
+            knees += at
+            if at:
+                findings[-1] += f"; 90 % of the fitted peak at {at[-1].rpartition(': ')[2]}"
+    if not panels:
+        return None
+    caption = [INTERVAL_NOTE]
+    above = _far_above(panels)
+    if any(s.dash == "dash" for p in panels for s in p.series):
+        caption.append(
+            "Dashed: raw TCP in the same direction over as many connections, measured in the same run."
+        )
+    if above:
+        caption.append(f"Raw TCP lies far above, at {above}.")
+    if reduced:
+        caption.append(f"Each point is the best over {', '.join(labels.head(n) for n in reduced)}.")
+    if overlaid:
+        caption.append("Dotted: published figures from the hardware named, nothing scaled.")
+    if knees:
+        caption.append(
+            "Dotted: a batch of n rows takes a + n/b, fitted to the trials; the single point is its knee, "
+            f"where 90 % of b is reached ({'; '.join(knees)})."
+        )
+    few = sorted(ticks)
+    return Figure(
+        name,
+        _sentence(findings),
+        " ".join(caption),
+        named(x_label, results.cells[0]),
+        label(scales),
+        panels,
+        x_scale="log" if log else "linear",
+        x_ticks=few if axis != "rows_per_stream" and len(few) <= 12 else None,
+    )
+
+
+def _proportion(panel: Panel, lines: Sequence[tuple[str, list[Cell]]], axis: str, scale: Scale) -> None:
+    """What as many hosts would do that each do as much as the fewest did."""
+    for series, (_, chosen) in zip(list(panel.series), lines, strict=False):
+        first, last = (float(c.parameters[axis]) for c in (chosen[0], chosen[-1]))
+        each = (scale(scale.of(chosen[0]).value) or 0.0) / first
+        panel.series.append(
+            Series(
+                "in proportion to the fewest",
+                [first, last],
+                [each * first, each * last],
+                f"{series.colour}/0.6",
+                dash="dot",
+                markers=False,
+            )
+        )
+
+
+def _knees(
+    results: Results, operation: str, panel: Panel, lines: Sequence[tuple[str, list[Cell]]], scale: Scale
+) -> list[str]:
+    """Adds what a batch costs by the fit to the lines that it was made from; answers the knees in words."""
+    told = []
+    for series, (text, chosen) in zip(list(panel.series), lines, strict=False):
+        names = {c.name for c in chosen}
+        fitted = [
+            one
+            for one in results.batch_costs
+            if one.operation == operation and one.fit is not None and names == {c.name for c in one.cells}
+        ]
+        for one in fitted[:1]:
+            low, high = one.measured
+            knee = one.knee.median
+            grid = [low * (high / low) ** (i / 60) for i in range(61)]
+            panel.series.append(
+                Series(
+                    "a + n/b",
+                    grid,
+                    [scale(one.at(x)) for x in grid],
+                    series.colour,
+                    dash="dot",
+                    markers=False,
+                )
+            )
+            where = f"{text}: " if len(lines) > 1 else ""
+            if low <= knee <= high:
+                note = f"{where}90 % at {count(round(knee))} rows/batch"
+                panel.series.append(
+                    Series("knee", [knee], [scale(one.at(knee))], "$c4", "points", notes=[note])
+                )
+                told.append(f"{where}{count(round(knee))} rows/batch")
+            else:
+                side = "more than the largest batch" if knee > high else "less than the smallest batch"
+                told.append(f"{where}{side}")
+    return told
+
+
+def _far_above(panels: list[Panel]) -> str:
+    """Takes limits out that would press all curves to the ground, and says where they lie."""
+    highest = max((v for p in panels for s in p.series if s.dash != "dash" for v in _known(s)), default=0.0)
+    found: list[float] = []
+    for panel in panels:
+        for series in [s for s in panel.series if s.dash == "dash"]:
+            if min(_known(series), default=0.0) > FAR_ABOVE * highest > 0:
+                panel.series.remove(series)
+                found += _known(series)
+    if not found:
+        return ""
+    low, high = (f"{round(v):,}" for v in (min(found), max(found)))
+    return f"{low} MB/s" if low == high else f"{low} to {high} MB/s"
+
+
+def _known(series: Series) -> list[float]:
+    return [v for part in (series.y, series.high or []) for v in part if isinstance(v, int | float)]
+
+
+def _peak(line: Sequence[Cell]) -> float:
+    return max((c.main.value or 0.0 for c in line), default=0.0)
+
+
+def _finding(line: Sequence[Cell], axis: str) -> str:
+    """What a curve does, said no more surely than its margins allow."""
+    top = best(line) or line[-1]
+    speed = Quantity(top.main.value, unit=top.main.unit).text()
+    # A point is as good as the best one where their intervals meet; without intervals, within 5 %.
+    floor = top.main.low if top.main.low is not None else 0.95 * (top.main.value or 0.0)
+    level = [(c.main.high if c.main.high is not None else c.main.value or 0.0) >= floor for c in line]
+    first = level.index(True)
+    where = labels.phrase(axis, line[first].parameters[axis])
+    if first == len(line) - 1:
+        return f"still rises at {where}: {speed}"
+    if first == 0 and all(level):
+        return f"is level from {where} on: {speed} at best"
+    if all(level[first:]):
+        return f"is at its best from {where} on: {speed}"
+    return f"is fastest with {labels.phrase(axis, top.parameters[axis])}: {speed}"
+
+
+def _sentence(findings: list[str]) -> str:
+    text = "; ".join(findings)
+    return text[:1].upper() + text[1:] if text else "No trial succeeded"
+
+
+def _point_note(cell: Cell) -> str:
+    share = f", {cell.share.number('%')} % {share_of(cell.binding)}" if cell.share.known else ""
+    names = [
+        n for n in ("place", "data", "streams", "rows_per_batch", "rows_per_stream") if cell.parameters.get(n)
+    ]
+    return f"{cell.main}{share}, {cell.good} trials; {labels.label(cell, names)}"
+
+
+def _ceiling_lines(cells: Sequence[Cell], position: Callable[[Cell], float]) -> list[Series]:
+    """Raw TCP of these cells, one line a message size, at most two: they lie close together."""
+    by_size: dict[float, dict[float, float]] = {}
+    for cell in cells:
+        raw = cell.ceilings.get("raw TCP")
+        if raw is not None and raw.value is not None and cell.ceiling_message_bytes:
+            by_size.setdefault(cell.ceiling_message_bytes, {})[position(cell)] = raw.value
+    largest = sorted(by_size, key=lambda size: (-len(by_size[size]), -size))[:2]
+    if len(largest) > 1 and _alike(*(by_size[size] for size in largest)):
+        largest = largest[:1]
+    out = []
+    for i, size in enumerate(sorted(largest, reverse=True)):
+        points = sorted(by_size[size].items())
+        text = (
+            "raw TCP"
+            if len(largest) == 1
+            else f"raw TCP, {Quantity(size, unit='B').number('kB')} kB messages"
+        )
+        out.append(
+            Series(
+                text,
+                [x for x, _ in points],
+                [y / MB for _, y in points],
+                # Grey both, as limits are; the paler one is that of smaller messages.
+                "$ceiling" if i == 0 else "$ceiling/0.5",
+                dash="dash",
+                markers=False,
+            )
+        )
+    return out
+
+
+def _alike(one: dict[float, float], other: dict[float, float]) -> bool:
+    """Whether two lines would lie on each other: equal within 3 % wherever both have a point."""
+    shared = one.keys() & other.keys()
+    return bool(shared) and all(abs(one[x] / other[x] - 1) < 0.03 for x in shared)

@@ -1,0 +1,223 @@
+"""Figures of fitted laws: scaling over streams, and time over size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from venturi.analysis.models import fit_words
+from venturi.analysis.models.fits import AxisFit, Fits, SizeFit
+from venturi.analysis.models.predict import Checked
+from venturi.analysis.results import Results
+from venturi.common.units import percent, pick_unit
+from venturi.report.figures import palette
+from venturi.report.figures.figure import Figure, Panel, Series
+
+MOST_PANELS = 4
+"""Fits drawn and told in one report; `venturi fit RUN --all` has every one."""
+MOST_SIZES = 6
+CURVE_POINTS = 60
+MB = 1e6
+
+
+def figures(results: Results) -> list[Figure]:
+    """Both figures, as far as the run has the data."""
+    return [f for f in (scaling(results), hockney(results)) if f is not None]
+
+
+def telling_sizes(found: Fits) -> list[SizeFit]:
+    """The fits over sizes, the first and last of each operation and some between."""
+    fitted = [s for s in found.sizes if s.fit is not None]
+    if len(fitted) <= MOST_SIZES:
+        return fitted
+    step = (len(fitted) - 1) / (MOST_SIZES - 1)
+    return [fitted[round(i * step)] for i in range(MOST_SIZES)]
+
+
+def _scale(unit: str) -> tuple[float, str]:
+    return (MB, "throughput (payload), MB/s") if unit == "B/s" else (1e6, f"M{unit}")
+
+
+def scaling(results: Results) -> Figure | None:
+    """Throughput over an axis: medians with margins, the chosen law with its band, knee and peak, and what
+    was foretold beside what came of it. None where no law was fitted."""
+    # Rows a batch and the like have figures of their own; a level axis has nothing to show.
+    chosen = [one for one in results.fits.main if one.fit is not None and not one.level]
+    if not chosen:
+        return None
+    axis, unit = chosen[0].axis, chosen[0].unit
+    shown = [one for one in chosen if one.axis == axis and one.unit == unit][:MOST_PANELS]
+    factor, y_label = _scale(unit)
+    panels = [_scaling_panel(one, results.predictions, factor) for one in shown]
+    findings = []
+    for one in shown:
+        if one.fit is not None:
+            knee = fit_words.several(one.axis, one.fit.knee.median)
+            findings.append(f"{one.operation}: {one.fit.chosen.title}, knee at {knee}")
+    text = "; ".join(findings)
+    ticks = sorted({n for one in shown for n in one.medians})
+    wide = ticks[-1] / ticks[0] > 64
+    return Figure(
+        "model-scaling",
+        text[:1].upper() + text[1:],
+        "Points: medians, bars how far they may lie off the law. Line: the law chosen by AICc, dotted its "
+        "95 % band; knee: 90 % of the peak within the measured range. Foretold: with the 95 % prediction "
+        "interval, and the median of the trials that checked it.",
+        axis,
+        y_label,
+        panels,
+        x_scale="log" if wide else "linear",
+        x_ticks=ticks if len(ticks) <= 12 else None,
+    )
+
+
+def _scaling_panel(one: AxisFit, predictions: Sequence[Checked], factor: float) -> Panel:
+    fit = one.fit
+    assert fit is not None
+    x = [float(v) for v in fit.points.x]
+    # What the error bars are made of: the standard error of each median around the law.
+    half = [1.96 * float(s) for s in fit.sigma]
+    y = [math.exp(float(v)) / factor for v in fit.points.y]
+    queued = [
+        p
+        for p in predictions
+        if p.line.get("operation") == one.operation
+        and p.line.get("axis") == one.axis
+        and p.predicted.unit == one.unit
+    ]
+    right = max([x[-1], *(float(p.line["value"]) for p in queued if p.line["value"] <= 4 * x[-1])])
+    grid = _between(x[0], right)
+    low, high = fit.band(grid)
+    colour = palette.series_colour(0)
+    series = [
+        Series(
+            "measured",
+            x,
+            y,
+            colour,
+            "points",
+            low=[v * math.exp(-h) for v, h in zip(y, half, strict=True)],
+            high=[v * math.exp(h) for v, h in zip(y, half, strict=True)],
+        ),
+        Series("law", grid, [float(v) / factor for v in fit.chosen.at(grid)], colour, markers=False),
+        Series("95 % of the law", grid, [float(v) / factor for v in low], colour, dash="dot", markers=False),
+        Series("95 % of the law", grid, [float(v) / factor for v in high], colour, dash="dot", markers=False),
+    ]
+    marks = {"knee": fit.knee.median, "peak": fit.peak_at}
+    for i, (name, n) in enumerate(marks.items()):
+        at = float(fit.chosen.at([n])[0]) / factor
+        series.append(
+            Series(
+                name,
+                [n],
+                [at],
+                palette.series_colour(2 + i),
+                "points",
+                notes=[f"{name} at {fit_words.several(one.axis, n)}"],
+            )
+        )
+    if queued:
+        series.append(
+            Series(
+                "foretold",
+                [float(p.line["value"]) for p in queued],
+                [_over(p.predicted.value, factor) for p in queued],
+                palette.series_colour(4),
+                "points",
+                low=[_over(p.predicted.low, factor) for p in queued],
+                high=[_over(p.predicted.high, factor) for p in queued],
+                notes=[p.sentence for p in queued],
+            )
+        )
+        done = [p for p in queued if not p.pending]
+        if done:
+            series.append(
+                Series(
+                    "measured after",
+                    [float(p.line["value"]) for p in done],
+                    [_over(p.measured.value, factor) for p in done],
+                    palette.series_colour(5),
+                    "points",
+                    low=[_over(p.measured.low, factor) for p in done],
+                    high=[_over(p.measured.high, factor) for p in done],
+                    notes=[p.sentence for p in done],
+                )
+            )
+    return Panel(fit_words.head(one), series)
+
+
+def _over(value: float | None, factor: float) -> float | None:
+    return None if value is None else value / factor
+
+
+def _between(low: float, high: float) -> list[float]:
+    """Points of a curve, even on a linear axis and dense enough on a logarithmic one."""
+    step = (high - low) / CURVE_POINTS
+    even = [low + i * step for i in range(CURVE_POINTS + 1)]
+    ratio = (high / low) ** (1 / CURVE_POINTS)
+    return sorted({*even, *(low * ratio**i for i in range(CURVE_POINTS + 1))} | {low, high})
+
+
+def hockney(results: Results) -> Figure | None:
+    """Time over payload with the line of each parallelism; None where none was fitted."""
+    by_operation: dict[str, list[SizeFit]] = {}
+    for one in telling_sizes(results.fits):
+        by_operation.setdefault(one.operation, []).append(one)
+    if not by_operation:
+        return None
+    panels, told = [], []
+    rows = False
+    for operation, members in by_operation.items():
+        panel = Panel(operation)
+        for i, one in enumerate(members):
+            assert one.fit is not None
+            rows, counted = one.fit.unit != "B", one.fit.unit
+            panel.series += _size_series(one, palette.series_colour(i))
+        panels.append(panel)
+        best = max(members, key=lambda s: s.fit.b if s.fit else 0.0)
+        assert best.fit is not None
+        told.append(f"{operation}: {_line_text(best)}")
+    title = "; ".join(told)
+    return Figure(
+        "model-hockney",
+        title[:1].upper() + title[1:],
+        "Points: median times of each size. Lines: t = a + n/b, start-up a and asymptotic rate b, fitted on "
+        "relative errors; half of b is reached at n_half = a b.",
+        counted if rows else "payload, MB",
+        "time, ms",
+        panels,
+        x_scale="log",
+        y_scale="log",
+        y_from_zero=False,
+    )
+
+
+def _line_text(one: SizeFit) -> str:
+    assert one.fit is not None
+    q = one.fit.quantities()
+    half = q["n_half"].text(pick_unit(q["n_half"].unit, [q["n_half"].value, q["n_half"].high]))
+    return f"{q['b']} at most, half of it at {half}, {percent(one.fit.r_squared, 1)} of the variance"
+
+
+def _size_series(one: SizeFit, colour: str) -> list[Series]:
+    fit = one.fit
+    assert fit is not None
+    factor = MB if fit.unit == "B" else 1.0
+    name = fit_words.setting(one.where) or one.operation
+    x = [float(v) for v in fit.points.x]
+    grid = _between(x[0], x[-1])
+    notes: list[Any] = [f"{name}: {fit.text()}"] * len(x)
+    return [
+        Series(
+            name,
+            [v / factor for v in x],
+            [math.exp(float(v)) / 1e6 for v in fit.points.y],
+            colour,
+            "points",
+            notes=notes,
+        ),
+        Series(
+            name, [v / factor for v in grid], [float(v) / 1e6 for v in fit.at(grid)], colour, markers=False
+        ),
+    ]

@@ -1,0 +1,216 @@
+"""A cell as the pipeline that its data took: stages in order, how occupied each is, who waited for what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from venturi.analysis.cells.summary import Cell
+from venturi.analysis.results import Results
+from venturi.analysis.statistics.intervals import median_interval
+from venturi.analysis.verdict.types import Verdict
+from venturi.report.figures import palette
+from venturi.report.figures.figure import Figure, Panel, Series
+
+SENDING = ("generate", "encode", "send")
+RECEIVING = ("receive", "decode", "verify", "apply")
+WAITS = {
+    "await_input": "for input",
+    "await_output": "for the socket",
+    "await_window": "for the window",
+    "await_reply": "for the reply",
+    "await_schedule": "for the schedule",
+    "await_thread": "for the thread",
+    "wait": "not told apart",
+}
+"""Stages in which a worker does nothing, and for what."""
+
+
+def waits(stage: str) -> bool:
+    return stage in WAITS
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stage and its share of the time of its end's workers."""
+
+    stage: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Side:
+    """One end. Shares of `work`, `besides` and `waiting` together are one."""
+
+    end: str
+    sends: bool
+    work: tuple[Part, ...]
+    """Stages on the data's way, in its order."""
+    besides: tuple[Part, ...]
+    """Work off that way, such as reading window updates while sending."""
+    waiting: tuple[Part, ...]
+    workers: float | None
+    """Median number of workers whose time the shares are of; None where it was not recorded."""
+
+    @property
+    def idle(self) -> float:
+        return sum(part.share for part in self.waiting)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Sides in the order in which data pass them; an end that did not account for its stages is missing."""
+
+    sides: tuple[Side, ...]
+    missing: str | None
+    narrowest: tuple[str, str] | None
+    """End and stage that the verdict names; without any verdict the working stage with the highest share.
+    None where the narrow place is no stage: a link, a window, the cores."""
+
+    def is_narrowest(self, end: str, stage: str) -> bool:
+        return self.narrowest == (end, stage)
+
+
+def of(cell: Cell, verdict: Verdict | None = None) -> Pipeline | None:
+    """The pipeline of a cell; None where neither end accounted for stages.
+
+    Data flow from the server in a get, from the client in every other operation.
+    """
+    order = ("server", "client") if cell.operation == "get" else ("client", "server")
+    sides = [_side(cell, end, end == order[0]) for end in order if cell.stages.get(end)]
+    if not sides:
+        return None
+    missing = next((end for end in order if not cell.stages.get(end)), None)
+    if cell.in_rows and "apply" in cell.stages.get("client", {}):
+        missing = None  # the engine runs in the client's process
+    work = [(part.share, side.end, part.stage) for side in sides for part in (*side.work, *side.besides)]
+    narrowest: tuple[str, str] | None = None
+    if verdict is None:
+        narrowest = max(work)[1:] if work else None
+    elif verdict.end and verdict.stage and not waits(verdict.stage):
+        narrowest = (verdict.end, verdict.stage)
+    return Pipeline(tuple(sides), missing, narrowest)
+
+
+def _side(cell: Cell, end: str, sends: bool) -> Side:
+    shares = cell.stages[end]
+    way = SENDING if sends else RECEIVING
+    if sends and "apply" in shares:
+        # An engine within this process takes what a socket would.
+        way = ("generate", "encode", "apply")
+    # A stage of the way that took no time is a stage all the same; `apply` only where a target has it.
+    work = [Part(stage, shares.get(stage, 0.0)) for stage in way if stage in shares or stage != "apply"]
+    besides = [Part(s, v) for s, v in shares.items() if s not in way and not waits(s) and v > 0]
+    waiting = [Part(s, shares[s]) for s in WAITS if shares.get(s, 0.0) > 0]
+    counts = [
+        float(n)
+        for record in cell.records
+        if isinstance(n := ((record.get("workers") or {}).get(end) or {}).get("workers"), int)
+    ]
+    workers = median_interval(counts).median if counts else None
+    return Side(
+        end, sends, tuple(work), tuple(sorted(besides, key=lambda p: -p.share)), tuple(waiting), workers
+    )
+
+
+def percent(share: float) -> str:
+    """A share in few characters: `41 %`, `<1 %`."""
+    if 0 < share < 0.005:
+        return "<1 %"
+    return f"{100 * share:.0f} %"
+
+
+BAR = 10
+_FULL, _EMPTY = "\N{FULL BLOCK}", "\N{LIGHT SHADE}"
+
+
+def ascii_lines(pipeline: Pipeline, width: int = 80) -> list[str]:
+    """The picture in characters: a line a stage, in the data's order, the wire between the ends.
+
+    server   generate  ░░░░░░░░░░   5 %
+    1 worker encode    █░░░░░░░░░  10 %
+             send      ████░░░░░░  45 %
+             waits: for the socket 40 %
+      ~~~ wire ~~~
+    """
+    lines: list[str] = []
+    for index, side in enumerate(pipeline.sides):
+        if index:
+            lines.append("  ~~~~ wire ~~~~")
+        heads = [side.end, _workers(side)]
+        rows = [(part, _row(part)) for part in side.work]
+        for at, (part, text) in enumerate(rows):
+            head = heads[at] if at < len(heads) else ""
+            mark = "  <- narrowest" if pipeline.is_narrowest(side.end, part.stage) else ""
+            lines.append(f"  {head:<11}{text}{mark}")
+        for name, parts in (("besides", side.besides), ("waits", side.waiting)):
+            told = ", ".join(
+                f"{WAITS.get(p.stage, p.stage.replace('_', ' '))} {percent(p.share)}" for p in parts
+            )
+            if told:
+                lines.append(f"  {'':<11}{name}: {told}"[:width])
+    if pipeline.missing:
+        lines.append(f"  {pipeline.missing}: did not account for its stages")
+    return lines
+
+
+def _workers(side: Side) -> str:
+    if side.workers is None:
+        return ""
+    return f"{side.workers:g} worker" + ("" if side.workers == 1 else "s")
+
+
+def _row(part: Part) -> str:
+    filled = round(BAR * min(1.0, part.share))
+    return f"{part.stage:<9} {_FULL * filled}{_EMPTY * (BAR - filled)} {percent(part.share):>5}"
+
+
+def sentence(pipeline: Pipeline) -> str:
+    """The picture in words, for those who do not see it."""
+    parts = []
+    for side in pipeline.sides:
+        work = ", ".join(f"{p.stage} {percent(p.share)}" for p in side.work)
+        parts.append(f"{side.end}: {work}, waiting {percent(side.idle)}")
+    if pipeline.narrowest:
+        parts.append(f"narrowest: {pipeline.narrowest[0]} {pipeline.narrowest[1]}")
+    return "; ".join(parts)
+
+
+def figure(results: Results, cell: Cell | None = None) -> Figure | None:
+    """The pipeline of a cell, by default of the fastest one that accounted for its stages.
+
+    As a picture for files; its panels hold the same as bars, for what draws panels only.
+    """
+    ranked = sorted(results.cells, key=lambda c: -(c.main.value or 0.0))
+    for one in [cell] if cell is not None else ranked:
+        found = of(one, results.verdicts.get(one.name))
+        if found is not None:
+            return _figure(results, one, found)
+    return None
+
+
+def _figure(results: Results, cell: Cell, found: Pipeline) -> Figure:
+    from venturi.report.names import name_of
+
+    panels = []
+    for side in found.sides:
+        row = [f"{side.end}, {_workers(side)}" if side.workers else side.end]
+        parts = [*side.work, *side.besides, *side.waiting]
+        bars = [Series(p.stage, [100 * p.share], row, palette.stage_colour(p.stage), "bar") for p in parts]
+        panels.append(Panel(side.end, bars))
+    narrow = (
+        f": {found.narrowest[1]} at the {found.narrowest[0]} is the narrowest stage"
+        if found.narrowest
+        else ""
+    )
+    missing = f" The {found.missing} did not account for its stages." if found.missing else ""
+    return Figure(
+        "pipeline",
+        f"{name_of(results, cell)}{narrow}",
+        "Stages in the order in which the data pass them; the fill is the share of the time of that end's "
+        f"workers, mean over the good trials. Under them: what the workers waited for.{missing}",
+        "share of time, %",
+        "",
+        panels,
+        x_range=(0.0, 100.0),
+        picture=found,
+    )

@@ -1,0 +1,75 @@
+"""The figures of a run by name, as data. Renderers: `plotly_figures`, `matplotlib_figures`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from venturi.analysis.cells.summary import Cell
+from venturi.analysis.results import Results
+from venturi.common.errors import VenturiError
+from venturi.report.figures import (
+    boxes,
+    convergence,
+    curves,
+    flows,
+    models,
+    pipeline,
+    profiles,
+    roofline,
+    tail,
+    timeline,
+)
+from venturi.report.figures.figure import Figure
+
+BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
+    "throughput-streams": curves.over_streams,
+    "box-size": boxes.box_per_size,
+    "throughput-size": curves.over_size,
+    "throughput-batch": curves.over_batch,
+    "throughput-hosts": curves.over_hosts,
+    "throughput-encoders": curves.over_encoders,
+    "convergence": lambda results, _: convergence.figure(results),
+    "flows": lambda results, _: flows.figure(results),
+    "roofline": lambda results, _: roofline.roofline(results),
+    "model-scaling": lambda results, _: models.scaling(results),
+    "model-hockney": lambda results, _: models.hockney(results),
+    "throughput-time": lambda results, _: profiles.over_time(results),
+    "timeline": lambda results, _: timeline.timeline(results),
+    "stages": lambda results, _: profiles.stages(results),
+    "pipeline": lambda results, _: pipeline.figure(results),
+    # Upserts are about the tail of single batches, transfers about how evenly many of them flow.
+    "latency": lambda results, _: tail.tail(results) or profiles.latency(results),
+}
+"""In the order of the report. Each answers None where the run holds nothing to draw."""
+
+OF_ONE_CELL: dict[str, Callable[[Results, Cell | None], Figure | None]] = {
+    "timeline": timeline.timeline,
+    "pipeline": pipeline.figure,
+    "flows": flows.figure,
+}
+
+
+def build(results: Results, reference: str | None = None, without: Collection[str] = ()) -> list[Figure]:
+    """Every figure that this run has the data for, but those named by `without`."""
+    makers = [make for name, make in BUILDERS.items() if name not in without]
+    return [f for make in makers if (f := make(results, reference)) is not None]
+
+
+def one(results: Results, name: str, reference: str | None = None, cell: Cell | None = None) -> Figure:
+    """The figure of this name; those `OF_ONE_CELL` of this cell, else of the fastest.
+
+    Raises `VenturiError` for an unknown name, or where there is nothing to draw.
+    """
+    if name not in BUILDERS:
+        raise VenturiError(f"there is no figure {name!r}", hint=f"choose one of: {', '.join(BUILDERS)}")
+    if cell is not None and name not in OF_ONE_CELL:
+        raise VenturiError(
+            f"the figure {name} is of all cells", hint=f"--cell goes with: {', '.join(OF_ONE_CELL)}"
+        )
+    figure = OF_ONE_CELL[name](results, cell) if name in OF_ONE_CELL else BUILDERS[name](results, reference)
+    if figure is None:
+        drawn = ", ".join(f.name for f in build(results, reference)) or "none"
+        raise VenturiError(
+            f"this run has no data for the figure {name!r}", hint=f"figures it has data for: {drawn}"
+        )
+    return figure

@@ -1,0 +1,225 @@
+"""The cells of the page: their tables, and what the view of one cell shows, as data for the page's script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from venturi.analysis.cells import choice
+from venturi.analysis.cells.summary import Cell, best, by_operation
+from venturi.analysis.results import Results
+from venturi.analysis.words import labels
+from venturi.report.draw import plotly_stack
+from venturi.report.figures import palette, pipeline, timeline
+from venturi.report.figures.figure import Figure
+from venturi.report.names import name_of
+from venturi.report.page import hosts
+from venturi.report.page.markup import e, parted
+from venturi.report.text import cell as cells_text
+from venturi.report.text import reason, summary
+
+MOST_ROWS = 200
+"""A longer table holds its best rows; the script has the others and keeps only those in sight in the page."""
+BEST_ROWS = 30
+MOST_LISTED = 100
+"""Cells offered by the menu of the view; all others are opened from their table."""
+
+
+def tables(results: Results, numbers: dict[str, int]) -> str:
+    """A table an operation. `numbers` are the cells' places in `documents`."""
+    out = []
+    for index, (operation, cells) in enumerate(by_operation(results.cells).items()):
+        columns = summary.columns(cells, every=True, verdicts=reason.column(results, cells))
+        if len(cells) <= MOST_ROWS:
+            out.append(_table(index, operation, columns, cells, range(len(cells)), numbers))
+            continue
+        chosen = {c.name for c in choice.representative(cells, BEST_ROWS)}
+        rows = [i for i, c in enumerate(cells) if c.name in chosen]
+        note = "the fastest of each stream count"
+        out.append(_table(index, operation, columns, cells, rows, numbers, note))
+    if out:
+        out.append(
+            '<p class="quiet">Medians over the good trials. p50, p99 and max are latencies of a batch; the '
+            "share is that of the lowest measured limit; CPU c+s are the cores that client and server kept "
+            "busy. A click on a row opens its cell.</p>"
+        )
+    return "".join(out)
+
+
+def _table(
+    index: int,
+    operation: str,
+    columns: Sequence[summary.Column],
+    cells: Sequence[Cell],
+    rows: Sequence[int],
+    numbers: dict[str, int],
+    note: str = "",
+) -> str:
+    top = best(cells)
+    head = "".join(
+        f'<th{" class=t" if c.text else ""} scope="col"><span>{e(c.head)}</span>'
+        f"<small>{e(c.unit)}</small></th>"
+        for c in columns
+    )
+    body = []
+    for i in rows:
+        marked = ' class="top"' if cells[i] is top and len(cells) > 1 else ""
+        body.append(
+            f'<tr{marked} data-cell="{numbers[cells[i].name]}">'
+            + "".join(_td(c, c.cells[i]) for c in columns)
+            + "</tr>"
+        )
+    caption = e(operation) + (f'<span class="only">: {e(note)}</span>' if note else "")
+    return (
+        f'<div class="cells" data-table="{index}"><div class="tablebox" tabindex="0" role="region" '
+        f'aria-label="cells of {e(operation)}"><table><caption>{caption}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div></div>"
+    )
+
+
+def _td(column: summary.Column, text: str) -> str:
+    kind = kind_of(column, text)
+    return f'<td class="{kind}">{e(text)}</td>' if kind else f"<td>{e(text)}</td>"
+
+
+def kind_of(column: summary.Column, text: str) -> str:
+    """The class of a table's cell; the script sets the same for rows that it makes."""
+    if column.head == "fail" and text != "0":
+        return "bad"
+    if column.head == "verdict":
+        return "t v flagged" if text.startswith(reason.FLAG) else "t v"
+    return "t" if column.text else "main" if column.head == "median" else ""
+
+
+def long_tables(results: Results, numbers: dict[str, int]) -> dict[str, Any]:
+    """The rows of tables that are too long for the page itself, by the table's number."""
+    out: dict[str, Any] = {}
+    for index, cells in enumerate(by_operation(results.cells).values()):
+        if len(cells) > MOST_ROWS:
+            columns = summary.columns(cells, every=True, verdicts=reason.column(results, cells))
+            out[str(index)] = {
+                "columns": [[labels.plain(text) for text in c.cells] for c in columns],
+                "kinds": [kind_of(c, "0") for c in columns],
+                "cells": [numbers[c.name] for c in cells],
+            }
+    return out
+
+
+def documents(results: Results) -> list[dict[str, Any]]:
+    """What the view of one cell shows, for every cell, in the run's order. Texts are plain; the script sets
+    them as text, never as HTML."""
+    return [_document(results, c) for c in results.cells]
+
+
+def _document(results: Results, cell: Cell) -> dict[str, Any]:
+    found = cells_text.explain(results, cell)
+    plain = labels.plain
+    out: dict[str, Any] = {
+        "name": plain(cell.name),
+        "label": plain(found.name),
+        "figures": [[name, plain(text)] for name, text in found.figures],
+        "limits": [
+            [
+                plain(x.name),
+                x.rate.text(cells_text.unit_of(cell)),
+                round(x.share, 4) if x.share is not None else None,
+                x.binding,
+            ]
+            for x in found.limits
+        ],
+        "cost": cells_text.cost(cell),
+    }
+    if (listed := hosts.document(results, cell)) is not None:
+        out["loaders"] = listed
+    if found.pipeline is not None:
+        out["pipeline"] = _pipeline(found.pipeline)
+    if (v := found.verdict) is not None:
+        out["verdict"] = {
+            "kind": v.kind,
+            "title": plain(v.title),
+            "sentence": plain(v.sentence),
+            "confidence": v.confidence,
+            "evidence": [plain(text) for text in cells_text.evidence(found)],
+            "next": [parted(plain(step)) for step in v.next],
+            "flagged": v.flagged,
+        }
+    return out
+
+
+def _pipeline(found: pipeline.Pipeline) -> dict[str, Any]:
+    def parts(these: Sequence[pipeline.Part]) -> list[list[Any]]:
+        return [[labels.plain(p.stage), round(p.share, 4)] for p in these]
+
+    return {
+        "sides": [
+            {
+                "end": s.end,
+                "workers": s.workers,
+                "work": parts(s.work),
+                "besides": parts(s.besides),
+                "waiting": [[pipeline.WAITS[p.stage], round(p.share, 4), p.stage] for p in s.waiting],
+            }
+            for s in found.sides
+        ],
+        "missing": found.missing,
+        "narrowest": found.narrowest,
+        "words": pipeline.sentence(found),
+    }
+
+
+def timelines(results: Results, numbers: dict[str, int]) -> dict[str, Any]:
+    """The timelines that the page holds, by the number of their cell."""
+    out: dict[str, Any] = {}
+    for cell in timeline.chosen(results):
+        figure = timeline.timeline(results, cell)
+        if figure is not None:
+            out[str(numbers[cell.name])] = plotly_stack.document(figure) | {
+                "caption": labels.plain(figure.caption),
+                "legend": _legend(figure),
+                "words": labels.plain(figure.title),
+            }
+    return out
+
+
+def _legend(figure: Figure) -> list[list[str]]:
+    return [[name, s.colour, s.mark, s.dash] for name, s in figure.names.items()]
+
+
+def listed(results: Results, with_timeline: Sequence[str]) -> list[int]:
+    """The cells that the menu offers: all, or those with a timeline and the best of the others."""
+    cells = results.cells
+    if len(cells) <= MOST_LISTED:
+        return list(range(len(cells)))
+    names = {c.name for c in choice.representative(cells, MOST_LISTED)}
+    wanted = {i for i, c in enumerate(cells) if c.name in names} | set(map(int, with_timeline))
+    return sorted(wanted)[:MOST_LISTED]
+
+
+def colours() -> dict[str, dict[str, str]]:
+    """Roles of stages and of kinds of verdicts, for the script."""
+    return {"stages": palette.STAGES, "verdicts": palette.VERDICTS}
+
+
+def view(results: Results, listed_cells: Sequence[int]) -> str:
+    """The frame of the view of one cell; the script fills it. Without a script: the fastest cell in words."""
+    top = reason.leading(results) or (results.cells[0] if results.cells else None)
+    if top is None:
+        return ""
+    chosen = results.cells.index(top)
+    options = "".join(
+        f'<option value="{i}"{" selected" if i == chosen else ""}>'
+        f"{e(name_of(results, results.cells[i]))}</option>"
+        for i in sorted({*listed_cells, chosen})
+    )
+    words = "\n".join(line for _, line in cells_text.lines(results, top, 96))
+    more = (
+        ""
+        if len(listed_cells) >= len(results.cells)
+        else f'<span class="quiet">{len(results.cells):,} cells; those not listed open from the table.</span>'
+    )
+    return (
+        f'<div class="picker"><label>cell <select id="cell-menu">{options}</select></label>'
+        '<button type="button" id="cell-before" aria-label="previous cell">‹</button>'
+        f'<button type="button" id="cell-after" aria-label="next cell">›</button>{more}</div>'
+        f'<div id="cell-view"></div><noscript><pre>{e(words)}</pre></noscript>'
+    )

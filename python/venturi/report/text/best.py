@@ -1,0 +1,326 @@
+"""The best setting as text: sentences that every format shares, the terminal, Markdown and JSON."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from venturi.analysis.search.best import Advised, Best, Choice, Level
+from venturi.analysis.statistics.gain import Gain
+from venturi.analysis.words import labels
+from venturi.analysis.words.wording import counted, named
+from venturi.common.units import MISSING, count, p_value, percent, pick_unit
+from venturi.report.text import summary
+from venturi.report.text.markdown import escape, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MOST_FRONT = 12
+MOST_TIED = 8
+
+
+def setting(found: Best, one: Choice) -> str:
+    """A cell by its settings: `4 streams, 8,192 rows/batch`."""
+    return labels.label(one.cell, found.settings)
+
+
+def title(found: Best) -> str:
+    """The workload in a few words."""
+    names = (
+        "operation",
+        "place",
+        "data",
+        "system",
+        "rows_per_stream",
+        "bytes_per_stream",
+        "duration_ns",
+        "rate",
+    )
+    noun = "point" if found.workload.get("operation") == "ingest" else "row"
+    words = [counted(labels.phrase(n, found.workload[n]), noun) for n in names if n in found.workload]
+    target = str(found.workload.get("target") or "")
+    if target and "://" not in target:
+        # Of imported runs: what was asked. A URL is what the place already names.
+        words.insert(1, labels.phrase("target", target))
+    return ", ".join(words) or "all cells"
+
+
+def sentences(found: Best) -> list[str]:
+    """The answer, most important first."""
+    fastest, cheapest = found.fastest, found.cheapest
+    if not found.settings:
+        only = f"one setting was measured: {_speed(fastest)}"
+        more = "" if _imported(found) else "; give settings several values, as in --streams 1,2,4,8"
+        return [only, f"there is nothing to choose from{more}"]
+    out = [f"fastest: {setting(found, fastest)}: {_speed(fastest)}"]
+    if cheapest is fastest:
+        if fastest.cost.known:
+            out.append(f"no cell within {percent(found.within)} of it is cheaper ({_cost(found, fastest)})")
+    else:
+        share = percent((cheapest.speed.value or 0.0) / (fastest.speed.value or 1.0))
+        less = percent((cheapest.cost.value or 0.0) / fastest.cost.value) if fastest.cost.value else MISSING
+        per = fastest.cost.unit.removeprefix("ns/") if fastest.cost.unit != "ns/B" else "GB"
+        cost = f"its CPU time per {per}" if fastest.cost.unit else f"its {found.cost_name}"
+        out.append(
+            f"cheapest near it: {setting(found, cheapest)}: {_speed(cheapest)}, {share} of the fastest "
+            f"for {less} of {cost} ({_paid(cheapest)} against {_paid(fastest)})"
+        )
+    if found.tied:
+        names = "; ".join(setting(found, c) for c in found.tied[:MOST_TIED])
+        more = f" and {len(found.tied) - MOST_TIED} more" if len(found.tied) > MOST_TIED else ""
+        out.append(f"not told apart from the fastest (p >= 0.05 after correction): {names}{more}")
+    elif not found.judged:
+        how = "" if _imported(found) else " (--repeats 5)"
+        out.append(f"cells have too few repeats to be told apart one by one; five of each would do{how}")
+    out += [advice(one) for one in found.advised]
+    return [named(text, fastest.cell) for text in (*out, *rule(found))]
+
+
+def rule(found: Best) -> list[str]:
+    """The whole advice in a line: `in short: encoders 16 (as many as CPUs), decoders 1, any partitions`."""
+    parts = []
+    for one in found.advised:
+        name = labels.head(one.name)
+        value = _shown(one, one.enough)
+        if one.undecided:
+            parts.append(f"{name} undecided")
+        elif one.indifferent:
+            parts.append(f"any {name}")
+        elif one.rising:
+            parts.append(f"{name} {value} or more")
+        else:
+            parts.append(f"{name} {value}{' (as many as CPUs)' if one.cores else ''}")
+    return [f"in short: {', '.join(parts)}"] if len(parts) > 1 else []
+
+
+def _shown(one: Advised, value: object) -> str:
+    return "none" if value is None else labels.value(one.name, value)
+
+
+def advice(one: Advised) -> str:
+    """What to set, in a sentence: `encoders: 16 is enough, as many as CPUs ...`."""
+    name = labels.head(one.name)
+    shown = partial(_shown, one)
+    matters = one.effect
+    if one.indifferent and matters is not None:
+        span = f"{shown(one.levels[0].value)} to {shown(one.levels[-1].value)}"
+        text = (
+            f"{name}: no significant difference from {span} ({p_value(matters.p)} over {matters.pairs} "
+            f"settings of the others, means within {percent(matters.spread, 1)}); "
+        )
+        return text + (
+            "repeats scatter too much to tell" if one.undecided else f"{shown(one.enough)} will do"
+        )
+    if not one.numeric:
+        rest = [v for v in one.levels if v.value != one.best]
+        against = ", ".join(f"{shown(v.value)} {_step(v.ratio - 1, v.gain)}" for v in rest)
+        return f"{name}: {shown(one.best)} is best; {against}"
+    enough = one.level(one.enough)
+    if one.rising:
+        before = [v for v in one.levels if v.value != one.enough][-1]
+        step = _step(1 / before.ratio - 1, before.gain)
+        return (
+            f"{name}: the most that was measured, {shown(one.enough)}, is best: {step} over "
+            f"{shown(before.value)}; more was not measured"
+        )
+    cores = ", as many as the machine has CPUs," if one.cores else ""
+    share = (
+        "the best measured"
+        if one.enough == one.best
+        else f"{percent(enough.ratio)} of the best ({shown(one.best)})"
+    )
+    text = f"{name}: {shown(one.enough)}{cores} is enough: {share}"
+    if one.enough != one.best:
+        text += f"; the rest gives {_step(1 / enough.ratio - 1, enough.gain)}"
+    smaller = [v for v in one.levels if v.value != one.enough and _below(v.value, one.enough)]
+    if smaller:
+        text += f"; {shown(smaller[-1].value)} gives {_reached(smaller[-1])}"
+    most = one.levels[-1]
+    if most.value != one.enough and most.gain is not None and most.gain.significant and most.worse:
+        text += f"; more costs: {shown(most.value)} gives {_reached(most)}"
+    return text
+
+
+def _imported(found: Best) -> bool:
+    return any(record.get("imported") for record in found.fastest.cell.records)
+
+
+def _reached(level: Level) -> str:
+    """`82 % [79..85] of it`; the interval is that of the best over it, turned round."""
+    if level.gain is None:
+        return f"{percent(level.ratio)} of it (too few pairs to test)"
+    low, high = (100 / (1 + change) for change in (level.gain.high, level.gain.low))
+    certain = "" if low > 100 or high < 100 else ", not significant"
+    return f"{percent(level.ratio)} [{low:.0f}..{high:.0f}] of it{certain}"
+
+
+def _below(value: object, other: object) -> bool:
+    return isinstance(value, int | float) and isinstance(other, int | float) and value < other
+
+
+def _step(change: float, gain: Gain | None) -> str:
+    """`+4.8 % [+2.0..+7.7]`, and whether that is more than chance."""
+    if gain is None:
+        return f"{100 * change:+.1f} % (too few pairs to test)"
+    low, high = 100 * gain.low, 100 * gain.high
+    if change < 0:  # the gain is that of the best over this one; turned round
+        low, high = 100 * (1 / (1 + gain.high) - 1), 100 * (1 / (1 + gain.low) - 1)
+    certain = "" if low > 0 or high < 0 else ", not significant"
+    return f"{100 * change:+.1f} % [{low:+.1f}..{high:+.1f}]{certain}"
+
+
+def _speed(one: Choice) -> str:
+    return one.speed.text()
+
+
+def _paid(one: Choice) -> str:
+    return one.cost.text() if one.cost.unit else count(one.cost.value)
+
+
+def _cost(found: Best, one: Choice) -> str:
+    return _paid(one) if one.cost.unit else f"{found.cost_name}: {_paid(one)}"
+
+
+def front(found: Best) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of the Pareto front."""
+    unit = pick_unit(found.fastest.speed.unit, [c.speed.value for c in found.front])
+    base = found.fastest.cost.unit
+    paid = pick_unit(base, [c.cost.value for c in found.front]) if base else "cost"
+    heads = ["setting", unit, summary.coverage([c.cell for c in found.front]), paid]
+    rows = [
+        [
+            setting(found, c),
+            c.speed.number(unit),
+            c.speed.margin(unit),
+            c.cost.number(paid) if c.cost.unit else count(c.cost.value),
+        ]
+        for c in found.front
+    ]
+    return heads, rows[:MOST_FRONT]
+
+
+def notes(found: Best) -> list[str]:
+    """What is not shown, and what the cost is."""
+    out = []
+    if found.failed:
+        out.append(f"{len(found.failed)} cells have no good trial and are left out")
+    if found.skipped:
+        out.append(f"{found.skipped} smaller sizes are not shown: --all shows each")
+    if len(found.front) > MOST_FRONT:
+        out.append(f"{len(found.front) - MOST_FRONT} more on the front: --format json has all")
+    return out
+
+
+def print_best(found: list[Best], console: Console) -> None:
+    """All workloads on the terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    for i, one in enumerate(found):
+        if i:
+            console.print()
+        console.print(Text(title(one), style="bold cyan"))
+        for sentence in sentences(one):
+            _say(console, sentence)
+        if len(one.front) > 1:
+            heads, rows = front(one)
+            console.print()
+            console.print(Text(f"Pareto front: throughput against {one.cost_name}", style="bold"))
+            shape = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
+            for at, head in enumerate(heads):
+                shape.add_column(Text(head, style="dim"), justify="right" if at else "left", no_wrap=at > 0)
+            for row in rows:
+                shape.add_row(*map(Text, row))
+            console.print(shape)
+        for note in notes(one):
+            _say(console, note, "dim")
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    import textwrap
+
+    from rich.text import Text
+
+    width = max(console.width - 2, 20)
+    glued = text.replace(" %", "\N{NO-BREAK SPACE}%")
+    for at, line in enumerate(textwrap.wrap(glued, width, break_on_hyphens=False) or [""]):
+        console.print(Text(("  " if at else "") + line.replace("\N{NO-BREAK SPACE}%", " %"), style=style))
+
+
+def markdown(found: list[Best]) -> str:
+    """All workloads, to paste."""
+    parts = []
+    for one in found:
+        parts.append(f"### Best setting: {escape(title(one))}\n")
+        parts.append("\n".join(f"- {escape(s)}" for s in (*sentences(one), *notes(one))) + "\n")
+        if len(one.front) > 1:
+            heads, rows = front(one)
+            parts.append(f"Pareto front, throughput against {escape(one.cost_name)}:\n")
+            parts.append("\n".join(table(heads, rows, [True, False, False, False])) + "\n")
+    return "\n".join(parts)
+
+
+def document(found: list[Best]) -> list[dict[str, Any]]:
+    """For machines: base units, everything."""
+
+    def choice(one: Choice, settings: list[str]) -> dict[str, Any]:
+        behind = one.behind
+        return {
+            "cell": one.cell.name,
+            "settings": {n: one.cell.parameters.get(n) for n in settings},
+            "throughput": {
+                "value": one.speed.value,
+                "low": one.speed.low,
+                "high": one.speed.high,
+                "unit": one.speed.unit,
+            },
+            "cost": {
+                "value": one.cost.value,
+                "low": one.cost.low,
+                "high": one.cost.high,
+                "unit": one.cost.unit,
+            },
+            "over_fastest": None
+            if behind is None
+            else {"ratio": behind.ratio, "low": behind.low, "high": behind.high, "p": behind.adjusted},
+        }
+
+    return [
+        {
+            "workload": one.workload,
+            "cost": one.cost_name,
+            "fastest": choice(one.fastest, one.settings),
+            "cheapest": choice(one.cheapest, one.settings),
+            "tied": [choice(c, one.settings) for c in one.tied],
+            "front": [choice(c, one.settings) for c in one.front],
+            "settings": [
+                {
+                    "name": a.name,
+                    "best": a.best,
+                    "enough": a.enough,
+                    "p": a.effect.p if a.effect else None,
+                    "levels": [
+                        {
+                            "value": v.value,
+                            "ratio_to_best": v.ratio,
+                            "pairs": v.pairs,
+                            "gain_of_best": None
+                            if v.gain is None
+                            else {
+                                "change": v.gain.change,
+                                "low": v.gain.low,
+                                "high": v.gain.high,
+                                "p": v.gain.p,
+                            },
+                        }
+                        for v in a.levels
+                    ],
+                    "sentence": advice(a),
+                }
+                for a in one.advised
+            ],
+            "sentences": sentences(one),
+        }
+        for one in found
+    ]

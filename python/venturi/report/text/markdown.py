@@ -1,0 +1,94 @@
+"""A run as Markdown: for an issue, a pull request, a wiki."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from venturi.analysis.cells.summary import by_operation
+from venturi.analysis.results import Results
+from venturi.analysis.words import labels
+from venturi.report.text import method, reason, several, summary
+from venturi.report.text import models as fits
+
+
+def text(results: Results) -> str:
+    """Headline, tables, failed trials, warnings and definitions."""
+    out = [
+        f"# Venturi: {escape(results.name)}",
+        "",
+        *(f"- **{escape(h)}**" for h in summary.headline(results)),
+        "",
+    ]
+    facts = [summary.counts(results), summary.common(results), summary.verified(results)]
+    out += [escape("; ".join(f for f in facts if f)) + ".", ""]
+    out += _reason(results)
+    for operation, cells in by_operation(results.cells).items():
+        columns = summary.columns(cells, every=True, verdicts=reason.column(results, cells))
+        out += [f"## {escape(operation)}", ""]
+        out += table(
+            [f"{c.head}, {c.unit}" if c.unit else c.head for c in columns],
+            [[c.cells[i] for c in columns] for i in range(len(cells))],
+            [c.text for c in columns],
+        )
+    for section in several.sections(results):
+        out += [f"## {escape(section.title)}", ""]
+        for one in section.tables:
+            if one.caption:
+                out += [f"### {escape(one.caption)}", ""]
+            heads = [f"{c.head}, {c.unit}" if c.unit else c.head for c in one.columns]
+            rows = [[c.cells[i] for c in one.columns] for i in range(one.rows)]
+            out += table(heads, rows, [c.text for c in one.columns])
+            out += [line for said in filter(None, one.sentences) for line in (f"- {escape(said)}.", "")]
+        out += [f"{escape(section.note)}", ""]
+    failures = summary.failure_rows(results)
+    if failures:
+        rows = [list(row) for row in failures]
+        out += ["## Failed trials", "", *table(["cell", "trials", "error"], rows, [True] * 3)]
+    if results.advice:
+        out += ["## Warnings", "", *(f"- {escape(str(advice))}." for advice in results.advice), ""]
+    for title, sentences in fits.sections(results):
+        out += [f"## Model: {escape(title)}", "", *(f"- {escape(s)}" for s in sentences), ""]
+    if cost := summary.instrument(results):
+        out += [f"{escape(cost[:1].upper() + cost[1:])}.", ""]
+    out += ["## Method", "", method.as_markdown(), ""]
+    return "\n".join(out)
+
+
+def _reason(results: Results) -> list[str]:
+    """Findings, how many cells have which verdict, what to try."""
+    sentences = reason.sentences(results)
+    if not sentences:
+        return []
+    out = ["## The reason", ""]
+    out += [f"- **{escape(title)}**: {escape(sentence)}." for title, sentence in sentences]
+    if len(results.cells) > 1:
+        out.append(f"- {escape(reason.spread(results))}.")
+    if any(v.flagged for v in results.verdicts.values()):
+        out.append(f"- **{escape(reason.FLAG_NOTE)}**.")
+    steps = reason.next_steps(results, most=20)
+    if steps:
+        out += ["", "Next:", "", *(f"- {_step(step)}" for step in steps)]
+    return [*out, ""]
+
+
+def _step(text: str) -> str:
+    """A step; its command, if it ends with one, as code, in which nothing is escaped."""
+    before, found, command = labels.plain(text).rpartition(": venturi ")
+    if not found or "`" in command:
+        return escape(text)
+    return f"{escape(before)}: `venturi {command}`"
+
+
+def table(heads: list[str], rows: list[list[str]], left: list[bool]) -> list[str]:
+    """A pipe table, followed by an empty line."""
+    rule = ["---" if to_left else "---:" for to_left in left]
+    lines = [[escape(h) for h in heads], rule, *([escape(c) for c in row] for row in rows)]
+    return ["| " + " | ".join(line) + " |" for line in lines] + [""]
+
+
+def escape(found: Any) -> str:
+    """A text in which Markdown and the HTML within it find nothing to obey."""
+    shown = labels.plain(found)
+    for sign in "\\`*_[]|#":
+        shown = shown.replace(sign, "\\" + sign)
+    return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,60 @@
+"""Models in show and in the page: sentences, and the figures of scaling and of time over payload."""
+
+from __future__ import annotations
+
+from venturi.analysis.models import fit_words
+from venturi.analysis.models.batch_cost import AXIS
+from venturi.analysis.results import Results
+from venturi.report.figures.models import MOST_PANELS, MOST_SIZES, telling_sizes
+
+
+def sections(results: Results) -> list[tuple[str, list[str]]]:
+    """Title and sentences of each model shown; empty where there is nothing to fit."""
+    found = results.fits
+    out = [(fit_words.head(one), fit_words.axis_sentences(one)) for one in found.main[:MOST_PANELS]]
+    sizes = telling_sizes(found)
+    if sizes:
+        texts = [f"{fit_words.head(s)}: {fit_words.size_sentence(s)}" for s in sizes]
+        hidden = len(found.sizes) - len(sizes)
+        if hidden:
+            texts.append(f"{hidden} more; venturi fit RUN --all has them")
+        out.append(("time over payload, t = a + n/b (Hockney)", texts))
+    if results.batch_costs:
+        costs = [
+            f"{one.operation}{', ' + fit_words.setting(one.where) if one.where else ''}: {one.sentence}"
+            for one in results.batch_costs[:MOST_SIZES]
+        ]
+        out.append(("cost of a batch of n rows, t = a + n/b (Hockney)", costs))
+    fitted = {s.axis for s in found.scalings}
+    effects = [
+        fit_words.effect_sentence(e)
+        for e in found.effects
+        if e.parameter not in fitted or (e.above is not None and not e.above.significant)
+    ]
+    if effects:
+        out.append(("what matters", effects))
+    if results.predictions:
+        out.append(("predictions", [p.sentence for p in results.predictions]))
+    return out
+
+
+def lines(results: Results) -> list[str]:
+    """For the terminal, short: where more stops paying, and how predictions came out."""
+    out = []
+    costs = [one for one in results.batch_costs if one.fit is not None]
+    for one in results.fits.main[:MOST_PANELS]:
+        # What a batch costs says more of the same axis than a law of its throughput.
+        if one.fit is None or (one.axis == AXIS and any(c.operation == one.operation for c in costs)):
+            continue
+        if one.level:
+            out.append(f"{one.operation} over {one.axis}: {fit_words.axis_sentences(one)[0]}")
+            continue
+        knee = one.fit.knee
+        text = f"{one.operation} over {one.axis}: {one.fit.chosen.title}"
+        text += f", knee at {fit_words.several(one.axis, knee.median)}"
+        text += f", peak {one.fit.peak.quantity(one.unit)}"
+        gain = fit_words.gain_sentence(one) if one.gains else ""
+        out.append(text + (f"; {gain}" if gain else ""))
+    out += [f"{one.operation}: {one.sentence}" for one in costs[:1]]
+    out += [p.sentence for p in results.predictions]
+    return out

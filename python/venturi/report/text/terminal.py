@@ -1,0 +1,183 @@
+"""A run on the terminal: headline, a table an operation, failed trials, warnings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from venturi.analysis.cells.choice import representative
+from venturi.analysis.cells.summary import Cell, by_operation
+from venturi.analysis.results import Results, load
+from venturi.report.text import hosts, reason, several, summary
+from venturi.report.text import models as fits
+from venturi.report.text.cell import example
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+from venturi.report.text.wrap import wrap
+
+GAP = 2
+"""Spaces between columns."""
+MOST_FAILURES = 20
+MOST_FINDINGS = 6
+MOST_ROWS, BEST_ROWS = 60, 30
+"""Rows of a table that are printed, and how many of the best where there are more."""
+
+
+def print_run(run_dir: str | os.PathLike[str], console: Console) -> None:
+    """Prints a run directory. Raises `StoreError` where there is none.
+
+    Readable at 80 columns: figures that find no room are left out and named. Colours and rules disappear
+    where `console` is no terminal; nothing from the run is taken for markup.
+    """
+    print_results(load(run_dir), console)
+
+
+def print_results(results: Results, console: Console) -> None:
+    """Prints a run that was read already."""
+    from rich.text import Text
+
+    def say(text: str, style: str = "") -> None:
+        for line in wrap(text, console.width):
+            console.print(Text(line, style=style))
+
+    for line in summary.headline(results):
+        say(line, "bold")
+    facts = [summary.counts(results), summary.common(results), summary.verified(results)]
+    say("; ".join(f for f in facts if f), "dim")
+    for operation, cells in by_operation(results.cells).items():
+        shown = cells
+        if len(cells) > MOST_ROWS:
+            best = {c.name for c in representative(cells, BEST_ROWS)}
+            shown = [c for c in cells if c.name in best]
+        offered = summary.columns(shown, verdicts=reason.column(results, shown))
+        kept, left_out = summary.fit(offered, console.width + GAP, lambda c: _width(c) + GAP)
+        console.print()
+        say(operation, "bold cyan")
+        console.print(_table(kept))
+        if left_out:
+            heads = ", ".join(c.head for c in left_out)
+            say(f"no room here for: {heads}; venturi show --format markdown has all", "dim")
+        if len(cells) > len(shown):
+            say(
+                f"the fastest of each stream count; {len(cells) - len(shown):,} more cells: "
+                "venturi show --format csv has all, venturi report opens each",
+                "dim",
+            )
+    _sections(results, console, say)
+    _reason(results, console, say)
+    failures = summary.failure_rows(results)
+    if failures:
+        console.print()
+        say("failed trials", "bold red")
+        for cell, trials, error in failures[:MOST_FAILURES]:
+            say(f"  {cell}, {trials}")
+            for line in wrap(error, console.width - 4):
+                say("    " + line, "red")
+        if len(failures) > MOST_FAILURES:
+            say(f"  {len(failures) - MOST_FAILURES} more; venturi show --format json has all", "dim")
+    if results.advice:
+        console.print()
+        say("warnings", "bold yellow")
+        for advice in results.advice:
+            for i, line in enumerate(wrap(str(advice), console.width - 4)):
+                say(("  - " if i == 0 else "    ") + line)
+    if cost := summary.instrument(results):
+        console.print()
+        say(f"{cost}.", "dim")
+
+
+def _sections(results: Results, console: Console, say: Callable[..., None]) -> None:
+    """Places, hosts and loaders, where the run has several."""
+    for section in several.sections(results, hosts.MOST):
+        console.print()
+        say(section.title, "bold cyan")
+        for table in section.tables:
+            if len(section.tables) > 1 or section.title == hosts.LOADERS:
+                say(table.caption, "bold")
+            shown = [replace(c, cells=c.cells[:MOST_ROWS]) for c in table.columns]
+            kept, left_out = summary.fit(shown, console.width + GAP, lambda c: _width(c) + GAP)
+            console.print(_table(kept))
+            if left_out:
+                heads = ", ".join(c.head for c in left_out)
+                say(f"no room here for: {heads}; venturi show --format markdown has all", "dim")
+            if table.rows > MOST_ROWS:
+                say(f"{table.rows - MOST_ROWS} more rows: venturi show --format markdown has all", "dim")
+            for text in filter(None, table.sentences):
+                for i, line in enumerate(wrap(f"{text}.", console.width - 4)):
+                    say(("  - " if i == 0 else "    ") + line)
+
+
+def print_cell(results: Results, cell: Cell, console: Console) -> None:
+    """One cell on one screen."""
+    from rich.text import Text
+
+    from venturi.report.text import cell as cells
+
+    for style, line in cells.lines(results, cell, console.width):
+        console.print(Text(line, style=style), no_wrap=True, crop=False)
+
+
+def _reason(results: Results, console: Console, say: Callable[..., None]) -> None:
+    """Findings of the sweep, or the verdict of its fastest cell; what to do next."""
+    found = reason.sentences(results)
+    if not found:
+        return
+    console.print()
+    say("the reason", "bold green")
+
+    def item(text: str) -> None:
+        for i, line in enumerate(wrap(text, console.width - 4)):
+            say(("  - " if i == 0 else "    ") + line)
+
+    for title, sentence in found[:MOST_FINDINGS]:
+        item(f"{title}: {sentence}.")
+    if len(found) > MOST_FINDINGS:
+        say(f"  {len(found) - MOST_FINDINGS} more; venturi show --format markdown has all", "dim")
+    if len(results.cells) > 1 and (told := reason.spread(results)):
+        item(f"{told}.")
+    if any(v.flagged for v in results.verdicts.values()):
+        say(f"  {reason.FLAG_NOTE}", "red")
+    models = fits.lines(results)
+    if models:
+        say("models", "bold green")
+        for text in models:
+            item(f"{text}.")
+    steps = reason.next_steps(results)
+    if steps:
+        say("next", "bold green")
+        for step in steps:
+            item(step)
+    if len(results.cells) > 1:
+        say(f"one cell on one screen: venturi show RUN --cell best, or {example(results.cells)}", "dim")
+
+
+def _width(column: summary.Column) -> int:
+    return max(map(len, [column.head, column.unit, *column.cells]))
+
+
+def _table(columns: list[summary.Column]) -> RenderableType:
+    """Heads with units under them, a rule, the rows."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_edge=False)
+    for column in columns:
+        head = Text(column.head + "\n", style="bold")
+        head.append(column.unit, style="dim")
+        table.add_column(
+            head, justify="left" if column.text else "right", no_wrap=True, min_width=_width(column)
+        )
+    for cells in zip(*(c.cells for c in columns), strict=True):
+        table.add_row(
+            *(
+                Text(
+                    cell,
+                    style="bold" if c.head == "median" else "red" if c.head == "fail" and cell != "0" else "",
+                )
+                for c, cell in zip(columns, cells, strict=True)
+            )
+        )
+    return table

@@ -1,0 +1,1 @@
+"""The other end: reference servers, throw-away databases, stores."""

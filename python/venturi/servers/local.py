@@ -1,0 +1,200 @@
+"""What stands for `X://local` and `X://remote`: servers and files of our own, there for one run.
+
+A reference server for Flight, throw-away databases, and a temporary directory for databases of one file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from venturi.common import temporary
+from venturi.common.environment import Told, describe_host
+from venturi.common.errors import ScenarioError, VenturiError
+from venturi.servers.local_store import LocalStore, Settings
+from venturi.servers.starters import Server, Starter, here
+from venturi.targets.system import in_process, is_ours, is_remote, is_time_series, scheme_of
+from venturi.targets.urls import each_host, place_of
+
+__all__ = ["LocalTargets", "duckdb_library"]
+
+Note = Callable[[str, str], None]
+_DOUBT_SECONDS = 0.5
+_REFERENCE = ("flight", "charrow")
+"""Systems whose reference server is ours, and describes itself."""
+
+
+class _Wanted(NamedTuple):
+    """Servers of a system, beside the loaders or on hosts of their own."""
+
+    scheme: str
+    remote: bool
+
+
+def _wanted(url: str) -> _Wanted:
+    return _Wanted(scheme_of(url), is_remote(url))
+
+
+class LocalTargets:
+    """Started when asked for, started again when they died, gone after `stop`."""
+
+    def __init__(self, note: Note, starter: Starter | None = None) -> None:
+        self._note = note
+        self._starter: Starter = starter or here
+        self._wanted: list[_Wanted] = []
+        self._servers: dict[_Wanted, Server] = {}
+        self._held: temporary.Held | None = None
+        self._tables: dict[str, Path] = {}
+        self._stores = {remote: LocalStore(note, self._starter, remote) for remote in (False, True)}
+
+    def start(self, urls: Iterable[str], tables: Mapping[str, Path] | None = None) -> None:
+        """Starts what these addresses need; `tables` are IPC files that a server of charrow:// gives, by
+        name. Raises VenturiError where a server does not start."""
+        self._tables = dict(tables or {})
+        needed = dict.fromkeys(_wanted(url) for url in urls if is_ours(url) and not is_time_series(url))
+        self._wanted = [wanted for wanted in needed if not in_process(f"{wanted.scheme}://")]
+        for wanted in self._wanted:
+            self._servers[wanted] = self._started(wanted)
+
+    def _started(self, wanted: _Wanted) -> Server:
+        scheme, remote = wanted
+        if scheme == "flight":
+            # Without tables: before its clock starts, a trial gives the server the file that it will get.
+            return self._starter("flight", [], remote)
+        if scheme == "charrow":
+            given = [word for name, path in self._tables.items() for word in ("--ready", f"{name}={path}")]
+            return self._starter("charrow", given, remote)
+        from venturi.servers import throwaway
+
+        server = throwaway.for_scheme(scheme)(note=self._note)
+        self._note("info", f"starting {server.title} for this run")
+        return server.start()
+
+    def ensure(self, doubted: bool = False) -> None:
+        """Starts those again that have died. `doubted`: something looks so, and who keeps them may know it
+        in a moment."""
+        for wanted in self._wanted:
+            server = self._servers.get(wanted)
+            if server is not None:
+                deadline = time.monotonic() + (_DOUBT_SECONDS if doubted else 0.0)
+                while server.running and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                if server.running:
+                    continue
+                said = server.complaint()
+                ours = wanted.scheme in _REFERENCE
+                name = "the reference server" if ours else f"the server of {wanted.scheme}://local"
+                self._note("warning", f"{name} died{': ' + said if said else ''}; starting another")
+                server.stop()
+                del self._servers[wanted]
+            # Or the last attempt to start another has failed.
+            self._servers[wanted] = self._started(wanted)
+
+    def url(self, url: str) -> str:
+        """The real address behind `X://local` or `X://remote`; others as they are."""
+        if not is_ours(url):
+            return url
+        scheme = scheme_of(url)
+        if is_time_series(url):
+            return self._stores[is_remote(url)].url(url)
+        if in_process(url):
+            return f"{scheme}://{self.folder / f'venturi.{scheme}'}"
+        server = self._servers.get(_wanted(url))
+        if server is None:
+            return url
+        if scheme in _REFERENCE:
+            return urlsplit(url)._replace(netloc=server.address).geturl()
+        found = urlsplit(str(server.hello["url"]))
+        path = urlsplit(url).path
+        return found._replace(path=path if path.strip("/") else found.path).geturl()
+
+    def _store(self, url: str) -> LocalStore | None:
+        """The store that is ours at this address; None for other systems and hosts."""
+        return self._stores[is_remote(url)] if is_ours(url) and is_time_series(url) else None
+
+    def empty_store(self, url: str, settings: Settings) -> None:
+        """Makes an empty store ready for a trial at this address; nothing for other systems and hosts."""
+        if (store := self._store(url)) is not None:
+            store.ready(settings)
+
+    def fills_store(self, url: str) -> None:
+        """From now on the store holds something."""
+        if (store := self._store(url)) is not None:
+            store.begin()
+
+    def sealed_bytes(self, url: str) -> int | None:
+        """What the store of this address has written when all is in segments; None for other systems."""
+        store = self._store(url)
+        return store.sealed_bytes() if store is not None else None
+
+    def store_http_port(self, url: str) -> int | None:
+        """Where the store of this address answers what it has stored."""
+        store = self._store(url)
+        return store.http_port if store is not None else None
+
+    @property
+    def folder(self) -> Path:
+        """The directory with our own files."""
+        if self._held is None:
+            self._held = temporary.make("files")
+        return self._held.path
+
+    def reference_url(self, url: str) -> str | None:
+        """The URL of a reference server of ours where this address is, if one runs there."""
+        found = (self._servers.get(_Wanted(scheme, is_remote(url))) for scheme in _REFERENCE)
+        pairs = zip(_REFERENCE, found, strict=True)
+        return next((f"{scheme}://{server.address}" for scheme, server in pairs if server is not None), None)
+
+    def environments(self, url: str) -> Told:
+        """What each server of ours tells of itself and its host."""
+        store = self._store(url)
+        hello = store.hello if store is not None else getattr(self._servers.get(_wanted(url)), "hello", None)
+        if not hello:
+            return {}
+        names = [place_of(one) for one in each_host(self.url(url))]
+        if store is None and scheme_of(url) not in _REFERENCE:
+            software = {"server": hello.get("software")}
+            return {names[0]: {"software": software, "settings": hello.get("settings"), **describe_host()}}
+        each = hello.get("each") or [hello]
+        if len(names) < len(each):
+            # A store that is not asked to serve this protocol yet has no address for it.
+            names = [str(one["address"]) for one in each]
+        return {name: _environment(one) for name, one in zip(names, each, strict=True)}
+
+    def stop(self) -> None:
+        """Ends all servers and removes all files."""
+        for store in self._stores.values():
+            store.stop()
+        for server in self._servers.values():
+            with contextlib.suppress(VenturiError):
+                server.stop()
+        self._servers.clear()
+        if self._held is not None:
+            self._held.remove()
+            self._held = None
+
+
+def _environment(hello: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Of a reference server's first words."""
+    found = hello.get("environment")
+    settings = {"settings": hello["settings"]} if "settings" in hello else {}
+    return {**found, **settings} if isinstance(found, dict) else None
+
+
+def duckdb_library() -> str:
+    """The shared object with DuckDB's C API: the extension of the installed Python package."""
+    from importlib.util import find_spec
+
+    for name in ("_duckdb", "duckdb.duckdb"):
+        with contextlib.suppress(ImportError, ValueError):
+            found = find_spec(name)
+            if found is not None and found.origin and Path(found.origin).is_file():
+                return found.origin
+    raise ScenarioError(
+        "duckdb:// needs DuckDB's library, and the Python package duckdb has none here",
+        hint="install it again: pip install --force-reinstall duckdb",
+    )

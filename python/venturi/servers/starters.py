@@ -1,0 +1,104 @@
+"""How servers of a run's own are started: here, or by whoever knows other hosts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from venturi.common import temporary
+from venturi.common.errors import VenturiError
+from venturi.servers.reference import ReferenceServer
+
+__all__ = ["Server", "Starter", "StoreProcess", "here"]
+
+
+class Server(Protocol):
+    """What a reference server here, servers on other hosts and a throw-away database have in common."""
+
+    @property
+    def hello(self) -> dict[str, Any]:
+        """What it said of itself when it had started."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def running(self) -> bool: ...
+
+    def complaint(self) -> str: ...
+
+    def stop(self) -> None: ...
+
+
+class Starter(Protocol):
+    """Starts a reference server (`flight`, `charrow`, `timeseries`) with arguments of its own.
+
+    `remote`: on hosts where no loader is, as many as the run wants; else beside the first loader.
+    Raises VenturiError where it does not start.
+    """
+
+    def __call__(self, kind: str, arguments: Sequence[str], remote: bool = False) -> Server: ...
+
+
+class StoreProcess:
+    """A store of time series in a temporary directory, which goes with it; or, where this process is killed,
+    with the next one that is started on this machine."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._held = temporary.make("store")
+        self._data = self._held.path / "data"
+        # The store holds the directory too: it may live a moment longer than this process.
+        self._server = ReferenceServer(
+            "--data", str(self._data), *arguments, kind="timeseries", hold=[self._held.descriptor]
+        )
+
+    def start(self) -> StoreProcess:
+        """Raises VenturiError with what it said where it does not start."""
+        try:
+            self._server.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    @property
+    def hello(self) -> dict[str, Any]:
+        return self._server.hello
+
+    @property
+    def address(self) -> str:
+        return self._server.address
+
+    @property
+    def running(self) -> bool:
+        return self._server.running
+
+    def complaint(self) -> str:
+        return self._server.complaint()
+
+    def sealed_bytes(self) -> int | None:
+        """Bytes of its segments when all is in them, for which it ends. None where something is in none."""
+        if not self._server.running:
+            return None
+        with contextlib.suppress(VenturiError):
+            self._server.stop()
+        files = [file for name in ("points", "series") for file in (self._data / name).glob("*.parquet")]
+        logs = list((self._data / "log").glob("*.log"))
+        return sum(file.stat().st_size for file in files) if not logs else None
+
+    def stop(self) -> None:
+        """Ends it and removes what it stored; nobody will read that, so it need not be written out."""
+        with contextlib.suppress(VenturiError):
+            self._server.stop(at_once=True)
+        self._held.remove()
+
+
+def here(kind: str, arguments: Sequence[str], remote: bool = False) -> Server:
+    """On this machine's loopback."""
+    if remote:
+        # Without hosts nobody comes this far: such cells are refused before.
+        raise VenturiError(f"{kind}://remote needs hosts of a cluster: --on ray://HOST:PORT")
+    if kind == "timeseries":
+        return StoreProcess(*arguments).start()
+    return ReferenceServer(*arguments, kind=kind).start()

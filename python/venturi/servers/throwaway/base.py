@@ -1,0 +1,322 @@
+"""What all throw-away servers have in common: their directory, settings, life and last words."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from venturi.common import credentials, temporary
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.servers.throwaway import accounts, kept, network, storage
+from venturi.servers.throwaway.guarded import Guarded
+
+__all__ = ["Setting", "ThrowawayServer"]
+
+Note = Callable[[str, str], None]
+
+_MOST_MEMORY = 2**30
+_POLL_SECONDS = 0.05
+# A free port may be taken by another program before the server binds it.
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of the server that is not at its default, and the reason."""
+
+    name: str
+    value: str
+    why: str
+
+
+class ThrowawayServer(ABC):
+    """A database server of one's own, for a while; use as a context manager.
+
+    It listens on `host` (loopback) and `port` (0: a free one), keeps its data in `data`, or in a temporary
+    directory that goes when it stops, and takes further `settings` by their names. `memory` are the bytes
+    of its main cache or heap. Where `password_env` names a variable, the account demands the password in
+    it; otherwise none. `environment` are further variables of the server's process. `note(level, text)`
+    takes lines for the user.
+    """
+
+    # How `venturi serve` calls it; the URL's scheme; the product; its port; the scenario to try first.
+    name: ClassVar[str]
+    scheme: ClassVar[str]
+    title: ClassVar[str]
+    default_port: ClassVar[int]
+    scenario: ClassVar[str]
+    # Settings that are ours to choose, with the flag that chooses them.
+    taken: ClassVar[Mapping[str, str]]
+    # Settings of durability, which everybody asks for: left at these defaults.
+    durability: ClassVar[Mapping[str, str]]
+    ready_seconds: ClassVar[float] = 60.0
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        memory: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        data: Path | None = None,
+        password_env: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        note: Note = lambda level, text: None,
+    ) -> None:
+        self._host = host
+        self._wanted_port = port
+        self._port = port
+        self._memory = memory if memory is not None else _usual_memory()
+        self._set = {self.spelt(name): value for name, value in (settings or {}).items()}
+        self._kept = data.absolute() if data is not None else None
+        self._password_env = password_env
+        self._environment = dict(environment or {})
+        self._note = note
+        self._guarded: Guarded | None = None
+        self._held: temporary.Held | None = None
+        self._kept_lock: int | None = None
+        self._last_words = ""
+        # Whether its data were made by this start.
+        self._fresh = True
+        self.hello: dict[str, Any] = {}
+
+    # What each server does in its own way.
+
+    @abstractmethod
+    def find(self) -> str:
+        """Finds the programs, and says which. Raises VenturiError, which names the package to install."""
+
+    @abstractmethod
+    def settings(self) -> list[Setting]:
+        """All that differs from the server's defaults, but for places and names."""
+
+    @abstractmethod
+    def _initialise(self, data: Path) -> None:
+        """Makes an empty database in `data`."""
+
+    @abstractmethod
+    def _serve(self, data: Path) -> None:
+        """Writes the configuration and starts the server by `self.guarded.serve`."""
+
+    @abstractmethod
+    def _answers(self) -> str | None:
+        """The software's name and version where it takes work by now, else None. Raises OSError too."""
+
+    @abstractmethod
+    def _complaint(self, log: Sequence[str]) -> str:
+        """What went wrong, from the lines of the server's log."""
+
+    @classmethod
+    def spelt(cls, name: str) -> str:
+        """A setting's name in the one spelling that we use, where the server takes several."""
+        return name
+
+    # What its users ask.
+
+    @property
+    def address(self) -> str:
+        """host:port"""
+        return network.joined(network.reachable(self._host), self._port)
+
+    @property
+    def user(self) -> str | None:
+        """Who may log in; None where the server asks nobody for a name."""
+        return "venturi"
+
+    @property
+    def url(self) -> str:
+        """The target's URL, as `venturi run --target` takes it."""
+        user = f"{self.user}@" if self.user else ""
+        return f"{self.scheme}://{user}{self.address}/venturi"
+
+    @property
+    def password_env(self) -> str | None:
+        return self._password_env
+
+    @property
+    def pid(self) -> int | None:
+        """The server's own process, for whoever counts its CPU time."""
+        return self._guarded.pid if self._guarded is not None else None
+
+    @property
+    def running(self) -> bool:
+        return self._guarded is not None and self._guarded.running
+
+    @property
+    def directory(self) -> Path:
+        """The temporary directory: configuration, sockets, and the data unless it is kept elsewhere."""
+        assert self._held is not None
+        return self._held.path
+
+    @property
+    def log(self) -> Path:
+        return (self._kept or self.directory) / "server.log"
+
+    @property
+    def guarded(self) -> Guarded:
+        assert self._guarded is not None
+        return self._guarded
+
+    def environment(self) -> dict[str, str]:
+        """The variables of the server's process."""
+        return {**os.environ, **self._environment}
+
+    def secret(self) -> str | None:
+        """The account's password. Raises VenturiError where the variable has none."""
+        if self._password_env is None:
+            return None
+        value = os.environ.get(self._password_env)
+        if not value:
+            raise VenturiError(f"--password-env: {credentials.not_set(self._password_env)}")
+        if not value.isprintable():
+            raise VenturiError(f"--password-env {self._password_env}: control characters in the password")
+        return value
+
+    def complaint(self) -> str:
+        """The server's last words on what went wrong; empty where it said nothing."""
+        if self._held is None:
+            return self._last_words
+        try:
+            lines = self.log.read_text(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return self._complaint(lines) if lines else ""
+
+    def start(self) -> ThrowawayServer:
+        """Starts the server and waits until it takes work. Raises VenturiError with its last words."""
+        self.secret()
+        for name in self._set:
+            if name in self.taken:
+                raise VenturiError(f"--set {name}: this is chosen by {self.taken[name]}")
+        self.find()
+        for attempt in range(_ATTEMPTS):
+            self._port = self._wanted_port or network.free_port(self._host)
+            network.check(self._host, self._port)
+            try:
+                self._start()
+                return self
+            except BaseException as error:
+                self._last_words = self.complaint()
+                self.stop()
+                again = self._wanted_port == 0 and "in use" in self._last_words and attempt < _ATTEMPTS - 1
+                if isinstance(error, VenturiError) or not isinstance(error, OSError) or not again:
+                    self._raise(error)
+        raise AssertionError("an attempt returns or raises")
+
+    def _raise(self, error: BaseException) -> None:
+        if not isinstance(error, OSError):  # TimeoutError is one
+            raise error
+        # A server that is only slow has no last words; those in its log are about other things.
+        slow = isinstance(error, TimeoutError)
+        said = f"no answer in {self.ready_seconds:.0f} s" if slow else self._last_words or str(error)
+        raise VenturiError(
+            f"{self.title} did not start: {said}",
+            ExitCode.UNREACHABLE,
+            hint=f"its log says more: venturi serve {self.name} --data DIR keeps it in DIR/server.log",
+        ) from None
+
+    def _start(self) -> None:
+        owner = accounts.owner_for(self.account)
+        self._held = temporary.make(self.name)
+        if self._kept is not None:
+            self._kept_lock = kept.claimed(self._kept, self.name)
+        locks = [self._held.descriptor, *([] if self._kept_lock is None else [self._kept_lock])]
+        self._guarded = Guarded(self.directory, owner, locks)
+        if owner is not None:
+            os.chown(self.directory, *owner)
+        if storage.in_memory(self._kept or self.directory):
+            self._note(
+                "warning",
+                f"{self._kept or self.directory} is in memory (tmpfs), where a durable write costs nothing; "
+                "a directory on a disk: --data DIR, or the variable TMPDIR",
+            )
+        data = self._data_directory()
+        self._serve(data)
+        software = self._wait()
+        self.hello = {
+            "address": self.address,
+            "url": self.url,
+            "user": self.user,
+            "password_env": self._password_env,
+            "pid": self.pid,
+            "software": software,
+            "settings": {setting.name: setting.value for setting in self.settings()},
+            "directory": str(self.directory),
+            "data": str(self._kept) if self._kept is not None else None,
+        }
+
+    @property
+    def account(self) -> str | None:
+        """The system's account to run as where we are root; None stays root."""
+        return None
+
+    def _data_directory(self) -> Path:
+        """The directory with the data, made ready at its first use."""
+        base = self._kept or self.directory
+        data, marker = base / "data", base / kept.MARKER
+        known = kept.marked(marker)
+        self._fresh = known is None or not known.get("complete")
+        if not self._fresh:
+            accounts.give(data, self.guarded, self._kept)
+            return data
+        shutil.rmtree(data, ignore_errors=True)
+        marker.write_text(json.dumps({"server": self.name, "complete": False}))
+        data.mkdir(mode=0o700)
+        accounts.give(data, self.guarded, self._kept)
+        self._initialise(data)
+        marker.write_text(json.dumps({"server": self.name, "complete": True}))
+        return data
+
+    def _wait(self) -> str:
+        deadline = time.monotonic() + self.ready_seconds
+        while time.monotonic() < deadline:
+            if not self.guarded.running:
+                raise OSError("it ended at once")
+            with contextlib.suppress(OSError):
+                software = self._answers()
+                if software is not None:
+                    return software
+            time.sleep(_POLL_SECONDS)
+        raise TimeoutError
+
+    def _chosen(self, *defaults: Setting) -> list[Setting]:
+        """Our settings, then those that the user gave, which come first where both name one."""
+        ours = [setting for setting in defaults if setting.name not in self._set]
+        return ours + [Setting(name, value, "--set") for name, value in self._set.items()]
+
+    def durable(self) -> dict[str, str]:
+        """Settings of durability at their defaults; without those that the user has changed."""
+        return {name: value for name, value in self.durability.items() if name not in self._set}
+
+    def stop(self) -> None:
+        """Ends the server, and removes its directory; data that is kept was written out by then."""
+        if self._guarded is not None:
+            self._guarded.close()
+            self._guarded = None
+        if self._held is not None:
+            self._held.remove()
+            self._held = None
+        if self._kept_lock is not None:
+            os.close(self._kept_lock)
+            self._kept_lock = None
+
+    def __enter__(self) -> ThrowawayServer:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _usual_memory() -> int:
+    from venturi.common.environment import memory
+
+    total = memory()["total"]
+    return _MOST_MEMORY if total is None else min(_MOST_MEMORY, total // 4)

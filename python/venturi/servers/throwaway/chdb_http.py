@@ -1,0 +1,363 @@
+"""ClickHouse's engine (chdb) behind as much of ClickHouse's HTTP interface as its clients use: a process.
+
+`python -m venturi.servers.throwaway.chdb_http DIRECTORY --port PORT`. A statement is the body of a POST, or
+`query` in the URL with the rows of an INSERT as the body; the other parameters are settings. Answers go out
+while the engine makes them, in the formats whose pieces can be put together; other formats when they are
+whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hmac
+import itertools
+import os
+import re
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from base64 import b64decode
+from collections.abc import Iterable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import parse_qsl, urlsplit
+
+from venturi.servers.chdb_results import pieces
+
+__all__ = ["Handler", "Server", "joined", "main"]
+
+# Parameters that are the interface's own, and no settings.
+_OWN = frozenset(
+    (
+        *("database", "query", "query_id", "user", "password", "session_id", "session_timeout"),
+        *("session_check", "close_session", "compress", "decompress", "default_format", "quota_key", "role"),
+        *("stacktrace", "buffer_size", "wait_end_of_query", "client_protocol_version"),
+        *("enable_http_compression", "http_zlib_compression_level", "send_progress_in_http_headers"),
+        "http_headers_progress_interval_ms",
+    )
+)
+_USERS = frozenset(("", "default", "venturi"))
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FORMAT = re.compile(r"\sFORMAT\s+(\w+)\s*;?\s*$", re.IGNORECASE)
+_INSERT = re.compile(r"\s*INSERT\s", re.IGNORECASE)
+_MOST_STATEMENT = 16 * 2**20
+_COPY_BYTES = 2**20
+_IDLE_SECONDS = 300.0
+_MARK = b"\xff\xff\xff\xff"
+_END_OF_STREAM = _MARK + bytes(4)
+# Their pieces follow one another without more ado.
+_PLAIN = frozenset(("Native", "RowBinary", "TabSeparated", "TSV", "CSV", "JSONEachRow", "Null"))
+_WRONG_PASSWORD = (
+    "Code: 516. DB::Exception: {}: Authentication failed: password is incorrect, or there is no user with "
+    "such name. (AUTHENTICATION_FAILED)"
+)
+
+
+def joined(found: Iterable[bytes], form: str) -> Iterator[bytes | memoryview]:
+    """Pieces that are documents of their own, as one document. Raises KeyError for other formats."""
+    if form in _PLAIN:
+        yield from found
+    elif form == "ArrowStream":
+        for number, piece in enumerate(found):
+            # The schema is a message without a body; it comes with the first piece.
+            start = 0 if number == 0 else 8 + int.from_bytes(piece[4:8], "little")
+            yield memoryview(piece)[start : len(piece) - len(_END_OF_STREAM)]
+        yield _END_OF_STREAM
+    elif form == "RowBinaryWithNamesAndTypes":
+        head = b""
+        for piece in found:
+            yield memoryview(piece)[len(head) :]
+            head = head or piece[: _row_header(piece)]
+    else:
+        raise KeyError(form)
+
+
+def _row_header(piece: bytes) -> int:
+    """Bytes of a number, and of twice as many texts, each after its length: LEB128, as all of them."""
+
+    def number(at: int) -> tuple[int, int]:
+        value = shift = 0
+        while True:
+            value |= (piece[at] & 0x7F) << shift
+            at, shift = at + 1, shift + 7
+            if piece[at - 1] < 0x80:
+                return value, at
+
+    columns, at = number(0)
+    for _ in range(2 * columns):
+        length, at = number(at)
+        at += length
+    return at
+
+
+class Server(ThreadingHTTPServer):
+    """The engine, which is one a process, and who listens for it."""
+
+    daemon_threads = True
+    request_queue_size = 512
+
+    def __init__(self, address: tuple[str, int], data: Path, password: str, settings: dict[str, str]) -> None:
+        import chdb
+
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self.place, self.password, self.settings = str(data), password, settings
+        untyped: Any = chdb
+        self.connect = untyped.connect
+        # The engine ends with its last connection.
+        self.kept = self.connect(self.place)
+        self.kept.query("CREATE DATABASE IF NOT EXISTS venturi")
+        self.version = bytes(self.kept.query("SELECT version()", "TabSeparated").bytes()).decode().strip()
+        super().__init__(address, Handler)
+
+    def session(self, database: str, settings: dict[str, str]) -> Any:
+        """A connection to the engine with these settings. Raises whatever chdb raises."""
+        made = self.connect(self.place)
+        try:
+            if database:
+                made.query("USE `" + database.replace("\\", "\\\\").replace("`", "\\`") + "`")
+            for name, value in {**self.settings, **settings}.items():
+                if not _NAME.fullmatch(name):
+                    raise ValueError(f"Code: 115. DB::Exception: Setting {name!r} is unknown")
+                made.query(f"SET {name} = {_text(value)}")
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One client's connection, on a thread of its own."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = _IDLE_SECONDS
+    disable_nagle_algorithm = True
+    server: Server
+
+    def setup(self) -> None:
+        super().setup()
+        self._session: Any = None
+        self._settled: object = None
+
+    def finish(self) -> None:
+        with contextlib.suppress(OSError):
+            super().finish()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session, self._settled = None, None
+
+    def do_GET(self) -> None:
+        # No statements: a page in a browser can make any host be asked so.
+        if urlsplit(self.path).path in ("/", "/ping"):
+            self._whole(200, b"Ok.\n")
+        else:
+            self._whole(404, b"There is no such page; statements come by POST.\n")
+
+    def do_POST(self) -> None:
+        parameters = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
+        body = self._body()
+        who = self._refused(parameters)
+        if who is not None:
+            # What follows may be many rows, which nobody reads.
+            self.close_connection = True
+            self._whole(403, f"{_WRONG_PASSWORD.format(who)} (version {self.server.version})\n".encode())
+            return
+        try:
+            database = self.headers.get("X-ClickHouse-Database") or parameters.get("database") or ""
+            given = {name: value for name, value in parameters.items() if name not in _OWN}
+            wanted = (database, tuple(given.items()))
+            if self._settled != wanted:
+                self._leave()
+                self._session, self._settled = self.server.session(database, given), wanted
+            self._execute(parameters, body)
+        except OSError:
+            self.close_connection = True  # the client has gone
+        except Exception as error:  # whatever chdb throws is the answer
+            with contextlib.suppress(OSError):
+                for _ in body:
+                    pass
+                self._refuse(error)
+
+    def _execute(self, parameters: dict[str, str], body: Iterator[bytes]) -> None:
+        statement = parameters.get("query", "")
+        if _INSERT.match(statement) and (found := _FORMAT.search(statement)):
+            self._insert(statement[: found.start()], found[1], body)
+            self._whole(200, b"")
+            return
+        taken = 0
+        rest = []
+        for piece in body:
+            taken += len(piece)
+            if taken > _MOST_STATEMENT:
+                raise ValueError(f"Code: 62. DB::Exception: A statement of more than {_MOST_STATEMENT} bytes")
+            rest.append(piece)
+        statement = "\n".join(filter(None, (statement, b"".join(rest).decode())))
+        asked = self.headers.get("X-ClickHouse-Format")
+        form = asked or parameters.get("default_format") or "TabSeparated"
+        if found := _FORMAT.search(statement):
+            statement, form = statement[: found.start()], found[1]
+        zstd = parameters.get("enable_http_compression") == "1" and "zstd" in self._accepted()
+        if form in _PLAIN or form in ("ArrowStream", "RowBinaryWithNamesAndTypes"):
+            with contextlib.closing(pieces(self._session, statement, form)) as made:
+                self._stream(joined(made, form), form, zstd)
+        else:
+            self._stream(iter((self._session.query(statement, form).bytes() or b"",)), form, zstd)
+
+    def _insert(self, head: str, form: str, rows: Iterator[bytes]) -> None:
+        """INSERT INTO t (columns), the rows from a file, as the engine reads them."""
+        packed = self.headers.get("Content-Encoding") == "zstd"
+        with tempfile.TemporaryDirectory(prefix="rows-") as folder:
+            # The engine takes the compression from the name.
+            place = Path(folder) / ("rows.zst" if packed else "rows")
+            with place.open("wb") as file:
+                file.writelines(rows)
+            if place.stat().st_size:
+                self._session.query(f"{head} SELECT * FROM file({_text(str(place))}, '{form}')", "Null")
+
+    def _stream(self, found: Iterator[bytes | memoryview], form: str, zstd: bool) -> None:
+        """The answer in chunks. What goes wrong before the first one has a status of its own."""
+        first = next(found, b"")
+        self.send_response(200)
+        self.send_header("X-ClickHouse-Format", form)
+        if zstd:
+            self.send_header("Content-Encoding", "zstd")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        out: Any = _Chunks(self.connection)
+        with contextlib.ExitStack() as stack:
+            if zstd:
+                import pyarrow as pa
+
+                out = stack.enter_context(pa.CompressedOutputStream(pa.PythonFile(out, "w"), "zstd"))
+            try:
+                for piece in itertools.chain((first,), found):
+                    out.write(piece)
+            except OSError:
+                raise
+            except Exception as error:
+                # As ClickHouse does it: the text of the exception ends the body, and the connection.
+                out.write(self._said(error))
+                self.close_connection = True
+        self.connection.sendall(b"0\r\n\r\n")
+
+    def _said(self, error: Exception) -> bytes:
+        text = str(error).strip().removeprefix("Streaming query failed: ")
+        if not text.startswith("Code: "):
+            text = f"Code: 1. DB::Exception: {text or type(error).__name__}"
+        return f"{text} (version {self.server.version})\n".encode()
+
+    def _refuse(self, error: Exception) -> None:
+        said = self._said(error)
+        code = said.split(b":", 2)[1].split(b".", 1)[0].strip().decode()
+        # Settings and streams that broke off do not outlive a request that failed.
+        self._leave()
+        self._whole(404 if code in ("60", "81") else 500, said, {"X-ClickHouse-Exception-Code": code})
+
+    def _whole(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", "text/plain; charset=UTF-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _accepted(self) -> list[str]:
+        return [word.strip() for word in (self.headers.get("Accept-Encoding") or "").split(",")]
+
+    def _refused(self, parameters: dict[str, str]) -> str | None:
+        """Who must not come in; None: whoever asks may."""
+        user = self.headers.get("X-ClickHouse-User") or parameters.get("user") or ""
+        password = self.headers.get("X-ClickHouse-Key") or parameters.get("password") or ""
+        kind, _, secret = (self.headers.get("Authorization") or "").partition(" ")
+        if kind.lower() == "basic":
+            with contextlib.suppress(ValueError):
+                user, _, password = b64decode(secret).decode().partition(":")
+        good = hmac.compare_digest(password.encode(), self.server.password.encode())
+        # Somebody else's page in a browser says where it comes from.
+        return None if good and user in _USERS and "Origin" not in self.headers else user or "default"
+
+    def _body(self) -> Iterator[bytes]:
+        """The request's body, in pieces of at most a mebibyte. Raises OSError where it ends too soon."""
+        if (self.headers.get("Transfer-Encoding") or "").lower() == "chunked":
+            while size := int(self.rfile.readline(64).split(b";")[0] or b"0", 16):
+                yield from self._read(size)
+                self.rfile.readline(8)
+            while self.rfile.readline(1024).strip():
+                pass
+        else:
+            yield from self._read(int(self.headers.get("Content-Length") or 0))
+
+    def _read(self, size: int) -> Iterator[bytes]:
+        while size > 0:
+            piece = self.rfile.read(min(size, _COPY_BYTES))
+            if not piece:
+                raise ConnectionError("the client has gone")
+            size -= len(piece)
+            yield piece
+
+    def log_message(self, *_: object) -> None:
+        """Silent: a line a request would be most of the log."""
+
+
+class _Chunks:
+    """A file to write to, whose pieces become chunks of a body."""
+
+    closed = False
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def write(self, piece: bytes | memoryview) -> int:
+        left = [memoryview(b"%x\r\n" % len(piece)), memoryview(piece), memoryview(b"\r\n")]
+        if not len(piece):
+            return 0  # an empty chunk would be the end
+        while left:
+            sent = self._connection.sendmsg(left)
+            while left and sent >= len(left[0]):
+                sent -= len(left.pop(0))
+            if left:
+                left[0] = left[0][sent:]
+        return len(piece)
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def close(self) -> None:
+        """The connection goes on."""
+
+
+def _text(value: str) -> str:
+    """A literal of ClickHouse's."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def main(words: list[str] | None = None, out: BinaryIO | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--password-env")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    given = parser.parse_args(words)
+    settings = dict(word.split("=", 1) for word in given.set)
+    password = os.environ.get(given.password_env or "", "")
+    server = Server((given.host, given.port), given.data, password, settings)
+    # A setting that the engine does not know is said now, not to every client.
+    server.session("", {}).close()
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown, daemon=True).start())
+    (out or sys.stdout.buffer).write(f"{server.server_address[1]}\n".encode())
+    sys.stdout.flush()
+    with server:
+        server.serve_forever()
+    server.kept.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Queries of a time-series store by Arrow Flight."""

@@ -1,0 +1,1 @@
+"""The run directory: written, read as tables, imported into."""

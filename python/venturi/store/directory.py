@@ -1,0 +1,197 @@
+"""The run directory: written trial by trial, safe against a crash, read back as tables.
+
+Its layout is docs/format.md. Everything derived (statistics, reports) is made from
+here and can be made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from venturi.common.errors import StoreError
+from venturi.store.lines import check_version, read_lines
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "CEILINGS",
+    "ENVIRONMENT",
+    "LOCK",
+    "PREDICTIONS",
+    "SAMPLES",
+    "SCENARIO",
+    "TRIALS",
+    "RunDirectory",
+    "remove_unfinished",
+    "what_is_damaged",
+]
+
+SCENARIO, ENVIRONMENT = "scenario.toml", "environment.json"
+TRIALS, CEILINGS, SAMPLES, LOCK = "trials.jsonl", "ceilings.jsonl", "samples", ".lock"
+PREDICTIONS = "predictions.jsonl"
+_read: set[Path] = set()
+"""The runs that this process has opened, for `what_is_damaged`."""
+
+
+def what_is_damaged() -> StoreError | None:
+    """Whether a run that was read holds what no Venturi writes: asked after a fault, to tell whose it is."""
+    from venturi.store import damage
+
+    for directory in sorted(_read):
+        with contextlib.suppress(StoreError):
+            found = damage.first(read_lines(directory / TRIALS)[0])
+            if found is not None:
+                number, text = found
+                return StoreError(
+                    f"{directory / TRIALS}:{number + 1}: {text}; the file is damaged",
+                    hint="take that line out; if Venturi itself has written it so, please report it: "
+                    "VENTURI_DEBUG=1 shows where it fails",
+                )
+    return None
+
+
+class RunDirectory:
+    """A run on disk, for reading. A run that is still going on can be read too."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raises StoreError where there is no run, or one of a newer format."""
+        self.path = Path(path)
+        if not self.path.is_dir():
+            raise StoreError(
+                f"{self.path}: no such run directory",
+                hint="runs are kept in venturi-runs/ unless --out says otherwise",
+            )
+        if not (self.path / ENVIRONMENT).is_file() and not (self.path / TRIALS).is_file():
+            raise StoreError(
+                f"{self.path}: not a run directory ({ENVIRONMENT} and {TRIALS} are missing)",
+                hint="name the directory that `venturi run` printed",
+            )
+        _read.add(self.path)
+        # Reading the environment checks the format's version before anything else is believed.
+        self.environment: dict[str, Any] = self._read_environment()
+
+    @property
+    def name(self) -> str:
+        """The run's name, by default that of its directory."""
+        return str(self.environment.get("run") or self.path.resolve().name)
+
+    @property
+    def saved(self) -> bool:
+        """Whether it is a directory, in which reports have a place; published figures taken for a run are
+        not."""
+        return True
+
+    def _read_environment(self) -> dict[str, Any]:
+        path = self.path / ENVIRONMENT
+        try:
+            found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{path}: cannot be read: {error}") from None
+        if not isinstance(found, dict):
+            raise StoreError(f"{path}: not a JSON object")
+        check_version(found, path)
+        return found
+
+    def scenario_text(self) -> str:
+        """The resolved scenario as TOML; empty where the run has none."""
+        path = self.path / SCENARIO
+        try:
+            return path.read_text(encoding="utf-8") if path.exists() else ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise StoreError(f"{path}: cannot be read: {error}") from None
+
+    def records(self) -> list[dict[str, Any]]:
+        """The lines of trials.jsonl in the order they were measured, warm-up and failed ones included.
+
+        A torn last line (a crash while it was written) is left out.
+        """
+        return read_lines(self.path / TRIALS)[0]
+
+    def ceiling_records(self) -> list[dict[str, Any]]:
+        """The lines of ceilings.jsonl."""
+        return read_lines(self.path / CEILINGS)[0]
+
+    def prediction_records(self) -> list[dict[str, Any]]:
+        """The lines of predictions.jsonl: what was foretold, to be checked by a trial."""
+        return read_lines(self.path / PREDICTIONS)[0]
+
+    def trials(self) -> pa.Table:
+        """One row a trial: parameters, counts, times, outcome; see docs/format.md."""
+        from venturi.store import tables
+
+        return tables.trials(self.records())
+
+    def streams(self) -> pa.Table:
+        """One row a stream of a trial."""
+        from venturi.store import tables
+
+        return tables.streams(self.records())
+
+    def latency(self) -> pa.Table:
+        """One row a percentile of a trial, service and response time (ns)."""
+        from venturi.store import tables
+
+        return tables.latency(self.records())
+
+    def stages(self) -> pa.Table:
+        """One row a stage of one end of a trial (ns, summed over its streams)."""
+        from venturi.store import tables
+
+        return tables.stages(self.records())
+
+    def errors(self) -> pa.Table:
+        """One row a kind of error that batches of a trial met (upserts)."""
+        from venturi.store import tables
+
+        return tables.errors(self.records())
+
+    def ceilings(self) -> pa.Table:
+        """One row a probe of a physical limit."""
+        from venturi.store import tables
+
+        return tables.ceilings(self.ceiling_records())
+
+    def resources(self) -> pa.Table:
+        """One row an end of a trial: what processes and hosts did over its interval."""
+        from venturi.store import tables
+
+        return tables.resources(self.records())
+
+    def hosts(self) -> pa.Table:
+        """One row a loader of a trial that ran on several hosts."""
+        from venturi.store import tables
+
+        return tables.hosts(self.records())
+
+    def samples(
+        self, trial: str | Iterable[str] | None = None, columns: Iterable[str] | None = None
+    ) -> pa.Table:
+        """The 100 ms counters, of one trial, of several or of all, with a column `trial`.
+
+        `columns` takes only these, which is far quicker for many trials.
+        """
+        from venturi.store import samples as sampled
+
+        return sampled.samples(self.path / SAMPLES, trial, columns)
+
+    def thread_names(self, trial: str) -> dict[str, list[str]]:
+        """Names of the threads of each end, in the order of the samples' `thread_cpu_ns`."""
+        from venturi.store import samples as sampled
+
+        return sampled.thread_names(self.path / SAMPLES, trial)
+
+
+def remove_unfinished(directory: RunDirectory) -> None:
+    """Removes files whose writing was cut off by a kill, and samples whose trial was not stored any more."""
+    stored = {f"{line.get('trial')}.parquet" for line in directory.records()}
+    for partial in directory.path.glob("*.tmp"):
+        partial.unlink(missing_ok=True)
+    for file in (directory.path / SAMPLES).iterdir():
+        if file.suffix == ".tmp" or (file.suffix == ".parquet" and file.name not in stored):
+            file.unlink(missing_ok=True)

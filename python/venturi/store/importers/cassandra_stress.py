@@ -1,0 +1,217 @@
+"""Logs of cassandra-stress: its settings, interval lines and `Results:`, one or many runs in a file.
+
+A run begins with `Running WRITE with 10 threads ...`; with `-rate auto` there is one for each number of
+threads. Latencies are milliseconds with one decimal.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from venturi.store.importers.record import Draft, Parsed, latency, malformed, quoted, real, text_lines, whole
+
+NAME = "cassandra-stress"
+ABOUT = "a log of cassandra-stress: interval lines and Results:"
+_RUNNING = re.compile(r"^\s*Running (?:([A-Z_]+)|\[(.+?)\]) with (\d{1,6}) threads\b(.*)$")
+_RESULT = re.compile(
+    r"^\s*((?:op|partition|row) rate|latency (?:mean|median|max|[\d.]+th percentile)|total partitions|"
+    r"total errors|total operation time)\s*:\s*([^\[]*?)\s*(?:\[([^\]:]*):.*)?$",
+    re.IGNORECASE,
+)
+_HEAD = re.compile(r"^(?:\s*type\b)?[\s,]*total ops\s*,")
+_SETTING = re.compile(r"^\s+([A-Z][A-Za-z ()]*?): (.+?)\s*$")
+_LINE = (
+    "total, operations, op/s, pk/s, row/s, mean, med, .95, .99, .999, max, time, ... as the head line has it"
+)
+_OPERATIONS = {
+    "WRITE": "upsert",
+    "COUNTER_WRITE": "upsert",
+    "INSERT": "upsert",
+    "READ": "get",
+    "COUNTER_READ": "get",
+}
+_MOST_SECONDS = 1e8
+
+
+@dataclass
+class _Run:
+    line: int
+    statement: str | None = None
+    threads: int | None = None
+    asked: str = ""
+    columns: list[str] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    done: list[int] = field(default_factory=list)
+    rows: list[float] = field(default_factory=list)
+    results: dict[str, str] = field(default_factory=dict)
+
+
+def detect(text: str) -> bool:
+    lower = text.lower()
+    if "latency 99th percentile" in lower and ("op rate" in lower or "row rate" in lower):
+        return True
+    return "total ops," in lower or "* Stress Settings *" in text
+
+
+def parse(text: str, name: str) -> Parsed:
+    runs: list[_Run] = []
+    settings: dict[str, str] = {}
+    hosts: list[str] = []
+    version = cluster = None
+    for at, line in enumerate(text_lines(text), 1):
+        if found := _RUNNING.match(line):
+            runs.append(_Run(at, found[1] or found[2], int(found[3]), found[4]))
+        elif _HEAD.match(line):
+            if not runs or runs[-1].columns or runs[-1].results:
+                runs.append(_Run(at))
+            # "type" and "total ops" stand under one head.
+            runs[-1].columns = ["type", *(c.strip() for c in line.replace("type", "", 1).split(","))]
+        elif line.strip().startswith("total,"):
+            if not runs or not runs[-1].columns:
+                raise malformed(
+                    name, at, "an interval line before any head line", "type, total ops, op/s, ..."
+                )
+            _interval(runs[-1], line, at, name)
+        elif line.strip() == "Results:":
+            if not runs or runs[-1].results:
+                runs.append(_Run(at))
+        elif (result := _RESULT.match(line)) and not (
+            runs and line.lstrip() != line and not runs[-1].columns
+        ):
+            if not runs:
+                runs.append(_Run(at))
+            runs[-1].results.setdefault(result[1].lower(), result[2])
+            runs[-1].statement = runs[-1].statement or result[3]
+        elif not runs and (setting := _SETTING.match(line)):
+            settings.setdefault(setting[1], setting[2])
+        elif found := re.search(r"Connected to cluster: ([^,]+),", line):
+            cluster = found[1].strip()
+        elif (found := re.search(r"Host: (\S+);", line)) and len(hosts) < 1000:
+            hosts.append(found[1].rsplit("/", 1)[-1])  # name/address, or /address
+        elif found := re.search(r"(DataStax Java driver \S+)", line):
+            version = found[1]
+    drafts = [_draft(run, settings, hosts, name) for run in runs]
+    server = {"cluster": cluster, "hosts": len(set(hosts)) or None}
+    return Parsed(
+        drafts,
+        "cassandra-stress",
+        client={"software": {"cassandra-stress": None, "driver": version}} if version else {},
+        server={k: v for k, v in server.items() if v is not None},
+    )
+
+
+def _interval(run: _Run, line: str, at: int, name: str) -> None:
+    fields = dict(zip(run.columns, (f.strip() for f in line.split(",")), strict=False))
+    if len(line.split(",")) != len(run.columns):
+        raise malformed(name, at, f"{len(line.split(','))} columns in {quoted(line)}", _LINE)
+    done, when, rate = (
+        whole(fields.get("total ops", "")),
+        real(fields.get("time", "")),
+        real(fields.get("row/s", "")),
+    )
+    if done is None or when is None or not 0 <= when < _MOST_SECONDS:
+        raise malformed(name, at, f"not such numbers: {quoted(line)}", _LINE)
+    if run.times and when <= run.times[-1]:
+        return  # the last interval of a run is printed twice where it had just ended
+    run.times.append(when)
+    run.done.append(done)
+    run.rows.append(rate or 0.0)
+
+
+def _seconds(text: str) -> float | None:
+    found = re.fullmatch(r"(\d{1,6}):(\d\d):(\d\d)", text.strip())
+    return None if not found else int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3])
+
+
+def _figure(run: _Run, label: str) -> float | None:
+    """`15,545 op/s`, `0.6 ms` or `46751`: the number before the unit."""
+    words = run.results.get(label, "").split()
+    return real(words[0]) if words else None
+
+
+def _draft(run: _Run, settings: dict[str, str], hosts: list[str], name: str) -> Draft:
+    statement = (run.statement or settings.get("Type") or "mixed").strip()
+    operation = _OPERATIONS.get(statement.upper(), "mixed")
+    nodes = settings.get("Nodes", "").strip("[]") or (hosts[0] if hosts else "")
+    threads = run.threads or whole(settings.get("Thread Count", ""))
+    parameters: dict[str, Any] = {
+        "target": f"cassandra://{nodes}" if nodes else "cassandra",
+        "hosts": len(set(hosts)) or None,
+        "streams": threads,
+        "threads": threads,
+        "statement": statement.lower(),
+        "consistency": settings.get("Consistency Level"),
+        "driver_compression": None
+        if settings.get("Compression") in (None, "NONE")
+        else settings["Compression"].lower(),
+    }
+    if asked := re.search(r"for (\d{1,18}) iteration", run.asked):
+        parameters["operations"] = int(asked[1])
+    elif asked := re.search(r"(\d{1,8}) (second|minute|hour)", run.asked):
+        parameters["duration_ns"] = (
+            int(asked[1]) * {"second": 1, "minute": 60, "hour": 3600}[asked[2]] * 10**9
+        )
+    limit = real(settings.get("OpsPer Sec", ""))
+    parameters["rate"] = limit if limit else None
+    if "op rate" not in run.results:
+        return Draft(
+            operation, parameters, line=run.line, error="the log ends before the results of this run"
+        )
+    operations, partitions, rows = (_figure(run, f"{kind} rate") for kind in ("op", "partition", "row"))
+    if operations is None or operations <= 0:
+        raise malformed(name, run.line, "the results of this run have no op rate", "Op rate : N op/s")
+    total = whole((run.results.get("total partitions") or "").split(" ")[0])
+    counts: dict[str, int] = {}
+    if run.done:
+        counts["batches"] = run.done[-1]
+    if total is not None and rows is not None and partitions == rows:
+        counts["rows"] = total  # a row a partition
+    seconds = run.times[-1] if run.times else _seconds(run.results.get("total operation time", ""))
+    rates = {"batches_per_second": operations}
+    if rows:
+        rates["rows_per_second"] = rows
+    errors = whole((run.results.get("total errors") or "").split(" ")[0])
+    percentiles = {
+        p: value * 1e6
+        for p, label in (
+            (50.0, "median"),
+            (95.0, "95th percentile"),
+            (99.0, "99th percentile"),
+            (99.9, "99.9th percentile"),
+        )
+        if (value := _figure(run, f"latency {label}")) is not None
+    }
+    mean, most = _figure(run, "latency mean"), _figure(run, "latency max")
+    return Draft(
+        operation,
+        parameters,
+        counts,
+        {"interval_ns": round(seconds * 1e9)} if seconds else {},
+        rates,
+        latency(
+            percentiles,
+            count=counts.get("batches"),
+            mean=None if mean is None else mean * 1e6,
+            high=None if most is None else most * 1e6,
+        ),
+        samples=_samples(run, counts),
+        figures={} if errors is None else {"errors": errors},
+        line=run.line,
+        # Tenths of a second, whole ones without interval lines; the tool's rate leaves out its start.
+        interval_within_ns=100_000_000 if run.times else 1_000_000_000,
+        note=f"{errors:,} operations ended in errors" if errors else None,
+    )
+
+
+def _samples(run: _Run, counts: dict[str, int]) -> dict[str, Any] | None:
+    """The interval lines; rows so far are the operations so far where an operation is a row."""
+    if (
+        not run.times
+        or counts.get("rows") is None
+        or run.done != sorted(run.done)
+        or run.done[-1] != counts["rows"]
+    ):
+        return None
+    return {"client": {"t_ns": [round(t * 1e9) for t in run.times], "rows": run.done}, "server": None}

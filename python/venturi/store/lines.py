@@ -1,0 +1,155 @@
+"""The lines of trials.jsonl: written, read and explained where they are damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from venturi.common.collector import without_collector
+from venturi.common.errors import StoreError
+from venturi.engine.spec import FORMAT_VERSION, shorten_errors
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["check_version", "explained", "line_text", "read_lines"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def line_text(line: Mapping[str, Any]) -> str:
+    """A line as it is stored, and as `--json` prints it. What is no finite number, JSON has no word for."""
+    try:
+        return json.dumps(line, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(line), ensure_ascii=False, separators=(",", ":"))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Any:
+    """Turns what the operating system says into an error for users."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StoreError(
+                f"{path}: the disk is full; trials stored before are safe",
+                hint="make room, then go on with --resume",
+            ) from None
+        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def check_version(document: Mapping[str, Any], path: Path) -> None:
+    version = document.get("format", FORMAT_VERSION)
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise StoreError(
+            f"{path}: written in format {version}, this Venturi reads up to {FORMAT_VERSION}",
+            hint="install a newer Venturi: pip install --upgrade venturi",
+        )
+
+
+_CHUNK = 1 << 20
+"""Bytes of lines that are parsed at once. Within one call the JSON parser keeps one copy of each key, so that
+the records of a long run share them."""
+
+
+def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The lines of a file, and how many bytes of a torn last one follow them."""
+    lines: list[dict[str, Any]] = []
+    number = 0
+    try:
+        # The collector would look again and again through millions of objects in which there is no cycle.
+        with without_collector(), path.open("rb") as file:
+            while chunk := file.readlines(_CHUNK):
+                found = _parsed(chunk)
+                if found is None:
+                    return _with_torn_end(path, lines, number, chunk + file.readlines())
+                for at, line in enumerate(found, number + 1):
+                    _accept(line, path, at)
+                lines += found
+                number += len(chunk)
+    except FileNotFoundError:
+        return [], 0
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return lines, 0
+
+
+class _NoNumber(ValueError):
+    """JSON that Python takes and that no number of ours can be."""
+
+
+def _refuse(name: str) -> Any:
+    raise _NoNumber(f"{name} is no number")
+
+
+_JSON = json.JSONDecoder(parse_constant=_refuse)
+_MOST = 2**63
+
+
+def _parsed(chunk: list[bytes]) -> list[dict[str, Any]] | None:
+    """Whole lines as objects; None where any of them is not exactly one object."""
+    if not chunk[-1].endswith(b"\n"):
+        return None
+    try:
+        found: list[dict[str, Any]] = _JSON.decode((b"[%b]" % b",".join(chunk)).decode())
+    except (ValueError, RecursionError):
+        return None
+    # Lines that are wrong one by one can make a right list together: "{" and "}", or "{},{}".
+    if len(found) != len(chunk) or not all(isinstance(line, dict) for line in found):
+        return None
+    if not all(line.startswith(b"{") and line.endswith(b"}\n") for line in chunk):
+        return None
+    return found
+
+
+def _with_torn_end(
+    path: Path, lines: list[dict[str, Any]], number: int, rest: list[bytes]
+) -> tuple[list[dict[str, Any]], int]:
+    """Goes on line by line; only the very last one may be torn."""
+    for at, text in enumerate(rest):
+        line: Any = None
+        try:
+            line = _JSON.decode(text.decode())
+        except _NoNumber as error:
+            raise StoreError(f"{path}:{number + at + 1}: {error}; the file is damaged") from None
+        except (ValueError, RecursionError):
+            line = None
+        if not isinstance(line, dict) or not text.endswith(b"\n"):
+            # After a power cut a line's place may hold zeros: torn as well, if it is the last.
+            if at == len(rest) - 1:
+                return lines, len(text)
+            raise StoreError(f"{path}:{number + at + 1}: not a JSON object; the file is damaged")
+        _accept(line, path, number + at + 1)
+        lines.append(line)
+    return lines, 0
+
+
+def _accept(line: dict[str, Any], path: Path, number: int) -> None:
+    """What every figure is made of is looked at in every line, for wrong counts and times make wrong figures
+    without a word; `what_is_damaged` looks at all the rest when something has gone wrong."""
+    check_version(line, path)
+    for name in ("counts", "times"):
+        group = line.get(name)
+        for key, value in group.items() if isinstance(group, dict) else ():
+            if value is not None and (type(value) is not int or not -_MOST <= value < _MOST):
+                shown = f"{json.dumps(value, default=str):.40}"
+                raise StoreError(
+                    f"{path}:{number}: {name}.{key} is {shown}, not a whole number of 64 bits; "
+                    "the file is damaged"
+                )
+    if line.get("error") or line.get("errors"):
+        shorten_errors(line)

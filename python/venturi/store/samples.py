@@ -1,0 +1,259 @@
+"""What was sampled while trials ran, as Arrow tables: rows of samples, and their sums over the interval.
+
+Columns keep their units in their names. docs/format.md says what each one means.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from venturi.common.errors import DamagedWarning
+
+__all__ = ["ENDS", "RESOURCE", "SAMPLE", "resource_rows", "samples", "samples_of", "thread_names"]
+
+ENDS = ("client", "server")
+_I, _F, _S, _B = pa.int64(), pa.float64(), pa.string(), pa.bool_()
+_LIST = pa.list_(_I)
+
+_COUNTERS = """
+    user_ns system_ns run_delay_ns voluntary_switches involuntary_switches minor_faults major_faults rss_bytes
+    paused_ns
+    thread_cpu_ns[] thread_delay_ns[]
+    host_busy_ns host_user_ns host_system_ns host_irq_ns host_softirq_ns host_steal_ns host_iowait_ns
+    host_total_ns core_busy_ns[] core_softirq_ns[] core_steal_ns[] core_total_ns[] frequency_khz[]
+    memory_available_bytes psi_cpu_us psi_memory_us psi_io_us throttled_ns
+    net_rx_bytes net_tx_bytes net_rx_packets net_tx_packets net_rx_drops net_tx_drops
+    disk_read_bytes disk_written_bytes disk_busy_ns
+    socket_rtt_ns[] socket_min_rtt_ns[] socket_retransmits[] socket_delivery_rate[] socket_cwnd_bytes[]
+    socket_in_flight_bytes[] socket_send_queue_bytes[] socket_receive_queue_bytes[] socket_send_buffer_bytes[]
+    socket_receive_buffer_bytes[] socket_busy_ns[] socket_receive_window_limited_ns[]
+    socket_send_buffer_limited_ns[]
+"""
+SAMPLE: dict[str, pa.DataType] = {
+    "end": _S,
+    "t_ns": _I,
+    "rows": _I,
+    "payload_bytes": _I,
+    "streams": _LIST,
+    **{name.removesuffix("[]"): _LIST if name.endswith("[]") else _I for name in _COUNTERS.split()},
+}
+"""The columns of the table `samples`, but `trial`."""
+
+_PROCESS = [
+    "user_ns",
+    "system_ns",
+    "run_delay_ns",
+    "voluntary_switches",
+    "involuntary_switches",
+    "minor_faults",
+    "major_faults",
+    "rss_max_bytes",
+    "paused_ns",
+    "longest_pause_ns",
+]
+_HOST_SHARES = [f"{kind}_share" for kind in ("busy", "user", "system", "softirq", "irq", "steal", "iowait")]
+_HOST = ["memory_available_min_bytes", "psi_cpu_share", "psi_memory_share", "psi_io_share", "frequency_khz"]
+_NETWORK = ["rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_drops", "tx_drops"]
+_SOCKETS = [
+    "rtt_ns",
+    "min_rtt_ns",
+    "retransmits",
+    "delivery_rate",
+    "cwnd_bytes",
+    "in_flight_bytes",
+    "send_queue_bytes",
+    "receive_queue_bytes",
+    "send_buffer_bytes",
+    "receive_buffer_bytes",
+    "busy_share",
+    "receive_window_limited_share",
+    "send_buffer_limited_share",
+]
+
+
+_PARTS = ("process", "host", "cgroup", "network", "disk", "sockets")
+
+
+def _kind(name: str) -> pa.DataType:
+    return _F if name.endswith(("_share", "_khz", "_cores", "_rate")) else _I
+
+
+RESOURCE: dict[str, pa.DataType] = {
+    "end": _S,
+    "by": _S,
+    "window_ns": _I,
+    **{name: _kind(name) for name in _PROCESS},
+    "busiest_thread": _S,
+    "busiest_thread_share": _F,
+    "cores": _I,
+    **{f"host_{name}": _F for name in _HOST_SHARES},
+    "core_busy_share": pa.list_(_F),
+    **{name: _kind(name) for name in _HOST},
+    "quota_cores": _F,
+    "throttled_ns": _I,
+    "interface": _S,
+    "loopback": _B,
+    **{f"net_{name}": _I for name in _NETWORK},
+    "speed_bits_per_second": _I,
+    "disk_read_bytes": _I,
+    "disk_written_bytes": _I,
+    "disk_busy_share": _F,
+    "socket_count": _I,
+    **{f"socket_{name}": _F for name in _SOCKETS},
+    "same_machine": _B,
+    "clock_offset_ns": _I,
+    "clock_uncertainty_ns": _I,
+    "sampler_cpu_ns": _I,
+    "sampler_share": _F,
+}
+"""The columns of the table `resources`, but those that name the trial."""
+
+
+def samples_of(found: Mapping[str, Any]) -> pa.Table:
+    """The samples of one record, one row an instant of one end.
+
+    Columns of which nothing is known are left out. The names of the threads are in the metadata.
+    """
+    # A trial of several hosts has each of its clients besides, as client:loader-1.
+    names = [*ENDS, *(name for name in found if name.startswith("client:"))]
+    ends = {end: columns for end in names if isinstance(columns := found.get(end), Mapping)}
+    parts = []
+    for end, columns in ends.items():
+        rows = len(columns.get("t_ns") or ())
+        arrays: dict[str, Any] = {"end": pa.array([end] * rows, _S)}
+        for name, kind in SAMPLE.items():
+            if not (values := columns.get(name)):
+                continue
+            arrays[name] = _by_row(values, rows) if kind == _LIST else pa.array(values, kind)
+        parts.append(pa.table(arrays))
+    if not parts:
+        return pa.table({name: pa.array([], kind) for name, kind in SAMPLE.items()})
+    table = pa.concat_tables(parts, promote_options="default")
+    threads = {end: columns.get("thread_names") or [] for end, columns in ends.items()}
+    return table.select([name for name in SAMPLE if name in table.column_names]).replace_schema_metadata(
+        {"thread_names": json.dumps(threads)}
+    )
+
+
+def _by_row(items: Sequence[Sequence[int | None]], rows: int) -> pa.Array:
+    """From a list an item (stream, thread, CPU, connection) to a list a row."""
+    import numpy as np
+
+    if any(None in values for values in items):
+        # Imported ones only; those that Venturi takes are whole.
+        return pa.array([[values[row] for values in items] for row in range(rows)], _LIST)
+    values = np.asarray(items, dtype=np.int64).reshape(len(items), rows).T
+    offsets = np.arange(0, values.size + 1, len(items), dtype=np.int32)
+    return pa.ListArray.from_arrays(offsets, values.ravel())
+
+
+def samples(
+    folder: Path, trial: str | Iterable[str] | None = None, columns: Iterable[str] | None = None
+) -> pa.Table:
+    """The samples of one trial, of several, or of all; the first column is `trial`.
+
+    Args:
+        folder: The directory `samples` of a run.
+        trial: Ids; None takes all. One without samples is left out.
+        columns: Of `SAMPLE`, in this order; None takes all, and those of older versions as well.
+
+    A file that cannot be read is as one that is not there, and a `DamagedWarning` says so.
+    """
+    if trial is None:
+        paths = sorted(folder.glob("*.parquet"))
+    else:
+        names = [trial] if isinstance(trial, str) else trial
+        paths = [path for name in names if (path := folder / f"{name}.parquet").exists()]
+    wanted = None if columns is None else list(columns)
+    kinds = {name: SAMPLE[name] for name in SAMPLE if wanted is None or name in wanted}
+    empty = pa.table({name: pa.array([], kind) for name, kind in {"trial": _S, **kinds}.items()})
+    parts = []
+    for path in paths:
+        try:
+            part = _of_file(path, wanted)
+            pa.unify_schemas([empty.schema, part.schema], promote_options="default")
+            parts.append(part)
+        except (pa.ArrowException, OSError) as error:
+            _say_damaged(path, error)
+    table = pa.concat_tables([empty, *parts], promote_options="default")
+    order = list(SAMPLE) if wanted is None else [name for name in wanted if name in table.column_names]
+    others = [] if wanted is not None else [n for n in table.column_names if n not in SAMPLE and n != "trial"]
+    return table.select(["trial", *order, *others])
+
+
+def _of_file(path: Path, wanted: list[str] | None) -> pa.Table:
+    with pq.ParquetFile(path) as file:
+        there = file.schema_arrow.names
+        table = file.read(columns=None if wanted is None else [n for n in wanted if n in there])
+        rows = file.metadata.num_rows
+    if "end" not in there:  # before both ends were sampled, a row was of the client's
+        table = table.append_column("end", pa.array(["client"] * rows, _S))
+    table = table.append_column("trial", pa.array([path.stem] * rows, _S))
+    return table.replace_schema_metadata(None)
+
+
+def _say_damaged(path: Path, error: Exception) -> None:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    text = f"{path}: cannot be read: {reason}; its trial is shown without samples"
+    warnings.warn(text, DamagedWarning, stacklevel=3)
+
+
+def thread_names(folder: Path, trial: str) -> dict[str, list[str]]:
+    """Names of the threads of each end, in the order of `thread_cpu_ns`; empty where there are none."""
+    path = folder / f"{trial}.parquet"
+    found: dict[str, Any] = {}
+    try:
+        metadata = pq.read_schema(path).metadata if path.exists() else None
+        found = json.loads((metadata or {}).get(b"thread_names", b"{}"))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        _say_damaged(path, error)
+    return {end: [str(name) for name in found.get(end) or []] for end in ENDS}
+
+
+def resource_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The sums over a trial's interval, a row an end that was sampled."""
+    resources = record.get("resources") or {}
+    clock, sampler = resources.get("clock") or {}, resources.get("sampler") or {}
+    rows = []
+    for end in ENDS:
+        if not (found := resources.get(end)):
+            continue
+        part = {
+            name: found.get(name) or {}
+            for name in ["process", "host", "cgroup", "network", "disk", "sockets"]
+        }
+        process, host, network = part["process"], part["host"], part["network"]
+        busiest = max(process.get("threads") or [{}], key=lambda thread: thread.get("cpu_share") or 0.0)
+        rows.append(
+            {
+                "end": end,
+                "by": found.get("by"),
+                "window_ns": found.get("window_ns"),
+                **{name: process.get(name) for name in _PROCESS},
+                "busiest_thread": busiest.get("name"),
+                "busiest_thread_share": busiest.get("cpu_share"),
+                "cores": host.get("cores"),
+                **{f"host_{name}": host.get(name) for name in _HOST_SHARES},
+                "core_busy_share": host.get("core_busy_share"),
+                **{name: host.get(name) for name in _HOST},
+                **{name: part["cgroup"].get(name) for name in ("quota_cores", "throttled_ns")},
+                **{name: network.get(name) for name in ("interface", "loopback", "speed_bits_per_second")},
+                **{f"net_{name}": network.get(name) for name in _NETWORK},
+                **{f"disk_{name}": part["disk"].get(name) for name in ("read_bytes", "written_bytes")},
+                "disk_busy_share": part["disk"].get("busy_share"),
+                **{f"socket_{name}": part["sockets"].get(name) for name in ("count", *_SOCKETS)},
+                "same_machine": resources.get("same_machine"),
+                "clock_offset_ns": clock.get("offset_ns"),
+                "clock_uncertainty_ns": clock.get("uncertainty_ns"),
+                "sampler_cpu_ns": sampler.get("cpu_ns"),
+                "sampler_share": sampler.get("share"),
+            }
+        )
+    return rows

@@ -1,0 +1,240 @@
+"""Writes a run directory; one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from venturi.common.errors import StoreError
+from venturi.engine.spec import FORMAT_VERSION
+from venturi.store.samples import samples_of
+
+if TYPE_CHECKING:
+    pass
+from venturi.store.directory import (
+    CEILINGS,
+    ENVIRONMENT,
+    LOCK,
+    PREDICTIONS,
+    SAMPLES,
+    SCENARIO,
+    TRIALS,
+    RunDirectory,
+    remove_unfinished,
+)
+from venturi.store.lines import explained, line_text, read_lines
+
+__all__ = ["RunWriter"]
+
+
+class RunWriter:
+    """A run directory under construction, held by a lock; use as a context manager."""
+
+    def __init__(self, path: Path, lock: int, repaired: list[str]) -> None:
+        self.path = path
+        self._lock = lock
+        # What a resume had to mend, for the user to read.
+        self.repaired = repaired
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str]) -> RunWriter:
+        """Makes a new run directory. Raises StoreError where one is there already."""
+        root = Path(path)
+        if (root / TRIALS).exists() or (root / ENVIRONMENT).exists():
+            # A run at work in there is the better explanation, so its lock is tried first.
+            os.close(_take_lock(root))
+            raise StoreError(
+                f"{root}: holds a run already",
+                hint=f"go on with it by --resume {root}, or choose another directory by --out",
+            )
+        with explained(root):
+            (root / SAMPLES).mkdir(parents=True, exist_ok=True)
+        lock = _take_lock(root)
+        return cls(root, lock, [])
+
+    @classmethod
+    def resume(cls, path: str | os.PathLike[str]) -> RunWriter:
+        """Opens a run to go on with it; a torn last line is cut off and reported in `repaired`."""
+        directory = RunDirectory(path)
+        lock = _take_lock(directory.path)
+        try:
+            repaired = []
+            for name in (TRIALS, CEILINGS, PREDICTIONS):
+                torn = _repair(directory.path / name)
+                if torn:
+                    repaired.append(f"{directory.path / name}: cut off a torn last line of {torn} bytes")
+            with explained(directory.path):
+                (directory.path / SAMPLES).mkdir(exist_ok=True)
+                remove_unfinished(directory)
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(directory.path, lock, repaired)
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the lock."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def read(self) -> RunDirectory:
+        """The same directory, for reading."""
+        return RunDirectory(self.path)
+
+    def write_scenario(self, toml: str) -> None:
+        """Stores the resolved scenario."""
+        self._replace(SCENARIO, toml)
+
+    def write_environment(self, environment: Mapping[str, Any]) -> None:
+        """Stores the environment of both ends; the format's version is added."""
+        document = {"format": FORMAT_VERSION, **environment}
+        self._replace(ENVIRONMENT, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+    def append_trial(self, line: Mapping[str, Any]) -> None:
+        """Appends a trial; on disk when this returns. Its samples go into a file of their own.
+
+        Raises StoreError where the disk is full; the file is left as it was before.
+        """
+        kept = {key: value for key, value in line.items() if key != "samples"}
+        trouble: StoreError | None = None
+        try:
+            self._keep_samples(line)
+        except StoreError as error:
+            # The line itself is far smaller and worth more, so it is tried all the same.
+            trouble = error
+        self._append(TRIALS, kept)
+        if trouble is not None:
+            raise trouble
+
+    def append_trials(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Appends many trials at once, all or none: what was imported was never in flight.
+
+        Raises StoreError where the disk is full; the file is left as it was before.
+        """
+        for line in lines:
+            if line.get("samples"):
+                self._keep_samples(line)
+        whole = "".join(
+            line_text({key: value for key, value in line.items() if key != "samples"}) + "\n"
+            for line in lines
+        )
+        self._append_text(TRIALS, whole)
+
+    def append_ceiling(self, line: Mapping[str, Any]) -> None:
+        """Appends a probe of a physical limit."""
+        self._append(CEILINGS, line)
+
+    def append_prediction(self, line: Mapping[str, Any]) -> None:
+        """Appends a queued prediction."""
+        self._append(PREDICTIONS, line)
+
+    def _append(self, name: str, line: Mapping[str, Any]) -> None:
+        self._append_text(name, line_text(line) + "\n")
+
+    def _append_text(self, name: str, text: str) -> None:
+        """Whole lines, in one piece."""
+        # A path may hold bytes that are no UTF-8; an escape is what JSON takes for them.
+        data = text.encode(errors="backslashreplace")
+        path = self.path / name
+        with explained(path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            before = os.fstat(descriptor).st_size
+            try:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+                os.fsync(descriptor)
+            except OSError:
+                # Half a line would be a torn one; taking it back needs no space.
+                with contextlib.suppress(OSError):
+                    os.ftruncate(descriptor, before)
+                raise
+            finally:
+                os.close(descriptor)
+
+    def _keep_samples(self, line: Mapping[str, Any]) -> None:
+        """The samples of a line into a file of their own, where it has any."""
+        samples = line.get("samples")
+        if samples and any((samples.get(end) or {}).get("t_ns") for end in ("client", "server")):
+            self._write_samples(str(line["trial"]), samples)
+
+    def _write_samples(self, trial: str, samples: Mapping[str, Any]) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path = self.path / SAMPLES / f"{trial}.parquet"
+        partial = path.with_suffix(".tmp")
+        sink = pa.BufferOutputStream()
+        # One row group of numbers that grow: statistics would only take room.
+        pq.write_table(
+            samples_of(samples),
+            sink,
+            compression="zstd",
+            use_dictionary=["end"],
+            write_statistics=False,
+        )
+        with explained(path):
+            try:
+                partial.write_bytes(sink.getvalue())
+                partial.replace(path)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    partial.unlink(missing_ok=True)
+                raise
+
+    def _replace(self, name: str, text: str) -> None:
+        """Writes a whole file, so that a crash leaves the old or the new one."""
+        path = self.path / name
+        partial = path.with_name(path.name + ".tmp")
+        with explained(path):
+            try:
+                with partial.open("w", encoding="utf-8") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                partial.replace(path)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    partial.unlink(missing_ok=True)
+                raise
+
+
+def _take_lock(root: Path) -> int:
+    with explained(root):
+        descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.read(descriptor, 32).decode(errors="replace").strip()
+        os.close(descriptor)
+        by = f" (process {holder})" if holder.isdigit() else ""
+        raise StoreError(
+            f"{root}: another run is writing here{by}",
+            hint="wait for it to end, or choose another directory by --out",
+        ) from None
+    # The number is a help for the reader only; the lock itself dies with its process.
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def _repair(path: Path) -> int:
+    """Cuts off a torn last line; returns its bytes."""
+    torn = read_lines(path)[1]
+    if torn:
+        with explained(path), path.open("r+b") as file:
+            file.truncate(path.stat().st_size - torn)
+            os.fsync(file.fileno())
+    return torn

@@ -1,0 +1,47 @@
+"""Options of ClickHouse."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, StrictStr
+
+from venturi.common.credentials import is_secret
+from venturi.targets.fields import Table, null
+
+__all__ = ["ClickHouse"]
+
+_SETTING = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=([^,]*)")
+
+
+def _settings(value: Any) -> Any:
+    """ClickHouse's own, as "max_threads=4,max_block_size=8192", or a table; in the order of their names."""
+    if isinstance(value, dict):
+        words = [f"{name}={int(v) if isinstance(v, bool) else v}" for name, v in value.items()]
+    elif isinstance(value, str):
+        words = [word.strip() for word in value.split(",") if word.strip()]
+    else:
+        raise ValueError('must be written "max_threads=4,max_block_size=8192"')
+    for word in words:
+        if not (found := _SETTING.fullmatch(word)):
+            raise ValueError(f'{word!r} is no setting; write "max_threads=4,max_block_size=8192"')
+        if is_secret(found[1]):
+            raise ValueError(
+                f"{found[1]} would be stored with the run; ours is told by user and password_env"
+            )
+    return ",".join(sorted(words)) or None
+
+
+class ClickHouse(Table):
+    """ClickHouse over HTTP."""
+
+    wire_format: Annotated[
+        Literal["arrow", "native", "rowbinary", "parquet"] | None, BeforeValidator(null)
+    ] = None
+    # Here "none" is a way to share: every stream reads all.
+    split: Literal["hash", "key", "parts", "none"] | None = None
+    split_by: Annotated[StrictStr | None, BeforeValidator(null)] = None
+    server_settings: Annotated[
+        Annotated[StrictStr, BeforeValidator(_settings)] | None, BeforeValidator(null)
+    ] = None

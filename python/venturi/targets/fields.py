@@ -1,0 +1,126 @@
+"""Types that the options of several systems share."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
+
+from venturi.common.credentials import environment_variable
+from venturi.common.suffixes import parse_count
+from venturi.targets.handicap import normalised
+
+__all__ = [
+    "Counted",
+    "Names",
+    "Table",
+    "Variable",
+    "compression_name",
+    "handicap_text",
+    "identifier",
+    "lower_word",
+    "null",
+    "number_or_auto",
+    "pool_size",
+    "statements",
+    "texts",
+    "user_name",
+]
+
+
+class Table(BaseModel):
+    """A table of the scenario: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def null(value: Any) -> Any:
+    """TOML has no null: "none" takes a default back."""
+    return None if value in ("none", "null") else value
+
+
+def texts(value: Any) -> Any:
+    """Several texts: ["a", "b"], or "a,b"."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def statements(value: Any) -> Any:
+    # A comma is part of SQL.
+    return [value] if isinstance(value, str) else value
+
+
+def _some(value: list[str] | None) -> list[str] | None:
+    if value is not None and not value:
+        raise ValueError("names no column")
+    if value is not None and len(set(value)) < len(value):
+        raise ValueError(f"names {next(v for v in value if value.count(v) > 1)} twice")
+    return value
+
+
+Names = Annotated[
+    Annotated[list[StrictStr], BeforeValidator(texts)] | None, BeforeValidator(null), AfterValidator(_some)
+]
+"""Columns: ["a", "b"] or "a,b"."""
+Counted = Annotated[
+    Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_536)] | None, BeforeValidator(null)
+]
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+def identifier(value: Any) -> Any:
+    if isinstance(value, str) and not _NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is no name: letters, digits and _, at most 63, no digit first")
+    return value
+
+
+Variable = Annotated[str, BeforeValidator(environment_variable)]
+
+
+def user_name(value: str) -> str:
+    if ":" in value:
+        raise ValueError("must be a name alone; its password is in the variable that password_env names")
+    return value
+
+
+def compression_name(value: Any) -> Any:
+    """lz4, zstd (level 3, as everywhere), zstd:LEVEL; snappy for Cassandra."""
+    known = "lz4, zstd, zstd:LEVEL with a level of 1 to 22, snappy, or none"
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not one of {known}")
+    if value in ("lz4", "zstd", "snappy"):
+        return value
+    found = re.fullmatch(r"zstd:(\d{1,3})", value)
+    if found is None or not 1 <= int(found.group(1)) <= 22:
+        raise ValueError(f"{value!r} is not one of {known}")
+    level = int(found.group(1))
+    return "zstd" if level == 3 else f"zstd:{level}"
+
+
+def handicap_text(value: Any) -> Any:
+    if isinstance(value, dict):
+        value = "+".join(f"{stage}={time}" for stage, time in value.items())
+    if not isinstance(value, str):
+        raise ValueError('must be written "decode=200us"')
+    return normalised(value)
+
+
+def lower_word(value: Any) -> Any:
+    # TOML and YAML users write on and off without quotes.
+    return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
+
+
+def pool_size(value: Any) -> Any:
+    from venturi.common.environment import usable_cores
+
+    return usable_cores() if value in ("cpus", "cores") else parse_count(value)
+
+
+def number_or_auto(value: Any) -> Any:
+    from venturi.common.environment import usable_cores
+
+    if value == "auto":
+        return value
+    return usable_cores() if value in ("cpus", "cores") else parse_count(value)

@@ -1,0 +1,288 @@
+"""Addresses of targets: which system a URL names, its hosts and ports, and what it must not carry."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, urlsplit
+
+from venturi.common.credentials import HIDDEN, is_secret
+from venturi.targets.system import (
+    ALIASES,
+    FILES,
+    HOST,
+    KNOWN,
+    PARAMETERS,
+    PORTS,
+    REMOTE,
+    SEVERAL,
+    in_process,
+    is_charrow,
+    is_clickhouse,
+    is_database,
+    is_local,
+    is_ours,
+    is_remote,
+    is_time_series,
+    scheme_of,
+)
+
+__all__ = ["check_url", "each_host", "is_loopback", "place_of", "printable"]
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+
+
+def each_host(url: str) -> list[str]:
+    """The addresses of the hosts that a URL names, each as a URL of its own."""
+    parts = urlsplit(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    return [parts._replace(netloc=user + at + host).geturl() for host in hosts.split(",")]
+
+
+def is_loopback(url: str) -> bool:
+    """Whether all of the address is this machine's own; a file always is."""
+    hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")
+    names = [urlsplit(f"//{host}").hostname or "" for host in hosts]
+    return in_process(url) or all(n in ("localhost", "::1") or n.startswith("127.") for n in names)
+
+
+def place_of(url: str) -> str:
+    """How results call this address where nobody named it: `local`, `remote`, HOST:PORT, or a file's name."""
+    if is_ours(url):
+        return "local" if is_local(url) else "remote"
+    parts = urlsplit(url)
+    if in_process(url):
+        return parts.path.rsplit("/", 1)[-1]
+    return parts.netloc.rpartition("@")[2] or url
+
+
+def printable(url: str) -> str:
+    """What an error shows of a URL that is none of ours: nothing of what stands before its last @, where a
+    password may be however it is misspelt, and no parameters."""
+    scheme, colon, rest = url.partition(":")
+    if not (colon and _SCHEME.fullmatch(scheme)):
+        scheme, colon, rest = "", "", url
+    place = rest.lstrip("/")
+    slashes = rest[: len(rest) - len(place)]
+    end = max(place.rfind("@"), place.rfind("%40"))
+    if end >= 0:
+        # Behind a ? the @ may be part of a secret as well, and what follows it the rest of that.
+        place = HIDDEN + ("" if re.search("[?#]", place[:end]) else place[end:])
+    if mark := re.search("[?#]", place):
+        place = place[: mark.end()] + HIDDEN
+    return scheme + colon + slashes + place
+
+
+def check_url(url: str) -> str:
+    """A target's URL with its ports. Raises ValueError where it is none, or carries a secret."""
+    if "://" not in url:
+        raise ValueError(
+            f"{printable(url)!r} is not a URL; write flight://HOST:PORT, or mysql://HOST/DATABASE"
+        )
+    scheme, _, rest = url.partition("://")
+    scheme = scheme.lower()
+    if scheme not in KNOWN:
+        meant = ALIASES.get(scheme)
+        end = f"write {meant}://" if meant else f"known: {', '.join(KNOWN)}"
+        raise ValueError(f"{printable(url)!r}: no target is called {printable(scheme)!r}; {end}")
+    url = f"{scheme}://{rest}"
+    found = re.search("[?#]", rest)
+    cut = found.start() if found else len(rest)
+    place, parameters = rest[:cut], rest[cut + 1 :]
+    _no_secrets(scheme, place, parameters)
+    _check_text(url, scheme)
+    if scheme == "empty":
+        if rest:
+            raise ValueError(f"{printable(url)!r}: empty:// goes nowhere; nothing may follow")
+        return "empty://"
+    if scheme in FILES:
+        return _file(url, scheme, rest)
+    if "#" in rest:
+        raise ValueError(f"{printable(url)!r}: a # is written %23 in a URL")
+    _check_parameters(url, scheme, place, parameters)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError(f"{printable(url)!r}: the host is in brackets that do not match") from None
+    user, at, hosts = parts.netloc.rpartition("@")
+    form = f"{scheme}://HOST:PORT" + ("/DATABASE" if scheme == "influx+http" or _has_users(scheme) else "")
+    if not hosts:
+        raise ValueError(f"{printable(url)!r} names no host; write {form}")
+    if at and not _has_users(scheme):
+        raise ValueError(
+            f"{printable(url)!r}: {scheme}:// has no user in its URL; {_instead(scheme, 'user')}"
+        )
+    if at and not user:
+        raise ValueError(f"{printable(url)!r}: there is no user before the @")
+    several = hosts.split(",")
+    if len(several) > 1:
+        _check_several(url, several)
+    whole = [_host(url, host, form) for host in several]
+    if len(set(whole)) < len(whole) and not is_database(url):
+        raise ValueError(
+            f"{printable(url)!r}: names a host twice; streams take the hosts in turn, so once is enough"
+        )
+    netloc = user + at + ",".join(whole)
+    if is_time_series(url):
+        _store(scheme, hosts, parts.path)
+    if is_remote(url) or _has_users(scheme) or is_charrow(url):
+        _own(url, scheme, parts.hostname)
+    if is_charrow(url) or _has_users(scheme):
+        _database(scheme, parts.path)
+    return parts._replace(netloc=netloc).geturl()
+
+
+def _has_users(scheme: str) -> bool:
+    """Whether a user may stand before the host."""
+    return is_database(f"{scheme}://") or is_clickhouse(f"{scheme}://")
+
+
+def _no_secrets(scheme: str, place: str, parameters: str) -> None:
+    """What a scenario says is stored with the run and shown in its report. A secret is refused, and is not
+    repeated."""
+    # Of a file's path only its beginning, where a user would stand who is misspelt.
+    user, at, _ = (place.lstrip("/").partition("/")[0] if scheme in FILES else place).rpartition("@")
+    if "/" in user:
+        shown = printable(f"{scheme}://{place}")
+        raise ValueError(
+            f"{shown!r}: an @ behind the first / is written %40; a password does not belong into a URL: "
+            f"{_instead(scheme, 'user', 'password_env')}"
+        )
+    if at and ":" in unquote(unquote(user)):
+        raise ValueError(
+            f"a password in the URL would be stored with the run; {_instead(scheme, 'user', 'password_env')}"
+        )
+    names = [unquote(part.partition("=")[0]) for part in re.split("[&?#]", parameters)]
+    if any(is_secret(name) and re.fullmatch(r"[\w.-]+", name) for name in names):
+        ways = _instead(scheme, "token_env", "password_env", "header_env", word="or")
+        raise ValueError(f"a secret in the URL would be stored with the run; {ways}")
+
+
+def _instead(scheme: str, *names: str, word: str = "and") -> str:
+    """Options by which this system is told the same, and their flags."""
+    from venturi.targets.options import APPLIES
+
+    known = [name for name in names if scheme.partition("+")[0] in APPLIES[name]]
+    if not known:
+        return f"leave it out: {scheme}:// has no log-in"
+    flags = ", ".join("--" + name.replace("_", "-") for name in known)
+    return f"use {f' {word} '.join(known)} ({flags})"
+
+
+def _check_text(url: str, scheme: str) -> None:
+    """Whether a URL is text, also without its escapes."""
+    if re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", url):
+        raise ValueError(f"{printable(url)!r}: has a control character, or bytes that are not UTF-8")
+    if scheme in FILES:
+        return
+    if re.search(r"%(?![0-9A-Fa-f]{2})", url):
+        raise ValueError(
+            f"{printable(url)!r}: has a % without two hexadecimal digits; a % itself is written %25"
+        )
+    if scheme_of(url) != "flight":
+        try:
+            unquote(url, errors="strict")
+        except UnicodeDecodeError:
+            raise ValueError(f"{printable(url)!r}: its escapes are not UTF-8") from None
+
+
+def _check_parameters(url: str, scheme: str, place: str, parameters: str) -> None:
+    """Whether what follows the host, and a ?, means something to the system."""
+    known = PARAMETERS.get(scheme.partition("+")[0], ())
+    names = [part.partition("=") for part in parameters.split("&")] if parameters else []
+    if len(names) > 1 or any(name not in known or not equals for name, equals, _ in names):
+        if not known:
+            # Other programs take passwords there.
+            raise ValueError(f"a URL of {scheme}:// has no parameters; settings are keys of [target]")
+        may = " or ".join(f"?{name}=TEXT" for name in known)
+        raise ValueError(
+            f"a URL of {scheme}:// may end with {may}, and nothing else; an & in the text is written %26"
+        )
+    if names and scheme_of(url) == "flight" and place.partition("/")[2].strip("/"):
+        raise ValueError(f"{printable(url)!r}: names a table and a {names[0][0]}; keep one of the two")
+
+
+def _host(url: str, host: str, form: str) -> str:
+    """One host with its port."""
+    try:
+        parts = urlsplit(f"//{host}")
+    except ValueError:
+        raise ValueError(f"{printable(url)!r}: the host is in brackets that do not match") from None
+    if not parts.hostname:
+        raise ValueError(f"{printable(url)!r} names no host; write {form}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise ValueError(f"{printable(url)!r}: the port must be a number from 1 to 65535")
+    if not HOST.fullmatch(host):
+        raise ValueError(f"{printable(url)!r} names no host; write {form}, an IPv6 address as [::1]")
+    if _is_own(scheme_of(url), parts.hostname):
+        if port is not None:
+            raise ValueError(
+                f"{printable(url)!r}: {parts.hostname} is a server of our own, on a free port; "
+                "leave the port out"
+            )
+        return host
+    if port is None and parts.hostname != "local":
+        return f"{host.rstrip(':')}:{PORTS.get(url.partition('://')[0]) or PORTS[scheme_of(url)]}"
+    return host
+
+
+def _is_own(scheme: str, name: str) -> bool:
+    """Whether a host's name stands for a server that the run starts."""
+    # Of flight://local a port has always been let pass.
+    return (name == "local" and scheme != "flight") or (name == "remote" and scheme in REMOTE)
+
+
+def _check_several(url: str, hosts: list[str]) -> None:
+    """Whether streams can be spread over these hosts."""
+    scheme = scheme_of(url)
+    if scheme not in SEVERAL:
+        why = (
+            "the blocks of a query are shared at one server"
+            if is_charrow(url)
+            else "a query is answered by one server, which finds the others of its cluster itself"
+        )
+        raise ValueError(f"{printable(url)!r}: {scheme}:// takes one host: {why}; name one")
+    for name in ("local", *(("remote",) if scheme in REMOTE else ())):
+        if name in hosts:
+            what = "is a server of our own" if name == "local" else "means servers of our own"
+            raise ValueError(f"{printable(url)!r}: {name} {what}, and stands alone")
+
+
+def _own(url: str, scheme: str, host: str | None) -> None:
+    if host in ("local", "remote") and scheme.endswith("+tls"):
+        raise ValueError(
+            f"{printable(url)!r}: a server of our own has no certificate; write {scheme_of(url)}://{host}"
+        )
+
+
+def _database(scheme: str, path: str) -> None:
+    """Whether what follows the hosts is the name of a database, or nothing."""
+    what = "keyspace" if scheme.startswith("cassandra") else "database"
+    if "/" in path.strip("/"):
+        raise ValueError(f"{path!r} is not a {what}; write {scheme}://HOST:PORT/{what.upper()}")
+
+
+def _store(scheme: str, host: str, path: str) -> None:
+    """Whether what stands beside the host means something to a store of time series."""
+    if path.strip("/") and scheme != "influx+http":
+        raise ValueError(f"a URL of {scheme}:// names no database; write {scheme}://HOST:PORT")
+    if scheme == "influx+http" and not path.strip("/") and host not in ("local", "remote"):
+        raise ValueError(f"{scheme}://{host} names no database; write {scheme}://HOST:PORT/DATABASE")
+    if path.strip("/").count("/") > 1:
+        raise ValueError(f"{path!r} is no database; write {scheme}://HOST:PORT/DATABASE, or .../ORG/BUCKET")
+
+
+def _file(url: str, scheme: str, rest: str) -> str:
+    if rest == "local":
+        return url
+    if re.search(r"[?#]", rest):
+        raise ValueError(f"a URL of {scheme}:// has no parameters, and its file's name no ? or #")
+    if not rest.startswith("/") or rest.endswith("/") or rest == "/":
+        raise ValueError(
+            f"{printable(url)!r} names no file; write {scheme}:///path/to/file.db with three slashes, "
+            f"or {scheme}://local for a temporary one"
+        )
+    return url
