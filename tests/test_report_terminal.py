@@ -10,12 +10,12 @@ from rich.console import Console
 from synthetic import cells, hostile, imported, make_run, without_server
 from venturi.analysis.results import load
 from venturi.report.text import cell, summary
-from venturi.report.text.terminal import print_run
+from venturi.report.text.terminal import print_results
 
 
 def shown(run: Path, width: int = 80, terminal: bool = False) -> str:
     out = io.StringIO()
-    print_run(run, Console(file=out, width=width, force_terminal=terminal, color_system=None))
+    print_results(load(run), Console(file=out, width=width, force_terminal=terminal, color_system=None))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
@@ -69,7 +69,7 @@ def test_control_characters_and_markup_are_not_obeyed(tmp_path: Path) -> None:
 def test_colours_only_on_a_terminal(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", cells(("get",), (1,)), repeats=1, warmup=0)
     out = io.StringIO()
-    print_run(run, Console(file=out, width=80))
+    print_results(load(run), Console(file=out, width=80))
     assert "\x1b" not in out.getvalue()
 
 

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 from venturi.common.credentials import without_secrets
 
-__all__ = ["DamagedWarning", "ExitCode", "ScenarioError", "StoreError", "VenturiError", "exit_code_for_kind"]
+__all__ = ["DamagedWarning", "ExitCode", "ScenarioError", "StoreError", "VenturiError"]
 
 
 class ExitCode(IntEnum):
@@ -57,16 +57,3 @@ class StoreError(VenturiError):
 
 class DamagedWarning(UserWarning):
     """A part of a run cannot be read, and what was asked for goes without it."""
-
-
-# Kinds of a failed trial (docs/format.md) that have an exit code of their own when
-# every failed trial of a run shares them; all others are TRIALS_FAILED.
-_KINDS = {
-    "unreachable": ExitCode.UNREACHABLE,
-    "verification": ExitCode.VERIFICATION,
-}
-
-
-def exit_code_for_kind(kind: str) -> ExitCode:
-    """The exit code of a run whose trials failed with this kind of error."""
-    return _KINDS.get(kind, ExitCode.TRIALS_FAILED)

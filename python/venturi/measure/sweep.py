@@ -218,7 +218,7 @@ class Sweep:
             return True
         interval = median_interval(rates)
         assert self._run.adaptive is not None
-        narrow = (interval.high - interval.low) * 100 < self._run.adaptive * interval.median
+        narrow = 200 * interval.relative_half_width < self._run.adaptive
         return narrow and interval.coverage >= 0.95
 
     def _notice_silence(self, slot: Slot, line: Mapping[str, Any], more: bool) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from venturi.analysis.cells.choice import representative
 from venturi.analysis.cells.summary import Cell, by_operation
-from venturi.analysis.results import Results, load
+from venturi.analysis.results import Results
 from venturi.report.text import hosts, reason, several, summary
 from venturi.report.text import models as fits
 from venturi.report.text.cell import example
@@ -26,17 +25,12 @@ MOST_ROWS, BEST_ROWS = 60, 30
 """Rows of a table that are printed, and how many of the best where there are more."""
 
 
-def print_run(run_dir: str | os.PathLike[str], console: Console) -> None:
-    """Prints a run directory. Raises `StoreError` where there is none.
+def print_results(results: Results, console: Console) -> None:
+    """Prints a run.
 
     Readable at 80 columns: figures that find no room are left out and named. Colours and rules disappear
     where `console` is no terminal; nothing from the run is taken for markup.
     """
-    print_results(load(run_dir), console)
-
-
-def print_results(results: Results, console: Console) -> None:
-    """Prints a run that was read already."""
     from rich.text import Text
 
     def say(text: str, style: str = "") -> None:
