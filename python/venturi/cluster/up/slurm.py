@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from venturi.common.credentials import carries_secret, is_secret
+from venturi.common.credentials import carries_secret, is_secret, without_secrets
 from venturi.common.errors import ExitCode, VenturiError
 
 __all__ = ["Job", "script", "submit"]
@@ -81,7 +81,7 @@ def _tells(word: str, before: str) -> bool:
     """Whether a word tells a secret; `x=NAME` after an option that ends with -env names a variable."""
     assigned = re.match(r"([\w.-]+)=", word)
     told = assigned is not None and is_secret(assigned[1]) and not before.endswith("-env")
-    return told or carries_secret(word)
+    return told or carries_secret(word) or ("://" in word and without_secrets(word) != word)
 
 
 def submit(text: str) -> str:
