@@ -1,6 +1,6 @@
 # make demo    build Venturi into .venv and run the built-in scenarios `quick`, `upsert-quick` and `ingest-quick`
 # make test    cargo test and pytest, with all that they need
-# make lint    formatting, clippy, ruff, mypy
+# make lint    formatting, clippy, ruff, mypy, imports
 #
 # Everything lands in .venv/ and target/. maturin and `cargo test` share target/release, so
 # a dependency is compiled once: that needs the same profile and the same packages selected
@@ -47,6 +47,7 @@ lint: $(EXTRAS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 format: $(EXTRAS)
 	cargo fmt
