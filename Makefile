@@ -1,5 +1,6 @@
 # make demo    build Venturi into .venv and run the built-in scenarios `quick`, `upsert-quick` and `ingest-quick`
-# make test    cargo test and pytest, with all that they need
+# make test    what every change must pass: no server that is not ours, some minutes
+# make test-all  everything, with real databases, engines and clusters: what .ci/run calls
 # make lint    formatting, clippy, ruff, mypy, imports
 #
 # Everything lands in .venv/ and target/. maturin and `cargo test` share target/release, so
@@ -9,7 +10,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo test lint format bench-flight bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster clean help check-tools
+.PHONY: all demo test test-all lint format bench-flight bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,11 +36,20 @@ demo: $(PACKAGE)
 	$(BIN)/venturi run upsert-quick
 	$(BIN)/venturi run ingest-quick
 
+# Beside one another, a module a worker; `noisy` ones look at the machine itself, and run alone.
+PYTEST := $(BIN)/python -m pytest -q --durations=10
+BESIDE := -n auto --maxprocesses=8 --dist=loadfile -m 'not noisy'
+
 test: $(EXTRAS) $(PACKAGE)
+	cargo test --release --locked --workspace --quiet
+	$(PYTEST) $(BESIDE)
+
+test-all: $(EXTRAS) $(PACKAGE)
 	@tools/install-chromium
 	@tools/install-servers
-	cargo test --release --locked --workspace
-	$(BIN)/python -m pytest -q --slow
+	cargo test --release --locked --workspace --quiet
+	$(PYTEST) --slow $(BESIDE)
+	$(PYTEST) --slow -m noisy
 
 lint: $(EXTRAS)
 	cargo fmt --check

@@ -32,7 +32,7 @@ hypothesis.settings.load_profile("patient")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--slow", action="store_true", help="all tests, also those marked slow, as `make test` has it"
+        "--slow", action="store_true", help="all tests, also those marked slow, as `make test-all` has it"
     )
 
 

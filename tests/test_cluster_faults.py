@@ -29,7 +29,7 @@ from venturi.analysis.results import Results
 from venturi.cluster.up.up import own_versions
 from venturi.store.directory import RunDirectory
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.noisy]
 SCENARIO = f"""\
 name = "faults"
 [target]

@@ -18,7 +18,7 @@ from run_support import ROOT, command, environment
 from venturi.analysis import results
 from venturi.cluster.up.up import own_versions
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.noisy]
 GIGABIT = 1e9 / 8
 SCENARIO = f"""\
 name = "five"

@@ -19,7 +19,7 @@ from flight_support import ServerProcess
 from run_support import command, environment, venturi
 from venturi.store.directory import RunDirectory
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.noisy]
 
 MS = 1_000_000
 

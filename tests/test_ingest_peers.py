@@ -49,7 +49,7 @@ class GuardedInfluxDb(stores.InfluxDb):
 
 def started(kind: type[stores.Server], place: Path) -> Iterator[stores.Server]:
     missing = kind.missing()
-    require(missing is None, f"{missing} (make test unpacks it)")
+    require(missing is None, f"{missing} (make test-all unpacks it)")
     server = kind(place / "data")
     server.start()
     try:

@@ -23,6 +23,7 @@ from venturi.servers.reference import ReferenceServer
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="Linux tells how long a thread waited for a CPU"),
     pytest.mark.slow,
+    pytest.mark.noisy,
 ]
 
 # Says when the trial moves, and its record at the end.

@@ -14,7 +14,7 @@ from flight_support import Certificates, ServerProcess, failed, records, run_tri
 from run_support import venturi as venturi_command
 from venturi.targets import handicap
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.noisy]
 
 SCHEMA = json.loads((Path(venturi.__file__).parent / "schema" / "trial.schema.json").read_text())
 WAITS = {"await_input", "await_output", "await_window", "await_reply", "await_schedule", "await_thread"}
