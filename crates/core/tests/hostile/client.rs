@@ -179,7 +179,9 @@ fn cut_short_at_every_byte() {
                 });
                 for at in (half..length).step_by(2) {
                     cut.store(at, Ordering::Relaxed);
-                    let record = fake.run("get", "");
+                    let mut spec = fake.spec("get", "");
+                    spec.timeout_ns = 60_000_000_000; // it is not the time that ends it
+                    let record = run(spec, &Control::new());
                     assert_eq!(record.outcome, Outcome::Failed, "cut at {at} of {length}");
                     let error = record.error.unwrap();
                     assert_eq!(error.kind, Kind::Lost, "cut at {at}: {}", error.message);
