@@ -179,9 +179,10 @@ fn cut_short_at_every_byte() {
                 });
                 for at in (half..length).step_by(2) {
                     cut.store(at, Ordering::Relaxed);
-                    let mut spec = fake.spec("get", "");
-                    spec.timeout_ns = 60_000_000_000; // it is not the time that ends it
-                    let record = run(spec, &Control::new());
+                    // A busy machine may be late to answer the plan; that is not what is looked at.
+                    let late = |record: &Record| matches!(&record.error, Some(e) if e.kind == Kind::Timeout);
+                    let mut tries = (0..5).map(|_| run(fake.spec("get", ""), &Control::new()));
+                    let record = tries.find(|record| !late(record)).expect("late five times");
                     assert_eq!(record.outcome, Outcome::Failed, "cut at {at} of {length}");
                     let error = record.error.unwrap();
                     assert_eq!(error.kind, Kind::Lost, "cut at {at}: {}", error.message);
