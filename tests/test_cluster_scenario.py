@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from run_support import command, environment, model, venturi
-from venturi.cli import placement
 from venturi.common import toml_text
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.engine.spec import build_spec
+from venturi.measure import placement
 from venturi.measure.endpoints import Endpoints
 from venturi.plan import matrix
 from venturi.plan.layers import Layer

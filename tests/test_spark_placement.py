@@ -10,9 +10,9 @@ import pytest
 
 import needs_spark  # noqa: F401  # before what imports Spark
 from run_support import command, environment
-from venturi.cli import placement
 from venturi.cluster.spark.sessions import in_our_words
 from venturi.common.errors import VenturiError
+from venturi.measure import placement
 
 SHAPE = (
     *("run", "--target", "charrow://local", "--data", "records", "--columns", "4", "--repeats", "1"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -55,14 +55,15 @@ def best(
 ) -> None:
     """Name the fastest setting, the cheapest near it, and how much of each setting is enough."""
     from venturi.analysis import results
+    from venturi.analysis.cells.choice import chosen
     from venturi.analysis.search import best as analysis
-    from venturi.cli.parsing import chosen, share
+    from venturi.cli.parsing import share
     from venturi.report.text import best as report
 
     at_most = share("--within", within)
     loaded = results.load(run)
     cells = chosen(loaded.cells, where, run)
-    found = analysis.find(cells, at_most, every=all, cores=_cores(loaded.environment))
+    found = analysis.find(cells, at_most, every=all, cores=analysis.cores(loaded.environment))
     if not found:
         raise VenturiError(
             f"{run}: no trial succeeded, so no setting can be named", hint=f"venturi show {run}"
@@ -75,13 +76,3 @@ def best(
         from rich.console import Console
 
         report.print_best(found, Console())
-
-
-def _cores(environment: dict[str, Any]) -> int | None:
-    """CPUs of the server's machine, else of the client's, as far as the run knows them."""
-    for end in ("server", "client"):
-        cores = (environment.get(end) or {}).get("cores") or {}
-        for name in ("usable", "logical", "physical"):
-            if isinstance(cores.get(name), int):
-                return int(cores[name])
-    return None

@@ -77,11 +77,12 @@ def fit(
 ) -> None:
     """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
     from venturi.analysis import results
+    from venturi.analysis.cells.choice import chosen
     from venturi.analysis.models import fits
     from venturi.analysis.models.batch_cost import AXIS, batch_costs
 
     found = results.load(run)
-    cells = select(found.cells, where or [])
+    cells = chosen(found.cells, where, run) if where else found.cells
     if over is not None and not any(over in m.parameters for m in cells):
         known = sorted({n for m in cells for n in m.parameters})
         raise VenturiError(f"--over {over}: no such parameter", hint=f"parameters are: {', '.join(known)}")
@@ -102,25 +103,6 @@ def fit(
         )
         return
     _print(made, _foretold(made, cells, over, held), all, costs)
-
-
-def select(cells: Sequence[Cell], conditions: Sequence[str]) -> list[Cell]:
-    """The cells for which all conditions hold. Raises VenturiError for a bad one, or for no cell left."""
-    from venturi.common.conditions import Condition
-
-    kept = list(cells)
-    names = {n for m in cells for n in m.parameters}
-    for text in conditions:
-        try:
-            condition = Condition(text)
-            kept = [m for m in kept if condition(dict.fromkeys(names) | m.parameters)]
-        except ValueError as error:
-            raise VenturiError(f"--where: {error}") from None
-    if cells and not kept:
-        raise VenturiError(
-            f"--where {conditions[-1]!r}: no cell of this run is left", hint="venturi show RUN"
-        )
-    return kept
 
 
 def _numbers(text: str) -> list[float]:

@@ -1,13 +1,8 @@
-"""What several commands read alike: percentages, and conditions that choose cells."""
+"""What several commands read alike."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from venturi.common.errors import VenturiError
-
-if TYPE_CHECKING:
-    from venturi.analysis.cells.summary import Cell
 
 
 def share(flag: str, text: str, least: float = 0.0) -> float:
@@ -23,23 +18,3 @@ def share(flag: str, text: str, least: float = 0.0) -> float:
     if found < least:
         raise VenturiError(f"{flag}: {text!r} is under {least * 100:g}%", hint=f"as in {flag} 95%")
     return found
-
-
-def chosen(cells: list[Cell], where: list[str] | None, run: str) -> list[Cell]:
-    """The cells for which all conditions hold. Raises `VenturiError` for a condition that is none, and where
-    no cell is left."""
-    from venturi.common.conditions import Condition
-
-    kept = cells
-    for text in where or []:
-        try:
-            condition = Condition(text)
-            kept = [c for c in kept if condition(c.parameters)]
-        except ValueError as error:
-            raise VenturiError(f"--where: {error}", hint='as in --where "streams <= 8"') from None
-    if not kept:
-        raise VenturiError(
-            f"{run}: there are no trials" if not cells else f"{run}: --where leaves no cell",
-            hint=f"see what was measured: venturi show {run}",
-        )
-    return kept

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from venturi.cli import flags as f
-from venturi.cli import output, placement
+from venturi.cli import output
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.say import say
 
@@ -208,6 +208,8 @@ def run(
         made, found, notes = None, _scenario(given), []
         if scale is not None:
             found, notes = _scaled(found, scale)
+    from venturi.measure import placement
+
     found, more = placement.named(found, on, master)
     notes += more
     if not (as_json or quiet):
@@ -262,6 +264,7 @@ def _scaled(found: Scenario, factor: float) -> tuple[Scenario, list[str]]:
 
 
 def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[str]]:
+    from venturi.measure import placement
     from venturi.measure.outcome import scenario_of
     from venturi.store.directory import RunDirectory
     from venturi.store.open import find_run
@@ -346,6 +349,8 @@ def _measure(found: Scenario, made: Path | None, given: dict[str, Any]) -> None:
     if given["on"] is None:
         _run(found, made, given, _executor(given["executor"]))
         return
+    from venturi.measure import placement
+
     with contextlib.closing(placement.executor(found, given["on"], given["master"], _note(given))) as engine:
         _run(placement.with_loaders(found, engine), made, given, engine)
 

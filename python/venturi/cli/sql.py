@@ -6,21 +6,17 @@ import enum
 import json
 import sys
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from venturi.common.errors import ExitCode, StoreError, VenturiError
+from venturi.common.errors import StoreError, VenturiError
 from venturi.common.say import say
-from venturi.servers.timeseries import tables as store_tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 app = typer.Typer(rich_markup_mode=None)
-
-VIEWS = ("trials", "streams", "latency", "stages", "errors", "resources", "hosts", "samples", "ceilings")
 
 EPILOG = """\b
 Tables: trials, streams, latency, stages, errors, resources, hosts, samples, ceilings; their columns
@@ -62,68 +58,18 @@ def sql(
         raise VenturiError(
             "name a run directory and then a query", hint='venturi sql RUN "select * from trials"'
         )
-    paths = [Path(run) for run in runs]
-    stores = [path for path in paths if store_tables.is_store(path)]
-    if stores and len(paths) > 1:
-        raise VenturiError(f"{stores[0]} is a store of time series, which is asked by itself")
-    if stores:
-        _ask_store(stores[0], query, format)
-    else:
-        _print(_answer(paths, query), format)
+    from venturi.store import sql as asking
 
-
-def _ask_store(path: Path, query: str, format: Format) -> None:
-    """Answers from what is whole; raises StoreError afterwards where something is not."""
-    import duckdb
-
-    with duckdb.connect() as connection:
-        damaged = store_tables.Sealed(path).views(connection)
-        for one in damaged:
-            say("warning", f"{one.file}: {one.why}; its segment is left out of the answer")
-        _print(_table(connection, query), format)
+    table, damaged = asking.ask(runs, query)
+    for one in damaged:
+        say("warning", f"{one.file}: {one.why}; its segment is left out of the answer")
+    _print(table, format)
     if damaged:
         count = f"{len(damaged)} damaged file{'' if len(damaged) == 1 else 's'}"
         raise StoreError(
-            f"{path}: {count}, named above: the answer is of the segments that are whole",
+            f"{runs[0]}: {count}, named above: the answer is of the segments that are whole",
             hint="put back the files from a copy, or move them away to do without their points",
         )
-
-
-def _answer(runs: list[Path], query: str) -> pa.Table:
-    import duckdb
-    import pyarrow as pa
-
-    from venturi.store.open import open_run
-
-    directories = [open_run(path) for path in runs]
-    with duckdb.connect() as connection:
-        for view in VIEWS:
-            parts = []
-            for directory in directories:
-                part = getattr(directory, view)()
-                if "run" not in part.column_names:
-                    part = part.add_column(0, "run", pa.array([directory.name] * part.num_rows, pa.string()))
-                parts.append(part)
-            connection.register(view, pa.concat_tables(parts, promote_options="default"))
-        # Only the run's tables: a query copied from somewhere must not read or write other files.
-        connection.execute("set enable_external_access = false")
-        return _table(connection, query)
-
-
-def _table(connection: Any, query: str) -> pa.Table:
-    import duckdb
-
-    try:
-        found = connection.sql(query)
-    except duckdb.Error as error:
-        reason = " ".join(str(error).split())
-        raise VenturiError(f"the query fails: {reason}", ExitCode.USAGE) from None
-    if found is None:
-        raise VenturiError("the query returns no rows; begin it with select")
-    try:
-        return found.to_arrow_table()
-    except duckdb.Error as error:
-        raise VenturiError(f"the query fails: {' '.join(str(error).split())}", ExitCode.USAGE) from None
 
 
 def _print(table: pa.Table, format: Format) -> None:

@@ -36,11 +36,6 @@ A tuning is a run: show, best, fit and report take it, and
 
 RECORDED = "recorded:"
 DEFAULT_TRIALS = 24
-DEFAULT_DURATION = "1s"
-"""Of a trial where no amount is given: a search wants many short trials."""
-_MESSAGES = [1024, 4096, 16384, 65536, 262144]
-_UPSERTS = [1, 10, 100, 1000, 10_000]
-"""Rows a batch that are searched where none are named."""
 
 
 @app.command(epilog=EPILOG)
@@ -146,8 +141,8 @@ def _given(given: dict[str, Any]) -> list[str]:
 
 def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
     from venturi.analysis import results
+    from venturi.analysis.cells.choice import chosen
     from venturi.analysis.search.best import speed_of
-    from venturi.cli.parsing import chosen
     from venturi.common.units import percent
     from venturi.measure.tune import Recorded, replay
     from venturi.report.text import search as report
@@ -265,6 +260,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     """The scenario whose matrix is searched: a file's or a built-in one's, or one made for a URL."""
     from venturi.plan.layers import Layer, file_layer
     from venturi.plan.load import load
+    from venturi.plan.searched import searched
     from venturi.targets.urls import check_url
 
     target = str(given["target"])
@@ -288,39 +284,5 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     tree, spelled = f.layer_tree(
         workload, options, {"ceilings": given["ceilings"]}, [], given["settings"] or []
     )
-    layers = [_defaults(tree)] if url else [file_layer(target)]
+    layers = [searched(tree)] if url else [file_layer(target)]
     return load([*layers, Layer("", tree, flags=spelled)])
-
-
-def _of_a_table(tree: dict[str, Any]) -> bool:
-    """Whether the server's own table is read, whose batches are as it sends them."""
-    from venturi.plan.rules.flight import names_something
-
-    return (
-        names_something(str(tree.get("target", {}).get("url", "")))
-        and tree.get("workload", {}).get("operation", "get") == "get"
-    )
-
-
-def _defaults(tree: dict[str, Any]) -> Any:
-    """What is searched at a URL where nothing is said: streams up to twice the cores, and batch sizes."""
-    import os
-
-    from venturi.plan.layers import Layer
-    from venturi.targets.system import is_charrow, is_database
-
-    upserts = is_database(str(tree.get("target", {}).get("url", "")))
-    base: dict[str, Any] = {"name": "tune", "workload": {}, "matrix": {}}
-    asked = {**tree.get("workload", {}), **tree.get("matrix", {})}
-    if not {"rows_per_stream", "bytes_per_stream", "duration"} & set(asked):
-        base["workload"]["duration"] = DEFAULT_DURATION
-    if not tree.get("matrix"):
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        most = 1 << max(2, (2 * cores - 1).bit_length())
-        if "streams" not in asked:
-            base["matrix"]["streams"] = [1 << k for k in range(most.bit_length())]
-        if is_charrow(str(tree.get("target", {}).get("url", ""))):
-            base["matrix"] |= {"encoders": [1 << k for k in range(most.bit_length())], "decoders": [1, 2]}
-        elif "rows_per_batch" not in asked and not _of_a_table(tree):
-            base["matrix"]["rows_per_batch"] = _UPSERTS if upserts else _MESSAGES
-    return Layer("the defaults of tune", base)

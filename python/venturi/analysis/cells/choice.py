@@ -6,6 +6,29 @@ from collections.abc import Sequence
 from typing import Any
 
 from venturi.analysis.cells.summary import Cell, best, main_rate, per_second, speed
+from venturi.common.conditions import Condition
+from venturi.common.errors import VenturiError
+
+
+def chosen(cells: Sequence[Cell], where: Sequence[str] | None, run: str) -> list[Cell]:
+    """The cells for which all conditions hold, as "streams <= 8"; a parameter that a cell has not is null.
+
+    Raises `VenturiError` for a condition that is none, and where no cell is left.
+    """
+    kept = list(cells)
+    names = {name for cell in cells for name in cell.parameters}
+    for text in where or []:
+        try:
+            condition = Condition(text)
+            kept = [cell for cell in kept if condition(dict.fromkeys(names) | cell.parameters)]
+        except ValueError as error:
+            raise VenturiError(f"--where: {error}", hint='as in --where "streams <= 8"') from None
+    if not kept:
+        raise VenturiError(
+            f"{run}: there are no trials" if not cells else f"{run}: --where leaves no cell",
+            hint=f"see what was measured: venturi show {run}",
+        )
+    return kept
 
 
 def representative(cells: Sequence[Cell], most: int) -> list[Cell]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from venturi.analysis.cells.summary import (
     Cell,
@@ -369,3 +370,13 @@ def _level(blocks: list[dict[object, float]], value: object, best: object) -> Le
     mean = sum(pairs) / len(pairs)
     judged = tested(0.0, pairs) if len(pairs) >= LEAST_PAIRS and value != best else None
     return Level(value, math.exp(-mean), len(pairs), judged)
+
+
+def cores(environment: Mapping[str, Any]) -> int | None:
+    """CPUs of the server's machine, else of the client's, as far as the run knows them."""
+    for end in ("server", "client"):
+        cores = (environment.get(end) or {}).get("cores") or {}
+        for name in ("usable", "logical", "physical"):
+            if isinstance(cores.get(name), int):
+                return int(cores[name])
+    return None
