@@ -10,6 +10,7 @@ import pytest
 
 import venturi
 from synthetic import HOSTILE, cells, hostile, make_run
+from venturi.common import toml_text
 from venturi.engine.model import ModelExecutor
 
 FIGURES = ("throughput-streams", "box-size", "throughput-time", "roofline", "timeline", "pipeline", "stages")
@@ -104,7 +105,7 @@ def test_documented_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert blocks
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("venturi.engine.executor.CoreExecutor", ModelExecutor)
+    monkeypatch.setattr("venturi.api.measuring.CoreExecutor", ModelExecutor)
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "docs/python-api.md", "exec"), names)
@@ -117,7 +118,7 @@ def test_what_places_streams_is_not_ignored(tmp_path: Path, settings: dict[str, 
         venturi.VenturiError, match=f"{next(iter(settings))} is for streams that are placed"
     ) as raised:
         venturi.run(streams=4, executor=ModelExecutor(), out=tmp_path / "run", **settings)
-    assert "--on auto --loaders 4" in raised.value.hint and not (tmp_path / "run").exists()
+    assert 'on="auto", loaders=4' in raised.value.hint and not (tmp_path / "run").exists()
     with pytest.raises(venturi.VenturiError, match="loaders is for streams"):
         venturi.run({"hosts": {"loaders": 4}}, streams=4, executor=ModelExecutor(), out=tmp_path / "run")
     # A file may say how it is to be shared by who asks for that.
@@ -125,3 +126,107 @@ def test_what_places_streams_is_not_ignored(tmp_path: Path, settings: dict[str, 
     path.write_text("[workload]\nstreams = 4\nrows_per_stream = 1000\n[hosts]\nloaders = 2\n")
     run = venturi.run(path, repeats=1, ceilings=False, executor=ModelExecutor(), out=tmp_path / "run")
     assert run.trials.num_rows == 2
+
+
+SMALL = {"name": "small", "workload": {"rows_per_stream": "1M"}, "run": {"repeats": 6, "warmup": 0}}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> venturi.Run:
+    out = tmp_path_factory.mktemp("measured") / "run"
+    operations, streams = ["get", "put"], [1, 2, 4, 8]
+    return venturi.run(SMALL, operation=operations, streams=streams, executor=ModelExecutor(), out=out)
+
+
+def test_seeds_and_other_words_are_those_of_the_command_line(tmp_path: Path) -> None:
+    settings = {"points_per_stream": "1k", "points_per_batch": [100, 200], "seed": 7, "shuffle_seed": 3}
+    run = venturi.run(streams=1, executor=ModelExecutor(), out=tmp_path / "run", ceilings=False, **settings)
+    found = toml_text.parse(run.scenario, "scenario.toml")
+    assert (found["workload"]["seed"], found["run"]["seed"]) == (7, 3)
+    assert found["workload"]["rows_per_stream"] == 1000
+    assert found["matrix"]["rows_per_batch"] == [100, 200]
+
+
+def test_progress_is_told_trial_by_trial(tmp_path: Path) -> None:
+    told: list[venturi.Event] = []
+    failing = ModelExecutor(fail="streams == 2")
+    venturi.run(SMALL, streams=[1, 2], executor=failing, out=tmp_path / "run", progress=told.append)
+    begun = [event for event in told if event.record is None and event.moved is None]
+    ended = [event for event in told if event.record is not None]
+    assert [event.number for event in begun] == [event.number for event in ended] == list(range(1, 13))
+    assert {event.total for event in told} == {12} and not any(event.warmup for event in told)
+    assert {(event.cell, event.record["outcome"]) for event in ended if event.record} == {
+        ("get streams=1", "ok"),
+        ("get streams=2", "failed"),
+    }
+
+
+def test_a_dry_run_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = venturi.dry_run(SMALL, streams=[1, 2, 4])
+    assert (len(plan.cells), plan.trials) == (3, 18) and plan.payload_bytes == 7 * 6 * 32_000_000
+    assert len(venturi.dry_run(SMALL, streams=[1, 2, 4], scale=0.001).cells) == 3
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_is_gone_on_with(tmp_path: Path) -> None:
+    failing = ModelExecutor(fail="streams == 2")
+    run = venturi.run(SMALL, streams=[1, 2], executor=failing, out=tmp_path / "run")
+    assert venturi.resume(run.path, executor=ModelExecutor()).trials.num_rows == 12
+    again = venturi.resume(run.path, executor=ModelExecutor(), retry_failed=True)
+    assert again.trials.num_rows == 18 and again.sql("select count(*) n from trials where outcome = 'ok'")[
+        "n"
+    ].to_pylist() == [12]
+    with pytest.raises(venturi.VenturiError, match="begun without it, in one process"):
+        venturi.resume(run.path, on="local")
+
+
+def test_what_analyses_a_run(measured: venturi.Run) -> None:
+    assert set(measured.verdicts) == {cell.name for cell in measured.results.cells}
+    assert {finding.title.partition(":")[0] for finding in measured.findings} == {"get", "put"}
+    assert {one.axis for one in measured.fits.scalings} == {"streams"}
+    (one,) = measured.fit("streams", where=["operation == 'put'"]).scalings
+    assert one.operation == "put"
+    get, put = measured.predict(streams=16)
+    assert (get.operation, get.value, put.operation) == ("get", 16, "put")
+    assert [dict(one.workload)["operation"] for one in measured.best(where=["streams <= 2"])] == [
+        "get",
+        "put",
+    ]
+    with pytest.raises(venturi.VenturiError, match="--where leaves no cell"):
+        measured.best(where=["streams > 99"])
+    (counted,) = venturi.sql("select count(*) as n from trials", measured, measured.path).to_pylist()
+    assert counted["n"] == 2 * 48
+    with pytest.raises(venturi.VenturiError, match="the query fails"):
+        measured.sql("select nothing")
+
+
+def test_runs_are_compared(measured: venturi.Run, tmp_path: Path) -> None:
+    other = venturi.run(SMALL, operation="get", streams=1, executor=ModelExecutor(), out=tmp_path / "run")
+    found = venturi.compare(measured, other, threshold=0.5)
+    assert len(found.rows) == 1 and int(found.exit_code) == 0
+    assert len(other.compare(measured.path, metric="latency-p50").rows) == 1
+    assert len(measured.compare_by("streams", "8", threshold=0.01)) == 3
+
+
+def test_a_search_from_python(tmp_path: Path) -> None:
+    told: list[venturi.Event] = []
+    found = venturi.tune(
+        "flight://h:1", streams=[1, 2, 4, 8], rows_per_batch=4096, trials=12, progress=told.append,
+        executor=ModelExecutor(), out=tmp_path / "run",
+    )  # fmt: skip
+    assert found.best is not None and found.best["streams"] in (4, 8) and found.trials <= 12
+    assert len([event for event in told if event.record and not event.warmup]) == found.trials
+    assert (
+        venturi.open(tmp_path / "run").sql("select * from trials where not warmup").num_rows == found.trials
+    )
+    with pytest.raises(venturi.VenturiError, match="target: "):
+        venturi.tune("flight://a:b:c")
+
+
+def test_results_of_other_tools(tmp_path: Path) -> None:
+    lines = "0\t4\t4\t10000000\t4096\t1220.7\t0.5\t2441.4\n" * 2
+    (tmp_path / "perf_stats_01.csv").write_text(lines)
+    run = venturi.import_(tmp_path / "perf_stats_01.csv", out=tmp_path / "run", name="theirs", place="local")
+    assert run.name == "theirs" and run.trials.num_rows == 2
+    assert set(run.trials["place"].to_pylist()) == {"local"}

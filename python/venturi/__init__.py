@@ -13,15 +13,32 @@ from typing import TYPE_CHECKING, Any
 from venturi.common.errors import ScenarioError, StoreError, VenturiError
 
 if TYPE_CHECKING:
-    from venturi.api import Run, open, run
+    from venturi.api.measuring import Event, dry_run, resume, run, tune
+    from venturi.api.reading import compare, import_, sql
+    from venturi.api.result import Run, open
     from venturi.common.units import Quantity
 
-__all__ = ["Quantity", "Run", "ScenarioError", "StoreError", "VenturiError", "open", "run"]
+__all__ = [
+    "Event",
+    "Quantity",
+    "Run",
+    "ScenarioError",
+    "StoreError",
+    "VenturiError",
+    "compare",
+    "dry_run",
+    "import_",
+    "open",
+    "resume",
+    "run",
+    "sql",
+    "tune",
+]
 
 _LAZY = {
-    "Run": "venturi.api",
-    "open": "venturi.api",
-    "run": "venturi.api",
+    **dict.fromkeys(("Event", "dry_run", "resume", "run", "tune"), "venturi.api.measuring"),
+    **dict.fromkeys(("compare", "import_", "sql"), "venturi.api.reading"),
+    **dict.fromkeys(("Run", "open"), "venturi.api.result"),
     "Quantity": "venturi.common.units",
 }
 

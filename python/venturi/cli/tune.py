@@ -13,10 +13,11 @@ from venturi.cli import flags as f
 from venturi.cli import output
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.say import say
+from venturi.measure.budget import DEFAULT_TRIALS, Budget
 
 if TYPE_CHECKING:
     from venturi.analysis.search.explore import Search
-    from venturi.measure.tune import Budget, Tuned
+    from venturi.measure.tune import Tuned
     from venturi.plan.scenario import Scenario
 
 app = typer.Typer(rich_markup_mode=None)
@@ -35,7 +36,6 @@ A tuning is a run: show, best, fit and report take it, and
 """
 
 RECORDED = "recorded:"
-DEFAULT_TRIALS = 24
 
 
 @app.command(epilog=EPILOG)
@@ -108,8 +108,6 @@ def tune(
 ) -> None:
     """Search a target's settings for the fastest, in few trials."""
     given = dict(locals())
-    from venturi.measure.tune import Budget
-
     budget = Budget(
         trials if trials is not None or minutes is not None else DEFAULT_TRIALS,
         minutes * 60 if minutes is not None else None,

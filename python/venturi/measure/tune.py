@@ -21,6 +21,7 @@ from venturi.common.environment import collect
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings
+from venturi.measure.budget import Budget
 from venturi.measure.endpoints import Endpoints
 from venturi.measure.interrupts import Interrupts
 from venturi.measure.observer import Observer, Slot
@@ -31,29 +32,10 @@ from venturi.plan.resolved import to_toml
 from venturi.plan.scenario import Scenario
 from venturi.store.writer import RunWriter
 
-__all__ = ["Budget", "Recorded", "Tuned", "execute", "replay", "settings"]
+__all__ = ["Recorded", "Tuned", "execute", "replay", "settings"]
 
 Learned = Callable[[Search, int, int | None], None]
 """Told after each trial: the search, trials done, trials allowed (None: as many as the time holds)."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What a search may cost: trials (those on disk included), seconds, or both."""
-
-    trials: int | None
-    seconds: float | None = None
-
-    def left(self, done: int, began: float) -> int | None:
-        """Trials left; estimated from those so far where only the time is bounded. None: not known yet."""
-        bounds = [] if self.trials is None else [self.trials - done]
-        if self.seconds is not None:
-            spent = time.monotonic() - began
-            if spent >= self.seconds:
-                return 0
-            if done:
-                bounds.append(max(1, int((self.seconds - spent) / (spent / done))))
-        return min(bounds) if bounds else None
 
 
 @dataclass(frozen=True)
@@ -67,6 +49,11 @@ class Tuned:
     reason: str
     trials: int
     run: RunResult | None = None
+
+    @property
+    def best(self) -> Mapping[str, Any] | None:
+        """The parameters of the cell that was found best; None where no trial succeeded."""
+        return None if self.answer is None else self.candidates[self.answer.best]
 
 
 def settings(parameters: Sequence[Mapping[str, Any]], recorded: bool = False) -> list[str]:

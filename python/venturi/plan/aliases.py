@@ -12,9 +12,9 @@ from venturi.common.errors import ScenarioError
 if TYPE_CHECKING:
     from venturi.plan.layers import Layer
 
-__all__ = ["renamed"]
+__all__ = ["ALIASES", "renamed"]
 
-_ALIASES = {"points_per_batch": "rows_per_batch", "points_per_stream": "rows_per_stream"}
+ALIASES = {"points_per_batch": "rows_per_batch", "points_per_stream": "rows_per_stream"}
 """Of an ingest, whose rows are points."""
 
 
@@ -25,29 +25,29 @@ def table_of(tree: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def renamed(layer: Layer) -> Layer:
     """The layer with `points_per_batch` and its like under their one name."""
-    if not any(name in table_of(layer.tree, table) for table in ("workload", "matrix") for name in _ALIASES):
+    if not any(name in table_of(layer.tree, table) for table in ("workload", "matrix") for name in ALIASES):
         return layer
     tree = dict(layer.tree)
     for table in ("workload", "matrix"):
         found = table_of(tree, table)
-        for alias, name in _ALIASES.items():
+        for alias, name in ALIASES.items():
             if alias in found and name in found:
                 raise ScenarioError(
                     f"{layer.place((table, alias))}: is another word for {name}, which is given too; keep one"
                 )
         if isinstance(tree.get(table), Mapping):
-            tree[table] = {_ALIASES.get(key, key): value for key, value in found.items()}
+            tree[table] = {ALIASES.get(key, key): value for key, value in found.items()}
     for key in ("zip", "exclude"):
         if key in table_of(tree, "matrix"):
             tree["matrix"][key] = _one_name(tree["matrix"][key])
     spelled: dict[tuple[str, ...], str] = {
         (path[0], name): text
         for path, text in layer.flags.items()
-        for name in [_ALIASES.get(path[-1], path[-1])]
+        for name in [ALIASES.get(path[-1], path[-1])]
         if len(path) == 2
     }
     text = layer.text
-    for alias, name in _ALIASES.items():
+    for alias, name in ALIASES.items():
         text = text.replace(alias, name) if text is not None else None
     return replace(layer, tree=tree, text=text, flags={**layer.flags, **spelled})
 
@@ -57,6 +57,6 @@ def _one_name(value: Any) -> Any:
     if isinstance(value, list):
         return [_one_name(item) for item in value]
     if isinstance(value, str):
-        for alias, name in _ALIASES.items():
+        for alias, name in ALIASES.items():
             value = re.sub(rf"\b{alias}\b", name, value)
     return value

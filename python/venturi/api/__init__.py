@@ -1,0 +1,1 @@
+"""The Python API. What users need of it is in `venturi`."""

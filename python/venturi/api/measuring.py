@@ -1,0 +1,261 @@
+"""What measures: `run`, `resume`, `tune`; and what a run would do, `dry_run`."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from venturi.api.result import Run
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.engine.executor import CoreExecutor, Progress
+from venturi.measure import outcome, placement, runner
+from venturi.measure import tune as tuning
+from venturi.measure.budget import DEFAULT_TRIALS, Budget
+from venturi.measure.endpoints import Endpoints
+from venturi.measure.estimate import Estimate, estimate
+from venturi.measure.observer import QuietObserver, Slot
+from venturi.measure.tune import Tuned
+from venturi.plan.aliases import ALIASES
+from venturi.plan.layers import Layer, file_layer
+from venturi.plan.load import load
+from venturi.plan.scale import scale as scaled
+from venturi.plan.scenario import Scenario
+from venturi.plan.searched import searched
+from venturi.plan.values import LIST_VALUES, TABLES
+from venturi.store.open import open_run
+from venturi.targets.urls import check_url
+
+__all__ = ["Event", "dry_run", "resume", "run", "tune"]
+
+Named = str | os.PathLike[str] | Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Event:
+    """How a run goes on: told when a trial begins, ten times a second, and when it has ended."""
+
+    cell: str
+    """The trial's cell, by the parameters in which cells differ."""
+    number: int
+    """From 1, of `total` trials."""
+    total: int
+    warmup: bool
+    moved: Progress | None = None
+    """What the trial has moved so far: its `rows` and `payload_bytes`; None when it begins."""
+    record: Mapping[str, Any] | None = None
+    """The trial's record (docs/format.md), when it has ended and is on disk."""
+
+
+Told = Callable[[Event], None]
+
+
+class _Observer(QuietObserver):
+    """Hands on what it hears; without anybody to tell, warnings alone."""
+
+    def __init__(self, told: Told | None) -> None:
+        super().__init__()
+        self._told = told
+        self._now: Event | None = None
+
+    def started(self, number: int, total: int, slot: Slot) -> None:
+        self._now = Event(self.label(slot.cell.id), number, total, slot.warmup)
+        if self._told is not None:
+            self._told(self._now)
+
+    def progress(self, progress: Progress) -> None:
+        if self._told is not None and (now := self._now) is not None:
+            self._told(Event(now.cell, now.number, now.total, now.warmup, moved=progress))
+
+    def ended(self, line: Mapping[str, Any]) -> None:
+        if self._told is None:
+            super().ended(line)
+        elif (now := self._now) is not None:
+            self._told(Event(now.cell, now.number, now.total, now.warmup, record=line))
+
+
+def run(
+    scenario: Named = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    on: str | None = None,
+    master: str | None = None,
+    scale: float | None = None,
+    progress: Told | None = None,
+    executor: Any = None,
+    **settings: Any,
+) -> Run:
+    """Measures a scenario and answers the finished run.
+
+    Args:
+        scenario: The name of a built-in one, a TOML file, a mapping with the same tables as the file, or None
+            for keywords alone.
+        out: The run directory; by default `venturi-runs/TIME-NAME`.
+        on: Where the streams run: `ray://HOST:PORT`, `auto`, `local` or `spark`; by default this process.
+        master: Spark's, with `on="spark"`.
+        scale: Shrinks sizes by this factor, and thins long axes.
+        progress: Called with an `Event` when a trial begins, ten times a second, and when it has ended.
+        executor: For tests.
+        settings: Keys of `[workload]`, `[target]`, `[hosts]` and `[run]`, which win over the scenario; the
+            words of the command line's flags, so that `seed` is the data's and `shuffle_seed` the order's. A
+            list is an axis of the matrix: `streams=[1, 2]`. `target="flight://..."` is the target's URL.
+
+    Raises `ScenarioError` and `StoreError` (both `VenturiError`). A failed trial raises nothing: it is a row
+    of `Run.trials`, and a warning.
+    """
+    found = _scenario(scenario, settings, on, master, scale)
+    path = Path(out) if out is not None else outcome.default_out(found)
+    with _placed(found, on, master, executor) as (placed, engine):
+        runner.execute(placed, path, engine, _Observer(progress))
+    return Run(path)
+
+
+def resume(
+    path: str | os.PathLike[str] = "last",
+    *,
+    retry_failed: bool = False,
+    on: str | None = None,
+    master: str | None = None,
+    progress: Told | None = None,
+    executor: Any = None,
+) -> Run:
+    """Goes on with a run that was interrupted, and measures what was foretold and queued since; with
+    `retry_failed` failed trials too. The others are as for `run`, and as the run was begun with.
+
+    Raises `StoreError` where there is no such run.
+    """
+    directory = open_run(path)
+    placement.resumed(on, directory.records(), directory.path)
+    found, _ = placement.named(outcome.scenario_of(directory), on, master)
+    with _placed(found, on, master, executor) as (placed, engine):
+        observer = _Observer(progress)
+        runner.execute(placed, directory.path, engine, observer, resume=True, retry_failed=retry_failed)
+    return Run(directory.path)
+
+
+def dry_run(
+    scenario: Named = None,
+    *,
+    on: str | None = None,
+    master: str | None = None,
+    scale: float | None = None,
+    **settings: Any,
+) -> Estimate:
+    """What `run` would do with the same arguments: cells, trials, bytes, seconds. Files are read, no server
+    is started, nothing is measured."""
+    found = _scenario(scenario, settings, on, master, scale)
+    with Endpoints(found, False, QuietObserver().note) as endpoints:
+        return estimate(found, endpoints.cells)
+
+
+def tune(
+    target: Named,
+    *,
+    trials: int | None = None,
+    minutes: float | None = None,
+    out: str | os.PathLike[str] | None = None,
+    search_seed: int = 1,
+    progress: Told | None = None,
+    executor: Any = None,
+    **settings: Any,
+) -> Tuned:
+    """Searches for the fastest settings in few trials: of a URL, or of a scenario's matrix.
+
+    `trials` (24 where neither is given) and `minutes` bound it. Keywords are those of `run`. The answer's
+    `run.path` is a run as any other.
+
+    Raises as `run`, and `ScenarioError` where there is nothing to search.
+    """
+    bounded = trials is not None or minutes is not None
+    budget = Budget(trials if bounded else DEFAULT_TRIALS, minutes * 60 if minutes is not None else None)
+    if isinstance(target, str) and "://" in target:
+        try:
+            settings["target"] = check_url(target)
+        except ValueError as error:
+            raise VenturiError(f"target: {error}", ExitCode.SCENARIO) from None
+        tree = _tree(settings)
+        found = load([searched(tree), Layer("keyword", tree)])
+    else:
+        found = _scenario(target, settings, None, None, None)
+    path = Path(out) if out is not None else outcome.default_out(found)
+    engine = executor if executor is not None else CoreExecutor()
+    return tuning.execute(found, path, engine, _Observer(progress), budget, lambda *_: None, search_seed)
+
+
+@contextlib.contextmanager
+def _placed(
+    found: Scenario, on: str | None, master: str | None, executor: Any
+) -> Iterator[tuple[Scenario, Any]]:
+    """The scenario and what runs its trials."""
+    if executor is not None or on is None:
+        yield found, executor if executor is not None else CoreExecutor()
+        return
+    with contextlib.closing(placement.executor(found, on, master, QuietObserver().note)) as engine:
+        yield placement.with_loaders(found, engine), engine
+
+
+def _scenario(
+    scenario: Named, settings: Mapping[str, Any], on: str | None, master: str | None, scale: float | None
+) -> Scenario:
+    layers = []
+    if isinstance(scenario, Mapping):
+        layers.append(Layer("scenario", scenario))
+    elif scenario is not None:
+        layers.append(file_layer(os.fspath(scenario)))
+    tree = _tree(settings)
+    if not layers:
+        tree.setdefault("name", "api")
+    layers.append(Layer("keyword", tree))
+    found = load(layers)
+    if scale is not None:
+        try:
+            found, _ = scaled(found, scale)
+        except ValueError as error:
+            raise VenturiError(f"scale={scale:g}: {error}") from None
+    if on is None:
+        _check_placement(layers)
+    return placement.named(found, on, master)[0]
+
+
+def _check_placement(layers: Sequence[Layer]) -> None:
+    """A caller who shares streams among processes is not left with one that has them all. A scenario file
+    may say how it is to be shared where that is asked for."""
+    for layer in layers:
+        paths = [("matrix", "loaders"), *(("hosts", key) for key in TABLES["hosts"].model_fields)]
+        given = next((path[-1] for path in paths if layer.text is None and layer.has(path)), None)
+        if given is not None:
+            raise VenturiError(
+                f"{given} is for streams that are placed on several hosts, and without `on` all of them run "
+                "in this process",
+                ExitCode.SCENARIO,
+                hint='say where: venturi.run(..., on="auto", loaders=4)',
+            )
+
+
+def _tree(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords as the tables of a scenario; lists are axes of the matrix."""
+    tree: dict[str, Any] = {}
+    known = {key: table for table, model in reversed(TABLES.items()) for key in model.model_fields}
+    known |= {alias: known[name] for alias, name in ALIASES.items()}
+    for key, value in settings.items():
+        if key in ("name", "description", "reference", "places", "matrix"):
+            tree[key] = value
+        elif key in ("target", "url"):
+            tree.setdefault("target", {})["url"] = value
+        elif key == "shuffle_seed":
+            tree.setdefault("run", {})["seed"] = value
+        elif key not in known:
+            close = difflib.get_close_matches(key, known, n=1)
+            raise VenturiError(
+                f"there is no setting {key!r}",
+                hint=f"did you mean {close[0]}?" if close else f"settings are: {', '.join(sorted(known))}",
+            )
+        elif isinstance(value, list | tuple | range) and key not in LIST_VALUES:
+            tree.setdefault("matrix", {})[key] = list(value)
+        else:
+            tree.setdefault(known[key], {})[key] = value
+    return tree

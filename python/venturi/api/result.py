@@ -1,0 +1,228 @@
+"""A `Run`: a view of a run directory. Nothing in it is kept that the directory does not hold."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from venturi.common.errors import DamagedWarning, VenturiError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from venturi.analysis.advice.warning import Advice
+    from venturi.analysis.compare.runs import Comparison
+    from venturi.analysis.models.fits import Fits
+    from venturi.analysis.models.predict import Prediction
+    from venturi.analysis.results import Results
+    from venturi.analysis.search.best import Best
+    from venturi.analysis.verdict.types import Finding, Verdict
+
+__all__ = ["Run", "asked", "open"]
+
+TABLES = (
+    *("trials", "cells", "samples", "ceilings", "streams", "stages", "latency", "errors", "resources"),
+    "hosts",
+)
+
+
+class Run:
+    """A finished or running run. Tables are `pyarrow.Table`s in base units (bytes, nanoseconds)."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raises `StoreError` where there is no run, or one of a newer format."""
+        from venturi.store.open import open_run
+
+        self.path = open_run(path).path
+
+    @cached_property
+    def results(self) -> Results:
+        """Records, cells and warnings as Python objects; read once. `reload` reads again."""
+        from venturi.analysis.results import load
+
+        return load(self.path)
+
+    def reload(self) -> Run:
+        """The same directory read again, for a run that is still going on."""
+        return Run(self.path)
+
+    @property
+    def name(self) -> str:
+        return self.results.name
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Both ends: software, hardware, kernel settings."""
+        return self.results.environment
+
+    @property
+    def scenario(self) -> str:
+        """The resolved scenario as TOML."""
+        return self.results.scenario
+
+    @property
+    def warnings(self) -> list[Advice]:
+        """What to know before believing the figures."""
+        return self.results.advice
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """Why each cell is no faster, by the cell's name."""
+        return self.results.verdicts
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What the cells say together, such as where more streams stop paying."""
+        return self.results.findings
+
+    @property
+    def fits(self) -> Fits:
+        """The laws of all that was varied; `fit` for some of it."""
+        return self.results.fits
+
+    def fit(self, over: str | None = None, where: Sequence[str] = ()) -> Fits:
+        """Hockney's line over sizes and scaling laws over streams: along `over` alone where it is given, of
+        the cells for which all conditions of `where` hold. Raises `VenturiError` where none is left."""
+        from venturi.analysis.cells.choice import chosen
+        from venturi.analysis.models import fits
+
+        return fits.build(chosen(self.results.cells, where, self.name), over)
+
+    def predict(self, repeats: int | None = None, **parameters: Any) -> list[Prediction]:
+        """What a cell that was not measured would do, as `run.predict(streams=32)`: one prediction an
+        operation, with the 95 % interval of the median of `repeats` (5) new trials. Raises `VenturiError`
+        where nothing can be foretold, with the reason."""
+        from venturi.analysis.models import predict
+
+        return predict.predict(self.results.cells, parameters, repeats or predict.DEFAULT_REPEATS)
+
+    def best(self, within: float = 0.05, where: Sequence[str] = (), every: bool = False) -> list[Best]:
+        """Of each workload the fastest setting, and the cheapest at most the share `within` below it. Of
+        sizes that differ in nothing else the largest is looked at, or each by itself (`every`)."""
+        from venturi.analysis.cells.choice import chosen
+        from venturi.analysis.search import best
+
+        cells = chosen(self.results.cells, where, self.name)
+        return best.find(cells, within, every, best.cores(self.environment))
+
+    def compare(
+        self,
+        base: str | os.PathLike[str] | Run,
+        metric: str = "throughput",
+        threshold: float = 0.03,
+        confidence: float = 0.95,
+        force: bool = False,
+    ) -> Comparison:
+        """This run against `base`, cell by cell; shares for `threshold` (how much slower is too slow) and
+        `confidence`. `metric`: throughput, steady, latency-p50, latency-p99, cpu-per-byte.
+
+        Raises `VenturiError` where no cell matches, and for unlike environments unless `force` is given.
+        """
+        from venturi.analysis.compare import runs
+
+        other = base if isinstance(base, Run) else Run(base)
+        return runs.compare(other.results, self.results, metric, confidence, threshold, force)
+
+    def compare_by(
+        self, parameter: str, value: str | None = None, metric: str = "throughput", **more: float
+    ) -> list[Comparison]:
+        """Within this run: the cells with each other value of a parameter against those with `value` (or
+        the one that was measured first). `threshold` and `confidence` as for `compare`."""
+        from venturi.analysis.compare import runs
+
+        return runs.compare_by(self.results, parameter, value, metric, **more)
+
+    def sql(self, query: str) -> pa.Table:
+        """What DuckDB answers over this run's tables. Raises `VenturiError` for a query that fails."""
+        return asked(query, [self.path])
+
+    def table(self, name: str) -> pa.Table:
+        """One of the tables by name. Raises `VenturiError` for an unknown one."""
+        if name not in TABLES:
+            raise VenturiError(f"there is no table {name!r}", hint=f"choose one of: {', '.join(TABLES)}")
+        from venturi.report.tables import write as csv
+
+        return csv.table(self.results, name)
+
+    @property
+    def trials(self) -> pa.Table:
+        """One row a trial, failed ones and warm-ups included."""
+        return self.table("trials")
+
+    @property
+    def cells(self) -> pa.Table:
+        """One row a cell: medians over its good trials, with `_low` and `_high` of the 95 % interval."""
+        return self.table("cells")
+
+    @property
+    def samples(self) -> pa.Table:
+        """The 100 ms counters of all trials."""
+        return self.table("samples")
+
+    @property
+    def ceilings(self) -> pa.Table:
+        """One row a probe of a physical limit."""
+        return self.table("ceilings")
+
+    def to_pandas(self, table: str = "cells") -> Any:
+        """A table as a pandas `DataFrame`; needs pandas."""
+        try:
+            return self.table(table).to_pandas()
+        except ImportError:
+            raise VenturiError("to_pandas needs pandas", hint="pip install pandas") from None
+
+    @property
+    def figures(self) -> list[str]:
+        """Names of the figures that this run has the data for."""
+        from venturi.report.figures import registry as figures
+
+        return [figure.name for figure in figures.build(self.results)]
+
+    def figure(self, name: str, reference: str | None = None) -> Any:
+        """A figure as `plotly.graph_objects.Figure`. `reference` lays published figures over it."""
+        from venturi.report.draw import plotly_figures
+        from venturi.report.figures import registry as figures
+
+        return plotly_figures.whole(figures.one(self.results, name, reference))
+
+    def report(self, path: str | os.PathLike[str] | None = None, reference: str | None = None) -> Path:
+        """Writes the HTML report, by default `report.html` in the run directory, and returns its path.
+
+        Raises `VenturiError` where no `path` is given for published figures: they are no directory.
+        """
+        from venturi.report.page import page as html
+
+        if path is None and not self.results.directory.saved:
+            raise VenturiError(f"{self.name} is no directory", hint="give report() a path")
+        return html.write(self.path, path or self.path / "report.html", reference)
+
+    def __repr__(self) -> str:
+        from venturi.report.text import summary
+
+        return f"<venturi.Run {self.name}: {'; '.join(summary.headline(self.results))}>"
+
+    def _repr_html_(self) -> str:
+        from venturi.report.text import notebook
+
+        return notebook.fragment(self.results)
+
+
+def open(path: str | os.PathLike[str] = "last") -> Run:
+    """Opens a run directory; "last" is the newest below ./venturi-runs, "reference:NAME" published figures.
+    Raises `StoreError`."""
+    return Run(path)
+
+
+def asked(query: str, runs: Sequence[str | os.PathLike[str]]) -> pa.Table:
+    """SQL over runs, or over a store, with a `DamagedWarning` for each file that is left out."""
+    from venturi.store.sql import ask
+
+    table, damaged = ask([os.fspath(run) for run in runs], query)
+    for one in damaged:
+        text = f"{one.file}: {one.why}; its segment is left out of the answer"
+        warnings.warn(DamagedWarning(text), stacklevel=3)
+    return table
