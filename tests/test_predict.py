@@ -124,7 +124,7 @@ def test_held_out_values_are_foretold(measured: Path) -> None:
     [
         (("fit", "RUN", "--over", "wheels"), "--over wheels: no such parameter"),
         (("fit", "RUN", "--where", "streams >"), "is not a condition"),
-        (("fit", "RUN", "--where", "streams > 100"), "no cell of this run is left"),
+        (("fit", "RUN", "--where", "streams > 100"), "--where leaves no cell"),
         (("fit", "RUN", "--hold-out", "many"), "write numbers"),
         (("fit", "RUN", "--hold-out", "77"), "no cell has that value of streams"),
         (("predict", "RUN"), "nothing to foretell"),
