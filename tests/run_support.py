@@ -32,7 +32,7 @@ def environment(**extra: str) -> dict[str, str]:
 
 def venturi(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """`venturi ARGUMENTS` in this process, which spares the second that Python and its libraries take to
-    start; `process` is for what needs one of its own."""
+    start; `venturi_process` is for what needs one of its own."""
     words = [str(word) for word in arguments]
     out, err = io.StringIO(), io.StringIO()
     before = sys.argv, sys.stdin, warnings.showwarning, Path.cwd() if cwd is not None else None
@@ -53,7 +53,9 @@ def venturi(*arguments: object, cwd: Path | None = None) -> subprocess.Completed
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
-def process(*arguments: object, cwd: Path | None = None, **extra: Any) -> subprocess.CompletedProcess[str]:
+def venturi_process(
+    *arguments: object, cwd: Path | None = None, **extra: Any
+) -> subprocess.CompletedProcess[str]:
     """The same in a process of its own."""
     return subprocess.run(
         command(*arguments),

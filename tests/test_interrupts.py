@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from run_support import SMALL, command, environment, model, venturi
+from run_support import SMALL, command, environment, model, venturi, venturi_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("core")]
 
@@ -289,7 +289,12 @@ def test_kills_of_real_runs_resume_exactly(tmp_path: Path, place: Path) -> None:
     while not all_free(place):
         assert time.monotonic() < deadline, list(place.iterdir())
         time.sleep(0.05)
-    assert model("--out", tmp_path / "next", *SMALL, "--quiet").returncode == 0
+    assert (
+        venturi_process(
+            "run", "--executor", "model", "--out", tmp_path / "next", *SMALL, "--quiet"
+        ).returncode
+        == 0
+    )
     left = list(place.iterdir())
     print(
         f"{KILLS} of {KILLS} kills resumed exactly, {early} of them before the run had a name; "

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from database_support import available
-from run_support import ROOT, command, environment, model
+from run_support import ROOT, command, environment, venturi_process
 from venturi.common import temporary
 
 PACKAGE = ROOT / "python" / "venturi"
@@ -83,10 +83,9 @@ def guards_of(pid: int) -> list[int]:
 
 
 def next_start(out: Path) -> None:
-    """A run that makes no directory of its own."""
-    done = model(
-        "--operation", "get", "--rows-per-stream", "10k", "--repeats", 1, "--no-report", "--out", out
-    )
+    """A run, by a process of its own, that makes no directory."""
+    words = ("--operation", "get", "--rows-per-stream", "10k", "--repeats", 1, "--no-report", "--out", out)
+    done = venturi_process("run", "--executor", "model", *words)
     assert done.returncode == 0, done.stderr
 
 
