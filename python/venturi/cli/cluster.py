@@ -10,6 +10,7 @@ import typer
 
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.say import say
+from venturi.common.units import plural
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -171,9 +172,7 @@ def down(
         _checked_directory(directory),
     )
     ended, failed = nodes.down(reach, names, place)
-    print(
-        f"{ended} node{'' if ended == 1 else 's'} ended on {len(names)} host{'' if len(names) == 1 else 's'}"
-    )
+    print(f"{plural(ended, 'node')} ended on {plural(len(names), 'host')}")
     remote.raise_errors(failed)
     known = access.kept()
     if known is not None and set(known["hosts"]) <= set(names):

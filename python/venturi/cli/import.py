@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from venturi.common.say import say
+from venturi.common.units import plural
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -62,8 +63,7 @@ def import_(
     for one in skipped:
         say("info", f"{one}: skipped, of no known format")
     for imported in found:
-        plural = "" if imported.trials == 1 else "s"
-        say("info", f"{imported.name}: {imported.trials:,} trial{plural} of {imported.source}")
+        say("info", f"{imported.name}: {plural(imported.trials, 'trial')} of {imported.source}")
     noted = sum(bool(draft.note) for one in found for draft in one.parsed.drafts)
     if noted:
         say("warning", f"{noted:,} figures need a note; venturi show {run} has it")

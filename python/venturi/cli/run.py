@@ -15,6 +15,7 @@ from venturi.cli import flags as f
 from venturi.cli import output
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.say import say
+from venturi.common.units import plural
 
 if TYPE_CHECKING:
     from venturi.analysis.results import Results
@@ -443,7 +444,7 @@ def _conclude(ended: RunResult) -> None:
     elif result.failed:
         reason = next(iter(result.reasons), "")
         others = len(result.reasons) - 1
-        more = f" (and {others} other reason{'s' if others > 1 else ''})" if others > 0 else ""
+        more = f" (and {plural(others, 'other reason')})" if others > 0 else ""
         say("error", f"{result.failed} of {result.trials} trials failed: {reason}{more}")
         if result.kinds & {"lost", "timeout", "unreachable"} and result.failed < result.trials:
             say("hint", f"try those again by: venturi run --resume {ended.path} --retry-failed")

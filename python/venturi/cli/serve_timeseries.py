@@ -15,6 +15,7 @@ from venturi.cli import serving
 from venturi.common import temporary
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.say import say
+from venturi.common.units import plural
 from venturi.servers.timeseries.queries import Queries
 
 __all__ = ["timeseries"]
@@ -174,7 +175,7 @@ def _described(hello: dict[str, Any], kept: bool) -> str:
         f"serving time series in {hello['data']}{'' if kept else ', removed at the end'}  (Ctrl-C stops)",
         *(f"  {url:<{width}}  {what}" for url, what in served),
         f"  durable = {settings['durable']}: {_SURVIVES[settings['durable']]}",
-        f"  {threads} reader thread{'' if threads == 1 else 's'}, {format_bytes(settings['memory'])} memory"
+        f"  {plural(threads, 'reader thread')}, {format_bytes(settings['memory'])} memory"
         f", segments of {settings['segment_points']:,} points, late points are "
         f"{'kept' if settings['accept_late'] else 'refused'}",
     ]
@@ -190,11 +191,11 @@ def _recovered(found: Any) -> list[str]:
     lines = []
     if found.get("logs"):
         logs = int(found["logs"])
-        lines.append(f"{int(found.get('points') or 0):,} points of {logs} log{'' if logs == 1 else 's'}")
+        lines.append(f"{int(found.get('points') or 0):,} points of {plural(logs, 'log')}")
     if found.get("pages_only"):
         count = int(found["pages_only"])
         lines.append(
-            f"{count} segment{'' if count == 1 else 's'} of an earlier version: "
+            f"{plural(count, 'segment')} of an earlier version: "
             "only their pages have checksums, which are right; their footers have none"
         )
     for one in found.get("damaged") or ():

@@ -12,6 +12,7 @@ import typer
 
 from venturi.common.errors import StoreError, VenturiError
 from venturi.common.say import say
+from venturi.common.units import plural
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +66,7 @@ def sql(
         say("warning", f"{one.file}: {one.why}; its segment is left out of the answer")
     _print(table, format)
     if damaged:
-        count = f"{len(damaged)} damaged file{'' if len(damaged) == 1 else 's'}"
+        count = plural(len(damaged), "damaged file")
         raise StoreError(
             f"{runs[0]}: {count}, named above: the answer is of the segments that are whole",
             hint="put back the files from a copy, or move them away to do without their points",

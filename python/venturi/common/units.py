@@ -215,3 +215,9 @@ def percent(share: float | None, places: int = 0) -> str:
 def p_value(value: float) -> str:
     """`p = 0.012`; below a thousandth only that: the tests' own approximations go no further."""
     return f"p = {value:.2g}" if value >= 0.001 else "p < 0.001"
+
+
+def plural(number: float, noun: str) -> str:
+    """`1 stream`, `1,024 streams`, `2.5 cores`, `3 batches`."""
+    told = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{told} {noun}" + ("" if number == 1 else "es" if noun.endswith("ch") else "s")

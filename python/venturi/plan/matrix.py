@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.common.conditions import Condition
 from venturi.common.errors import ScenarioError
+from venturi.common.units import plural
 from venturi.plan import also
 from venturi.plan.cell import Cell
 from venturi.plan.rules import cells as fitting
@@ -223,7 +224,7 @@ def _check_placement(scenario: Scenario, cell: Cell) -> None:
     if loaders is not None and loaders > streams:
         raise ScenarioError(
             f"{scenario.where('matrix' if 'loaders' in scenario.axes else 'hosts', 'loaders')}: {loaders} "
-            f"loaders for {streams} stream{'s' if streams > 1 else ''}: each of them needs one",
+            f"loaders for {plural(streams, 'stream')}: each of them needs one",
             hint=f"--streams {loaders} or more; or leave such cells out: exclude = ['loaders > streams']",
         )
     url = str(cell.parameters["target"])

@@ -11,8 +11,8 @@ from venturi.analysis.advice.stragglers import BEHIND, Straggler
 from venturi.analysis.advice.warning import Advice
 from venturi.analysis.cells.ceilings import single_links
 from venturi.analysis.cells.summary import Cell, get, numeric, quotient
-from venturi.analysis.words.wording import listed, milliseconds, plural, rate
-from venturi.common.units import Quantity, percent
+from venturi.analysis.words.wording import listed, milliseconds, rate
+from venturi.common.units import Quantity, percent, plural
 
 __all__ = ["advise", "told"]
 

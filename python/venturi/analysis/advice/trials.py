@@ -22,7 +22,7 @@ from venturi.analysis.cells.summary import (
     steady_main,
 )
 from venturi.analysis.statistics.intervals import range_coverage
-from venturi.common.units import Quantity, percent
+from venturi.common.units import Quantity, percent, plural
 from venturi.targets.system import servers_batches
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _label(cell: Cell) -> str:
         axes = [n for n in ("target", "hosts", "partitions", "encoders", "decoders", "threads") if p.get(n)]
         given = ", ".join(f"{p[n]}" if n == "target" else f"{n} {p[n]}" for n in axes)
         return f"{cell.operation}{place}" + (f" with {given}" if given else "")
-    return f"{cell.operation}{place} with {streams} stream{'' if streams == 1 else 's'}"
+    return f"{cell.operation}{place} with {plural(streams, 'stream')}"
 
 
 def _median(values: list[float | None]) -> float | None:

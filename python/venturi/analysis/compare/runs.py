@@ -36,7 +36,7 @@ from venturi.analysis.statistics.difference import (
 )
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.common.units import Quantity
+from venturi.common.units import Quantity, plural
 
 Verdict = Literal["worse", "better", "no-difference", "unknown", "failed"]
 
@@ -359,9 +359,8 @@ def _verdict(row: Row, values: Sequence[dict[int, float]], alpha: float, thresho
     if d is None or d.adjusted is None:
         for side, found in zip(("base", "run"), values, strict=True):
             if len(found) < LEAST_REPEATS:
-                many = "no" if not found else str(len(found))
-                plural = "" if len(found) == 1 else "s"
-                reasons.append(f"{many} repeat{plural} in the {side}, {LEAST_REPEATS} are needed")
+                many = plural(len(found), "repeat") if found else "no repeats"
+                reasons.append(f"{many} in the {side}, {LEAST_REPEATS} are needed")
         return replace(row, verdict="unknown", newly_failing=newly, reason="; ".join(reasons))
     if d.low is not None and d.high is not None and row.before.value and row.after.value:
         medians = row.after.value / row.before.value

@@ -25,12 +25,11 @@ from venturi.analysis.words.wording import (
     listed,
     milliseconds,
     named,
-    plural,
     shares,
     size,
     waiting,
 )
-from venturi.common.units import percent
+from venturi.common.units import percent, plural
 
 __all__ = ["judge", "verdicts"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.words.wording import named
-from venturi.common.units import FACTORS, MISSING, Quantity, count, pick_unit
+from venturi.common.units import FACTORS, MISSING, Quantity, count, pick_unit, plural
 
 HEADS = {
     "rows_per_batch": "rows/batch",
@@ -54,7 +54,7 @@ def value(name: str, found: Any) -> str:
 def phrase(name: str, found: Any) -> str:
     """A parameter's value as it stands alone in a legend."""
     if name in ("streams", "loaders") and found is not None:
-        return f"{found} {name[:-1]}" + ("" if found == 1 else "s")
+        return plural(found, name[:-1])
     if name == "rows_per_batch" and found == 1:
         return "1 row/batch"
     if name == "in_flight" and isinstance(found, int):

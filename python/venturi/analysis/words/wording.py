@@ -76,11 +76,6 @@ def milliseconds(nanoseconds: float) -> str:
     return f"{nanoseconds / 1e6:.3g} ms"
 
 
-def plural(n: float, word: str) -> str:
-    """`1 stream`, `8 streams`, `2.5 cores`."""
-    return f"{n:g} {word}{'' if n == 1 else 's'}"
-
-
 def held_back(throttled: float) -> str:
     """How a control group throttled its processes: time is summed over CPUs, so this is a number of CPUs and
     no share of the interval."""

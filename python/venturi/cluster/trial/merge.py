@@ -9,6 +9,7 @@ from typing import Any
 from venturi.cluster.trial import latencies, resources, steady, timeline
 from venturi.cluster.trial.clock import ONE_MACHINE, Clock
 from venturi.cluster.trial.shares import Share
+from venturi.common.units import plural
 from venturi.engine.spec import completed, failed_record
 
 __all__ = ["Part", "lost", "merge"]
@@ -123,7 +124,7 @@ def _outcome(parts: Sequence[Part]) -> tuple[str, dict[str, Any] | None]:
         part = failed[0]
         error = dict(part.record["error"])
         others = len(failed) - 1
-        more = f" (and {others} other loader{'s' if others > 1 else ''} failed)" if others else ""
+        more = f" (and {plural(others, 'other loader')} failed)" if others else ""
         return "failed", {**error, "message": f"{part.where}: {error['message']}{more}"}
     interrupted = [part for part in parts if part.record["outcome"] != "ok"]
     if interrupted:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from venturi.common.errors import ScenarioError
+from venturi.common.units import plural
 
 __all__ = ["Share", "divide", "spec_of", "threads_of"]
 
@@ -28,8 +29,7 @@ def divide(streams: int, loaders: int) -> list[Share]:
         raise ScenarioError(f"{loaders} loaders: a trial needs at least one")
     if streams < loaders:
         raise ScenarioError(
-            f"{streams} stream{'s' if streams > 1 else ''} cannot be shared by {loaders} loaders: "
-            "each of them needs one",
+            f"{plural(streams, 'stream')} cannot be shared by {loaders} loaders: each of them needs one",
             hint=f"--streams {loaders} or more, or --loaders {streams}",
         )
     least, more = divmod(streams, loaders)

@@ -13,6 +13,7 @@ from typing import Any
 from venturi.cluster.up import access, node
 from venturi.cluster.up.remote import Answer, Remote, raise_errors
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.units import plural
 
 __all__ = ["Cluster", "Plan", "check_alike", "down", "remote_of", "status", "up"]
 
@@ -70,7 +71,7 @@ class Cluster:
         names = max(len(member.host) for member in self.members)
         addresses = max(len(member.address) for member in self.members)
         for member in self.members:
-            cpus = f"{member.cpus} CPU{'' if member.cpus == 1 else 's'}"
+            cpus = plural(member.cpus, "CPU")
             text = f"  {member.host:<{names}}  {member.address:<{addresses}}  {cpus}"
             lines.append(f"{text}  head" if member.is_head else text)
         if node.is_ours(head.address):
@@ -125,7 +126,7 @@ def up(plan: Plan, say: Callable[[str, str], None]) -> Cluster:
         common: dict[str, Any] = {"head": head, "token": token, **own}
         raise_errors(remote.ask_all([first], "start", _START_SECONDS, orders, **common))
         if others:
-            say("info", f"starting {len(others)} more node{'' if len(others) == 1 else 's'}")
+            say("info", f"starting {plural(len(others), 'more node')}")
             raise_errors(remote.ask_all(others, "start", _START_SECONDS, orders, **common))
         wanted = list(addresses.values())
         (answer,) = remote.ask_all([first], "members", _JOIN_SECONDS, wanted=wanted, **own)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from venturi.common.units import plural
 from venturi.report.draw.matplotlib_canvas import drawn
 from venturi.report.figures import palette
 from venturi.report.figures.figure import Figure
@@ -40,7 +41,7 @@ def _sides(ax: Any, found: Pipeline, bottom: float) -> None:
             )  # fmt: skip
             ax.text(x + 0.27, bottom + HIGH / 2 + 0.07, "wire", ha="center", color=LIGHT["muted"], fontsize=8)
             x += 0.9
-        workers = f", {side.workers:g} worker{'' if side.workers == 1 else 's'}" if side.workers else ""
+        workers = f", {plural(side.workers, 'worker')}" if side.workers else ""
         ax.text(x, bottom + HIGH + 0.28, f"{side.end}{workers}", weight="bold")
         begin = x
         for at, part in enumerate(side.work):

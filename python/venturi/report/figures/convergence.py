@@ -5,21 +5,17 @@ from __future__ import annotations
 from venturi.analysis.models.splits import Convergence
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
-from venturi.common.units import Quantity, count
+from venturi.common.units import Quantity, count, plural
 from venturi.report.figures import palette
 from venturi.report.figures.figure import Figure, Panel, Series
 from venturi.report.figures.scale import MB
 from venturi.report.names import setting
 
-__all__ = ["convergence_name", "figure", "streams_text"]
+__all__ = ["convergence_name", "figure"]
 
 
 def convergence_name(one: Convergence) -> str:
     return labels.plain(", ".join(filter(None, (one.operation, setting(one.where)))))
-
-
-def streams_text(n: int) -> str:
-    return f"{n} stream" + ("" if n == 1 else "s")
 
 
 def figure(results: Results) -> Figure | None:
@@ -66,7 +62,7 @@ def _panel(one: Convergence) -> Panel:
             "points",
             low=[_mb(q.low) for q in points.values()],
             high=[_mb(q.high) for q in points.values()],
-            notes=[f"{name}, {streams_text(n)}: {q}" for n, q in points.items()],
+            notes=[f"{name}, {plural(n, 'stream')}: {q}" for n, q in points.items()],
         )
 
     series = []

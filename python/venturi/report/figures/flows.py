@@ -12,7 +12,7 @@ from venturi.analysis.cells.flows import Flows
 from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
-from venturi.common.units import Quantity, percent
+from venturi.common.units import Quantity, percent, plural
 from venturi.report.figures import palette
 from venturi.report.figures.figure import Figure, Panel, Series
 from venturi.report.names import name_of
@@ -205,13 +205,9 @@ def title(results: Results, cell: Cell) -> str:
     # Servers that cannot be told apart stand as one, and are counted by their addresses.
     servers = servers if found.by_server else getattr(found, server)[0].count(",") + 1
     here = getattr(found, client) == (analysis.HERE,)
-    ends = {server: _plural(servers, "server"), client: analysis.HERE if here else _plural(clients, "loader")}
+    ends = {server: plural(servers, "server"), client: analysis.HERE if here else plural(clients, "loader")}
     told = f"{Quantity(found.total, unit='B')} from {ends['senders']} to {ends['receivers']}"
     return f"{name_of(results, cell)}: {told}"
-
-
-def _plural(n: int, word: str) -> str:
-    return f"{n} {word}" + ("" if n == 1 else "s")
 
 
 CAPTION = (

@@ -8,6 +8,7 @@ from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.verdict.types import Verdict
+from venturi.common.units import plural
 from venturi.report.figures import palette
 from venturi.report.figures.figure import Figure, Panel, Series
 
@@ -156,7 +157,7 @@ def ascii_lines(pipeline: Pipeline, width: int = 80) -> list[str]:
 def _workers(side: Side) -> str:
     if side.workers is None:
         return ""
-    return f"{side.workers:g} worker" + ("" if side.workers == 1 else "s")
+    return plural(side.workers, "worker")
 
 
 def _row(part: Part) -> str:

@@ -18,7 +18,7 @@ from venturi.analysis.cells.ceilings import share
 from venturi.analysis.cells.summary import Cell, best, by_operation, get, speed, varying
 from venturi.analysis.results import Results, load
 from venturi.analysis.words import labels
-from venturi.common.units import MISSING, percent, pick_unit
+from venturi.common.units import MISSING, percent, pick_unit, plural
 from venturi.report.draw import plotly_figures, plotly_traces
 from venturi.report.figures import palette
 from venturi.report.figures import registry as figures
@@ -162,7 +162,7 @@ def _top(results: Results) -> str:
         chips += f'<a class="chip bad" href="#failed">{failed} failed</a>'
     if results.advice:
         n = len(results.advice)
-        chips += f'<a class="chip" href="#warnings">{n} warning{"" if n == 1 else "s"}</a>'
+        chips += f'<a class="chip" href="#warnings">{plural(n, "warning")}</a>'
     return (
         f'{title}<div class="heads">{cards}</div><p class="quiet facts">{_e(facts)}</p>'
         f'<div class="chips">{chips}</div>'

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.analysis.verdict.evidence import Evidence
+from venturi.common.units import plural
 from venturi.report import names
 from venturi.report.figures import palette
 from venturi.report.page.markup import commands, e
@@ -31,7 +32,7 @@ def section(results: Results, numbers: dict[str, int]) -> str:
     ]
     out = articles[:OPEN_FINDINGS]
     if rest := articles[OPEN_FINDINGS:]:
-        told = f"{len(rest)} more finding{'' if len(rest) == 1 else 's'}"
+        told = plural(len(rest), "more finding")
         if len(results.findings) > MOST_FINDINGS:
             told += f" of {len(results.findings) - OPEN_FINDINGS}; venturi show --format json has all"
         out.append(f'<details class="more"><summary>{told}</summary>{"".join(rest)}</details>')

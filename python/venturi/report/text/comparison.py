@@ -9,7 +9,7 @@ from venturi.analysis.cells.machines import Fact, in_words
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.compare.runs import Comparison, Row
 from venturi.analysis.words import labels
-from venturi.common.units import FACTORS, MISSING, Quantity, percent, pick_unit
+from venturi.common.units import FACTORS, MISSING, Quantity, percent, pick_unit, plural
 from venturi.report.text.markdown import escape, table
 
 if TYPE_CHECKING:
@@ -149,8 +149,7 @@ def _shift(found: Comparison) -> list[str]:
 def _duration(seconds: float) -> str:
     for size, word in ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute")):
         if seconds >= size:
-            n = round(seconds / size)
-            return f"{n} {word}" + ("" if n == 1 else "s")
+            return plural(round(seconds / size), word)
     return f"{seconds:.0f} seconds"
 
 

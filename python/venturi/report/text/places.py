@@ -8,8 +8,8 @@ from venturi.analysis.models.splits import Convergence
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import listed
-from venturi.common.units import MISSING, count, percent, pick_unit
-from venturi.report.figures.convergence import convergence_name, streams_text
+from venturi.common.units import MISSING, count, percent, pick_unit, plural
+from venturi.report.figures.convergence import convergence_name
 from venturi.report.names import setting
 from venturi.report.text import summary
 from venturi.report.text.sections import Section, Table, numbers, settings
@@ -159,11 +159,11 @@ def _tends(one: Convergence) -> str:
     if one.limit is None:
         return "; ".join([f"no limit foretold: {one.refused}", *refused])
     limit = one.limit
-    streams = streams_text(limit.near)
+    streams = plural(limit.near, "stream")
     text = f"converges at {limit.rate}, 95 % of it from {streams} on"
     if limit.startup.known:
         text += f"; every stream adds {limit.startup} of start-up"
-        text += f", so that more than {streams_text(limit.at)} lose again" if limit.loses else ""
+        text += f", so that more than {plural(limit.at, 'stream')} lose again" if limit.loses else ""
     if one.reached is not None:
         text += f"; the most that was measured is {percent(one.reached)} of it"
     return "; ".join([text, *refused])

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.words import labels
-from venturi.common.units import Quantity, percent
+from venturi.common.units import Quantity, percent, plural
 
 if TYPE_CHECKING:
     from venturi.analysis.search.explore import Answer, Search
@@ -63,7 +63,7 @@ def lines(tuned: Tuned, unit: str = "B/s") -> list[str]:
     times = tuned.search.count(found.best)
     out = [
         f"best found: {setting(tuned.candidates[found.best], tuned.names)}: {speed(found, unit)} "
-        f"({times} trial{'' if times == 1 else 's'} of it)"
+        f"({plural(times, 'trial')} of it)"
     ]
     ended = {
         "budget": "the budget is used up",

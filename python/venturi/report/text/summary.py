@@ -24,7 +24,7 @@ from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import named
-from venturi.common.units import MISSING, Quantity, count, percent, pick_unit
+from venturi.common.units import MISSING, Quantity, count, percent, pick_unit, plural
 
 SHORTEST = 14
 """Characters of a text below which it is left out rather than cut."""
@@ -233,7 +233,7 @@ def headline(results: Results) -> list[str]:
 def counts(results: Results) -> str:
     """`6 cells, 30 trials, 5 failed`: what the figures stand on."""
     cells = results.cells
-    parts = [_plural(len(cells), "cell"), _plural(sum(c.trials for c in cells), "trial")]
+    parts = [plural(len(cells), "cell"), plural(sum(c.trials for c in cells), "trial")]
     for word, number in (
         ("failed", sum(c.failed for c in cells)),
         ("interrupted", sum(c.interrupted for c in cells)),
@@ -241,10 +241,6 @@ def counts(results: Results) -> str:
         if number:
             parts.append(f"{number} {word}")
     return ", ".join(parts)
-
-
-def _plural(n: int, word: str) -> str:
-    return f"{n:,} {word}" + ("" if n == 1 else "s")
 
 
 def verified(results: Results) -> str:
@@ -259,7 +255,7 @@ def verified(results: Results) -> str:
         return "imported, verification not known"
     if len(how) == 1:
         return f"verified: {next(iter(how))}, every trial"
-    return "verified: " + ", ".join(f"{name} {_plural(n, 'trial')}" for name, n in sorted(how.items()))
+    return "verified: " + ", ".join(f"{name} {plural(n, 'trial')}" for name, n in sorted(how.items()))
 
 
 def instrument(results: Results) -> str:

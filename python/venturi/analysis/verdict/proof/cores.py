@@ -5,8 +5,8 @@ from __future__ import annotations
 from venturi.analysis.verdict.evidence import End, Evidence, Seen
 from venturi.analysis.verdict.proof.hit import Hit, beyond
 from venturi.analysis.words.wording import cores as all_cores
-from venturi.analysis.words.wording import held_back, plural, shares
-from venturi.common.units import percent
+from venturi.analysis.words.wording import held_back, shares
+from venturi.common.units import percent, plural
 
 CORES = 0.95
 """Busy share of the usable cores from which they count as saturated. The last twentieth is never reached:

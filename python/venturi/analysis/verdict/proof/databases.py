@@ -9,8 +9,8 @@ from venturi.analysis.verdict.proof.cores import crowded
 from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, WORKERS
 from venturi.analysis.verdict.proof.hit import Hit, beyond
 from venturi.analysis.verdict.proof.path import disk
-from venturi.analysis.words.wording import milliseconds, plural, rows_rate, shares, waiting
-from venturi.common.units import count, percent
+from venturi.analysis.words.wording import milliseconds, rows_rate, shares, waiting
+from venturi.common.units import count, percent, plural
 
 UNDER_WAY = "too little under way"
 """Title of the verdict that neither end is busy."""
@@ -84,7 +84,7 @@ def under_way(seen: Seen) -> Hit | None:
     if away < AWAY and (working is None or working >= IDLE or _one_thread(seen)):
         return None
     rows = seen.cell.parameters.get("rows_per_batch")
-    batches = f"{count(int(lanes))} batch{'' if lanes == 1 else 'es'}"
+    batches = plural(int(lanes), "batch")
     held = f"{batches} of {count(rows)} row{'' if rows == 1 else 's'}" if rows else batches
     took = milliseconds(seen.service)
     text = f"{held} {'is' if lanes == 1 else 'are'} under way at a time and one takes {took}"

@@ -9,8 +9,8 @@ from venturi.analysis.cells.summary import get
 from venturi.analysis.verdict.evidence import CODEC, OWN, End, Seen
 from venturi.analysis.verdict.proof.cores import crowded, embedded, full
 from venturi.analysis.verdict.proof.hit import Hit, beyond
-from venturi.analysis.words.wording import milliseconds, plural, shares, waiting
-from venturi.common.units import percent
+from venturi.analysis.words.wording import milliseconds, shares, waiting
+from venturi.common.units import percent, plural
 from venturi.targets.handicap import nanoseconds
 
 WORKERS = 0.9

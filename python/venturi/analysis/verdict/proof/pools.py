@@ -10,8 +10,8 @@ from venturi.analysis.verdict.evidence import OWN, End, Pool, Seen
 from venturi.analysis.verdict.proof.cores import crowded, full
 from venturi.analysis.verdict.proof.ends import NEARLY, WORKERS, handicapped
 from venturi.analysis.verdict.proof.hit import Hit, beyond
-from venturi.analysis.words.wording import milliseconds, plural, shares, waiting
-from venturi.common.units import percent
+from venturi.analysis.words.wording import milliseconds, shares, waiting
+from venturi.common.units import percent, plural
 
 __all__ = ["busiest", "nearly", "pools"]
 
