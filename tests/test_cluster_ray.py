@@ -16,7 +16,7 @@ import pytest
 
 from conftest import require
 from flight_support import ServerProcess
-from run_support import command, environment, venturi
+from run_support import command, environment, venturi, venturi_process
 from venturi.store.directory import RunDirectory
 
 pytestmark = [pytest.mark.slow, pytest.mark.noisy]
@@ -315,7 +315,7 @@ def _streams_connected(out: Path) -> bool:
 def test_a_run_by_the_command(ray: None, core: Any, tmp_path: Path) -> None:
     require(hasattr(core.Control, "start_at"), "venturi._core with shares")
     out = tmp_path / "run"
-    done = venturi(
+    done = venturi_process(
         *("run", "--target", "flight://local", "--streams", "2", "--loaders", "1,2", "--on", "local"),
         *("--rows-per-stream", "1M", "--repeats", "2", "--warmup", "0", "--out", out),
     )
