@@ -126,7 +126,8 @@ def test_a_loader_that_fails_ends_the_others(handles: Any, phase: str, who: int)
     assert {h["outcome"] for h in record["hosts"]} <= {
         "failed",
         "interrupted",
-        *(["ok"] if phase == "counted" else []),
+        # Who had done its part by then.
+        *(["ok"] if phase in ("running", "counted") else []),
     }
     assert time.monotonic() - began < SOON
     # Nothing is left of it: the next trial is clean.
