@@ -172,7 +172,8 @@ impl<T: Tally> Count<'_, T> {
                 counted.rows.resize(*at + 1, 0);
             }
             let (from, width) = (counted.rows[*at], series.len());
-            let to = stamps.len().min(from.saturating_add(left / width + 1));
+            let more = (left / width).saturating_add(1);
+            let to = stamps.len().min(from.saturating_add(more));
             if from < to {
                 let names = self.store.registry.names();
                 for (column, &series) in series.iter().enumerate() {
