@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import subprocess
@@ -36,6 +37,7 @@ def venturi(*arguments: object, cwd: Path | None = None) -> subprocess.Completed
     words = [str(word) for word in arguments]
     out, err = io.StringIO(), io.StringIO()
     before = sys.argv, sys.stdin, warnings.showwarning, Path.cwd() if cwd is not None else None
+    collected = gc.get_threshold()
     directory._read.clear()
     with mock.patch.dict(os.environ, {"COLUMNS": "110", "NO_COLOR": "1"}), open(os.devnull) as nothing:
         sys.argv, sys.stdin = ["venturi", *words], nothing
@@ -48,6 +50,7 @@ def venturi(*arguments: object, cwd: Path | None = None) -> subprocess.Completed
             code = int(end.code or 0)
         finally:
             sys.argv, sys.stdin, warnings.showwarning, there = before
+            gc.set_threshold(*collected)
             if there is not None:
                 os.chdir(there)
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())

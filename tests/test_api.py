@@ -230,3 +230,26 @@ def test_results_of_other_tools(tmp_path: Path) -> None:
     run = venturi.import_(tmp_path / "perf_stats_01.csv", out=tmp_path / "run", name="theirs", place="local")
     assert run.name == "theirs" and run.trials.num_rows == 2
     assert set(run.trials["place"].to_pylist()) == {"local"}
+
+
+def test_mistakes_in_an_analysis_are_told(measured: venturi.Run, tmp_path: Path) -> None:
+    other = venturi.run(SMALL, operation="get", streams=1, executor=ModelExecutor(), out=tmp_path / "run")
+    for wrong in (
+        lambda: other.compare(measured, confidence=95),
+        lambda: other.compare(measured, threshold=3),
+        lambda: other.compare(measured, metric="thruput"),
+        lambda: measured.compare(measured.path),
+        lambda: measured.compare_by("streams", threshold=3.0),
+        lambda: measured.best(within=5),
+        lambda: measured.fit("strems"),
+        lambda: venturi.tune("flight://h:1", trials=0),
+        lambda: venturi.tune("flight://h:1", streams=[2, 4], loaders=2, trials=3),
+    ):
+        with pytest.raises(venturi.VenturiError):
+            wrong()
+    assert len(measured.compare_by("streams", 8)) == 3
+    assert len(measured.best(where="streams <= 2")) == 2
+    assert measured.predict(streams="16") == measured.predict(streams=16)
+    matrix = {"streams": [1, 2]}
+    assert len(venturi.dry_run(SMALL, rows_per_batch=[1024, 4096], matrix=matrix).cells) == 4
+    assert matrix == {"streams": [1, 2]}

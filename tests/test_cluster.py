@@ -148,11 +148,20 @@ def test_the_batch_script() -> None:
 
 
 def test_the_batch_script_holds_no_secret() -> None:
-    for told in ("password=hush", "mysql://me:hush@h/db"):
-        with pytest.raises(VenturiError, match="a password or a token stands in the words of the run"):
-            script(Job(nodes=1, run=["quick", "--option", told], python="python3"))
+    for told in ("password=hush", "authorization=Bearer x", "mysql://me:hush@h/db"):
+        for words in (["--option", told], [f"--option={told}"]):
+            with pytest.raises(VenturiError, match="a password or a token stands in the words of the run"):
+                script(Job(nodes=1, run=["quick", *words], python="python3"))
     # Names of variables, and a query that only speaks of tokens.
-    words = ["quick", "--header-env", "x-token=NAME", "--password-env=DB", "--query", "select token = 1"]
+    words = [
+        "quick",
+        "--header-env",
+        "x-token=NAME",
+        "--header-env=x-token=OTHER",
+        "--password-env=DB",
+        "--query",
+        "select token = 1",
+    ]
     assert "x-token=NAME" in script(Job(nodes=1, run=words, python="python3"))
 
 

@@ -165,11 +165,13 @@ def tune(
 ) -> Tuned:
     """Searches for the fastest settings in few trials: of a URL, or of a scenario's matrix.
 
-    `trials` (24 where neither is given) and `minutes` bound it. Keywords are those of `run`. The answer's
-    `run.path` is a run as any other.
+    `trials` (2 and more; 24 where neither is given) and `minutes` bound it. `settings` are those of `run`;
+    all of it runs in this process. The answer's `run.path` is a run as any other.
 
     Raises as `run`, and `ScenarioError` where there is nothing to search.
     """
+    if (trials is not None and trials < 2) or (minutes is not None and minutes <= 0):
+        raise VenturiError("trials must be 2 or more, and minutes more than 0")
     bounded = trials is not None or minutes is not None
     budget = Budget(trials if bounded else DEFAULT_TRIALS, minutes * 60 if minutes is not None else None)
     if isinstance(target, str) and "://" in target:
@@ -178,7 +180,9 @@ def tune(
         except ValueError as error:
             raise VenturiError(f"target: {error}", ExitCode.SCENARIO) from None
         tree = _tree(settings)
-        found = load([searched(tree), Layer("keyword", tree)])
+        layers = [searched(tree), Layer("keyword", tree)]
+        _check_placement(layers)
+        found = load(layers)
     else:
         found = _scenario(target, settings, None, None, None)
     path = Path(out) if out is not None else outcome.default_out(found)
@@ -242,7 +246,9 @@ def _tree(settings: Mapping[str, Any]) -> dict[str, Any]:
     known = {key: table for table, model in reversed(TABLES.items()) for key in model.model_fields}
     known |= {alias: known[name] for alias, name in ALIASES.items()}
     for key, value in settings.items():
-        if key in ("name", "description", "reference", "places", "matrix"):
+        if key == "matrix":
+            tree["matrix"] = {**value, **tree.get("matrix", {})}
+        elif key in ("name", "description", "reference", "places"):
             tree[key] = value
         elif key in ("target", "url"):
             tree.setdefault("target", {})["url"] = value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from venturi.analysis.advice.warning import Advice
+    from venturi.analysis.cells.summary import Cell
     from venturi.analysis.compare.runs import Comparison
     from venturi.analysis.models.fits import Fits
     from venturi.analysis.models.predict import Prediction
@@ -84,30 +86,45 @@ class Run:
         """The laws of all that was varied; `fit` for some of it."""
         return self.results.fits
 
-    def fit(self, over: str | None = None, where: Sequence[str] = ()) -> Fits:
+    def fit(self, over: str | None = None, where: str | Sequence[str] = ()) -> Fits:
         """Hockney's line over sizes and scaling laws over streams: along `over` alone where it is given, of
         the cells for which all conditions of `where` hold. Raises `VenturiError` where none is left."""
-        from venturi.analysis.cells.choice import chosen
         from venturi.analysis.models import fits
 
-        return fits.build(chosen(self.results.cells, where, self.name), over)
+        cells = self._chosen(where) if where else self.results.cells
+        if over is not None and not any(over in cell.parameters for cell in cells):
+            known = sorted({name for cell in cells for name in cell.parameters})
+            raise VenturiError(f"over={over}: no such parameter", hint=f"parameters are: {', '.join(known)}")
+        return fits.build(cells, over)
 
     def predict(self, repeats: int | None = None, **parameters: Any) -> list[Prediction]:
         """What a cell that was not measured would do, as `run.predict(streams=32)`: one prediction an
-        operation, with the 95 % interval of the median of `repeats` (5) new trials. Raises `VenturiError`
-        where nothing can be foretold, with the reason."""
+        operation, with the 95 % interval of the median of `repeats` (5) new trials. A warning tells of an
+        operation that has none; raises `VenturiError` where nothing can be foretold, with the reason."""
         from venturi.analysis.models import predict
+        from venturi.common.suffixes import parse_count
 
-        return predict.predict(self.results.cells, parameters, repeats or predict.DEFAULT_REPEATS)
+        wanted, left_out = dict(parameters), list[str]()
+        for name, value in parameters.items():
+            with contextlib.suppress(ValueError):
+                wanted[name] = parse_count(value) if isinstance(value, str) else value
+        made = predict.predict(self.results.cells, wanted, repeats or predict.DEFAULT_REPEATS, left_out)
+        for reason in left_out:
+            warnings.warn(reason, stacklevel=2)
+        return made
 
-    def best(self, within: float = 0.05, where: Sequence[str] = (), every: bool = False) -> list[Best]:
+    def best(self, within: float = 0.05, where: str | Sequence[str] = (), every: bool = False) -> list[Best]:
         """Of each workload the fastest setting, and the cheapest at most the share `within` below it. Of
         sizes that differ in nothing else the largest is looked at, or each by itself (`every`)."""
-        from venturi.analysis.cells.choice import chosen
         from venturi.analysis.search import best
 
-        cells = chosen(self.results.cells, where, self.name)
-        return best.find(cells, within, every, best.cores(self.environment))
+        _check_share("within", within)
+        return best.find(self._chosen(where), within, every, best.cores(self.environment))
+
+    def _chosen(self, where: str | Sequence[str]) -> list[Cell]:
+        from venturi.analysis.cells.choice import chosen
+
+        return chosen(self.results.cells, [where] if isinstance(where, str) else where, str(self.path))
 
     def compare(
         self,
@@ -124,17 +141,23 @@ class Run:
         """
         from venturi.analysis.compare import runs
 
+        _check_comparison(metric, threshold=threshold, confidence=confidence)
         other = base if isinstance(base, Run) else Run(base)
+        if other.path.resolve() == self.path.resolve():
+            raise VenturiError(f"{self.path}: it is compared with itself", hint="compare_by() does that")
         return runs.compare(other.results, self.results, metric, confidence, threshold, force)
 
     def compare_by(
-        self, parameter: str, value: str | None = None, metric: str = "throughput", **more: float
+        self, parameter: str, value: Any = None, metric: str = "throughput", **more: float
     ) -> list[Comparison]:
         """Within this run: the cells with each other value of a parameter against those with `value` (or
         the one that was measured first). `threshold` and `confidence` as for `compare`."""
         from venturi.analysis.compare import runs
+        from venturi.analysis.compare.matching import spelled
 
-        return runs.compare_by(self.results, parameter, value, metric, **more)
+        _check_comparison(metric, **more)
+        chosen = None if value is None else spelled(value)
+        return runs.compare_by(self.results, parameter, chosen, metric, **more)
 
     def sql(self, query: str) -> pa.Table:
         """What DuckDB answers over this run's tables. Raises `VenturiError` for a query that fails."""
@@ -215,6 +238,20 @@ def open(path: str | os.PathLike[str] = "last") -> Run:
     """Opens a run directory; "last" is the newest below ./venturi-runs, "reference:NAME" published figures.
     Raises `StoreError`."""
     return Run(path)
+
+
+def _check_share(name: str, share: float, least: float = 0.0) -> None:
+    if not least <= share < 1:
+        raise VenturiError(f"{name}={share:g}: must be a share, at least {least:g} and under 1; 0.05 is 5 %")
+
+
+def _check_comparison(metric: str, threshold: float = 0.03, confidence: float = 0.95) -> None:
+    from venturi.analysis.compare.runs import METRICS
+
+    _check_share("threshold", threshold)
+    _check_share("confidence", confidence, 0.5)
+    if metric not in METRICS:
+        raise VenturiError(f"metric={metric!r}: is not one of {', '.join(METRICS)}")
 
 
 def asked(query: str, runs: Sequence[str | os.PathLike[str]]) -> pa.Table:

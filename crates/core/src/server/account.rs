@@ -139,10 +139,10 @@ struct Entry {
 
 impl Entry {
     /// A stream or a thread of a pool has ended.
-    fn close(&mut self, now: Option<CpuTime>) {
+    fn close(&mut self) {
         self.open = self.open.saturating_sub(1);
-        if let (0, Some((_, after)), Some(now)) = (self.open, &mut self.whole, now) {
-            *after = now;
+        if let (0, Some((_, after))) = (self.open, &mut self.whole) {
+            *after = cpu::with_children();
         }
     }
 
@@ -197,11 +197,6 @@ impl Accounts {
         }
     }
 
-    /// Of all that works for this server. It takes a while to read: not to be asked under the lock.
-    fn cpu(&self) -> Option<CpuTime> {
-        self.engine.then(cpu::with_children)
-    }
-
     /// An entry that is there: only streams make one, not whoever asks.
     fn with<T>(&self, trial: &str, act: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         let mut entries = self.entries.lock().ok()?;
@@ -212,7 +207,6 @@ impl Accounts {
     /// A stream of the trial begins; the flag says when it shall end early.
     pub fn begin(&self, trial: &str) -> Arc<AtomicBool> {
         self.watch.begin(trial);
-        let now = self.cpu();
         let Ok(mut entries) = self.entries.lock() else {
             return Arc::default();
         };
@@ -223,6 +217,7 @@ impl Accounts {
                 let ended = entries.iter().position(|(_, entry)| entry.open == 0);
                 entries.remove(ended?);
             }
+            let now = self.engine.then(cpu::with_children);
             let entry = Entry {
                 whole: now.map(|now| (now, now)),
                 ..Entry::default()
@@ -240,9 +235,8 @@ impl Accounts {
     }
 
     pub fn end(&self, trial: &str, counted: Counted, spent: Spent) {
-        let now = self.cpu();
         self.with(trial, |entry| {
-            entry.close(now);
+            entry.close();
             entry.counted.rows += counted.rows;
             entry.counted.batches += counted.batches;
             entry.counted.payload += counted.payload;
@@ -258,9 +252,8 @@ impl Accounts {
     }
 
     pub fn end_pool(&self, trial: &str, pool: &str, spent: Spent) {
-        let now = self.cpu();
         self.with(trial, |entry| {
-            entry.close(now);
+            entry.close();
             entry.spend(&spent);
             let time = PoolTime::of(&spent.stages, &spent.workers);
             entry.pools.entry(pool.to_owned()).or_default().add(&time);

@@ -100,13 +100,14 @@ def placed(
     try:
         handles = ready(wanted or 1, spec)
     except VenturiError as error:
-        return failed_record("lost", error.message, started_unix_ns=time.time_ns())
-    if wanted is None:
-        # A limit of one host's engine.
-        record = alone(localised(handles[0], spec) if localised else spec, handles[0], control)
+        record = failed_record("lost", error.message, started_unix_ns=time.time_ns())
     else:
-        ask = None if trouble is None else functools.partial(trouble, spec)
-        record = run(spec, handles, clocks(handles), control, localised=localised, trouble=ask)
+        if wanted is None:
+            # A limit of one host's engine.
+            record = alone(localised(handles[0], spec) if localised else spec, handles[0], control)
+        else:
+            ask = None if trouble is None else functools.partial(trouble, spec)
+            record = run(spec, handles, clocks(handles), control, localised=localised, trouble=ask)
     if control.cancelled and record["outcome"] == "failed" and record["error"]["kind"] == "lost":
         # Who ends the run may end its hosts in the same moment, as Slurm does.
         record["outcome"] = "interrupted"

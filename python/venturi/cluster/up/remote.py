@@ -69,7 +69,7 @@ def listed(text: str) -> list[str]:
 
 
 class Remote:
-    """Runs `cluster/node.py` on hosts: `SSH HOST PYTHON -`, the program and its order on standard input."""
+    """Runs `node.py` on hosts: `SSH HOST PYTHON -`, the program and its order on standard input."""
 
     def __init__(self, ssh: str, python: str) -> None:
         try:

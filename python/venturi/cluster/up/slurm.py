@@ -79,8 +79,10 @@ def script(job: Job) -> str:
 
 def _tells(word: str, before: str) -> bool:
     """Whether a word tells a secret; `x=NAME` after an option that ends with -env names a variable."""
-    assigned = re.match(r"([\w.-]+)=", word)
-    told = assigned is not None and is_secret(assigned[1]) and not before.endswith("-env")
+    option, _, given = word.partition("=") if word.startswith("--") else (before, "", word)
+    assigned = re.match(r"([\w.-]+)=", given)
+    secret = is_secret(option) or (assigned is not None and is_secret(assigned[1]))
+    told = secret and bool(given) and word != option and not option.endswith("-env")
     return told or carries_secret(word) or ("://" in word and without_secrets(word) != word)
 
 

@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> int:
         if given.command == "address":
             print(_address(given.interface))
             return 0
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in _ENDING:
             signal.signal(number, _end)
         return _node(given)
     except node.Refused as error:
@@ -64,7 +64,12 @@ def main(words: Sequence[str]) -> int:
         return 143
 
 
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
 def _end(*_: object) -> None:
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)  # once is enough: it ends in its own order
     raise Ended
 
 
@@ -107,11 +112,12 @@ def _node(given: argparse.Namespace) -> int:
             except Ended:
                 # The run, which ends with the step, has its trial to keep before its loaders go.
                 connection.settimeout(_HEARD_SECONDS + _TOLD_SECONDS)
-                connection.recv(1)
+                with contextlib.suppress(OSError):
+                    connection.recv(1)
                 raise
         return 0
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
         node.stop(order)
         with contextlib.suppress(OSError):

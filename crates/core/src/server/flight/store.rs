@@ -161,7 +161,9 @@ impl Store {
                 return Ok(());
             }
         }
-        inner.tables.insert(path, table);
+        let gone = inner.tables.insert(path, table);
+        drop(inner); // what it holds may take a while to free
+        drop(gone);
         Ok(())
     }
 
