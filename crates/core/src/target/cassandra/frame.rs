@@ -312,6 +312,16 @@ impl Answer {
         let broken = |error: &dyn std::fmt::Display| {
             Error::new(Kind::Protocol, format!("a broken answer: {}", line(error)))
         };
+        if let Some(bytes) = declared(head.flags, body, compression) {
+            // Memory for all of it is taken before the first byte of it is seen; neither format
+            // makes more than 255 bytes of one.
+            if bytes > 64 + 255 * body.len() as u64 {
+                return Err(broken(&format!(
+                    "{} compressed bytes claim to be {bytes}",
+                    body.len()
+                )));
+            }
+        }
         let parsed = parse_response_body_extensions(head.flags, compression, body.to_vec().into());
         let parsed = parsed.map_err(|error| broken(&error))?;
         let refusal = match head.opcode {
@@ -327,5 +337,26 @@ impl Answer {
             warnings: parsed.warnings,
             refusal,
         })
+    }
+}
+
+/// How long a compressed body says that it is.
+fn declared(flags: u8, body: &[u8], compression: Option<Compression>) -> Option<u64> {
+    if flags & flag::COMPRESSED == 0 {
+        return None;
+    }
+    match compression? {
+        Compression::Lz4 => body.first_chunk().map(|it| u32::from_be_bytes(*it).into()),
+        // Seven bits a byte, the lowest first.
+        Compression::Snappy => {
+            let mut bytes = 0;
+            for (at, &byte) in body.iter().take(5).enumerate() {
+                bytes |= u64::from(byte & 0x7f) << (7 * at);
+                if byte & 0x80 == 0 {
+                    return Some(bytes);
+                }
+            }
+            None
+        }
     }
 }

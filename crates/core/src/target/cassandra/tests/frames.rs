@@ -4,6 +4,7 @@ use scylla::errors::DbError;
 use scylla::frame::Compression;
 use scylla::statement::batch::BatchType;
 use scylla::statement::Consistency;
+use scylla_cql::frame::compress_append;
 
 use super::super::frame::{
     log_in, opcode, put_prepared, put_unprepared, startup, Answer, Head, Request, HEAD,
@@ -130,4 +131,24 @@ fn answers() {
         (refusal.error, refusal.reason.as_str()),
         (DbError::Invalid, "w")
     );
+}
+
+/// What compresses best is taken; what says that it is more than anything compresses to is refused
+/// before there is memory for it.
+#[test]
+fn compressed_answers() {
+    let head = Head::parse(&[0x84, 1, 0, 0, 8, 0, 0, 0, 4])
+        .unwrap()
+        .unwrap();
+    for by in [Compression::Lz4, Compression::Snappy] {
+        let mut packed = Vec::new();
+        compress_append(&vec![0; 16 << 20], by, &mut packed).unwrap();
+        assert!(Answer::parse(&head, &packed, Some(by)).is_ok());
+        let claim = match by {
+            Compression::Lz4 => vec![0xff, 0xff, 0xff, 0xff, 0],
+            Compression::Snappy => vec![0xff, 0xff, 0xff, 0xff, 0x0f, 0],
+        };
+        let error = Answer::parse(&head, &claim, Some(by)).unwrap_err();
+        assert!(error.message.contains("claim to be 4294967295"), "{error}");
+    }
 }
