@@ -100,8 +100,8 @@ def run(
         scale: Shrinks sizes by this factor, and thins long axes.
         progress: Called with an `Event` when a trial begins, ten times a second, and when it has ended.
         executor: For tests.
-        settings: Keys of `[workload]`, `[target]`, `[hosts]` and `[run]`, which win over the scenario; the
-            words of the command line's flags, so that `seed` is the data's and `shuffle_seed` the order's. A
+        settings: Keys of `[workload]`, `[target]`, `[hosts]` and `[run]`, which win over the scenario. As on
+            the command line `seed` is the data's and `shuffle_seed` the order's. A
             list is an axis of the matrix: `streams=[1, 2]`. `target="flight://..."` is the target's URL.
 
     Raises `ScenarioError` and `StoreError` (both `VenturiError`). A failed trial raises nothing: it is a row

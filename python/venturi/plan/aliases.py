@@ -5,22 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from venturi.common.errors import ScenarioError
-
-if TYPE_CHECKING:
-    from venturi.plan.layers import Layer
+from venturi.plan.layers import Layer, table_of
 
 __all__ = ["ALIASES", "renamed"]
 
 ALIASES = {"points_per_batch": "rows_per_batch", "points_per_stream": "rows_per_stream"}
 """Of an ingest, whose rows are points."""
-
-
-def table_of(tree: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = tree.get(name)
-    return found if isinstance(found, Mapping) else {}
 
 
 def renamed(layer: Layer) -> Layer:
