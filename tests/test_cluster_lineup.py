@@ -240,6 +240,7 @@ def test_a_loader_tells_who_it_is() -> None:
     json.dumps(found)
 
 
+@pytest.mark.noisy
 def test_a_trial_of_a_hundred_loaders_costs_the_driver_little() -> None:
     """Fakes that end at once: what is left is the driver's own work, in CPU time. Four times the loaders are
     four times the work, and sixteen times where something grows with their square. What one costs, 3.4 ms

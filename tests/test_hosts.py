@@ -17,7 +17,7 @@ import pytest
 from hosts import Hosts, hosts, namespaces, sweep, tcp_rate
 from run_support import environment
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.noisy]
 TESTS = Path(__file__).resolve().parent
 GIGABIT = 1e9 / 8
 ROUND_TRIP = """

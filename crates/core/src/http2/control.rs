@@ -170,12 +170,12 @@ impl Connection {
             };
         }
         self.not_idle(id)?;
-        // On a stream that is over it was under way.
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return Ok(());
-        };
-        stream.send_window += increment;
-        match wrong(stream.send_window) {
+        // One for a stream that is over may have been sent before its end was known: only its form counts.
+        let window = self.streams.get_mut(&id).map_or(0, |stream| {
+            stream.send_window += increment;
+            stream.send_window
+        });
+        match wrong(window) {
             Some((code, reason)) => self.stream_fault(id, code, reason),
             None => Ok(()),
         }

@@ -288,28 +288,52 @@ fn a_peer_that_does_not_read_is_not_read() {
     });
 }
 
+/// A request to the echo that is whole: its answer may be over before the next frame is read.
+fn request() -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in headers("/echo") {
+        crate::codec::hpack::encode(&name, &value, &mut block);
+    }
+    let mut bytes = Vec::new();
+    frame::write_headers(1, true, &block, 16_384, &mut bytes);
+    bytes
+}
+
+/// The frames of an answer, each as its kind and payload.
+fn frames(mut answer: &[u8]) -> Vec<(u8, &[u8])> {
+    let mut found = Vec::new();
+    while let Some(head) = answer.first_chunk() {
+        let (whole, rest) = answer.split_at(frame::HEADER + frame::Frame::parse(head).length);
+        found.push((frame::Frame::parse(head).kind, &whole[frame::HEADER..]));
+        answer = rest;
+    }
+    found
+}
+
+/// RFC 9113, 6.9: of a window update of 0 bytes it does not matter how far its stream is.
+#[test]
+fn a_window_update_of_nothing_is_refused_on_a_stream_that_is_over() {
+    let mut bytes = [hello(), request()].concat();
+    frame::write(frame::kind::RST_STREAM, 0, 1, &[0, 0, 0, 8], &mut bytes);
+    frame::write_window_update(1, 0, &mut bytes);
+    let (_, answer) = raw(&bytes);
+    let refusal = (frame::kind::RST_STREAM, &[0, 0, 0, 1][..]);
+    assert!(frames(&answer).contains(&refusal), "{answer:?}");
+}
+
 /// RFC 7541, 4.2: who is told that the table is smaller says so before the next header.
 #[test]
 fn a_smaller_header_table_is_acknowledged() {
     for (size, said) in [(4_096, false), (4_095, true), (0, true)] {
         let mut bytes = frame::PREFACE.to_vec();
         frame::write_settings(&[(frame::setting::HEADER_TABLE_SIZE, size)], &mut bytes);
-        let mut block = Vec::new();
-        for (name, value) in headers("/echo") {
-            crate::codec::hpack::encode(&name, &value, &mut block);
-        }
-        frame::write_headers(1, true, &block, 16_384, &mut bytes);
+        bytes.extend(request());
         let (_, answer) = raw(&bytes);
-        let mut rest = &answer[..];
-        let mut blocks = Vec::new();
-        while let Some(head) = rest.first_chunk() {
-            let found = frame::Frame::parse(head);
-            let (whole, more) = rest.split_at(frame::HEADER + found.length);
-            if found.kind == frame::kind::HEADERS {
-                blocks.push(whole[frame::HEADER]);
-            }
-            rest = more;
-        }
+        let blocks = frames(&answer).into_iter();
+        let blocks: Vec<u8> = blocks
+            .filter(|(kind, _)| *kind == frame::kind::HEADERS)
+            .map(|(_, block)| block[0])
+            .collect();
         assert_eq!(blocks, [if said { 0x20 } else { 0 }], "{size}");
     }
 }
