@@ -1,7 +1,8 @@
 # make demo    build Venturi into .venv and run the built-in scenarios `quick`, `upsert-quick` and `ingest-quick`
 # make test    what every change must pass: no server that is not ours, some minutes
 # make test-all  everything, with real databases, engines and clusters: what .ci/run calls
-# make lint    formatting, clippy, ruff, mypy, imports
+# make lint    formatting, clippy, ruff, mypy, imports, and whether what is generated is stale
+# make generate  writes what follows from the records of systems and settings
 #
 # Everything lands in .venv/ and target/. maturin and `cargo test` share target/release, so
 # a dependency is compiled once: that needs the same profile and the same packages selected
@@ -10,7 +11,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo test test-all lint format bench-flight bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster clean help check-tools
+.PHONY: all demo test test-all lint generate format bench-flight bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -58,6 +59,10 @@ lint: $(EXTRAS)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tools/generate --check
+
+generate: $(EXTRAS)
+	$(BIN)/python tools/generate
 
 format: $(EXTRAS)
 	cargo fmt

@@ -28,6 +28,7 @@ from venturi.plan.scenario import Scenario
 from venturi.plan.searched import searched
 from venturi.plan.values import LIST_VALUES, TABLES
 from venturi.store.open import open_run
+from venturi.targets.parameters import SETTINGS
 from venturi.targets.urls import check_url
 
 __all__ = ["Event", "dry_run", "resume", "run", "tune"]
@@ -243,25 +244,25 @@ def _check_placement(layers: Sequence[Layer]) -> None:
 def _tree(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Keywords as the tables of a scenario; lists are axes of the matrix."""
     tree: dict[str, Any] = {}
-    known = {key: table for table, model in reversed(TABLES.items()) for key in model.model_fields}
-    known |= {alias: known[name] for alias, name in ALIASES.items()}
+    # A key that stands in two tables is the first one's: the other has a keyword of its own.
+    known = {it.key: (it.table, it.key) for it in reversed(SETTINGS) if it.table}
+    known |= {it.keyword: (it.table, it.key) for it in SETTINGS if it.table}
+    known |= {alias: ("workload", alias) for alias in ALIASES}
     for key, value in settings.items():
         if key == "matrix":
             tree["matrix"] = {**value, **tree.get("matrix", {})}
         elif key in ("name", "description", "reference", "places"):
             tree[key] = value
-        elif key in ("target", "url"):
-            tree.setdefault("target", {})["url"] = value
-        elif key == "shuffle_seed":
-            tree.setdefault("run", {})["seed"] = value
         elif key not in known:
             close = difflib.get_close_matches(key, known, n=1)
             raise VenturiError(
                 f"there is no setting {key!r}",
                 hint=f"did you mean {close[0]}?" if close else f"settings are: {', '.join(sorted(known))}",
             )
-        elif isinstance(value, list | tuple | range) and key not in LIST_VALUES:
-            tree.setdefault("matrix", {})[key] = list(value)
         else:
-            tree.setdefault(known[key], {})[key] = value
+            table, name = known[key]
+            if isinstance(value, list | tuple | range) and name not in LIST_VALUES:
+                tree.setdefault("matrix", {})["target" if name == "url" else name] = list(value)
+            else:
+                tree.setdefault(table, {})[name] = value
     return tree

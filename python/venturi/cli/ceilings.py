@@ -46,6 +46,7 @@ class Format(str, enum.Enum):
 
 
 @app.command(epilog=EPILOG)
+@f.settings("columns", "values", *f.CREDENTIALS)
 def ceilings(
     url: Annotated[
         str | None,
@@ -73,8 +74,6 @@ def ceilings(
     data: Annotated[
         str, typer.Option("--data", help="What codecs work on: records, builtin:birdstrikes, or a file.")
     ] = "records",
-    columns: f.Columns = None,
-    values: f.Values = None,
     compression: Annotated[
         str | None,
         typer.Option("--compression", help="A codec besides lz4 and zstd, as zstd:9.", show_default=False),
@@ -92,22 +91,14 @@ def ceilings(
         typer.Option("--format", help="table for people; json: limits and single repeats, base units."),
     ] = Format.table,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    tls_ca: f.TlsCa = None,
-    tls_certificate: f.TlsCertificate = None,
-    tls_key: f.TlsKey = None,
-    tls_server_name: f.TlsServerName = None,
-    tls_insecure: f.TlsInsecure = None,
-    token_env: f.TokenEnv = None,
-    user: f.User = None,
-    password_env: f.PasswordEnv = None,
-    header: f.Header = None,
-    header_env: f.HeaderEnv = None,
     executor: Annotated[
         str, typer.Option("--executor", hidden=True, help="core, or model for tests.")
     ] = "core",
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Measure the limits that no transfer can pass: memory, TCP, disk, codecs, and Venturi itself."""
-    given = dict(locals())
+    given = dict(locals()) | settings
     kinds = _kinds(only)
     seconds = _seconds(duration)
     _check_codec(compression)
@@ -164,7 +155,6 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     from venturi.common.suffixes import parse_count
     from venturi.plan.layers import Layer
     from venturi.plan.load import load
-    from venturi.plan.values import TABLES
     from venturi.targets.system import is_charrow, is_remote, is_time_series, scheme_of
     from venturi.targets.urls import check_url
 
@@ -184,17 +174,13 @@ def _scenario(given: dict[str, Any]) -> Scenario:
             raise VenturiError(f"--message-bytes {given['message_bytes']}: must be at least 1")
         # Whole rows; a message smaller than a row is a row.
         rows = str(max(1, round(size / max(width, 1))))
-    workload = {
+    wanted = {name: given[name] for name in ("data", "columns", "values", "streams", *f.CREDENTIALS)}
+    wanted |= {
         "operation": "get" if is_charrow(given["url"] or "") else "get,put",
-        "data": given["data"],
-        "columns": given["columns"],
-        "values": given["values"],
+        "data": [given["data"]],
         "rows_per_batch": rows,
-        "streams": given["streams"],
         "duration": "1s",
     }
-    names = [name for name in TABLES["target"].model_fields if name not in ("headers", "compression")]
-    target = {key: given.get(key) for key in names} | {"header": given["header"]}
     if given["url"] is not None:
         try:
             url = check_url(given["url"])
@@ -213,8 +199,8 @@ def _scenario(given: dict[str, Any]) -> Scenario:
                 f"URL {url}: stands for servers that venturi run --on starts; name one that runs"
             )
         # What lies there does not matter: only the way is measured.
-        target["url"] = urlsplit(url)._replace(path="", query="").geturl()
-    tree, spelled = f.layer_tree(workload, target, {}, [], [])
+        wanted["target"] = urlsplit(url)._replace(path="", query="").geturl()
+    tree, spelled = f.layer_tree(wanted)
     spelled = {key: "URL" if flag == "--target" else flag for key, flag in spelled.items()}
     tree.setdefault("name", "ceilings")
     return load([Layer("", tree, flags=spelled)])

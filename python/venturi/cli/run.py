@@ -43,6 +43,7 @@ Examples:
 
 
 @app.command(epilog=EXAMPLES)
+@f.settings()
 def run(
     scenario: Annotated[
         str | None,
@@ -87,106 +88,6 @@ def run(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress; warnings and results only.")
     ] = False,
-    target: f.Target = None,
-    place: f.Place = None,
-    operation: f.Operation = None,
-    data: f.Data = None,
-    columns: f.Columns = None,
-    values: f.Values = None,
-    seed: f.Seed = None,
-    rows_per_batch: f.RowsPerBatch = None,
-    rows_per_stream: f.RowsPerStream = None,
-    bytes_per_stream: f.BytesPerStream = None,
-    duration: f.Duration = None,
-    streams: f.Streams = None,
-    threads: f.Threads = None,
-    rate: f.Rate = None,
-    key: f.Key = None,
-    add: f.Add = None,
-    working_set: f.WorkingSet = None,
-    in_flight: f.InFlight = None,
-    generate: f.Generate = None,
-    max_errors: f.MaxErrors = None,
-    retries: f.Retries = None,
-    hosts: f.Hosts = None,
-    tick: f.Tick = None,
-    start: f.Start = None,
-    time: f.Time = None,
-    tags: f.Tags = None,
-    metric: f.Metric = None,
-    verify: f.Verify = None,
-    include_setup: f.IncludeSetup = None,
-    pin: f.Pin = None,
-    compression: f.Compression = None,
-    connections: f.Connections = None,
-    window: f.Window = None,
-    send_buffer: f.SendBuffer = None,
-    max_message_size: f.MaxMessageSize = None,
-    protocol: f.Protocol = None,
-    ack: f.Ack = None,
-    handicap: f.Handicap = None,
-    tls_ca: f.TlsCa = None,
-    tls_certificate: f.TlsCertificate = None,
-    tls_key: f.TlsKey = None,
-    tls_server_name: f.TlsServerName = None,
-    tls_insecure: f.TlsInsecure = None,
-    token_env: f.TokenEnv = None,
-    user: f.User = None,
-    password_env: f.PasswordEnv = None,
-    header: f.Header = None,
-    header_env: f.HeaderEnv = None,
-    encoders: f.Encoders = None,
-    decoders: f.Decoders = None,
-    query: f.Query = None,
-    wire_version: f.WireVersion = None,
-    block_checksum: f.BlockChecksum = None,
-    max_block_size: f.MaxBlockSize = None,
-    wire_format: f.WireFormat = None,
-    split: f.Split = None,
-    split_by: f.SplitBy = None,
-    server_settings: f.ServerSettings = None,
-    table: f.Table = None,
-    setup: f.Setup = None,
-    keep: f.Keep = None,
-    init: f.Init = None,
-    statement: f.Statement = None,
-    method: f.Method = None,
-    storage: f.Storage = None,
-    shard_key: f.ShardKey = None,
-    partitions: f.Partitions = None,
-    write: f.Write = None,
-    batch: f.Batch = None,
-    batch_form: f.BatchForm = None,
-    consistency: f.Consistency = None,
-    replication: f.Replication = None,
-    partition_key: f.PartitionKey = None,
-    token_aware: f.TokenAware = None,
-    journal: f.Journal = None,
-    synchronous: f.Synchronous = None,
-    without_rowid: f.WithoutRowid = None,
-    dialect: f.Dialect = None,
-    messages: f.Messages = None,
-    digits: f.Digits = None,
-    http_port: f.HttpPort = None,
-    durable: f.Durable = None,
-    pool: f.Pool = None,
-    on: f.On = None,
-    loaders: f.Loaders = None,
-    servers: f.Servers = None,
-    loader_resource: f.LoaderResource = None,
-    server_resource: f.ServerResource = None,
-    interface: f.Interface = None,
-    master: f.Master = None,
-    repeats: f.Repeats = None,
-    warmup: f.Warmup = None,
-    shuffle: f.Shuffle = None,
-    shuffle_seed: f.ShuffleSeed = None,
-    adaptive: f.Adaptive = None,
-    max_repeats: f.MaxRepeats = None,
-    on_failure: f.OnFailure = None,
-    timeout: f.Timeout = None,
-    sample_interval: f.SampleInterval = None,
-    ceilings: f.Ceilings = None,
     fresh_ceilings: Annotated[
         bool,
         typer.Option(
@@ -194,13 +95,14 @@ def run(
             help="Measure all ceilings now; take none over from a run of the last hour.",
         ),
     ] = False,
-    settings: f.Set = None,
     executor: Annotated[
         str, typer.Option("--executor", hidden=True, help="core, or model for tests.")
     ] = "core",
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Measure a scenario: a built-in one, a TOML file, or what the flags alone describe."""
-    given = dict(locals())
+    given = dict(locals()) | settings
     if resume is not None:
         made, found, notes = _resumed(given, resume)
     else:
@@ -211,7 +113,7 @@ def run(
             found, notes = _scaled(found, scale)
     from venturi.measure import placement
 
-    found, more = placement.named(found, on, master)
+    found, more = placement.named(found, given["on"], given["master"])
     notes += more
     if not (as_json or quiet):
         for text in (*found.notes, *notes):
@@ -227,18 +129,8 @@ def run(
 def _scenario(given: dict[str, Any]) -> Scenario:
     from venturi.plan.layers import Layer, file_layer
     from venturi.plan.load import load
-    from venturi.plan.values import TABLES
 
-    names = {table: list(model.model_fields) for table, model in TABLES.items()}
-    workload = {key: given[key] for key in names["workload"]}
-    target = {key: given.get(key) for key in names["target"] if key != "headers"}
-    target |= {"url": given["target"], "header": given["header"]}
-    run_table = {key: given.get(key) for key in names["run"]} | {"seed": given["shuffle_seed"]}
-    if workload["data"] is not None and len(workload["data"]) == 1:
-        workload["data"] = workload["data"][0]
-    hosts = {key: given[key] for key in names["hosts"]}
-    places, settings = given["place"] or [], given["settings"] or []
-    tree, spelled = f.layer_tree(workload, target, run_table, places, settings, hosts)
+    tree, spelled = f.layer_tree(given)
     if given["reference"] is not None:
         tree["reference"] = given["reference"]
     layers = [file_layer(given["scenario"])] if given["scenario"] else []
@@ -271,18 +163,8 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
     from venturi.store.open import find_run
 
     ours = (
-        "ctx",
-        "resume",
-        "retry_failed",
-        "dry_run",
-        "report",
-        "as_json",
-        "quiet",
-        "executor",
-        "on_failure",
-        "fresh_ceilings",
-        "on",
-        "master",
+        *("settings", "resume", "retry_failed", "dry_run", "report", "as_json", "quiet", "executor"),
+        *("on_failure", "fresh_ceilings", "on", "master"),
     )
     extra = [name for name, value in given.items() if name not in ours and value not in (None, [])]
     if extra:

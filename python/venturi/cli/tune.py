@@ -38,7 +38,16 @@ A tuning is a run: show, best, fit and report take it, and
 RECORDED = "recorded:"
 
 
+_SPACE = (
+    *("operation", "streams", "threads", "rows_per_batch", "compression", "connections", "window"),
+    *("send_buffer", "encoders", "decoders", "query", "data", "columns", "values", "rows_per_stream"),
+    *("bytes_per_stream", "duration", "verify", "ceilings", "set"),
+)
+"""Flags of settings that may be searched, or that a search is made with."""
+
+
 @app.command(epilog=EPILOG)
+@f.settings(*_SPACE)
 def tune(
     target: Annotated[
         str | None,
@@ -69,26 +78,6 @@ def tune(
         str | None,
         typer.Option("--resume", help="Go on with the search in this run, or last.", show_default=False),
     ] = None,
-    operation: f.Operation = None,
-    streams: f.Streams = None,
-    threads: f.Threads = None,
-    rows_per_batch: f.RowsPerBatch = None,
-    compression: f.Compression = None,
-    connections: f.Connections = None,
-    window: f.Window = None,
-    send_buffer: f.SendBuffer = None,
-    encoders: f.Encoders = None,
-    decoders: f.Decoders = None,
-    query: f.Query = None,
-    data: f.Data = None,
-    columns: f.Columns = None,
-    values: f.Values = None,
-    rows_per_stream: f.RowsPerStream = None,
-    bytes_per_stream: f.BytesPerStream = None,
-    duration: f.Duration = None,
-    verify: f.Verify = None,
-    ceilings: f.Ceilings = None,
-    settings: f.Set = None,
     where: Annotated[
         list[str] | None,
         typer.Option(
@@ -105,9 +94,11 @@ def tune(
     executor: Annotated[
         str, typer.Option("--executor", hidden=True, help="core, or model for tests.")
     ] = "core",
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Search a target's settings for the fastest, in few trials."""
-    given = dict(locals())
+    given = dict(locals()) | settings
     budget = Budget(
         trials if trials is not None or minutes is not None else DEFAULT_TRIALS,
         minutes * 60 if minutes is not None else None,
@@ -133,8 +124,7 @@ def tune(
 
 def _given(given: dict[str, Any]) -> list[str]:
     """Flags of the space that were used."""
-    ours = ("target", "trials", "minutes", "out", "resume", "seed", "quiet", "as_json", "executor", "where")
-    return ["--" + n.replace("_", "-") for n, v in given.items() if n not in ours and v not in (None, [])]
+    return ["--" + name.replace("_", "-") for name in _SPACE if given[name] not in (None, [])]
 
 
 def _replay(run: str, budget: Budget, given: dict[str, Any]) -> None:
@@ -268,19 +258,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
             url = check_url(target)
         except ValueError as error:
             raise ScenarioError(f"TARGET: {error}") from None
-    workload = {
-        n: given[n]
-        for n in (
-            *("operation", "data", "rows_per_batch", "rows_per_stream", "bytes_per_stream", "duration"),
-            *("streams", "threads", "verify", "columns", "values"),
-        )
-    }
-    if workload["data"] is not None and len(workload["data"]) == 1:
-        workload["data"] = workload["data"][0]
-    ours = ("compression", "connections", "window", "send_buffer", "encoders", "decoders", "query")
-    options = {n: given[n] for n in ours} | {"url": url}
-    tree, spelled = f.layer_tree(
-        workload, options, {"ceilings": given["ceilings"]}, [], given["settings"] or []
-    )
+    space = {name: given[name] for name in _SPACE}
+    tree, spelled = f.layer_tree(space | {"target": url})
     layers = [searched(tree)] if url else [file_layer(target)]
     return load([*layers, Layer("", tree, flags=spelled)])

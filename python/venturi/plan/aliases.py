@@ -9,10 +9,11 @@ from typing import Any
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.layers import Layer, table_of
+from venturi.targets.parameters import SETTINGS
 
 __all__ = ["ALIASES", "renamed"]
 
-ALIASES = {"points_per_batch": "rows_per_batch", "points_per_stream": "rows_per_stream"}
+ALIASES = {it.alias.removeprefix("--").replace("-", "_"): it.key for it in SETTINGS if it.alias is not None}
 """Of an ingest, whose rows are points."""
 
 

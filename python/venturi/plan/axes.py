@@ -10,7 +10,7 @@ from venturi.common.suffixes import parse_range
 from venturi.plan import also
 from venturi.plan.layers import place_in
 from venturi.plan.settings import Hosts, Run, Target, Workload
-from venturi.plan.values import ADDRESS_AXES, suggest, validate_value
+from venturi.plan.values import ADDRESS_AXES, COUNTS, suggest, validate_value
 from venturi.targets.urls import check_url
 
 if TYPE_CHECKING:
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["read"]
 
-_COUNTS = {
-    *("rows_per_stream", "bytes_per_stream", "streams", "threads", "rows_per_batch"),
-    *("columns", "window", "send_buffer", "seed", "rate", "max_message_size"),
-    *("hosts", "pool", "encoders", "decoders", "max_block_size", "loaders"),
-    *("working_set", "in_flight", "max_errors", "retries", "partitions", "replication", "partition_key"),
-}
 Axes = dict[str, list[Any]]
 
 
@@ -71,7 +65,7 @@ def read(
         except ValueError as error:
             raise wrong("also", f"{axis}: {error}") from None
 
-    numbers = [axis for axis in axes if axis in _COUNTS or axis == "duration"]
+    numbers = [axis for axis in axes if axis in COUNTS]
     return axes, _zips(zips, axes, wrong), exclude, also.read(more, numbers, valid, wrong)
 
 
@@ -100,7 +94,7 @@ def _spread(axis: str, values: Any) -> list[Any]:
     spread: list[Any] = []
     single = axis == "pin" and isinstance(values, list) and all(isinstance(value, int) for value in values)
     for value in values if isinstance(values, list) and not single else [values]:
-        if axis in _COUNTS and isinstance(value, str) and ".." in value:
+        if axis in COUNTS and isinstance(value, str) and ".." in value:
             spread += parse_range(value)
         else:
             spread.append(value)

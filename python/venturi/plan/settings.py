@@ -7,6 +7,7 @@ cells are made (`venturi.plan.matrix`), because any key may be an axis.
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,16 +16,18 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictS
 from venturi.common.environment import usable_cores
 from venturi.common.suffixes import parse_count, parse_duration, parse_percent
 from venturi.common.times import parse_time
-from venturi.targets.fields import Names, Table, null, texts
+from venturi.targets.fields import Names, Nullable, Table, null, setting_of, texts
 from venturi.targets.handicap import nanoseconds
-from venturi.targets.options import DEFAULTS, LISTS, ONLY_HERE, Options
+from venturi.targets.options import DEFAULTS, ONLY_HERE, SETTINGS, Options
+from venturi.targets.setting import SEVERAL, Setting
 from venturi.targets.system import DEFAULT_PORT, LOCAL, scheme_of
+from venturi.targets.timeseries import SERIES
 from venturi.targets.urls import check_url
 
 __all__ = [
+    "BESIDE",
     "DEFAULT_PORT",
     "INGEST",
-    "LISTS",
     "LOCAL",
     "POINT_BYTES",
     "SIZES",
@@ -45,12 +48,8 @@ __all__ = [
 # Three ways to say how much; one of them at a time.
 SIZES = ("rows_per_stream", "bytes_per_stream", "duration")
 SOURCES = ("records", "states", "usage", "metrics", "archive", "remote")
-UPSERT = {"in_flight": 1, "generate": "ahead", "max_errors": 0, "retries": 0}
-"""Keys that only upserts have, and their defaults there."""
 WORKING_SET = 1_000_000
 """Distinct rows of `usage`, where nothing says how many."""
-INGEST = ("hosts", "tick", "start", "time", "tags", "metric")
-"""Keys that only ingests have."""
 POINT_BYTES = 16.0
 """Payload of a point: a time of 8 bytes and a value of 8."""
 STATES_ROW_BYTES = 136.9
@@ -72,11 +71,6 @@ class FileData(Table):
 
 
 _ARCHIVE = "archive:"
-_IN_SPEC = {
-    **{"wire_version": "version", "block_checksum": "checksum", "max_block_size": "max_block_bytes"},
-    "wire_format": "format",
-}
-"""Options that the spec of a trial calls otherwise, where the name alone says enough."""
 
 
 def _data(value: Any) -> Any:
@@ -172,64 +166,160 @@ def _cpus(value: list[int] | None) -> list[int] | None:
     return value
 
 
+_upserts = partial(Setting, panel="Upserts")
+_series = partial(Setting, panel=SERIES, operations={"ingest": None})
+
+
 class Workload(Table):
     """What is moved. Sizes in bytes, times in ns, counts plain."""
 
-    operation: Literal["get", "put", "upsert", "ingest"] = "get"
+    operation: Annotated[
+        Literal["get", "put", "upsert", "ingest"],
+        Setting("get, put, upsert or ingest; get,put for both.", foreign=True),
+    ] = "get"
     data: Annotated[
         Literal["records", "states", "usage", "metrics", "archive", "remote"] | FileData,
         BeforeValidator(_data),
+        Setting(
+            "records, states, usage, metrics, archive:DIR, remote, builtin:birdstrikes, or a Parquet, Arrow "
+            "or CSV file. Repeatable.",
+            form="repeated",
+            foreign=True,
+        ),
     ] = "records"
-    hosts: Annotated[
-        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000_000)] | None,
-        BeforeValidator(null),
-    ] = None
-    tick: Annotated[Duration | None, BeforeValidator(null)] = None
-    start: Annotated[Annotated[int, BeforeValidator(parse_time)] | None, BeforeValidator(null)] = None
-    time: Annotated[StrictStr | None, BeforeValidator(null)] = None
-    tags: Names = None
-    metric: Annotated[StrictStr | None, BeforeValidator(null)] = None
-    key: Names = None
-    add: Names = None
-    working_set: Annotated[
-        Annotated[int, BeforeValidator(_working_set), Field(ge=1)] | None, BeforeValidator(null)
-    ] = None
-    columns: Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)] = 4
+    columns: Annotated[
+        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)],
+        Setting("Columns of int64 in a record; 4 is 32 bytes.", int),
+    ] = 4
     values: Annotated[
-        Literal["random", "sequential"] | list[StrictStr], BeforeValidator(_values), AfterValidator(_named)
+        Literal["random", "sequential"] | list[StrictStr],
+        BeforeValidator(_values),
+        AfterValidator(_named),
+        Setting(
+            "Values of records: random or sequential; of an ingest columns of a file, as a,b.",
+            commas="list",
+            foreign=True,
+        ),
     ] = "random"
-    seed: Whole = 1
-    rows_per_batch: Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**31 - 1)] = 4096
-    rows_per_stream: Count | None = None
-    bytes_per_stream: Count | None = None
-    duration: Duration | None = None
-    streams: Annotated[int, BeforeValidator(_number), Field(ge=1, le=65_536)] = 1
+    seed: Annotated[Whole, Setting("Seed of the records' random values.", int)] = 1
+    rows_per_batch: Annotated[
+        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**31 - 1)],
+        Setting(f"Rows in a batch.{SEVERAL}", int, alias="--points-per-batch"),
+    ] = 4096
+    rows_per_stream: Annotated[
+        Count | None,
+        Setting("Rows a stream moves, as 10M; or a range.", int, alias="--points-per-stream"),
+    ] = None
+    bytes_per_stream: Annotated[Count | None, Setting("Payload bytes a stream moves, as 1G.", int)] = None
+    duration: Annotated[
+        Duration | None,
+        Setting("Time a trial lasts, as 5s, in place of an amount.", int, cell="duration_ns"),
+    ] = None
+    streams: Annotated[
+        Annotated[int, BeforeValidator(_number), Field(ge=1, le=65_536)],
+        Setting(f"Concurrent flows; cpus = one for each CPU here.{SEVERAL}", int),
+    ] = 1
     threads: Annotated[
-        Annotated[int, Field(ge=1, le=4_096)] | Literal["streams"], BeforeValidator(_threads)
+        Annotated[int, Field(ge=1, le=4_096)] | Literal["streams"],
+        BeforeValidator(_threads),
+        Setting("Client threads; streams = as many as streams.", int),
     ] = "streams"
     rate: Annotated[
-        Annotated[float, Field(gt=0, le=1_000_000_000, allow_inf_nan=False), BeforeValidator(_rate)] | None,
+        Nullable[
+            Annotated[float, BeforeValidator(_rate), Field(gt=0, le=1_000_000_000, allow_inf_nan=False)]
+        ],
+        Setting("Open loop: batches/s over all streams; none = as fast as it goes.", float),
+    ] = None
+    verify: Annotated[Literal["checksum", "count", "none"], Setting("checksum, count or none.")] = "checksum"
+    include_setup: Annotated[
+        StrictBool, Setting("Count planning and connecting as part of the interval.", bool)
+    ] = False
+    pin: Annotated[
+        list[int] | None,
+        BeforeValidator(_pin),
         BeforeValidator(null),
+        AfterValidator(_cpus),
+        Setting("CPUs for the client's threads: 0,2-3, or node0.", list[int], commas="list"),
+    ] = None
+    key: Annotated[
+        Names,
+        _upserts("Columns by which a file's rows meet, as a,b.", list[str], commas="list"),
+    ] = None
+    add: Annotated[
+        Names, _upserts("Columns that are added up where they meet.", list[str], commas="list")
+    ] = None
+    working_set: Annotated[
+        Nullable[Annotated[int, BeforeValidator(_working_set), Field(ge=1)]],
+        _upserts("Distinct rows of usage, as 1M; or their bytes, as 64MB.", int),
     ] = None
     in_flight: Annotated[
-        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_536)] | None, BeforeValidator(null)
+        Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_536)]],
+        _upserts(f"Batches under way on a stream at a time.{SEVERAL}", int, operations={"upsert": 1}),
     ] = None
-    generate: Annotated[Literal["ahead", "inline"] | None, BeforeValidator(null)] = None
-    max_errors: Annotated[Whole | None, BeforeValidator(null)] = None
+    generate: Annotated[
+        Nullable[Literal["ahead", "inline"]],
+        _upserts(
+            "Make statements ahead of the clock, or inline, inside it.",
+            operations={"upsert": "ahead", "ingest": "inline"},
+        ),
+    ] = None
+    max_errors: Annotated[
+        Nullable[Whole],
+        _upserts("Batches that may fail before the trial is given up.", int, operations={"upsert": 0}),
+    ] = None
     retries: Annotated[
-        Annotated[int, BeforeValidator(parse_count), Field(ge=0, le=1000)] | None, BeforeValidator(null)
+        Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=0, le=1000)]],
+        _upserts("More attempts for a batch that was refused.", int, operations={"upsert": 0}),
     ] = None
-    verify: Literal["checksum", "count", "none"] = "checksum"
-    include_setup: StrictBool = False
-    pin: Annotated[list[int] | None, BeforeValidator(_pin), BeforeValidator(null), AfterValidator(_cpus)] = (
+    hosts: Annotated[
+        Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000_000)]],
+        _series(f"Hosts of metrics, 10 series each.{SEVERAL}", int, operations={"ingest": 100}),
+    ] = None
+    tick: Annotated[
+        Nullable[Duration],
+        _series(
+            "Time between two points of a series, as 1s.",
+            int,
+            cell="tick_ns",
+            operations={"ingest": 1_000_000_000},
+        ),
+    ] = None
+    start: Annotated[
+        Nullable[Annotated[int, BeforeValidator(parse_time)]],
+        _series("Time of the first point: a date, a time (UTC), or now.", int, cell="start_unix_ns"),
+    ] = None
+    time: Annotated[Nullable[StrictStr], _series("Column of a file that is the time.")] = None
+    tags: Annotated[
+        Names, _series("Columns of a file that name a series, as a,b.", list[str], commas="list")
+    ] = None
+    metric: Annotated[Nullable[StrictStr], _series("What stands before the columns' names in metrics.")] = (
         None
     )
+
+
+_WORKLOAD = {name: setting_of(field) for name, field in Workload.model_fields.items()}
+UPSERT = {
+    name: it.operations["upsert"] for name, it in _WORKLOAD.items() if it.operations.get("upsert") is not None
+}
+"""Keys that only upserts have, and what holds there where they are null; an ingest has one of them."""
+INGEST = {name: it.operations["ingest"] for name, it in _WORKLOAD.items() if set(it.operations) == {"ingest"}}
+"""Keys that only ingests have, and what holds there where they are null."""
 
 
 class Target(Options):
     """Where it is moved, and how the client speaks. Secrets are names of environment variables."""
 
-    url: Annotated[str, AfterValidator(check_url)] = LOCAL
+    url: Annotated[
+        str,
+        AfterValidator(check_url),
+        Setting(
+            "URL, as flight://host:31337 or mysql://host/database; NAME://local starts a server for the run, "
+            "NAME://remote on hosts of its own (--on).",
+            flag="--target",
+            commas="text",
+            cell="target",
+        ),
+    ] = LOCAL
 
     def given(self) -> dict[str, Any]:
         """The options that differ from their default."""
@@ -247,16 +337,13 @@ class Target(Options):
             for name, value in self.given().items()
             if value != usual.get(name) and name not in ONLY_HERE
         }
-        if "messages" in found:
-            found["format"] = found.pop("messages")
         if found.get("digits") == "shortest":
             found["digits"] = None
         if "server_settings" in found:
-            found["settings"] = dict(word.split("=", 1) for word in found.pop("server_settings").split(","))
-        for name, spelled in _IN_SPEC.items():
-            if name in found:
-                found[spelled] = found.pop(name)
-        return found | ({"handicap": nanoseconds(self.handicap)} if self.handicap else {})
+            found["server_settings"] = dict(w.split("=", 1) for w in found["server_settings"].split(","))
+        if self.handicap:
+            found["handicap"] = nanoseconds(self.handicap)
+        return {SETTINGS[name].spec or name: value for name, value in found.items()}
 
 
 def _resource(value: str | None) -> str | None:
@@ -279,34 +366,96 @@ def _network(value: str | None) -> str | None:
     return value
 
 
+_hosts = partial(Setting, panel="Several hosts", cell=None)
+
+
 class Hosts(Table):
     """Where a trial's streams run when it is placed on several hosts by `--on`; else one runs all."""
 
     loaders: Annotated[
-        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)] | None, BeforeValidator(null)
+        Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)]],
+        _hosts(
+            f"Processes that share a trial's streams, with --on; one a host.{SEVERAL}", int, cell="loaders"
+        ),
     ] = None
     servers: Annotated[
-        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)] | None, BeforeValidator(null)
+        Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=10_000)]],
+        _hosts("Hosts on which NAME://remote starts a server each. [default: 1]", int),
     ] = None
-    loader_resource: Annotated[StrictStr | None, BeforeValidator(null), AfterValidator(_resource)] = None
-    server_resource: Annotated[StrictStr | None, BeforeValidator(null), AfterValidator(_resource)] = None
-    interface: Annotated[StrictStr | None, BeforeValidator(null), AfterValidator(_network)] = None
+    loader_resource: Annotated[
+        Nullable[Annotated[StrictStr, AfterValidator(_resource)]],
+        _hosts("Loaders only on hosts with this resource of Ray's."),
+    ] = None
+    server_resource: Annotated[
+        Nullable[Annotated[StrictStr, AfterValidator(_resource)]],
+        _hosts("Those servers only on hosts with this resource of Ray's."),
+    ] = None
+    interface: Annotated[
+        Nullable[Annotated[StrictStr, AfterValidator(_network)]],
+        _hosts("Network in which servers listen on their hosts, as 10.77.0.0/24."),
+    ] = None
 
 
 def _adaptive(value: Any) -> Any:
     return None if value is False or value in ("off", "none") else parse_percent(value)
 
 
+_run = partial(Setting, panel="Trials", cell=None)
+
+
 class Run(Table):
     """How often, in which order, and what happens on a failure."""
 
-    repeats: Repeats = 5
-    warmup: Annotated[int, BeforeValidator(parse_count), Field(ge=0, le=1_000_000)] = 1
-    shuffle: StrictBool = True
-    seed: Whole = 1
-    adaptive: Annotated[float | None, BeforeValidator(_adaptive)] = None
-    max_repeats: Repeats = 30
-    on_failure: Literal["continue", "stop"] = "continue"
-    timeout: Duration = 30_000_000_000
-    sample_interval: Annotated[int, BeforeValidator(parse_duration), Field(ge=0)] = 100_000_000
-    ceilings: StrictBool = True
+    repeats: Annotated[Repeats, _run("Measured trials of each cell.", int)] = 5
+    warmup: Annotated[
+        Annotated[int, BeforeValidator(parse_count), Field(ge=0, le=1_000_000)],
+        _run("Trials of each cell before those that count.", int),
+    ] = 1
+    shuffle: Annotated[StrictBool, _run("Run the cells in a shuffled order.", bool)] = True
+    seed: Annotated[Whole, _run("Seed of that order.", int, flag="--shuffle-seed")] = 1
+    adaptive: Annotated[
+        float | None,
+        BeforeValidator(_adaptive),
+        _run("Go on until each median's 95 % interval is narrower, as 2%; off = never.", float),
+    ] = None
+    max_repeats: Annotated[Repeats, _run("Where the adaptive stop stops at the latest.", int)] = 30
+    on_failure: Annotated[Literal["continue", "stop"], _run("After a failed trial: continue or stop.")] = (
+        "continue"
+    )
+    timeout: Annotated[Duration, _run("For connecting, and for a stream without progress, as 30s.", int)] = (
+        30_000_000_000
+    )
+    sample_interval: Annotated[
+        Annotated[int, BeforeValidator(parse_duration), Field(ge=0)],
+        _run("Of the counters over time, as 100ms; 0 = none.", int),
+    ] = 100_000_000
+    ceilings: Annotated[StrictBool, _run("Measure the physical limits as well, to compare with.", bool)] = (
+        True
+    )
+
+
+BESIDE = {
+    "place": Setting(
+        "LABEL=URL: an address beside others, as remote=flight://host:31337. Repeatable.", form="pairs"
+    ),
+    "on": Setting(
+        "Where the streams run: ray://HOST:PORT, auto (the Ray cluster of this host), local (Ray, here "
+        "alone) or spark; here,spark in both places. [default: this process]",
+        panel="Several hosts",
+        commas="text",
+    ),
+    "master": Setting(
+        "Spark's, as local[4] or spark://HOST:7077, with --on spark.",
+        panel="Several hosts",
+        commas="text",
+        cell=None,
+    ),
+    "row_bytes": Setting("Payload bytes of a row.", float, flag=""),
+    "settings": Setting(
+        "TABLE.KEY=VALUE: any setting by its name in a file, as matrix.streams=1..8. Repeatable.",
+        flag="--set",
+        form="pairs",
+        cell=None,
+    ),
+}
+"""What is said of a run, or follows for a cell, beside the keys of its tables."""

@@ -11,9 +11,8 @@ from pydantic import ValidationError
 from venturi.common.errors import ScenarioError
 from venturi.plan.layers import Layer, place_in
 from venturi.plan.scenario import with_nul
-from venturi.plan.settings import SIZES, Hosts, Run, Target, Workload
-from venturi.targets.fields import Table
-from venturi.targets.options import LISTS
+from venturi.plan.settings import Hosts, Run, Target, Workload
+from venturi.targets.fields import Table, setting_of
 from venturi.targets.urls import check_url
 
 __all__ = ["TABLES", "check_keys", "validate"]
@@ -24,8 +23,15 @@ TOP = (
 )
 # `place` and `target` choose the address; every other axis is a key of [workload] or [target].
 ADDRESS_AXES = ("place", "target")
-# Keys whose value is a list, where others want an axis.
-LIST_VALUES = ("pin", "headers", "key", "add", "tags", "values", *LISTS)
+_SETTINGS = {
+    key: setting_of(field)
+    for table in ("workload", "target", "hosts")
+    for key, field in TABLES[table].model_fields.items()
+}
+LIST_VALUES = frozenset(key for key, it in _SETTINGS.items() if it.commas == "list" or it.kind is dict)
+"""Keys whose value is a list, where others want an axis."""
+COUNTS = frozenset(key for key, it in _SETTINGS.items() if it.kind in (int, float))
+"""Keys whose value is a number, so that several of them may be a range."""
 
 
 def check_keys(layer: Layer) -> None:
@@ -65,11 +71,7 @@ def validate(layers: Sequence[Layer], name: str, model: type[Table], values: Any
             raise ScenarioError(
                 f"{where}: a list of values belongs into [matrix]", hint=f"[matrix] {key} = …"
             )
-        if (
-            isinstance(value, str)
-            and ".." in value
-            and key in (*SIZES, "streams", "threads", "rows_per_batch", "in_flight", "working_set", "loaders")
-        ):
+        if isinstance(value, str) and ".." in value and key in COUNTS and name != "run":
             where = place_in(layers, (name, key))
             raise ScenarioError(f"{where}: a range belongs into [matrix]", hint=f'[matrix] {key} = "{value}"')
     try:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr
 
 from venturi.common.suffixes import parse_count
-from venturi.targets.fields import Table, null, number_or_auto, pool_size
+from venturi.targets.fields import Nullable, Table, null, number_or_auto, pool_size
+from venturi.targets.setting import SEVERAL, Setting
 
-__all__ = ["Charrow"]
+__all__ = ["QUERIES", "Charrow"]
+
+QUERIES = "Queries (charrow, clickhouse)"
+"""Where the help has the flags of both."""
+_charrow = partial(Setting, panel=QUERIES, systems={"charrow": None})
 
 
 def _version(value: Any) -> Any:
@@ -24,15 +30,44 @@ class Charrow(Table):
         Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] | None,
         BeforeValidator(number_or_auto),
         BeforeValidator(null),
+        _charrow(
+            f"Threads of the server that encode; auto = one a CPU there.{SEVERAL}",
+            int,
+            systems={"charrow": "auto"},
+        ),
     ] = None
     decoders: Annotated[
-        Annotated[int, BeforeValidator(pool_size), Field(ge=0, le=256)] | None, BeforeValidator(null)
+        Nullable[Annotated[int, BeforeValidator(pool_size), Field(ge=0, le=256)]],
+        _charrow(
+            f"Threads of the client that decode; 0 = each partition's own.{SEVERAL}",
+            int,
+            systems={"charrow": 1},
+        ),
     ] = None
-    query: Annotated[StrictStr | None, BeforeValidator(null)] = None
+    query: Annotated[
+        Nullable[StrictStr],
+        _charrow(
+            "What to get, as SELECT * FROM trips; streams share it.",
+            commas="text",
+            systems={"charrow": None, "clickhouse": None},
+        ),
+    ] = None
     wire_version: Annotated[
-        Literal["1.1", "1.2"] | None, BeforeValidator(_version), BeforeValidator(null)
+        Literal["1.1", "1.2"] | None,
+        BeforeValidator(_version),
+        BeforeValidator(null),
+        _charrow("Of the protocol: 1.2, or 1.1 for old peers.", systems={"charrow": "1.2"}, spec="version"),
     ] = None
-    block_checksum: StrictBool = False
+    block_checksum: Annotated[
+        StrictBool, _charrow("A checksum with every block (1.2).", bool, spec="checksum")
+    ] = False
     max_block_size: Annotated[
-        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**40)] | None, BeforeValidator(null)
+        Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**40)]],
+        _charrow(
+            "Largest block accepted, in bytes. [default: 1GiB]",
+            int,
+            cell=None,
+            systems={"charrow": None, "clickhouse": None},
+            spec="max_block_bytes",
+        ),
     ] = None

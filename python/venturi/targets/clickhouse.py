@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, StrictStr
 
 from venturi.common.credentials import is_secret
-from venturi.targets.fields import Table, null
+from venturi.targets.charrow import QUERIES
+from venturi.targets.fields import Nullable, Table
+from venturi.targets.setting import SEVERAL, Setting
 
 __all__ = ["ClickHouse"]
 
+_clickhouse = partial(Setting, panel=QUERIES, systems={"clickhouse": None})
 _SETTING = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=([^,]*)")
 
 
@@ -37,11 +41,22 @@ class ClickHouse(Table):
     """ClickHouse over HTTP."""
 
     wire_format: Annotated[
-        Literal["arrow", "native", "rowbinary", "parquet"] | None, BeforeValidator(null)
+        Nullable[Literal["arrow", "native", "rowbinary", "parquet"]],
+        _clickhouse(f"clickhouse: arrow, native, rowbinary or parquet.{SEVERAL}", spec="format"),
     ] = None
-    # Here "none" is a way to share: every stream reads all.
-    split: Literal["hash", "key", "parts", "none"] | None = None
-    split_by: Annotated[StrictStr | None, BeforeValidator(null)] = None
+    split: Annotated[
+        # Here "none" is a way to share: every stream reads all.
+        Literal["hash", "key", "parts", "none"] | None,
+        _clickhouse("clickhouse: how streams share rows: hash, key, parts, or none: each reads all."),
+    ] = None
+    split_by: Annotated[Nullable[StrictStr], _clickhouse("clickhouse: the column of split hash and key.")] = (
+        None
+    )
     server_settings: Annotated[
-        Annotated[StrictStr, BeforeValidator(_settings)] | None, BeforeValidator(null)
+        Nullable[Annotated[StrictStr, BeforeValidator(_settings)]],
+        _clickhouse(
+            "clickhouse: settings of its own, as max_threads=4,max_memory_usage=0.",
+            commas="text",
+            spec="settings",
+        ),
     ] = None

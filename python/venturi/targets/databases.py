@@ -2,33 +2,81 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, StrictBool, StrictStr
 
-from venturi.targets.fields import Counted, Names, Table, identifier, null, statements
+from venturi.targets.fields import Counted, Names, Nullable, Table, identifier, statements
+from venturi.targets.setting import Setting
+from venturi.targets.system import DATABASES
 
-__all__ = ["Cassandra", "Database", "Embedded", "MySql"]
+__all__ = ["DATABASE", "Cassandra", "Database", "Embedded", "MySql"]
+
+DATABASE = "Databases"
+_TABLES = dict.fromkeys((*DATABASES, "clickhouse"))
+_database = partial(Setting, panel=DATABASE, systems=dict.fromkeys(DATABASES))
+_mysql = partial(Setting, panel=DATABASE, systems={"mysql": None})
+
+
+def _cassandra(help: str, usual: Any, kind: type = str) -> Setting:
+    return Setting(help, kind, panel=DATABASE, systems={"cassandra": usual})
 
 
 class Database(Table):
     """All databases: the table, and how statements get there."""
 
-    table: Annotated[StrictStr | None, BeforeValidator(identifier), BeforeValidator(null)] = None
-    setup: StrictBool | None = None
-    keep: StrictBool | None = None
-    init: Annotated[Annotated[list[StrictStr], BeforeValidator(statements)] | None, BeforeValidator(null)] = (
-        None
-    )
-    statement: Annotated[Literal["text", "prepared"] | None, BeforeValidator(null)] = None
+    table: Annotated[
+        Nullable[Annotated[StrictStr, BeforeValidator(identifier)]],
+        _database(
+            "The table. [default: venturi_usage, or venturi_FILE; clickhouse: venturi_put]", systems=_TABLES
+        ),
+    ] = None
+    setup: Annotated[
+        StrictBool | None,
+        _database(
+            "Make database and table first; or upsert into the table as it is.",
+            bool,
+            systems=dict.fromkeys(_TABLES, True),
+        ),
+    ] = None
+    keep: Annotated[
+        StrictBool | None,
+        _database("Leave the table when a trial ends, for a look into it.", bool, cell=None, systems=_TABLES),
+    ] = None
+    init: Annotated[
+        Nullable[Annotated[list[StrictStr], BeforeValidator(statements)]],
+        _database(
+            "A statement to run on every connection when it is opened. Repeatable.",
+            list[str],
+            commas="list",
+            form="repeated",
+        ),
+    ] = None
+    statement: Annotated[
+        Nullable[Literal["text", "prepared"]],
+        _database(
+            "text, or prepared once and given values.",
+            systems={**dict.fromkeys(DATABASES, "prepared"), "mysql": "text"},
+            foreign=True,
+        ),
+    ] = None
 
 
 class MySql(Table):
     """MySQL, MariaDB, SingleStore."""
 
-    storage: Annotated[StrictStr | None, BeforeValidator(identifier), BeforeValidator(null)] = None
-    shard_key: Names = None
-    partitions: Counted = None
+    storage: Annotated[
+        Nullable[Annotated[StrictStr, BeforeValidator(identifier)]],
+        _mysql(
+            "mysql: rowstore or columnstore of SingleStore, or an ENGINE; clickhouse: an ENGINE.",
+            systems={"mysql": None, "clickhouse": None},
+        ),
+    ] = None
+    shard_key: Annotated[
+        Names, _mysql("SingleStore: columns that choose the partition.", list[str], commas="list")
+    ] = None
+    partitions: Annotated[Counted, _mysql("SingleStore: partitions of a new database.", int)] = None
 
 
 _CONSISTENCY = Literal[
@@ -43,20 +91,47 @@ def _consistency(value: Any) -> Any:
 class Cassandra(Table):
     """Cassandra, ScyllaDB."""
 
-    write: Annotated[Literal["counter", "insert"] | None, BeforeValidator(null)] = None
-    # Here "none" is a way to write: every row by itself.
-    batch: Literal["unlogged", "logged", "none"] | None = None
-    batch_form: Annotated[Literal["message", "statement"] | None, BeforeValidator(null)] = None
-    consistency: Annotated[_CONSISTENCY | None, BeforeValidator(_consistency), BeforeValidator(null)] = None
-    replication: Counted = None
-    partition_key: Counted = None
-    token_aware: StrictBool | None = None
+    write: Annotated[
+        Nullable[Literal["counter", "insert"]], _cassandra("cassandra: counter or insert.", "counter")
+    ] = None
+    batch: Annotated[
+        # Here "none" is a way to write: every row by itself.
+        Literal["unlogged", "logged", "none"] | None,
+        _cassandra("cassandra: unlogged, logged, or none: row by row.", "unlogged"),
+    ] = None
+    batch_form: Annotated[
+        Nullable[Literal["message", "statement"]],
+        _cassandra("cassandra: message, or statement: BEGIN BATCH ... as one.", "message"),
+    ] = None
+    consistency: Annotated[
+        Nullable[Annotated[_CONSISTENCY, BeforeValidator(_consistency)]],
+        _cassandra("cassandra: one, local_one, quorum, local_quorum, all ...", "local_one"),
+    ] = None
+    replication: Annotated[Counted, _cassandra("cassandra: copies of a row in a new keyspace.", 1, int)] = (
+        None
+    )
+    partition_key: Annotated[
+        Counted, _cassandra("cassandra: so many columns of the key choose the partition.", None, int)
+    ] = None
+    token_aware: Annotated[
+        StrictBool | None, _cassandra("cassandra: ask a node that holds the row, or any.", True, bool)
+    ] = None
 
 
 class Embedded(Table):
     """SQLite."""
 
     journal: Annotated[
-        Literal["wal", "delete", "truncate", "persist", "memory", "off"] | None, BeforeValidator(null)
+        Nullable[Literal["wal", "delete", "truncate", "persist", "memory", "off"]],
+        Setting(
+            "sqlite: wal, delete, truncate, persist, memory or off.",
+            panel=DATABASE,
+            systems={"sqlite": "wal"},
+        ),
     ] = None
-    without_rowid: StrictBool | None = None
+    without_rowid: Annotated[
+        StrictBool | None,
+        Setting(
+            "sqlite: a table that is its key's index, or not.", bool, panel=DATABASE, systems={"sqlite": True}
+        ),
+    ] = None

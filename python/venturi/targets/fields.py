@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
+from pydantic.fields import FieldInfo
 
 from venturi.common.credentials import environment_variable
 from venturi.common.suffixes import parse_count
 from venturi.targets.handicap import normalised
+from venturi.targets.setting import Setting
 
 __all__ = [
     "Counted",
     "Names",
+    "Nullable",
     "Table",
     "Variable",
     "compression_name",
@@ -23,6 +26,7 @@ __all__ = [
     "null",
     "number_or_auto",
     "pool_size",
+    "setting_of",
     "statements",
     "texts",
     "user_name",
@@ -33,6 +37,12 @@ class Table(BaseModel):
     """A table of the scenario: unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def setting_of(field: FieldInfo) -> Setting:
+    """What a field says beside its type. A field without it is a mistake of ours."""
+    (found,) = (it for it in field.metadata if isinstance(it, Setting))
+    return found
 
 
 def null(value: Any) -> Any:
@@ -60,13 +70,12 @@ def _some(value: list[str] | None) -> list[str] | None:
     return value
 
 
-Names = Annotated[
-    Annotated[list[StrictStr], BeforeValidator(texts)] | None, BeforeValidator(null), AfterValidator(_some)
-]
+T = TypeVar("T")
+Nullable = Annotated[T | None, BeforeValidator(null)]
+"""What may be null, which is written "none"."""
+Names = Annotated[Nullable[Annotated[list[StrictStr], BeforeValidator(texts)]], AfterValidator(_some)]
 """Columns: ["a", "b"] or "a,b"."""
-Counted = Annotated[
-    Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_536)] | None, BeforeValidator(null)
-]
+Counted = Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_536)]]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 

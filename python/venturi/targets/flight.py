@@ -1,15 +1,18 @@
-"""Options of Flight."""
+"""Options of Flight, and by which servers are trusted and logged in to."""
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictStr
 
 from venturi.common.credentials import is_secret
 from venturi.common.suffixes import parse_count
-from venturi.targets.fields import Table, Variable, handicap_text, null, user_name
+from venturi.targets.fields import Nullable, Table, Variable, handicap_text, user_name
+from venturi.targets.setting import Setting
+from venturi.targets.system import NETWORK
 
 __all__ = ["Flight", "Login"]
 
@@ -21,32 +24,92 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
+_ALL = dict.fromkeys(NETWORK)
+_FLIGHT = {"flight": None}
+_login = partial(Setting, panel="Log-in and TLS", cell=None, credential=True)
+_flight = partial(Setting, panel="Flight", systems=_FLIGHT)
+
+
 class Login(Table):
     """Who we are. Secrets are names of environment variables."""
 
-    user: Annotated[StrictStr, AfterValidator(user_name)] | None = None
-    password_env: Variable | None = None
-    tls_ca: StrictStr | None = None
-    tls_certificate: StrictStr | None = None
-    tls_key: StrictStr | None = None
-    tls_server_name: StrictStr | None = None
-    tls_insecure: StrictBool = False
+    user: Annotated[
+        Annotated[StrictStr, AfterValidator(user_name)] | None,
+        _login("User name.", systems=_ALL | {"influx": None}),
+    ] = None
+    password_env: Annotated[
+        Variable | None,
+        _login("Environment variable that holds its password.", systems=_ALL | {"influx": None}),
+    ] = None
+    token_env: Annotated[
+        Variable | None,
+        _login("Environment variable that holds the bearer token.", systems={"flight": None, "influx": None}),
+    ] = None
+    tls_ca: Annotated[
+        StrictStr | None,
+        _login("File of the certificate authority, for ...+tls://.", systems=_ALL),
+    ] = None
+    tls_certificate: Annotated[
+        StrictStr | None, _login("File of the client's own certificate.", systems=_ALL)
+    ] = None
+    tls_key: Annotated[StrictStr | None, _login("File of the client's own key.", systems=_ALL)] = None
+    tls_server_name: Annotated[
+        StrictStr | None, _login("Name to expect in the server's certificate.", systems=_ALL)
+    ] = None
+    tls_insecure: Annotated[
+        StrictBool, _login("Do not check the server's certificate.", bool, systems=_ALL)
+    ] = False
+    headers: Annotated[
+        dict[str, StrictStr],
+        AfterValidator(_headers),
+        _login(
+            "NAME=VALUE sent with every call. Repeatable.",
+            dict,
+            systems=_FLIGHT,
+            flag="--header",
+            form="pairs",
+        ),
+    ] = Field(default_factory=dict)
+    header_env: Annotated[
+        dict[str, Variable],
+        _login(
+            "NAME=VARIABLE: a header whose value is in an environment variable. Repeatable.",
+            dict,
+            systems=_FLIGHT,
+            form="pairs",
+        ),
+    ] = Field(default_factory=dict)
 
 
 class Flight(Table):
     """Arrow Flight."""
 
-    connections: Literal["per-stream", "shared"] = "per-stream"
+    connections: Annotated[Literal["per-stream", "shared"], _flight("per-stream or shared.")] = "per-stream"
     window: Annotated[
-        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**31 - 1)] | None, BeforeValidator(null)
+        Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**31 - 1)]],
+        _flight("HTTP/2 flow-control window in bytes, as 4Mi; none = no limit.", int),
     ] = None
     send_buffer: Annotated[
-        Annotated[int, BeforeValidator(parse_count), Field(ge=4096, le=2**30)] | None, BeforeValidator(null)
+        Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=4096, le=2**30)]],
+        _flight("Bytes of a socket's send buffer; none = 256Ki on loopback, else the kernel's.", int),
     ] = None
-    max_message_size: Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**32 - 1)] = 67_108_864
-    protocol: Literal["auto", "perf", "path", "command", "ticket"] = "auto"
-    ack: Literal["stream", "batch"] = "stream"
-    handicap: Annotated[Annotated[str, BeforeValidator(handicap_text)] | None, BeforeValidator(null)] = None
-    token_env: Variable | None = None
-    headers: Annotated[dict[str, StrictStr], AfterValidator(_headers)] = Field(default_factory=dict)
-    header_env: dict[str, Variable] = Field(default_factory=dict)
+    max_message_size: Annotated[
+        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**32 - 1)],
+        _flight("Largest message accepted, in bytes.", int, cell=None),
+    ] = 67_108_864
+    protocol: Annotated[
+        Literal["auto", "perf", "path", "command", "ticket"],
+        _flight("auto, perf, path, command or ticket."),
+    ] = "auto"
+    ack: Annotated[
+        Literal["stream", "batch"],
+        _flight("When a put batch counts as acknowledged: stream or batch."),
+    ] = "stream"
+    handicap: Annotated[
+        Nullable[Annotated[str, BeforeValidator(handicap_text)]],
+        Setting(
+            "STAGE=TIME: CPU time to burn for every batch in a stage of the client, as decode=200us.",
+            panel="Flight",
+            systems={"flight": None, "charrow": None},
+        ),
+    ] = None

@@ -1,40 +1,77 @@
-"""Options of targets, a group for those that belong together, and which systems each applies to.
+"""Options of targets: which systems each applies to, and what holds there where nothing is said.
 
-An option that is null leaves the matter to the target: its default is in docs/targets.
+An option that is null leaves the matter to the target.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from venturi.targets.charrow import Charrow
 from venturi.targets.clickhouse import ClickHouse
-from venturi.targets.databases import Cassandra, Database, Embedded, MySql
-from venturi.targets.fields import Table, compression_name, lower_word, null
+from venturi.targets.databases import DATABASE, Cassandra, Database, Embedded, MySql
+from venturi.targets.fields import Nullable, Table, compression_name, lower_word, setting_of
 from venturi.targets.flight import Flight, Login
-from venturi.targets.system import DATABASES, TIME_SERIES
+from venturi.targets.setting import Setting
 from venturi.targets.timeseries import Akumuli, TimeSeries
 
-__all__ = ["APPLIES", "DEFAULTS", "LISTS", "ONLY_HERE", "PARAMETERS", "VALUES", "Options"]
+__all__ = ["APPLIES", "DEFAULTS", "ONLY_HERE", "PARAMETERS", "SETTINGS", "VALUES", "Options"]
+
+_POSTGRES = ("on", "off", "local", "remote_write", "remote_apply")
+_SQLITE = ("off", "normal", "full", "extra")
 
 
 class Shared(Table):
     """What has a meaning in several systems, with values that differ."""
 
     compression: Annotated[
-        Annotated[str, BeforeValidator(compression_name)] | None, BeforeValidator(null)
+        Nullable[
+            Annotated[
+                str,
+                BeforeValidator(compression_name),
+                Field(pattern="^(snappy|lz4|zstd(:([1-9]|1[0-9]|2[0-2]))?)$"),
+            ]
+        ],
+        Setting(
+            "Of the batches: lz4, zstd, zstd:LEVEL (1-22; zstd is 3) or none; cassandra: lz4, snappy.",
+            systems=dict.fromkeys(("flight", "charrow", "clickhouse", "cassandra")),
+            values={
+                **dict.fromkeys(("flight", "charrow", "clickhouse"), ("lz4", "zstd")),
+                "cassandra": ("lz4", "snappy"),
+            },
+        ),
     ] = None
-    method: Annotated[Literal["upsert", "copy"] | None, BeforeValidator(null)] = None
+    method: Annotated[
+        Nullable[Literal["upsert", "copy"]],
+        Setting(
+            "postgres, duckdb: upsert, or copy into a staging table and merge.",
+            panel=DATABASE,
+            systems={"postgres": "upsert", "duckdb": "upsert"},
+        ),
+    ] = None
     synchronous: Annotated[
-        Literal["off", "normal", "full", "extra", "on", "local", "remote_write", "remote_apply"] | None,
-        BeforeValidator(lower_word),
-        BeforeValidator(null),
+        Nullable[
+            Annotated[
+                Literal["off", "normal", "full", "extra", "on", "local", "remote_write", "remote_apply"],
+                BeforeValidator(lower_word),
+            ]
+        ],
+        Setting(
+            "sqlite: off, normal, full or extra; postgres: on, off, local ...",
+            panel=DATABASE,
+            systems={"postgres": None, "sqlite": "normal"},
+            values={"sqlite": _SQLITE, "postgres": _POSTGRES},
+        ),
     ] = None
     dialect: Annotated[
-        Literal["mysql", "postgres", "sqlite", "duckdb", "akumuli", "opentsdb", "influx"] | None,
-        BeforeValidator(null),
+        Nullable[Literal["mysql", "postgres", "sqlite", "duckdb", "akumuli", "opentsdb", "influx"]],
+        Setting(
+            "empty: statements of mysql, postgres, sqlite or duckdb; points of akumuli, opentsdb or influx.",
+            panel=DATABASE,
+            systems={"empty": "mysql"},
+        ),
     ] = None
 
 
@@ -46,83 +83,21 @@ class Options(Shared, Stored, ClickHouse, Charrow, Flight, Login):
     """All of them, in one table."""
 
 
-_NETWORK = frozenset({"flight", "charrow", "clickhouse", "mysql", "cassandra", "postgres"})
-_GROUPS: dict[type[Table], frozenset[str]] = {
-    Login: _NETWORK,
-    Flight: frozenset({"flight"}),
-    Charrow: frozenset({"charrow"}),
-    ClickHouse: frozenset({"clickhouse"}),
-    Database: frozenset(DATABASES),
-    MySql: frozenset({"mysql"}),
-    Cassandra: frozenset({"cassandra"}),
-    Embedded: frozenset({"sqlite"}),
-    TimeSeries: frozenset(TIME_SERIES),
-    Akumuli: frozenset({"akumuli"}),
-}
-APPLIES: dict[str, frozenset[str]] = {
-    **{name: schemes for group, schemes in _GROUPS.items() for name in group.model_fields},
-    "compression": frozenset({"flight", "charrow", "clickhouse", "cassandra"}),
-    **{name: frozenset({"charrow", "clickhouse"}) for name in ("query", "max_block_size")},
-    **{name: frozenset({*DATABASES, "clickhouse"}) for name in ("table", "setup", "keep")},
-    "storage": frozenset({"mysql", "clickhouse"}),
-    "handicap": frozenset({"flight", "charrow"}),
-    "method": frozenset({"postgres", "duckdb"}),
-    "synchronous": frozenset({"postgres", "sqlite"}),
-    "dialect": frozenset({"empty"}),
-    **{name: _NETWORK | {"influx"} for name in ("user", "password_env")},
-    "token_env": frozenset({"flight", "influx"}),
-    "http_port": frozenset({"akumuli", "opentsdb", "influx"}),
-}
+SETTINGS: dict[str, Setting] = {name: setting_of(field) for name, field in Options.model_fields.items()}
+APPLIES: dict[str, frozenset[str]] = {name: frozenset(it.systems) for name, it in SETTINGS.items()}
 """The systems that an option has a meaning for."""
 VALUES: dict[tuple[str, str], tuple[str, ...]] = {
-    ("compression", "flight"): ("lz4", "zstd"),
-    ("compression", "charrow"): ("lz4", "zstd"),
-    ("compression", "clickhouse"): ("lz4", "zstd"),
-    ("compression", "cassandra"): ("lz4", "snappy"),
-    ("synchronous", "sqlite"): ("off", "normal", "full", "extra"),
-    ("synchronous", "postgres"): ("on", "off", "local", "remote_write", "remote_apply"),
+    (name, scheme): known for name, it in SETTINGS.items() for scheme, known in it.values.items()
 }
 """Values that an option may have in a system, where others have more (the part before a colon)."""
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "charrow": {"encoders": "auto", "decoders": 1, "wire_version": "1.2"},
-    "clickhouse": {"setup": True},
-    "mysql": {"setup": True, "statement": "text"},
-    "cassandra": {
-        "setup": True,
-        "statement": "prepared",
-        "write": "counter",
-        "batch": "unlogged",
-        "batch_form": "message",
-        "consistency": "local_one",
-        "replication": 1,
-        "token_aware": True,
-    },
-    "postgres": {"setup": True, "statement": "prepared", "method": "upsert"},
-    "sqlite": {
-        "setup": True,
-        "statement": "prepared",
-        "journal": "wal",
-        "synchronous": "normal",
-        "without_rowid": True,
-    },
-    "duckdb": {"setup": True, "statement": "prepared", "method": "upsert"},
-    "akumuli": {"messages": "rows", "digits": 17},
-    "opentsdb": {"digits": 17},
-    "influx": {"digits": 17},
-    "empty": {"dialect": "mysql"},
+    scheme: {n: it.systems[scheme] for n, it in SETTINGS.items() if it.systems.get(scheme) is not None}
+    for scheme in dict.fromkeys(
+        scheme for it in SETTINGS.values() for scheme, usual in it.systems.items() if usual is not None
+    )
 }
 """What the targets do where an option is null; parameters of a cell name it."""
-PARAMETERS = (
-    *("compression", "connections", "window", "send_buffer", "protocol", "ack", "handicap"),
-    *("table", "setup", "init", "statement", "method", "storage", "shard_key", "partitions"),
-    *("write", "batch", "batch_form", "consistency", "replication", "partition_key", "token_aware"),
-    *("journal", "synchronous", "without_rowid", "dialect"),
-    *("messages", "digits", "durable", "pool"),
-    *("encoders", "decoders", "query", "wire_version", "block_checksum"),
-    *("wire_format", "split", "split_by", "server_settings"),
-)
+PARAMETERS = tuple(name for name, it in SETTINGS.items() if it.cell is not None)
 """Options that are parameters of a cell: all that may change a figure."""
-ONLY_HERE = frozenset({"durable", "pool"})
+ONLY_HERE = frozenset(name for name, it in SETTINGS.items() if it.ours)
 """Options of a store that is started for the run: the trial's spec does not have them."""
-LISTS = ("init", "shard_key")
-"""Options whose value is a list."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,11 +16,15 @@ __all__ = [
     "HOST",
     "KNOWN",
     "LOCAL",
+    "NETWORK",
     "PARAMETERS",
     "PORTS",
     "REMOTE",
     "SEVERAL",
+    "SYSTEMS",
     "TIME_SERIES",
+    "USERS",
+    "System",
     "in_process",
     "is_charrow",
     "is_clickhouse",
@@ -34,44 +39,158 @@ __all__ = [
 ]
 
 HOST = re.compile(r"(?:\[[^\[\]@/?#\s]+\]|[^\[\]:@/?#\s]+)(?::\d{0,5})?")
-DEFAULT_PORT = 31337
 LOCAL = "flight://local"
-PORTS = {
-    **{"flight": DEFAULT_PORT, "charrow": 9006, "mysql": 3306, "cassandra": 9042, "postgres": 5432},
-    **{"clickhouse": 8123, "clickhouse+tls": 8443},
-    **{"akumuli": 8282, "akumuli+udp": 8383, "opentsdb": 4242, "influx": 9009, "influx+http": 8086},
-}
-"""Systems that are reached over a network, each with its usual port; `+tls` may follow the name."""
-FILES = ("sqlite", "duckdb")
-"""Databases in this process, of one file each."""
-DATABASES = ("mysql", "cassandra", "postgres", *FILES)
-"""Systems that take upserts."""
-TIME_SERIES = ("akumuli", "opentsdb", "influx")
-"""Systems that take points of time series."""
-REMOTE = ("flight", "charrow", *TIME_SERIES)
-"""Systems of which a run can start servers on hosts of their own."""
-SEVERAL = ("flight", *DATABASES, *TIME_SERIES)
-"""Systems whose URL may name several hosts, over which streams are spread."""
-KNOWN = (
-    *("flight", "flight+tls", "charrow", "charrow+tls", "mysql", "mysql+tls", "cassandra", "cassandra+tls"),
-    *("clickhouse", "clickhouse+tls", "postgres", "postgres+tls", "sqlite", "duckdb"),
-    *("akumuli", "akumuli+udp", "opentsdb", "influx", "influx+http", "empty"),
+
+
+@dataclass(frozen=True)
+class System:
+    """What moves or keeps rows, by the scheme of its URLs."""
+
+    scheme: str
+    operations: tuple[str, ...]
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """Its usual port by each of its schemes, of which `+tls` has one of its own only if it is another; none
+    where a URL names a file, or nothing."""
+    tls: bool = False
+    file: bool = False
+    """Whether it is a database in this process, of one file."""
+    users: bool = False
+    """Whether its URL may name a user."""
+    several: bool = False
+    """Whether its URL may name several hosts, over which streams are spread."""
+    remote: bool = False
+    """Whether a run can start servers of it on hosts of their own."""
+    parameters: tuple[str, ...] = ()
+    """What may follow the ? of its URL, one of them."""
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """How other programs call each of its schemes."""
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """All of them, its own first."""
+        return tuple(dict.fromkeys((self.scheme, *([f"{self.scheme}+tls"] * self.tls), *self.ports)))
+
+
+_UPSERT = ("upsert",)
+_INGEST = ("ingest",)
+SYSTEMS = (
+    System(
+        "flight",
+        ("get", "put"),
+        {"flight": 31337},
+        tls=True,
+        several=True,
+        remote=True,
+        parameters=("command", "ticket"),
+    ),
+    System(
+        "charrow",
+        ("get",),
+        {"charrow": 9006},
+        tls=True,
+        remote=True,
+        parameters=("query",),
+        aliases={"charrow": ("chspark", "theflash")},
+    ),
+    System(
+        "mysql",
+        _UPSERT,
+        {"mysql": 3306},
+        tls=True,
+        users=True,
+        several=True,
+        aliases={"mysql": ("mariadb", "memsql", "singlestore", "tidb")},
+    ),
+    System(
+        "cassandra",
+        _UPSERT,
+        {"cassandra": 9042},
+        tls=True,
+        users=True,
+        several=True,
+        aliases={"cassandra": ("scylla", "scylladb", "cql")},
+    ),
+    System(
+        "clickhouse",
+        ("get", "put"),
+        {"clickhouse": 8123, "clickhouse+tls": 8443},
+        tls=True,
+        users=True,
+        aliases={
+            "clickhouse": ("ch", "chdb", "clickhouse+http"),
+            "clickhouse+tls": ("clickhouses", "clickhouse+https"),
+        },
+    ),
+    System(
+        "postgres",
+        _UPSERT,
+        {"postgres": 5432},
+        tls=True,
+        users=True,
+        several=True,
+        aliases={"postgres": ("postgresql", "pg")},
+    ),
+    System("sqlite", _UPSERT, file=True, users=True, several=True, aliases={"sqlite": ("sqlite3", "file")}),
+    System("duckdb", _UPSERT, file=True, users=True, several=True),
+    System(
+        "akumuli",
+        _INGEST,
+        {"akumuli": 8282, "akumuli+udp": 8383},
+        several=True,
+        remote=True,
+        aliases={"akumuli": ("resp", "aku")},
+    ),
+    System(
+        "opentsdb",
+        _INGEST,
+        {"opentsdb": 4242},
+        several=True,
+        remote=True,
+        aliases={"opentsdb": ("tsdb", "telnet")},
+    ),
+    System(
+        "influx",
+        _INGEST,
+        {"influx": 9009, "influx+http": 8086},
+        several=True,
+        remote=True,
+        aliases={
+            "influx": ("questdb", "telegraf", "victoriametrics", "influxdb"),
+            "influx+http": ("influxdb+http", "influxdb2"),
+        },
+    ),
+    System("empty", ("get", "put", "upsert", "ingest")),
 )
-# How other programs call what we call otherwise.
+"""All of them, in the order in which errors name them."""
+
+
+def _schemes(having: Callable[[System], bool]) -> tuple[str, ...]:
+    return tuple(system.scheme for system in SYSTEMS if having(system))
+
+
+PORTS = {scheme: port for system in SYSTEMS for scheme, port in system.ports.items()}
+"""Usual ports; `+tls` may follow a scheme."""
+DEFAULT_PORT = PORTS["flight"]
+FILES = _schemes(lambda system: system.file)
+"""Databases in this process, of one file each."""
+DATABASES = _schemes(lambda system: system.operations == _UPSERT)
+"""Systems that take upserts."""
+TIME_SERIES = _schemes(lambda system: system.operations == _INGEST)
+"""Systems that take points of time series."""
+NETWORK = _schemes(lambda system: system.tls)
+"""Systems that one is logged in to, over TLS if need be."""
+REMOTE = _schemes(lambda system: system.remote)
+"""Systems of which a run can start servers on hosts of their own."""
+SEVERAL = _schemes(lambda system: system.several)
+"""Systems whose URL may name several hosts, over which streams are spread."""
+USERS = _schemes(lambda system: system.users)
+"""Systems whose URL may name a user."""
+KNOWN = tuple(scheme for system in SYSTEMS for scheme in system.schemes)
 ALIASES = {
-    **dict.fromkeys(("mariadb", "memsql", "singlestore", "tidb"), "mysql"),
-    **dict.fromkeys(("scylla", "scylladb", "cql"), "cassandra"),
-    **dict.fromkeys(("postgresql", "pg"), "postgres"),
-    **dict.fromkeys(("sqlite3", "file"), "sqlite"),
-    **dict.fromkeys(("questdb", "telegraf", "victoriametrics", "influxdb"), "influx"),
-    **dict.fromkeys(("influxdb+http", "influxdb2"), "influx+http"),
-    **dict.fromkeys(("resp", "aku"), "akumuli"),
-    **dict.fromkeys(("tsdb", "telnet"), "opentsdb"),
-    **dict.fromkeys(("chspark", "theflash"), "charrow"),
-    **dict.fromkeys(("ch", "chdb", "clickhouse+http"), "clickhouse"),
-    **dict.fromkeys(("clickhouses", "clickhouse+https"), "clickhouse+tls"),
+    alias: scheme for system in SYSTEMS for scheme, aliases in system.aliases.items() for alias in aliases
 }
-PARAMETERS = {"flight": ("command", "ticket"), "charrow": ("query",)}
+"""How other programs call what we call otherwise."""
+PARAMETERS = {system.scheme: system.parameters for system in SYSTEMS if system.parameters}
 """What may follow the ? of a URL, one of them; of other systems nothing."""
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from venturi.common.suffixes import parse_count
-from venturi.targets.fields import Table, null, pool_size
+from venturi.targets.fields import Nullable, Table, null, pool_size
+from venturi.targets.setting import SEVERAL, Setting
+from venturi.targets.system import TIME_SERIES
 
-__all__ = ["Akumuli", "TimeSeries"]
+__all__ = ["SERIES", "Akumuli", "TimeSeries"]
+
+SERIES = "Time series"
+_series = partial(Setting, panel=SERIES, systems=dict.fromkeys(TIME_SERIES))
 
 
 def _digits(value: Any) -> Any:
@@ -19,18 +25,37 @@ def _digits(value: Any) -> Any:
 class TimeSeries(Table):
     """Stores of time series."""
 
-    digits: Annotated[Literal[17, "shortest"] | None, BeforeValidator(_digits), BeforeValidator(null)] = None
-    http_port: Annotated[
-        Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_535)] | None, BeforeValidator(null)
+    digits: Annotated[
+        Literal[17, "shortest"] | None,
+        BeforeValidator(_digits),
+        BeforeValidator(null),
+        _series(
+            "Digits of a value: 17, or shortest that reads back the same.",
+            systems=dict.fromkeys(TIME_SERIES, 17),
+        ),
     ] = None
-    # Of a store that is started for the run.
-    durable: Literal["none", "os", "fsync"] | None = None
+    http_port: Annotated[
+        Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_535)]],
+        _series("Port where the store tells what it holds. [default: 8181]", int, cell=None),
+    ] = None
+    durable: Annotated[
+        Literal["none", "os", "fsync"] | None,
+        _series(f"X://local: none, os or fsync; what the store's log survives.{SEVERAL}", ours=True),
+    ] = None
     pool: Annotated[
-        Annotated[int, BeforeValidator(pool_size), Field(ge=1, le=256)] | None, BeforeValidator(null)
+        Nullable[Annotated[int, BeforeValidator(pool_size), Field(ge=1, le=256)]],
+        _series(f"X://local: the store's reader threads.{SEVERAL}", int, ours=True),
     ] = None
 
 
 class Akumuli(Table):
     """Akumuli's RESP."""
 
-    messages: Annotated[Literal["rows", "values", "dictionary"] | None, BeforeValidator(null)] = None
+    messages: Annotated[
+        Nullable[Literal["rows", "values", "dictionary"]],
+        _series(
+            "akumuli: rows of all metrics, values one by one, or dictionary ids.",
+            systems={"akumuli": "rows"},
+            spec="format",
+        ),
+    ] = None

@@ -15,9 +15,9 @@ from venturi.targets.system import (
     PORTS,
     REMOTE,
     SEVERAL,
+    USERS,
     in_process,
     is_charrow,
-    is_clickhouse,
     is_database,
     is_local,
     is_ours,
@@ -133,7 +133,7 @@ def check_url(url: str) -> str:
 
 def _has_users(scheme: str) -> bool:
     """Whether a user may stand before the host."""
-    return is_database(f"{scheme}://") or is_clickhouse(f"{scheme}://")
+    return scheme_of(f"{scheme}://") in USERS
 
 
 def _no_secrets(scheme: str, place: str, parameters: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from venturi.analysis.cells.summary import Cell
 from venturi.common.suffixes import spell_duration
 from venturi.common.times import spell_time
-from venturi.targets.parameters import PARAMETERS
+from venturi.targets.parameters import PARAMETERS, SETTINGS
 from venturi.targets.system import scheme_of, servers_batches
 
 # Of a run as it was typed: what a repeat shall not inherit.
@@ -28,17 +28,14 @@ _DROPPED = {
     "--quiet": 0,
     "-q": 0,
 }
-CREDENTIALS = (
-    *("tls_ca", "tls_certificate", "tls_key", "tls_server_name", "tls_insecure"),
-    *("token_env", "user", "password_env", "header", "header_env"),
-)
-"""Parameters by which a server is trusted and logged in to."""
+CREDENTIALS = tuple(it.keyword for it in SETTINGS if it.credential)
+"""Keywords by which a server is trusted and logged in to."""
 # Of those that a repeat leaves out: they stand without a value.
-_SWITCHES = ("--tls-insecure",)
-_REPEATABLE = ("--header", "--header-env", "--set", "--data", "--place", "--init")
+_SWITCHES = frozenset(it.flag for it in SETTINGS if it.kind is bool)
+_REPEATABLE = frozenset(it.flag for it in SETTINGS if it.form != "once")
 # Parameters that follow from others, or that a command says in words of its own.
 _IMPLIED = ("place", "target", "data", "on", "row_bytes")
-_FLAGS = {"duration_ns": "--duration", "tick_ns": "--tick", "start_unix_ns": "--start"}
+_FLAGS = {it.cell: it.flag for it in SETTINGS if it.cell is not None}
 _ALWAYS = ("operation", "streams", "rows_per_batch")
 
 
@@ -146,13 +143,12 @@ def _meaningless(scheme: str) -> frozenset[str]:
 def _usual(scheme: str, ingest: bool) -> dict[str, str]:
     """What parameters are in this system where nothing is said, as a command spells it."""
     # Read here, as they need pydantic: who typed the command does not need them.
-    from venturi.plan.rules.timeseries import HOSTS, TICK_NS
-    from venturi.plan.settings import UPSERT, WORKING_SET, Target, Workload
+    from venturi.plan.settings import INGEST, UPSERT, WORKING_SET, Target, Workload
     from venturi.targets.options import DEFAULTS
 
     fields = {**Workload.model_fields, **Target.model_fields}
     usual = {name: field.get_default() for name, field in fields.items()}
-    usual |= {**UPSERT, "working_set": WORKING_SET, "hosts": HOSTS, "tick_ns": TICK_NS, "durable": "os"}
+    usual |= {**UPSERT, **INGEST, "tick_ns": INGEST["tick"], "working_set": WORKING_SET, "durable": "os"}
     usual |= {**DEFAULTS.get(scheme, {}), **({"generate": "inline"} if ingest else {})}
     return {name: spelled(name, value) for name, value in usual.items()}
 

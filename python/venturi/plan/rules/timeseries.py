@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from venturi.common.errors import ScenarioError
-from venturi.plan.settings import UPSERT, FileData, Target, Workload
+from venturi.plan.settings import INGEST, UPSERT, FileData, Target, Workload
 from venturi.targets.system import TIME_SERIES, is_ours, is_time_series, scheme_of
 
-__all__ = ["HOSTS", "TICK_NS", "check", "is_archive", "is_made", "is_points", "parameters", "values"]
+__all__ = ["check", "is_archive", "is_made", "is_points", "parameters", "values"]
 
-HOSTS = 100
-TICK_NS = 1_000_000_000
 METRICS = 10
 """Metrics of a host of `metrics`, all in one row."""
 
@@ -85,7 +83,7 @@ def _columns(workload: Workload, where: Any) -> None:
 
 def _amount(workload: Workload, where: Any) -> None:
     if _made(workload):
-        hosts = workload.hosts or HOSTS
+        hosts = workload.hosts or INGEST["hosts"]
         if workload.streams > hosts:
             raise ScenarioError(
                 f"{where('workload', 'streams')}: {workload.streams} streams share {hosts} hosts, and a "
@@ -121,8 +119,8 @@ def parameters(workload: Workload) -> dict[str, Any]:
     made = workload.operation == "ingest" and _made(workload)
     file = workload.operation == "ingest" and isinstance(workload.data, FileData)
     return {
-        "hosts": (workload.hosts or HOSTS) if made else None,
-        "tick_ns": (workload.tick or TICK_NS) if made else None,
+        "hosts": (workload.hosts or INGEST["hosts"]) if made else None,
+        "tick_ns": (workload.tick or INGEST["tick"]) if made else None,
         "start_unix_ns": workload.start if made else None,
         "time": workload.time if file else None,
         "tags": workload.tags if file else None,
