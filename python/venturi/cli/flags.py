@@ -53,9 +53,9 @@ def settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]
 
 def _parameter(it: Known) -> inspect.Parameter:
     """A setting as typer has parameters of a command."""
-    names = [it.flag] if it.kind is not bool else [f"{it.flag}/--no-{it.flag[2:]}"]
+    names = [it.flag] if it.kind != "bool" else [f"{it.flag}/--no-{it.flag[2:]}"]
     names += [it.alias] if it.alias is not None else []
-    kind: Any = bool if it.kind is bool else str if it.form == "once" else list[str]
+    kind: Any = bool if it.kind == "bool" else str if it.form == "once" else list[str]
     option = typer.Option(None, *names, help=it.help, rich_help_panel=it.panel, show_default=False)
     return inspect.Parameter(
         it.keyword, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None

@@ -62,7 +62,8 @@ class Known:
     """Of the scenario; empty for what is said beside the tables."""
     key: str
     help: str
-    kind: type
+    kind: str
+    """As the type is spelled: int, list[str]."""
     panel: str
     flag: str
     alias: str | None

@@ -31,7 +31,7 @@ _DROPPED = {
 CREDENTIALS = tuple(it.keyword for it in SETTINGS if it.credential)
 """Keywords by which a server is trusted and logged in to."""
 # Of those that a repeat leaves out: they stand without a value.
-_SWITCHES = frozenset(it.flag for it in SETTINGS if it.kind is bool)
+_SWITCHES = frozenset(it.flag for it in SETTINGS if it.kind == "bool")
 _REPEATABLE = frozenset(it.flag for it in SETTINGS if it.form != "once")
 # Parameters that follow from others, or that a command says in words of its own.
 _IMPLIED = ("place", "target", "data", "on", "row_bytes")
