@@ -26,7 +26,7 @@ from venturi.plan.cell import Cell
 from venturi.plan.layers import file_layer
 from venturi.plan.load import load
 from venturi.plan.rules import charrow as queries
-from venturi.plan.settings import STATES_ROW_BYTES
+from venturi.plan.workload import STATES_ROW_BYTES
 from venturi.report.figures import registry as figures
 from venturi.report.text import best as best_report
 from venturi.targets.system import is_charrow

@@ -23,7 +23,7 @@ from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer, file_layer
 from venturi.plan.load import load
 from venturi.plan.resolved import to_toml
-from venturi.plan.settings import POINT_BYTES
+from venturi.plan.workload import POINT_BYTES
 from venturi.targets.urls import check_url, is_loopback, place_of
 
 

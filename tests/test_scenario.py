@@ -21,7 +21,7 @@ from venturi.plan.layers import Layer, builtin_names, file_layer
 from venturi.plan.load import load
 from venturi.plan.resolved import to_toml
 from venturi.plan.scenario import Scenario
-from venturi.plan.settings import SIZES
+from venturi.plan.workload import SIZES
 
 
 def scenario(text: str, flags: dict[str, Any] | None = None) -> Scenario:

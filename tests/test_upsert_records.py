@@ -15,7 +15,7 @@ from venturi.engine.model import ModelExecutor
 from venturi.engine.spec import build_spec, completed, trial_line
 from venturi.measure.observer import outcome_text
 from venturi.plan import matrix
-from venturi.plan.settings import USAGE_ROW_BYTES
+from venturi.plan.workload import USAGE_ROW_BYTES
 from venturi.store import tables
 
 SCHEMA = json.loads((resources.files("venturi") / "schema" / "trial.schema.json").read_text())

@@ -22,7 +22,7 @@ from venturi.plan.cell_names import labels
 from venturi.plan.layers import Layer, builtin_names, file_layer
 from venturi.plan.load import load
 from venturi.plan.resolved import to_toml
-from venturi.plan.settings import USAGE_ROW_BYTES
+from venturi.plan.workload import USAGE_ROW_BYTES
 from venturi.targets.options import APPLIES, DEFAULTS, PARAMETERS, Options
 from venturi.targets.system import in_process, is_charrow, is_database, is_time_series
 from venturi.targets.urls import check_url, is_loopback, place_of

@@ -22,7 +22,7 @@ from venturi.common.conditions import Condition
 from venturi.engine import model_samples
 from venturi.engine.executor import TrialControl
 from venturi.engine.spec import failed_record
-from venturi.plan.settings import POINT_BYTES, USAGE_ROW_BYTES
+from venturi.plan.workload import POINT_BYTES, USAGE_ROW_BYTES
 from venturi.targets.system import scheme_of
 
 __all__ = ["ModelControl", "ModelExecutor"]

@@ -25,8 +25,9 @@ from venturi.measure.sweep import Sweep
 from venturi.plan import matrix
 from venturi.plan.cell import Cell
 from venturi.plan.scenario import Scenario
-from venturi.plan.settings import SIZES, Target, Workload, data_label
+from venturi.plan.settings import Target
 from venturi.plan.values import validate_value
+from venturi.plan.workload import SIZES, Workload, data_label
 from venturi.store.directory import RunDirectory
 from venturi.store.writer import RunWriter
 

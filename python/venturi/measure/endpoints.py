@@ -20,7 +20,7 @@ from venturi.plan.matrix import cells
 from venturi.plan.rules import charrow as queries
 from venturi.plan.rules.timeseries import METRICS
 from venturi.plan.scenario import Scenario
-from venturi.plan.settings import SOURCES
+from venturi.plan.workload import SOURCES
 from venturi.servers.local import LocalTargets, duckdb_library
 from venturi.servers.local_store import Settings
 from venturi.servers.starters import Starter

@@ -8,7 +8,7 @@ from venturi.common.suffixes import format_bytes, format_duration
 from venturi.measure import ceiling_probes
 from venturi.plan.cell import Cell
 from venturi.plan.scenario import Scenario
-from venturi.plan.settings import POINT_BYTES
+from venturi.plan.workload import POINT_BYTES
 
 __all__ = ["Estimate", "estimate"]
 

@@ -9,8 +9,9 @@ from venturi.common.errors import ScenarioError
 from venturi.common.suffixes import parse_range
 from venturi.plan import also
 from venturi.plan.layers import place_in
-from venturi.plan.settings import Hosts, Run, Target, Workload
+from venturi.plan.settings import Hosts, Run, Target
 from venturi.plan.values import ADDRESS_AXES, COUNTS, suggest, validate_value
+from venturi.plan.workload import Workload
 from venturi.targets.urls import check_url
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 from venturi.common import toml_text
 from venturi.common.errors import ScenarioError
 from venturi.plan import also
-from venturi.plan.settings import SIZES
+from venturi.plan.workload import SIZES
 from venturi.targets.urls import printable
 
 __all__ = ["Layer", "Path_", "builtin_names", "builtin_text", "file_layer", "merge", "place_in", "table_of"]

@@ -13,8 +13,8 @@ from venturi.plan.axes import read
 from venturi.plan.layers import Layer, merge, place_in, table_of
 from venturi.plan.rules import defaults, options
 from venturi.plan.scenario import MOST_NAME, Scenario, check_addresses, check_secrets, still_zipped
-from venturi.plan.settings import FileData
 from venturi.plan.values import TABLES, check_keys, validate
+from venturi.plan.workload import FileData
 from venturi.targets.urls import check_url
 
 __all__ = ["BUILTIN_DATA", "load"]

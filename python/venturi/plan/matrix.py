@@ -17,14 +17,14 @@ from venturi.plan.rules import cells as fitting
 from venturi.plan.rules import charrow as queries
 from venturi.plan.rules import defaults, flight, options
 from venturi.plan.rules import timeseries as ingests
-from venturi.plan.settings import (
+from venturi.plan.settings import Target
+from venturi.plan.workload import (
     POINT_BYTES,
     SIZES,
     STATES_ROW_BYTES,
     UPSERT,
     USAGE_ROW_BYTES,
     WORKING_SET,
-    Target,
     Workload,
     data_label,
 )

@@ -10,7 +10,7 @@ from venturi.common.suffixes import spell_duration
 from venturi.common.times import spell_time
 from venturi.plan.rules.options import idle
 from venturi.plan.scenario import Scenario
-from venturi.plan.settings import FileData
+from venturi.plan.workload import FileData
 
 __all__ = ["to_toml"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from venturi.common.suffixes import format_count, spell_duration
 from venturi.plan import also, thinning
 from venturi.plan.rules import defaults
-from venturi.plan.settings import SIZES, FileData
+from venturi.plan.workload import SIZES, FileData
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario

@@ -14,7 +14,8 @@ from typing import Any
 from venturi.common.credentials import carries_secret
 from venturi.common.errors import ScenarioError
 from venturi.plan.layers import Layer, Path_, place_in, table_of
-from venturi.plan.settings import Hosts, Run, Target, Workload
+from venturi.plan.settings import Hosts, Run, Target
+from venturi.plan.workload import Workload
 
 __all__ = ["MOST_NAME", "Scenario", "check_addresses", "check_secrets", "still_zipped", "with_nul"]
 

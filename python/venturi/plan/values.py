@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from venturi.common.errors import ScenarioError
 from venturi.plan.layers import Layer, place_in
 from venturi.plan.scenario import with_nul
-from venturi.plan.settings import Hosts, Run, Target, Workload
+from venturi.plan.settings import Hosts, Run, Target
+from venturi.plan.workload import Workload
 from venturi.targets.fields import Table, setting_of
 from venturi.targets.urls import check_url
 

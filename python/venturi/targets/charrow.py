@@ -34,6 +34,10 @@ class Charrow(Table):
             f"Threads of the server that encode; auto = one a CPU there.{SEVERAL}",
             int,
             systems={"charrow": "auto"},
+            doc=(
+                'threads of the server that encode the query: 1 to 1024, `"cpus"`, or `"auto"`: as many '
+                "as it says it has CPUs"
+            ),
         ),
     ] = None
     decoders: Annotated[
@@ -42,6 +46,7 @@ class Charrow(Table):
             f"Threads of the client that decode; 0 = each partition's own.{SEVERAL}",
             int,
             systems={"charrow": 1},
+            doc=("threads of the client that decode, for all streams together; `0`: each stream's own"),
         ),
     ] = None
     query: Annotated[
@@ -50,16 +55,26 @@ class Charrow(Table):
             "What to get, as SELECT * FROM trips; streams share it.",
             commas="text",
             systems={"charrow": None, "clickhouse": None},
+            default="the URL's",
         ),
     ] = None
     wire_version: Annotated[
         Literal["1.1", "1.2"] | None,
         BeforeValidator(_version),
         BeforeValidator(null),
-        _charrow("Of the protocol: 1.2, or 1.1 for old peers.", systems={"charrow": "1.2"}, spec="version"),
+        _charrow(
+            "Of the protocol: 1.2, or 1.1 for old peers.",
+            systems={"charrow": "1.2"},
+            spec="version",
+        ),
     ] = None
     block_checksum: Annotated[
-        StrictBool, _charrow("A checksum with every block (1.2).", bool, spec="checksum")
+        StrictBool,
+        _charrow(
+            "A checksum with every block (1.2).",
+            bool,
+            spec="checksum",
+        ),
     ] = False
     max_block_size: Annotated[
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**40)]],
@@ -69,5 +84,6 @@ class Charrow(Table):
             cell=None,
             systems={"charrow": None, "clickhouse": None},
             spec="max_block_bytes",
+            default="`1GiB`",
         ),
     ] = None

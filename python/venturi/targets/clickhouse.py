@@ -42,16 +42,31 @@ class ClickHouse(Table):
 
     wire_format: Annotated[
         Nullable[Literal["arrow", "native", "rowbinary", "parquet"]],
-        _clickhouse(f"clickhouse: arrow, native, rowbinary or parquet.{SEVERAL}", spec="format"),
+        _clickhouse(
+            f"clickhouse: arrow, native, rowbinary or parquet.{SEVERAL}",
+            spec="format",
+            doc="in what form rows travel: `arrow`, `native`, `rowbinary`, `parquet`",
+            default="`arrow`; `native` where the server has no Arrow",
+        ),
     ] = None
     split: Annotated[
         # Here "none" is a way to share: every stream reads all.
         Literal["hash", "key", "parts", "none"] | None,
-        _clickhouse("clickhouse: how streams share rows: hash, key, parts, or none: each reads all."),
+        _clickhouse(
+            "clickhouse: how streams share rows: hash, key, parts, or none: each reads all.",
+            doc=(
+                "how the streams of a get share the rows: `hash` or `key` (ranges) of a column, `parts` "
+                "of the table, `none`: each reads all"
+            ),
+            default="must be given for several streams of `remote` data; else `hash` of the first column",
+        ),
     ] = None
-    split_by: Annotated[Nullable[StrictStr], _clickhouse("clickhouse: the column of split hash and key.")] = (
-        None
-    )
+    split_by: Annotated[
+        Nullable[StrictStr],
+        _clickhouse(
+            "clickhouse: the column of split hash and key.",
+        ),
+    ] = None
     server_settings: Annotated[
         Nullable[Annotated[StrictStr, BeforeValidator(_settings)]],
         _clickhouse(

@@ -19,8 +19,8 @@ _database = partial(Setting, panel=DATABASE, systems=dict.fromkeys(DATABASES))
 _mysql = partial(Setting, panel=DATABASE, systems={"mysql": None})
 
 
-def _cassandra(help: str, usual: Any, kind: type = str) -> Setting:
-    return Setting(help, kind, panel=DATABASE, systems={"cassandra": usual})
+def _cassandra(help: str, usual: Any, kind: type = str, **more: Any) -> Setting:
+    return Setting(help, kind, panel=DATABASE, systems={"cassandra": usual}, **more)
 
 
 class Database(Table):
@@ -29,7 +29,9 @@ class Database(Table):
     table: Annotated[
         Nullable[Annotated[StrictStr, BeforeValidator(identifier)]],
         _database(
-            "The table. [default: venturi_usage, or venturi_FILE; clickhouse: venturi_put]", systems=_TABLES
+            "The table. [default: venturi_usage, or venturi_FILE; clickhouse: venturi_put]",
+            systems=_TABLES,
+            default="`venturi_usage`, or `venturi_` and the file's name",
         ),
     ] = None
     setup: Annotated[
@@ -38,11 +40,22 @@ class Database(Table):
             "Make database and table first; or upsert into the table as it is.",
             bool,
             systems=dict.fromkeys(_TABLES, True),
+            doc=(
+                "make database and table first. A table that is there is dropped only if its name begins "
+                "with `venturi_`. `false` (`--no-setup`): upsert into the table as it is; sums and counts"
+                " are compared before and after"
+            ),
         ),
     ] = None
     keep: Annotated[
         StrictBool | None,
-        _database("Leave the table when a trial ends, for a look into it.", bool, cell=None, systems=_TABLES),
+        _database(
+            "Leave the table when a trial ends, for a look into it.",
+            bool,
+            cell=None,
+            systems=_TABLES,
+            default="`false`",
+        ),
     ] = None
     init: Annotated[
         Nullable[Annotated[list[StrictStr], BeforeValidator(statements)]],
@@ -57,8 +70,10 @@ class Database(Table):
         Nullable[Literal["text", "prepared"]],
         _database(
             "text, or prepared once and given values.",
+            doc="`text`, or `prepared` once and given values",
             systems={**dict.fromkeys(DATABASES, "prepared"), "mysql": "text"},
             foreign=True,
+            default="`text` for MySQL, else `prepared`",
         ),
     ] = None
 
@@ -71,12 +86,26 @@ class MySql(Table):
         _mysql(
             "mysql: rowstore or columnstore of SingleStore, or an ENGINE; clickhouse: an ENGINE.",
             systems={"mysql": None, "clickhouse": None},
+            default="the server's",
         ),
     ] = None
     shard_key: Annotated[
-        Names, _mysql("SingleStore: columns that choose the partition.", list[str], commas="list")
+        Names,
+        _mysql(
+            "SingleStore: columns that choose the partition.",
+            list[str],
+            commas="list",
+            default="the key",
+        ),
     ] = None
-    partitions: Annotated[Counted, _mysql("SingleStore: partitions of a new database.", int)] = None
+    partitions: Annotated[
+        Counted,
+        _mysql(
+            "SingleStore: partitions of a new database.",
+            int,
+            default="the server's",
+        ),
+    ] = None
 
 
 _CONSISTENCY = Literal[
@@ -92,29 +121,65 @@ class Cassandra(Table):
     """Cassandra, ScyllaDB."""
 
     write: Annotated[
-        Nullable[Literal["counter", "insert"]], _cassandra("cassandra: counter or insert.", "counter")
+        Nullable[Literal["counter", "insert"]],
+        _cassandra(
+            "cassandra: counter or insert.",
+            "counter",
+            doc=("`counter`: counters that are added to; `insert`: plain columns that are overwritten"),
+        ),
     ] = None
     batch: Annotated[
         # Here "none" is a way to write: every row by itself.
         Literal["unlogged", "logged", "none"] | None,
-        _cassandra("cassandra: unlogged, logged, or none: row by row.", "unlogged"),
+        _cassandra(
+            "cassandra: unlogged, logged, or none: row by row.",
+            "unlogged",
+            doc=(
+                "`unlogged`, `logged`, or `none`: every row by itself, with `rows_per_batch = 1` and many"
+                " in flight. Counters go in COUNTER batches"
+            ),
+        ),
     ] = None
     batch_form: Annotated[
         Nullable[Literal["message", "statement"]],
-        _cassandra("cassandra: message, or statement: BEGIN BATCH ... as one.", "message"),
+        _cassandra(
+            "cassandra: message, or statement: BEGIN BATCH ... as one.",
+            "message",
+            doc=("`message`: the protocol's BATCH; `statement`: one `BEGIN BATCH ... APPLY BATCH`"),
+        ),
     ] = None
     consistency: Annotated[
         Nullable[Annotated[_CONSISTENCY, BeforeValidator(_consistency)]],
-        _cassandra("cassandra: one, local_one, quorum, local_quorum, all ...", "local_one"),
+        _cassandra(
+            "cassandra: one, local_one, quorum, local_quorum, all ...",
+            "local_one",
+            doc=("`any`, `one`, `two`, `three`, `quorum`, `all`, `local_one`, `local_quorum`, `each_quorum`"),
+        ),
     ] = None
-    replication: Annotated[Counted, _cassandra("cassandra: copies of a row in a new keyspace.", 1, int)] = (
-        None
-    )
+    replication: Annotated[
+        Counted,
+        _cassandra(
+            "cassandra: copies of a row in a new keyspace.",
+            1,
+            int,
+        ),
+    ] = None
     partition_key: Annotated[
-        Counted, _cassandra("cassandra: so many columns of the key choose the partition.", None, int)
+        Counted,
+        _cassandra(
+            "cassandra: so many columns of the key choose the partition.",
+            None,
+            int,
+            default="all of them",
+        ),
     ] = None
     token_aware: Annotated[
-        StrictBool | None, _cassandra("cassandra: ask a node that holds the row, or any.", True, bool)
+        StrictBool | None,
+        _cassandra(
+            "cassandra: ask a node that holds the row, or any.",
+            True,
+            bool,
+        ),
     ] = None
 
 
@@ -132,6 +197,9 @@ class Embedded(Table):
     without_rowid: Annotated[
         StrictBool | None,
         Setting(
-            "sqlite: a table that is its key's index, or not.", bool, panel=DATABASE, systems={"sqlite": True}
+            "sqlite: a table that is its key's index, or not.",
+            bool,
+            panel=DATABASE,
+            systems={"sqlite": True},
         ),
     ] = None

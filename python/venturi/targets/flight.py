@@ -35,29 +35,59 @@ class Login(Table):
 
     user: Annotated[
         Annotated[StrictStr, AfterValidator(user_name)] | None,
-        _login("User name.", systems=_ALL | {"influx": None}),
+        _login("User name.", systems=_ALL | {"influx": None}, default="the user in the URL"),
     ] = None
     password_env: Annotated[
         Variable | None,
-        _login("Environment variable that holds its password.", systems=_ALL | {"influx": None}),
+        _login(
+            "Environment variable that holds its password.",
+            systems=_ALL | {"influx": None},
+        ),
     ] = None
     token_env: Annotated[
         Variable | None,
-        _login("Environment variable that holds the bearer token.", systems={"flight": None, "influx": None}),
+        _login(
+            "Environment variable that holds the bearer token.",
+            systems={"flight": None, "influx": None},
+        ),
     ] = None
     tls_ca: Annotated[
         StrictStr | None,
-        _login("File of the certificate authority, for ...+tls://.", systems=_ALL),
+        _login(
+            "File of the certificate authority, for ...+tls://.",
+            systems=_ALL,
+            default="system authorities",
+        ),
     ] = None
     tls_certificate: Annotated[
-        StrictStr | None, _login("File of the client's own certificate.", systems=_ALL)
+        StrictStr | None,
+        _login(
+            "File of the client's own certificate.",
+            systems=_ALL,
+        ),
     ] = None
-    tls_key: Annotated[StrictStr | None, _login("File of the client's own key.", systems=_ALL)] = None
+    tls_key: Annotated[
+        StrictStr | None,
+        _login(
+            "File of the client's own key.",
+            systems=_ALL,
+        ),
+    ] = None
     tls_server_name: Annotated[
-        StrictStr | None, _login("Name to expect in the server's certificate.", systems=_ALL)
+        StrictStr | None,
+        _login(
+            "Name to expect in the server's certificate.",
+            systems=_ALL,
+            default="the host",
+        ),
     ] = None
     tls_insecure: Annotated[
-        StrictBool, _login("Do not check the server's certificate.", bool, systems=_ALL)
+        StrictBool,
+        _login(
+            "Do not check the server's certificate.",
+            bool,
+            systems=_ALL,
+        ),
     ] = False
     headers: Annotated[
         dict[str, StrictStr],
@@ -68,6 +98,7 @@ class Login(Table):
             systems=_FLIGHT,
             flag="--header",
             form="pairs",
+            default="none",
         ),
     ] = Field(default_factory=dict)
     header_env: Annotated[
@@ -77,6 +108,7 @@ class Login(Table):
             dict,
             systems=_FLIGHT,
             form="pairs",
+            default="none",
         ),
     ] = Field(default_factory=dict)
 
@@ -84,26 +116,50 @@ class Login(Table):
 class Flight(Table):
     """Arrow Flight."""
 
-    connections: Annotated[Literal["per-stream", "shared"], _flight("per-stream or shared.")] = "per-stream"
+    connections: Annotated[
+        Literal["per-stream", "shared"],
+        _flight(
+            "per-stream or shared.",
+        ),
+    ] = "per-stream"
     window: Annotated[
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**31 - 1)]],
-        _flight("HTTP/2 flow-control window in bytes, as 4Mi; none = no limit.", int),
+        _flight(
+            "HTTP/2 flow-control window in bytes, as 4Mi; none = no limit.",
+            int,
+            default="no limit",
+        ),
     ] = None
     send_buffer: Annotated[
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=4096, le=2**30)]],
-        _flight("Bytes of a socket's send buffer; none = 256Ki on loopback, else the kernel's.", int),
+        _flight(
+            "Bytes of a socket's send buffer; none = 256Ki on loopback, else the kernel's.",
+            int,
+            default="256 KiB on loopback, else the kernel's choice",
+        ),
     ] = None
     max_message_size: Annotated[
         Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=2**32 - 1)],
-        _flight("Largest message accepted, in bytes.", int, cell=None),
+        _flight(
+            "Largest message accepted, in bytes.",
+            int,
+            cell=None,
+            default="`64Mi`",
+        ),
     ] = 67_108_864
     protocol: Annotated[
         Literal["auto", "perf", "path", "command", "ticket"],
-        _flight("auto, perf, path, command or ticket."),
+        _flight(
+            "auto, perf, path, command or ticket.",
+            doc=("`auto`, `perf` (Arrow's benchmark protocol), `path`, `command`, `ticket`"),
+        ),
     ] = "auto"
     ack: Annotated[
         Literal["stream", "batch"],
-        _flight("When a put batch counts as acknowledged: stream or batch."),
+        _flight(
+            "When a put batch counts as acknowledged: stream or batch.",
+            doc=("when a put batch counts as acknowledged: `stream` (with its stream) or `batch`"),
+        ),
     ] = "stream"
     handicap: Annotated[
         Nullable[Annotated[str, BeforeValidator(handicap_text)]],
@@ -111,5 +167,9 @@ class Flight(Table):
             "STAGE=TIME: CPU time to burn for every batch in a stage of the client, as decode=200us.",
             panel="Flight",
             systems={"flight": None, "charrow": None},
+            doc=(
+                'CPU time to burn for every batch in a stage of the client, as `"decode=200us"`; several '
+                "joined by `+`. A get has `decode` and `verify`, a put `generate`, `encode` and `verify`"
+            ),
         ),
     ] = None

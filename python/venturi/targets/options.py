@@ -41,6 +41,11 @@ class Shared(Table):
                 **dict.fromkeys(("flight", "charrow", "clickhouse"), ("lz4", "zstd")),
                 "cassandra": ("lz4", "snappy"),
             },
+            doc=(
+                "Flight, of the batches' bodies: `lz4`, `zstd` (level 3), `zstd:LEVEL` (1 quick to 22 "
+                "small) or none. A put compresses at the client; a get at the server, which must be "
+                "Venturi's own. Cassandra, of the protocol's frames: `lz4`, `snappy` or none"
+            ),
         ),
     ] = None
     method: Annotated[
@@ -63,6 +68,11 @@ class Shared(Table):
             panel=DATABASE,
             systems={"postgres": None, "sqlite": "normal"},
             values={"sqlite": _SQLITE, "postgres": _POSTGRES},
+            doc=(
+                "sqlite: `off`, `normal`, `full`, `extra`: what is waited for; postgres: "
+                "`synchronous_commit`: `on`, `off`, `local`, `remote_write`, `remote_apply`"
+            ),
+            default="`normal`; the server's",
         ),
     ] = None
     dialect: Annotated[

@@ -22,6 +22,7 @@ class Setting:
     """What stands beside a field's type, bounds and default."""
 
     help: str
+    """For the flag, in a line."""
     kind: type = str
     """Of its value, as a cell and the tables have it."""
     panel: str = "Workload"
@@ -50,6 +51,10 @@ class Setting:
     """Whether it is of a server that is started for the run: the trial's spec does not have it."""
     credential: bool = False
     """Whether a server is trusted or logged in to by it."""
+    doc: str = ""
+    """For the docs, in Markdown: what it means."""
+    default: str | None = None
+    """For the docs: what holds where nothing is said, if the field's default does not say it."""
     foreign: bool = False
     """Whether imported results have other values in it: what another tool calls the same."""
 

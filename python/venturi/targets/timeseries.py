@@ -32,19 +32,41 @@ class TimeSeries(Table):
         _series(
             "Digits of a value: 17, or shortest that reads back the same.",
             systems=dict.fromkeys(TIME_SERIES, 17),
+            doc=(
+                "`17` significant digits, as `%.17g`, or the `shortest` text that reads back as the same "
+                "number"
+            ),
         ),
     ] = None
     http_port: Annotated[
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_535)]],
-        _series("Port where the store tells what it holds. [default: 8181]", int, cell=None),
+        _series(
+            "Port where the store tells what it holds. [default: 8181]",
+            int,
+            cell=None,
+            default="`8181`",
+        ),
     ] = None
     durable: Annotated[
         Literal["none", "os", "fsync"] | None,
-        _series(f"X://local: none, os or fsync; what the store's log survives.{SEVERAL}", ours=True),
+        _series(
+            f"X://local: none, os or fsync; what the store's log survives.{SEVERAL}",
+            ours=True,
+            doc=(
+                "of the store that is started: `none`, `os`, `fsync` ([what survives](timeseries-"
+                "store.md#what-survives))"
+            ),
+            default="`os`",
+        ),
     ] = None
     pool: Annotated[
         Nullable[Annotated[int, BeforeValidator(pool_size), Field(ge=1, le=256)]],
-        _series(f"X://local: the store's reader threads.{SEVERAL}", int, ours=True),
+        _series(
+            f"X://local: the store's reader threads.{SEVERAL}",
+            int,
+            ours=True,
+            default="one a CPU",
+        ),
     ] = None
 
 
@@ -57,5 +79,9 @@ class Akumuli(Table):
             "akumuli: rows of all metrics, values one by one, or dictionary ids.",
             systems={"akumuli": "rows"},
             spec="format",
+            doc=(
+                "`rows`: all metrics of a host in one message; `values`: one message a point; "
+                "`dictionary`: rows whose series have numbers"
+            ),
         ),
     ] = None

@@ -143,7 +143,8 @@ def _meaningless(scheme: str) -> frozenset[str]:
 def _usual(scheme: str, ingest: bool) -> dict[str, str]:
     """What parameters are in this system where nothing is said, as a command spells it."""
     # Read here, as they need pydantic: who typed the command does not need them.
-    from venturi.plan.settings import INGEST, UPSERT, WORKING_SET, Target, Workload
+    from venturi.plan.settings import Target
+    from venturi.plan.workload import INGEST, UPSERT, WORKING_SET, Workload
     from venturi.targets.options import DEFAULTS
 
     fields = {**Workload.model_fields, **Target.model_fields}

@@ -8,7 +8,8 @@ from venturi.common.errors import ScenarioError
 from venturi.plan.rules import charrow as queries
 from venturi.plan.rules import clickhouse
 from venturi.plan.rules import timeseries as ingests
-from venturi.plan.settings import Target, Workload
+from venturi.plan.settings import Target
+from venturi.plan.workload import Workload
 from venturi.targets.handicap import CLIENT_STAGES, nanoseconds
 from venturi.targets.system import is_charrow, is_clickhouse, scheme_of
 

@@ -7,7 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.cell import Cell
-from venturi.plan.settings import SIZES, UPSERT, FileData, Target, Workload
+from venturi.plan.settings import Target
+from venturi.plan.workload import SIZES, UPSERT, FileData, Workload
 from venturi.targets.system import is_charrow, is_clickhouse, is_local
 
 __all__ = ["asked", "check", "check_amount", "is_file", "quoted", "text"]

@@ -6,7 +6,8 @@ from typing import Any
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.rules.charrow import check_amount
-from venturi.plan.settings import UPSERT, FileData, Target, Workload
+from venturi.plan.settings import Target
+from venturi.plan.workload import UPSERT, FileData, Workload
 
 __all__ = ["check_clickhouse"]
 

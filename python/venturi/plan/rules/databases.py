@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.rules import timeseries as ingests
-from venturi.plan.settings import FileData, Target, Workload
+from venturi.plan.settings import Target
+from venturi.plan.workload import FileData, Workload
 from venturi.targets.system import TIME_SERIES, in_process, is_local, is_time_series, scheme_of
 
 if TYPE_CHECKING:

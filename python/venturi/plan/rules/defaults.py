@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from venturi.plan.settings import SIZES, Workload
+from venturi.plan.workload import SIZES, Workload
 from venturi.targets.system import is_database, is_time_series
 
 if TYPE_CHECKING:

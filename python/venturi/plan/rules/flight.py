@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.rules import timeseries as ingests
-from venturi.plan.settings import UPSERT, Workload
+from venturi.plan.workload import UPSERT, Workload
 from venturi.targets.system import is_charrow, is_clickhouse, is_database, is_time_series, scheme_of
 
 if TYPE_CHECKING:

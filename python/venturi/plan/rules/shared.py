@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from venturi.common.errors import ScenarioError
-from venturi.plan.settings import INGEST, Workload
+from venturi.plan.workload import INGEST, Workload
 
 if TYPE_CHECKING:
     pass

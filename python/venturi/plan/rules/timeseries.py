@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from venturi.common.errors import ScenarioError
-from venturi.plan.settings import INGEST, UPSERT, FileData, Target, Workload
+from venturi.plan.settings import Target
+from venturi.plan.workload import INGEST, UPSERT, FileData, Workload
 from venturi.targets.system import TIME_SERIES, is_ours, is_time_series, scheme_of
 
 __all__ = ["check", "is_archive", "is_made", "is_points", "parameters", "values"]
