@@ -52,7 +52,7 @@ test-all: $(EXTRAS) $(PACKAGE)
 	$(PYTEST) --slow $(BESIDE)
 	$(PYTEST) --slow -m noisy
 
-lint: $(EXTRAS)
+lint: $(EXTRAS) $(PACKAGE)
 	cargo fmt --check
 	cargo clippy --release --locked --workspace --all-targets --quiet -- -D warnings
 	$(BIN)/ruff check .
@@ -61,7 +61,7 @@ lint: $(EXTRAS)
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/generate --check
 
-generate: $(EXTRAS)
+generate: $(EXTRAS) $(PACKAGE)
 	$(BIN)/python tools/generate
 
 format: $(EXTRAS)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use venturi_core::spec::TrialSpec;
-use venturi_core::target::for_spec;
+use venturi_core::target::systems::for_spec;
 
 pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {

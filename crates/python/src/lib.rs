@@ -209,6 +209,13 @@ fn instrument(py: Python<'_>) -> String {
     py.detach(|| Instrument::get().to_json())
 }
 
+/// What the systems are, as JSON: a record each (`targets/system.py`).
+#[pyfunction]
+fn systems() -> PyResult<String> {
+    serde_json::to_string(&target::systems::SYSTEMS)
+        .map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
 /// Starts a reference server: the one of the spec's "server", Flight where it says none.
 #[pyfunction]
 fn serve(py: Python<'_>, spec: &str) -> PyResult<Server> {
@@ -258,6 +265,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(probe, module)?)?;
     module.add_function(wrap_pyfunction!(instrument, module)?)?;
     module.add_function(wrap_pyfunction!(serve, module)?)?;
+    module.add_function(wrap_pyfunction!(systems, module)?)?;
     module.add_function(wrap_pyfunction!(charrow_environment, module)?)?;
     module.add_function(wrap_pyfunction!(flight_environment, module)?)?;
     Ok(())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,10 +19,11 @@ __all__ = [
     "KNOWN",
     "LOCAL",
     "NETWORK",
+    "NO_PLACE",
+    "ONE_HOST",
     "PARAMETERS",
     "PORTS",
     "REMOTE",
-    "SEVERAL",
     "SYSTEMS",
     "TIME_SERIES",
     "USERS",
@@ -44,122 +47,37 @@ LOCAL = "flight://local"
 
 @dataclass(frozen=True)
 class System:
-    """What moves or keeps rows, by the scheme of its URLs."""
+    """What moves or keeps rows, by the scheme of its URLs. The core has the records, each beside its target
+    (crates/core/src/target/systems.rs); `make generate` writes them to systems.json."""
 
     scheme: str
-    operations: tuple[str, ...]
-    ports: Mapping[str, int] = field(default_factory=dict)
+    operations: list[str]
+    ports: list[tuple[str, int]]
     """Its usual port by each of its schemes, of which `+tls` has one of its own only if it is another; none
     where a URL names a file, or nothing."""
-    tls: bool = False
-    file: bool = False
+    tls: bool
+    file: bool
     """Whether it is a database in this process, of one file."""
-    users: bool = False
+    users: bool
     """Whether its URL may name a user."""
-    several: bool = False
-    """Whether its URL may name several hosts, over which streams are spread."""
-    remote: bool = False
+    one_host: str | None
+    """Why its URL names one host and not several, over which streams would be spread."""
+    remote: bool
     """Whether a run can start servers of it on hosts of their own."""
-    parameters: tuple[str, ...] = ()
+    parameters: list[str]
     """What may follow the ? of its URL, one of them."""
-    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    aliases: list[tuple[str, list[str]]]
     """How other programs call each of its schemes."""
 
     @property
     def schemes(self) -> tuple[str, ...]:
         """All of them, its own first."""
-        return tuple(dict.fromkeys((self.scheme, *([f"{self.scheme}+tls"] * self.tls), *self.ports)))
+        tls = [f"{self.scheme}+tls"] * self.tls
+        return tuple(dict.fromkeys((self.scheme, *tls, *(scheme for scheme, _ in self.ports))))
 
 
-_UPSERT = ("upsert",)
-_INGEST = ("ingest",)
-SYSTEMS = (
-    System(
-        "flight",
-        ("get", "put"),
-        {"flight": 31337},
-        tls=True,
-        several=True,
-        remote=True,
-        parameters=("command", "ticket"),
-    ),
-    System(
-        "charrow",
-        ("get",),
-        {"charrow": 9006},
-        tls=True,
-        remote=True,
-        parameters=("query",),
-        aliases={"charrow": ("chspark", "theflash")},
-    ),
-    System(
-        "mysql",
-        _UPSERT,
-        {"mysql": 3306},
-        tls=True,
-        users=True,
-        several=True,
-        aliases={"mysql": ("mariadb", "memsql", "singlestore", "tidb")},
-    ),
-    System(
-        "cassandra",
-        _UPSERT,
-        {"cassandra": 9042},
-        tls=True,
-        users=True,
-        several=True,
-        aliases={"cassandra": ("scylla", "scylladb", "cql")},
-    ),
-    System(
-        "clickhouse",
-        ("get", "put"),
-        {"clickhouse": 8123, "clickhouse+tls": 8443},
-        tls=True,
-        users=True,
-        aliases={
-            "clickhouse": ("ch", "chdb", "clickhouse+http"),
-            "clickhouse+tls": ("clickhouses", "clickhouse+https"),
-        },
-    ),
-    System(
-        "postgres",
-        _UPSERT,
-        {"postgres": 5432},
-        tls=True,
-        users=True,
-        several=True,
-        aliases={"postgres": ("postgresql", "pg")},
-    ),
-    System("sqlite", _UPSERT, file=True, users=True, several=True, aliases={"sqlite": ("sqlite3", "file")}),
-    System("duckdb", _UPSERT, file=True, users=True, several=True),
-    System(
-        "akumuli",
-        _INGEST,
-        {"akumuli": 8282, "akumuli+udp": 8383},
-        several=True,
-        remote=True,
-        aliases={"akumuli": ("resp", "aku")},
-    ),
-    System(
-        "opentsdb",
-        _INGEST,
-        {"opentsdb": 4242},
-        several=True,
-        remote=True,
-        aliases={"opentsdb": ("tsdb", "telnet")},
-    ),
-    System(
-        "influx",
-        _INGEST,
-        {"influx": 9009, "influx+http": 8086},
-        several=True,
-        remote=True,
-        aliases={
-            "influx": ("questdb", "telegraf", "victoriametrics", "influxdb"),
-            "influx+http": ("influxdb+http", "influxdb2"),
-        },
-    ),
-    System("empty", ("get", "put", "upsert", "ingest")),
+SYSTEMS = tuple(
+    System(**found) for found in json.loads((resources.files("venturi") / "targets/systems.json").read_text())
 )
 """All of them, in the order in which errors name them."""
 
@@ -168,27 +86,27 @@ def _schemes(having: Callable[[System], bool]) -> tuple[str, ...]:
     return tuple(system.scheme for system in SYSTEMS if having(system))
 
 
-PORTS = {scheme: port for system in SYSTEMS for scheme, port in system.ports.items()}
+PORTS = {scheme: port for system in SYSTEMS for scheme, port in system.ports}
 """Usual ports; `+tls` may follow a scheme."""
 DEFAULT_PORT = PORTS["flight"]
+NO_PLACE = _schemes(lambda system: not system.ports and not system.file)
+"""Systems within this process, whose URL names no place."""
 FILES = _schemes(lambda system: system.file)
 """Databases in this process, of one file each."""
-DATABASES = _schemes(lambda system: system.operations == _UPSERT)
+DATABASES = _schemes(lambda system: system.operations == ["upsert"])
 """Systems that take upserts."""
-TIME_SERIES = _schemes(lambda system: system.operations == _INGEST)
+TIME_SERIES = _schemes(lambda system: system.operations == ["ingest"])
 """Systems that take points of time series."""
 NETWORK = _schemes(lambda system: system.tls)
 """Systems that one is logged in to, over TLS if need be."""
 REMOTE = _schemes(lambda system: system.remote)
 """Systems of which a run can start servers on hosts of their own."""
-SEVERAL = _schemes(lambda system: system.several)
-"""Systems whose URL may name several hosts, over which streams are spread."""
+ONE_HOST = {system.scheme: system.one_host for system in SYSTEMS if system.one_host is not None}
+"""Systems whose URL names one host, each with the reason."""
 USERS = _schemes(lambda system: system.users)
 """Systems whose URL may name a user."""
 KNOWN = tuple(scheme for system in SYSTEMS for scheme in system.schemes)
-ALIASES = {
-    alias: scheme for system in SYSTEMS for scheme, aliases in system.aliases.items() for alias in aliases
-}
+ALIASES = {alias: scheme for system in SYSTEMS for scheme, aliases in system.aliases for alias in aliases}
 """How other programs call what we call otherwise."""
 PARAMETERS = {system.scheme: system.parameters for system in SYSTEMS if system.parameters}
 """What may follow the ? of a URL, one of them; of other systems nothing."""

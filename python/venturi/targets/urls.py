@@ -11,10 +11,11 @@ from venturi.targets.system import (
     FILES,
     HOST,
     KNOWN,
+    NO_PLACE,
+    ONE_HOST,
     PARAMETERS,
     PORTS,
     REMOTE,
-    SEVERAL,
     USERS,
     in_process,
     is_charrow,
@@ -90,10 +91,10 @@ def check_url(url: str) -> str:
     place, parameters = rest[:cut], rest[cut + 1 :]
     _no_secrets(scheme, place, parameters)
     _check_text(url, scheme)
-    if scheme == "empty":
+    if scheme in NO_PLACE:
         if rest:
-            raise ValueError(f"{printable(url)!r}: empty:// goes nowhere; nothing may follow")
-        return "empty://"
+            raise ValueError(f"{printable(url)!r}: {scheme}:// is in this process; nothing may follow")
+        return f"{scheme}://"
     if scheme in FILES:
         return _file(url, scheme, rest)
     if "#" in rest:
@@ -238,13 +239,8 @@ def _is_own(scheme: str, name: str) -> bool:
 def _check_several(url: str, hosts: list[str]) -> None:
     """Whether streams can be spread over these hosts."""
     scheme = scheme_of(url)
-    if scheme not in SEVERAL:
-        why = (
-            "the blocks of a query are shared at one server"
-            if is_charrow(url)
-            else "a query is answered by one server, which finds the others of its cluster itself"
-        )
-        raise ValueError(f"{printable(url)!r}: {scheme}:// takes one host: {why}; name one")
+    if scheme in ONE_HOST:
+        raise ValueError(f"{printable(url)!r}: {scheme}:// takes one host: {ONE_HOST[scheme]}; name one")
     for name in ("local", *(("remote",) if scheme in REMOTE else ())):
         if name in hosts:
             what = "is a server of our own" if name == "local" else "means servers of our own"

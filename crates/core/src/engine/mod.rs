@@ -41,7 +41,7 @@ use crate::target::{self, Target};
 /// Runs a trial against the target that its URL names.
 pub fn run(spec: TrialSpec, control: &Control) -> Record {
     let spec = Arc::new(spec);
-    let made = catch_unwind(AssertUnwindSafe(|| target::for_spec(spec.clone())));
+    let made = catch_unwind(AssertUnwindSafe(|| target::systems::for_spec(spec.clone())));
     match made {
         Ok(Ok(target)) => run_on(&spec, target, control),
         Ok(Err(error)) => failed(&spec, control, error),

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::systems::System;
 use super::{Identity, LocalFuture, Session, Tally, Target, Verification};
 use super::{Moved, StageClock};
 use crate::data::{Cursor, Source};
@@ -44,6 +45,33 @@ fn discarded(spec: &TrialSpec, tallies: &[Tally], note: &str) -> Verification {
     }
 }
 
+/// Nowhere: what the engine itself can do.
+pub const SYSTEM: System = System {
+    scheme: "empty",
+    operations: &[
+        Operation::Get,
+        Operation::Put,
+        Operation::Upsert,
+        Operation::Ingest,
+    ],
+    target: of,
+    ..System::NOTHING
+};
+
+fn of(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
+    let handicap = spec.options.get("handicap");
+    if handicap.is_some_and(|asked| !asked.is_null()) {
+        return Err(Error::usage(
+            "empty://: the engine alone has no stage to slow down by a handicap",
+        ));
+    }
+    Ok(match spec.operation {
+        Operation::Upsert => Box::new(Statements::new(spec)?),
+        Operation::Ingest => Box::new(Points::new(spec)?),
+        Operation::Get | Operation::Put => Box::new(Empty::new(spec)),
+    })
+}
+
 pub struct Empty {
     spec: Arc<TrialSpec>,
     source: Option<Source>,
@@ -58,50 +86,55 @@ impl Empty {
         let unplanned = || Error::new(Kind::Internal, "empty: not planned");
         self.source.as_ref().ok_or_else(unplanned)
     }
+}
 
-    fn compare(&self, tallies: &[Tally]) -> Result<Verification> {
-        let requested = self.spec.verify;
-        let checked = requested == Verify::Checksum;
-        let rows: u64 = tallies.iter().map(|tally| tally.rows).sum();
-        let mut expected_rows = 0;
-        let mut expected = 0u64;
-        let mut checksum = 0u64;
-        for tally in tallies {
-            let stream_rows = self.spec.rows_per_stream.unwrap_or(tally.rows);
-            expected_rows += stream_rows;
-            if checked {
-                let whole = self.source()?.expected(stream_rows)?;
-                expected = expected.wrapping_add(whole.checksum);
-                checksum = checksum.wrapping_add(tally.checksum);
-            }
+/// What arrived beside what the source holds.
+pub(super) fn compare(
+    spec: &TrialSpec,
+    source: &Source,
+    tallies: &[Tally],
+) -> Result<Verification> {
+    let requested = spec.verify;
+    let checked = requested == Verify::Checksum;
+    let rows: u64 = tallies.iter().map(|tally| tally.rows).sum();
+    let mut expected_rows = 0;
+    let mut expected = 0u64;
+    let mut checksum = 0u64;
+    for tally in tallies {
+        let stream_rows = spec.rows_per_stream.unwrap_or(tally.rows);
+        expected_rows += stream_rows;
+        if checked {
+            let whole = source.expected(stream_rows)?;
+            expected = expected.wrapping_add(whole.checksum);
+            checksum = checksum.wrapping_add(tally.checksum);
         }
-        let mismatch = if rows != expected_rows {
-            Some(format!(
-                "{rows} rows arrived, {expected_rows} were expected"
-            ))
-        } else if checksum != expected {
-            let both = format!("{checksum:016x}, expected {expected:016x}");
-            Some(format!("the checksum of what arrived is {both}"))
-        } else {
-            None
-        };
-        Ok(Verification {
-            requested,
-            achieved: match requested {
-                Verify::Checksum => "checksum",
-                Verify::Count => "count",
-                Verify::None => "none",
-            },
-            expected_rows: Some(expected_rows),
-            rows,
-            expected_checksum: checked.then(|| format!("{expected:016x}")),
-            checksum: checked.then(|| format!("{checksum:016x}")),
-            sums: None,
-            stored_bytes: None,
-            note: None,
-            mismatch,
-        })
     }
+    let mismatch = if rows != expected_rows {
+        Some(format!(
+            "{rows} rows arrived, {expected_rows} were expected"
+        ))
+    } else if checksum != expected {
+        let both = format!("{checksum:016x}, expected {expected:016x}");
+        Some(format!("the checksum of what arrived is {both}"))
+    } else {
+        None
+    };
+    Ok(Verification {
+        requested,
+        achieved: match requested {
+            Verify::Checksum => "checksum",
+            Verify::Count => "count",
+            Verify::None => "none",
+        },
+        expected_rows: Some(expected_rows),
+        rows,
+        expected_checksum: checked.then(|| format!("{expected:016x}")),
+        checksum: checked.then(|| format!("{checksum:016x}")),
+        sums: None,
+        stored_bytes: None,
+        note: None,
+        mismatch,
+    })
 }
 
 impl Target for Empty {
@@ -135,7 +168,7 @@ impl Target for Empty {
     }
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
-        Box::pin(async move { self.compare(tallies) })
+        Box::pin(async move { compare(&self.spec, self.source()?, tallies) })
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
@@ -230,7 +263,9 @@ mod tests {
                 checksum,
                 ..Tally::default()
             };
-            empty.compare(&[tally]).unwrap().mismatch
+            compare(&empty.spec, empty.source().unwrap(), &[tally])
+                .unwrap()
+                .mismatch
         };
         assert_eq!(verify(100, right), None);
         assert!(verify(99, right).unwrap().contains("99 rows"));

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::meter::align::Clock;
 use crate::meter::clock::{Stage, StageClock, StageTotals, Workers};
 use crate::meter::series::Series;
 use crate::meter::sockets::Sockets;
 use crate::server::account::{Account, PoolTime};
-use crate::spec::{Operation, TrialSpec, Verify};
+use crate::spec::Verify;
 
 pub mod cassandra;
 pub mod charrow;
@@ -32,6 +32,7 @@ mod many;
 pub mod mysql;
 pub mod postgres;
 pub mod sqlite;
+pub mod systems;
 pub mod timeseries;
 pub mod upsert;
 
@@ -354,47 +355,4 @@ pub trait Target: Send + Sync {
 
     /// Removes what the trial left on the server.
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>>;
-}
-
-/// The registry: which target a URL's scheme names.
-pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
-    let scheme = spec.target.split("://").next().unwrap_or_default();
-    if let Some(system) = timeseries::of_scheme(scheme) {
-        return Ok(Box::new(timeseries::TimeSeries::new(system, spec)?));
-    }
-    if spec.operation == Operation::Ingest && scheme != "empty" {
-        return Err(Error::usage(format!(
-            "target {:?}: points of time series are ingested into akumuli://, opentsdb:// or influx://",
-            hosts::printable(&spec.target)
-        )));
-    }
-    match scheme {
-        "charrow" | "charrow+tls" => Ok(Box::new(charrow::Charrow::new(spec)?)),
-        "cassandra" | "cassandra+tls" => Ok(Box::new(cassandra::Cassandra::new(spec)?)),
-        "clickhouse" | "clickhouse+tls" => Ok(Box::new(clickhouse::ClickHouse::new(spec)?)),
-        "flight" | "flight+tls" => Ok(Box::new(flight::Flight::new(spec)?)),
-        "duckdb" => Ok(Box::new(duckdb::DuckDb::new(spec)?)),
-        "empty"
-            if spec
-                .options
-                .get("handicap")
-                .is_some_and(|asked| !asked.is_null()) =>
-        {
-            Err(Error::usage(
-                "empty://: the engine alone has no stage to slow down by a handicap",
-            ))
-        }
-        "empty" if spec.operation == Operation::Upsert => {
-            Ok(Box::new(empty::Statements::new(spec)?))
-        }
-        "empty" if spec.operation == Operation::Ingest => Ok(Box::new(empty::Points::new(spec)?)),
-        "empty" => Ok(Box::new(empty::Empty::new(spec))),
-        "mysql" | "mysql+tls" => Ok(Box::new(mysql::MySql::new(spec)?)),
-        "postgres" | "postgres+tls" => Ok(Box::new(postgres::Postgres::new(spec)?)),
-        "sqlite" => Ok(Box::new(sqlite::Sqlite::new(spec)?)),
-        _ => Err(Error::usage(format!(
-            "target {:?}: no target is called so; known: flight://, charrow://, clickhouse://, cassandra://, mysql://, postgres://, sqlite://, duckdb://, akumuli://, opentsdb://, influx://, empty://, akumuli+udp://, influx+http://, flight+tls://, charrow+tls://, clickhouse+tls://, cassandra+tls://, mysql+tls://, postgres+tls://",
-            hosts::printable(&spec.target)
-        ))),
-    }
 }

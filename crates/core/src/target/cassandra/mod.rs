@@ -47,6 +47,7 @@ use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
 use crate::meter::sockets::Sockets;
 use crate::spec::{Data, Operation, TrialSpec};
+use crate::target::systems::System;
 use crate::target::upsert::{compare, Calls, Effect, Found, Host, Place, Share};
 use crate::target::{Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 
@@ -126,6 +127,19 @@ impl Contact {
         }
     }
 }
+
+/// Cassandra, ScyllaDB.
+pub const SYSTEM: System = System {
+    scheme: "cassandra",
+    operations: &[Operation::Upsert],
+    ports: &[("cassandra", options::URL.port)],
+    tls: true,
+    users: true,
+    one_host: options::URL.one_host,
+    aliases: &[("cassandra", &["scylla", "scylladb", "cql"])],
+    target: |spec| Ok(Box::new(Cassandra::new(spec)?)),
+    ..System::NOTHING
+};
 
 impl Cassandra {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {

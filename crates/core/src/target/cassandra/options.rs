@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 pub use crate::target::upsert::StatementKind;
 use crate::target::upsert::{Common, Form, Given, Login, Place};
 
-const URL: Form = Form {
+pub const URL: Form = Form {
     scheme: "cassandra",
     port: 9042,
     space: "keyspace",

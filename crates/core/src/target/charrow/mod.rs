@@ -24,6 +24,7 @@ use crate::error::{Error, Kind, Result};
 use crate::meter::align::Trip;
 use crate::meter::sockets::Sockets;
 use crate::spec::{Data, Operation, TrialSpec, Values, Verify};
+use crate::target::systems::System;
 use crate::target::{
     Identity, LocalFuture, Pool as PoolRecord, ServerReport, Session, Tally, Target, Verification,
     Watched,
@@ -61,6 +62,20 @@ pub struct Charrow {
     /// Comparisons of the clocks before the start.
     trips: Mutex<Vec<Trip>>,
 }
+
+/// Arrow blocks over TCP.
+pub const SYSTEM: System = System {
+    scheme: "charrow",
+    operations: &[Operation::Get],
+    ports: &[("charrow", crate::codec::charrow::DEFAULT_PORT)],
+    tls: true,
+    one_host: Some("the streams share the blocks of one query, which one server has"),
+    remote: true,
+    parameters: &["query"],
+    aliases: &[("charrow", &["chspark", "theflash"])],
+    target: |spec| Ok(Box::new(Charrow::new(spec)?)),
+    ..System::NOTHING
+};
 
 impl Charrow {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {

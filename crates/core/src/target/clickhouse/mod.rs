@@ -21,6 +21,7 @@ use crate::data::Source;
 use crate::error::{Error, Kind, Result};
 use crate::meter::sockets::Sockets;
 use crate::spec::{Data, Operation, TrialSpec, Verify};
+use crate::target::systems::System;
 use crate::target::{ColumnSum, Identity, LocalFuture, Session, Sums, Tally, Target, Verification};
 
 pub use feed::Feed;
@@ -61,6 +62,25 @@ struct Plan {
     there: Option<(u64, Sums)>,
     notes: Vec<String>,
 }
+
+/// ClickHouse over HTTP.
+pub const SYSTEM: System = System {
+    scheme: "clickhouse",
+    operations: &[Operation::Get, Operation::Put],
+    ports: &[
+        ("clickhouse", options::URL.port),
+        ("clickhouse+tls", options::TLS_PORT),
+    ],
+    tls: true,
+    users: true,
+    one_host: options::URL.one_host,
+    aliases: &[
+        ("clickhouse", &["ch", "chdb", "clickhouse+http"]),
+        ("clickhouse+tls", &["clickhouses", "clickhouse+https"]),
+    ],
+    target: |spec| Ok(Box::new(ClickHouse::new(spec)?)),
+    ..System::NOTHING
+};
 
 impl ClickHouse {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {

@@ -11,14 +11,14 @@ use crate::http1::{Tls, Web};
 use crate::target::flight::tls_advice;
 use crate::target::upsert::{Form, Given, Login, Place};
 
-const URL: Form = Form {
+pub const URL: Form = Form {
     scheme: "clickhouse",
     port: 8123,
     space: "database",
     one_host: Some("the streams share out one query, which one server answers, and what was put is looked for there"),
 };
 /// Where HTTPS is spoken, unless the URL says otherwise.
-const TLS_PORT: u16 = 8443;
+pub const TLS_PORT: u16 = 8443;
 /// What is received of a block, or of a whole Parquet file, before it is given up.
 const MOST_BLOCK: usize = 1 << 30;
 /// Of a name in ClickHouse; files are called by it.

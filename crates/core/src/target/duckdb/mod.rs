@@ -13,7 +13,8 @@ use std::sync::Arc;
 use crate::codec::sql::{Dialect, Extra};
 use crate::data::upsert::{Batches, Table};
 use crate::error::{Error, Kind, Result};
-use crate::spec::TrialSpec;
+use crate::spec::{Operation, TrialSpec};
+use crate::target::systems::System;
 use crate::target::upsert::{
     compare, file_of, is_own, merged_note, occupied, Calls, Effect, Found, Method, Share,
     StatementKind, Work,
@@ -43,6 +44,16 @@ struct Planned {
     /// Rows that had another one's key in their batch.
     merged: u64,
 }
+
+/// DuckDB.
+pub const SYSTEM: System = System {
+    scheme: "duckdb",
+    operations: &[Operation::Upsert],
+    file: true,
+    users: true,
+    target: |spec| Ok(Box::new(DuckDb::new(spec)?)),
+    ..System::NOTHING
+};
 
 impl DuckDb {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {

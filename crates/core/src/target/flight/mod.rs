@@ -32,6 +32,7 @@ use crate::meter::sockets::Sockets;
 use crate::server::account::Account;
 use crate::spec::{Data, Operation, TrialSpec};
 use crate::target::hosts::of_stream;
+use crate::target::systems::System;
 use crate::target::{
     Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification, Watched,
 };
@@ -74,6 +75,18 @@ pub struct Flight {
     /// Comparisons of the clocks before the start.
     trips: Mutex<Vec<Trip>>,
 }
+
+/// Arrow Flight.
+pub const SYSTEM: System = System {
+    scheme: "flight",
+    operations: &[Operation::Get, Operation::Put],
+    ports: &[("flight", options::DEFAULT_PORT)],
+    tls: true,
+    remote: true,
+    parameters: &["command", "ticket"],
+    target: |spec| Ok(Box::new(Flight::new(spec)?)),
+    ..System::NOTHING
+};
 
 impl Flight {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {

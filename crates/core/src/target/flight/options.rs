@@ -14,7 +14,7 @@ use crate::spec::{Operation, Verify};
 use crate::target::hosts::{self, Host};
 
 /// Arrow's own perf server listens here.
-const DEFAULT_PORT: u16 = 31337;
+pub const DEFAULT_PORT: u16 = 31337;
 
 /// Where a server is and how it is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -20,6 +20,7 @@ use crate::error::{Error, Fate, Kind, Result};
 use crate::meter::clock::Stage;
 use crate::meter::sockets::Sockets;
 use crate::spec::{Operation, TrialSpec, Verify};
+use crate::target::systems::System;
 use crate::target::upsert::{
     compare, Calls, Effect, Executing, Executor, Found, Host, Place, Prepared, Share,
     StatementKind, Waits, Work,
@@ -59,6 +60,19 @@ struct Plan {
     atomic: bool,
     notes: Vec<String>,
 }
+
+/// MySQL, MariaDB, SingleStore, TiDB.
+pub const SYSTEM: System = System {
+    scheme: "mysql",
+    operations: &[Operation::Upsert],
+    ports: &[("mysql", options::URL.port)],
+    tls: true,
+    users: true,
+    one_host: options::URL.one_host,
+    aliases: &[("mysql", &["mariadb", "memsql", "singlestore", "tidb"])],
+    target: |spec| Ok(Box::new(MySql::new(spec)?)),
+    ..System::NOTHING
+};
 
 impl MySql {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {

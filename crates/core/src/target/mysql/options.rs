@@ -12,7 +12,7 @@ use super::auth::Secret;
 use crate::error::{Error, Result};
 use crate::target::upsert::{Common, Form, Given, Login, Place, StatementKind};
 
-const URL: Form = Form {
+pub const URL: Form = Form {
     scheme: "mysql",
     port: 3306,
     space: "database",

@@ -17,7 +17,8 @@ use crate::error::{Error, Kind, Result};
 use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
 use crate::meter::sockets::Sockets;
-use crate::spec::TrialSpec;
+use crate::spec::{Operation, TrialSpec};
+use crate::target::systems::System;
 use crate::target::upsert::{
     compare, is_own as is_own_table, merged_note, occupied, Calls, Effect, Found, Host, Method,
     Place, Share, StatementKind, Work,
@@ -52,6 +53,19 @@ struct Planned {
     /// Rows that had another one's key in their batch.
     merged: u64,
 }
+
+/// PostgreSQL.
+pub const SYSTEM: System = System {
+    scheme: "postgres",
+    operations: &[Operation::Upsert],
+    ports: &[("postgres", options::URL.port)],
+    tls: true,
+    users: true,
+    one_host: options::URL.one_host,
+    aliases: &[("postgres", &["postgresql", "pg"])],
+    target: |spec| Ok(Box::new(Postgres::new(spec)?)),
+    ..System::NOTHING
+};
 
 impl Postgres {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {

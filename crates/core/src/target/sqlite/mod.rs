@@ -18,7 +18,8 @@ use rusqlite::{Connection, OpenFlags};
 use crate::codec::sql::{Dialect, Extra};
 use crate::data::upsert::{Batches, Table};
 use crate::error::{Error, Kind, Result};
-use crate::spec::TrialSpec;
+use crate::spec::{Operation, TrialSpec};
+use crate::target::systems::System;
 use crate::target::upsert::{
     compare, file_of, is_own, occupied, Builder, Calls, Effect, Found, Share, StatementKind, Work,
 };
@@ -45,6 +46,17 @@ struct Planned {
     before: Found,
     upsert: Arc<str>,
 }
+
+/// SQLite.
+pub const SYSTEM: System = System {
+    scheme: "sqlite",
+    operations: &[Operation::Upsert],
+    file: true,
+    users: true,
+    aliases: &[("sqlite", &["sqlite3", "file"])],
+    target: |spec| Ok(Box::new(Sqlite::new(spec)?)),
+    ..System::NOTHING
+};
 
 impl Sqlite {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {

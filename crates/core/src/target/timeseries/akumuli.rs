@@ -1,11 +1,11 @@
 //! `akumuli://`: RESP over TCP, or by `akumuli+udp://` in datagrams, and Akumuli's own count of points by HTTP.
 
 use super::options::Words;
-use super::{Counts, System, Transport};
+use super::{Counts, Protocol, Transport};
 use crate::error::{Error, Kind, Result};
 use crate::http1::{self, Web};
 
-pub const TCP: System = System {
+pub const TCP: Protocol = Protocol {
     scheme: "akumuli",
     port: 8282,
     databases: false,
@@ -19,7 +19,7 @@ pub const TCP: System = System {
     counts: Counts::Akumuli,
 };
 
-pub const UDP: System = System {
+pub const UDP: Protocol = Protocol {
     scheme: "akumuli+udp",
     port: 8383,
     protocol: "resp-udp",

@@ -3,10 +3,10 @@
 use super::options::{Options, Words};
 use super::place::Place;
 use super::post::Head;
-use super::{Counts, System, Transport};
+use super::{Counts, Protocol, Transport};
 use crate::error::Result;
 
-pub const TCP: System = System {
+pub const TCP: Protocol = Protocol {
     scheme: "influx",
     port: 9009,
     databases: false,
@@ -20,7 +20,7 @@ pub const TCP: System = System {
     counts: Counts::Recognised,
 };
 
-pub const HTTP: System = System {
+pub const HTTP: Protocol = Protocol {
     scheme: "influx+http",
     port: 8086,
     databases: true,

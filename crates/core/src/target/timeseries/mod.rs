@@ -31,6 +31,7 @@ use crate::http1;
 use crate::meter::sockets::Sockets;
 use crate::spec::{Data, Operation, TrialSpec};
 use crate::target::hosts::of_stream;
+use crate::target::systems::System;
 use crate::target::{Identity, LocalFuture, Session, Tally, Target, Verification};
 
 pub use making::{Batch, Maker, Supply};
@@ -62,7 +63,7 @@ pub enum Counts {
 
 /// What differs from one system to the other.
 #[derive(Debug)]
-pub struct System {
+pub struct Protocol {
     /// Of its URLs.
     pub scheme: &'static str,
     /// Where it listens as a rule.
@@ -84,20 +85,55 @@ pub struct System {
     pub counts: Counts,
 }
 
-/// The system that a URL's scheme names.
-pub fn of_scheme(scheme: &str) -> Option<&'static System> {
-    let all = [
-        &akumuli::TCP,
-        &akumuli::UDP,
-        &opentsdb::TCP,
-        &influx::TCP,
-        &influx::HTTP,
-    ];
-    all.into_iter().find(|system| system.scheme == scheme)
-}
+/// Akumuli's RESP, by TCP or in datagrams.
+pub const AKUMULI: System = System {
+    scheme: akumuli::TCP.scheme,
+    ports: &[
+        (akumuli::TCP.scheme, akumuli::TCP.port),
+        (akumuli::UDP.scheme, akumuli::UDP.port),
+    ],
+    aliases: &[("akumuli", &["resp", "aku"])],
+    ..STORE
+};
+/// OpenTSDB's lines.
+pub const OPENTSDB: System = System {
+    scheme: opentsdb::TCP.scheme,
+    ports: &[(opentsdb::TCP.scheme, opentsdb::TCP.port)],
+    aliases: &[("opentsdb", &["tsdb", "telnet"])],
+    ..STORE
+};
+/// Influx's lines, over TCP or as requests to write.
+pub const INFLUX: System = System {
+    scheme: influx::TCP.scheme,
+    ports: &[
+        (influx::TCP.scheme, influx::TCP.port),
+        (influx::HTTP.scheme, influx::HTTP.port),
+    ],
+    aliases: &[
+        (
+            "influx",
+            &["questdb", "telegraf", "victoriametrics", "influxdb"],
+        ),
+        ("influx+http", &["influxdb+http", "influxdb2"]),
+    ],
+    ..STORE
+};
+const STORE: System = System {
+    operations: &[Operation::Ingest],
+    remote: true,
+    target: |spec| Ok(Box::new(TimeSeries::new(spec)?)),
+    ..System::NOTHING
+};
+const PROTOCOLS: [&Protocol; 5] = [
+    &akumuli::TCP,
+    &akumuli::UDP,
+    &opentsdb::TCP,
+    &influx::TCP,
+    &influx::HTTP,
+];
 
 pub struct TimeSeries {
-    system: &'static System,
+    protocol: &'static Protocol,
     spec: Arc<TrialSpec>,
     options: Options,
     dialect: Dialect,
@@ -115,22 +151,29 @@ struct Planned {
 }
 
 impl TimeSeries {
-    pub fn new(system: &'static System, spec: Arc<TrialSpec>) -> Result<Self> {
-        let scheme = system.scheme;
+    pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
+        let scheme = spec.target.split("://").next().unwrap_or_default();
+        let known = PROTOCOLS.into_iter().find(|known| known.scheme == scheme);
+        let Some(protocol) = known else {
+            return Err(Error::usage(format!(
+                "{scheme}:// is no store of time series"
+            )));
+        };
+        let scheme = protocol.scheme;
         if spec.operation != Operation::Ingest {
             return Err(Error::usage(format!(
                 "{scheme}:// takes points of time series: operation = \"ingest\""
             )));
         }
         let options = Options::parse(scheme, &spec.options)?;
-        let place = Place::parse(&spec.target, system)?;
-        let dialect = Dialect::new(system.dialect, &options)?;
-        if system.transport != Transport::Http
+        let place = Place::parse(&spec.target, protocol)?;
+        let dialect = Dialect::new(protocol.dialect, &options)?;
+        if protocol.transport != Transport::Http
             && (options.token_env.is_some() || options.user.is_some())
         {
             return Err(Error::usage(format!("{scheme}:// knows no log-in")));
         }
-        if system.transport == Transport::Udp && dialect.has_dictionary() {
+        if protocol.transport == Transport::Udp && dialect.has_dictionary() {
             return Err(Error::usage(
                 "a dictionary is for a connection: akumuli+udp:// takes rows or values",
             ));
@@ -147,12 +190,12 @@ impl TimeSeries {
                 ));
             }
         }
-        let ports = options.http_ports(&place.hosts, system.http_port)?;
+        let ports = options.http_ports(&place.hosts, protocol.http_port)?;
         let hosts = place.hosts.iter().cloned().zip(ports);
         Ok(Self {
             servers: hosts.map(|(host, port)| Server::new(host, port)).collect(),
             sockets: Arc::default(),
-            system,
+            protocol,
             dialect,
             options,
             place,
@@ -185,7 +228,7 @@ impl TimeSeries {
         let speak = |layout: &Layout| -> Writer { dialect.writer(layout) };
         let (preamble, maker) = planned.supply.stream(stream, &speak)?;
         let place = server.authority.clone();
-        match self.system.transport {
+        match self.protocol.transport {
             Transport::Udp => {
                 let socket = server.aim().await?;
                 Ok(Box::new(Datagrams::new(socket, place, maker)))
@@ -200,7 +243,9 @@ impl TimeSeries {
             Transport::Tcp => {
                 let socket = server.connect().await?;
                 let goodbye = match known.before {
-                    Held::Reference(_) => Goodbye::Flush(self.system.flush, self.system.flushed),
+                    Held::Reference(_) => {
+                        Goodbye::Flush(self.protocol.flush, self.protocol.flushed)
+                    }
                     _ => Goodbye::Close,
                 };
                 let mut session = Stream::new(socket, &self.sockets, place, maker, goodbye);
@@ -231,7 +276,7 @@ impl TimeSeries {
         };
         let mut after = self.held_by_all(planned).await;
         // Datagrams may still wait to be read, or points to be counted.
-        let patience = match self.system.transport {
+        let patience = match self.protocol.transport {
             _ if lags => QUIET_LAGGING,
             Transport::Udp => QUIET,
             _ => 0,
@@ -278,7 +323,7 @@ impl TimeSeries {
         // The checksums of archives are those of whole ones.
         let whole = !planned.supply.is_archive() || planned.supply.whole() == Some(sent);
         let mut found = compare(&before, &after, tallies, self.spec.verify, whole);
-        if self.system.transport == Transport::Udp && found.achieved == "acknowledged" {
+        if self.protocol.transport == Transport::Udp && found.achieved == "acknowledged" {
             found.achieved = "none";
         }
         Ok(found)

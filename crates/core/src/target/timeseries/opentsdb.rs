@@ -1,9 +1,9 @@
 //! `opentsdb://`: `put` lines over TCP.
 
 use super::options::Words;
-use super::{Counts, System, Transport};
+use super::{Counts, Protocol, Transport};
 
-pub const TCP: System = System {
+pub const TCP: Protocol = Protocol {
     scheme: "opentsdb",
     port: 4242,
     databases: false,

@@ -1,6 +1,6 @@
 //! `scheme://host[:port][,host2...][/database]`.
 
-use super::System;
+use super::Protocol;
 use crate::error::{Error, Result};
 use crate::target::hosts::{self, Host};
 
@@ -13,9 +13,9 @@ pub struct Place {
 }
 
 impl Place {
-    pub fn parse(url: &str, system: &System) -> Result<Self> {
-        let System { scheme, port, .. } = system;
-        let database = if system.databases { "/database" } else { "" };
+    pub fn parse(url: &str, protocol: &Protocol) -> Result<Self> {
+        let Protocol { scheme, port, .. } = protocol;
+        let database = if protocol.databases { "/database" } else { "" };
         let wrong = |what: &str| {
             Error::usage(format!(
                 "target {:?}: {what}; write {scheme}://host[:{port}][,host2...]{database}",
@@ -33,15 +33,15 @@ impl Place {
             return Err(wrong(&format!("{} stands there twice", again.authority())));
         }
         let path = path.trim_end_matches('/');
-        if path.contains(['?', '#']) || (!path.is_empty() && !system.databases) {
+        if path.contains(['?', '#']) || (!path.is_empty() && !protocol.databases) {
             return Err(wrong("nothing else may follow"));
         }
-        if path.is_empty() && system.databases {
+        if path.is_empty() && protocol.databases {
             return Err(wrong("the database is missing"));
         }
         Ok(Self {
             hosts,
-            database: system.databases.then(|| path.to_owned()),
+            database: protocol.databases.then(|| path.to_owned()),
         })
     }
 }

@@ -107,7 +107,7 @@ impl Server {
 impl TimeSeries {
     /// First contact with a server.
     pub(super) async fn know(&self, server: &Server, supply: &Supply) -> Result<Known> {
-        let route = server.route(self.system.transport).await?;
+        let route = server.route(self.protocol.transport).await?;
         let counting = self.recognise(server).await?;
         let before = match self.spec.leads() {
             true => self.held(server, supply, counting.as_ref()).await,
@@ -116,7 +116,7 @@ impl TimeSeries {
         let here = route.filter(|route| is_own(route.peer.ip()));
         let mut identity = Identity {
             address: server.authority.to_string(),
-            protocol: self.system.protocol.into(),
+            protocol: self.protocol.protocol.into(),
             same_machine: here.map(|_| true),
             route,
             ..Identity::default()
@@ -142,14 +142,14 @@ impl TimeSeries {
 
     /// Who counts, if it says what it is.
     async fn recognise(&self, server: &Server) -> Result<Option<Counting>> {
-        if self.system.counts != Counts::Recognised {
+        if self.protocol.counts != Counts::Recognised {
             return Ok(None);
         }
         let mut webs = vec![server.web()];
-        let usual = self.system.counting_port;
+        let usual = self.protocol.counting_port;
         // Elsewhere somebody else's server could answer there.
         let asked = self.options.http_port.is_some();
-        if usual > 0 && !asked && server.host.port == self.system.port {
+        if usual > 0 && !asked && server.host.port == self.protocol.port {
             webs.push(server.web_at(usual));
         }
         let database = self.place.database.as_deref();
@@ -178,7 +178,7 @@ impl TimeSeries {
                 if let Some(stored) = Stored::ask(&web, PATIENCE).await {
                     return Held::Reference(stored);
                 }
-                if self.system.counts != Counts::Akumuli || self.spec.verify == Verify::None {
+                if self.protocol.counts != Counts::Akumuli || self.spec.verify == Verify::None {
                     return Held::Unknown(self.nobody_tells(server, web.port));
                 }
                 let counted = akumuli::count(&web, &supply.metrics()).await;
@@ -221,7 +221,7 @@ impl TimeSeries {
     }
 
     fn nobody_tells(&self, server: &Server, port: u16) -> String {
-        let others = match self.system.counts {
+        let others = match self.protocol.counts {
             Counts::Recognised => ", InfluxDB or QuestDB",
             _ => "",
         };
