@@ -30,6 +30,7 @@ pub mod flight;
 pub mod hosts;
 mod many;
 pub mod mysql;
+pub mod pipe;
 pub mod postgres;
 pub mod sqlite;
 pub mod systems;

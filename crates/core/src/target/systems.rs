@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{
-    cassandra, charrow, clickhouse, duckdb, empty, flight, hosts, mysql, postgres, sqlite,
+    cassandra, charrow, clickhouse, duckdb, empty, flight, hosts, mysql, pipe, postgres, sqlite,
     timeseries, Target,
 };
 use crate::error::{Error, Result};
@@ -67,7 +67,7 @@ impl System {
 }
 
 /// All of them, in the order in which errors name them.
-pub static SYSTEMS: [&System; 12] = [
+pub static SYSTEMS: [&System; 13] = [
     &flight::SYSTEM,
     &charrow::SYSTEM,
     &mysql::SYSTEM,
@@ -79,6 +79,7 @@ pub static SYSTEMS: [&System; 12] = [
     &timeseries::AKUMULI,
     &timeseries::OPENTSDB,
     &timeseries::INFLUX,
+    &pipe::SYSTEM,
     &empty::SYSTEM,
 ];
 
