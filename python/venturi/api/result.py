@@ -229,7 +229,7 @@ class Run:
         return f"<venturi.Run {self.name}: {'; '.join(summary.headline(self.results))}>"
 
     def _repr_html_(self) -> str:
-        from venturi.report.text import notebook
+        from venturi.report.page import notebook
 
         return notebook.fragment(self.results)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
 import json
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 import typer
 
 from venturi.cli import flags as f
+from venturi.cli import forms
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.common.say import say
 
@@ -36,13 +36,6 @@ Examples:
 KINDS = ("memory", "tcp", "disk", "codec", "engine")
 CODECS = ("ipc", "lz4", "zstd")
 _DEFAULT_MESSAGE = 131_072
-
-
-class Format(str, enum.Enum):
-    """How the limits are printed."""
-
-    table = "table"
-    json = "json"
 
 
 @app.command(epilog=EPILOG)
@@ -87,9 +80,9 @@ def ceilings(
         ),
     ] = None,
     format: Annotated[
-        Format,
+        forms.TableOrJson,
         typer.Option("--format", help="table for people; json: limits and single repeats, base units."),
-    ] = Format.table,
+    ] = forms.TableOrJson.table,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     executor: Annotated[
         str, typer.Option("--executor", hidden=True, help="core, or model for tests.")
@@ -365,14 +358,14 @@ class _Progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _print(session: _Session, format: Format) -> None:
+def _print(session: _Session, format: forms.TableOrJson) -> None:
     from venturi.analysis.cells.limits import limits, narrowest
     from venturi.report.text import limits as shown
 
     found = limits(session.lines)
     places = dict.fromkeys(["local", session.place])
     last = [line for place in places if (line := narrowest(found, place)) is not None]
-    if format is Format.json:
+    if format is forms.TableOrJson.json:
         document = shown.document(found, last, session.lines, session.interrupted)
         print(json.dumps(document, ensure_ascii=False, indent=2))
     else:

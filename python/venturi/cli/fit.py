@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from venturi.cli import forms
 from venturi.common.errors import VenturiError
 
 if TYPE_CHECKING:
@@ -30,19 +30,9 @@ Examples:
 """
 
 
-class Format(str, enum.Enum):
-    """How fits are printed."""
-
-    table = "table"
-    json = "json"
-
-
 @app.command(epilog=EPILOG)
 def fit(
-    run: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME for published figures."),
-    ] = "last",
+    run: forms.AnyRun = "last",
     over: Annotated[
         str | None,
         typer.Option(
@@ -71,8 +61,8 @@ def fit(
         ),
     ] = None,
     format: Annotated[
-        Format, typer.Option("--format", help="table for people, json in base units.")
-    ] = Format.table,
+        forms.TableOrJson, typer.Option("--format", help="table for people, json in base units.")
+    ] = forms.TableOrJson.table,
     all: Annotated[bool, typer.Option("--all", help="Every fit, not only the most telling ones.")] = False,
 ) -> None:
     """Fit time over size (Hockney) and scaling laws over streams; say where more stops paying."""
@@ -94,7 +84,7 @@ def fit(
         raise VenturiError(f"--hold-out {hold_out}: no cell has that value of {over}")
     made = fits.build(kept, over) if over is not None or where or held else found.fits
     costs = batch_costs(kept) if over in (None, AXIS) else []
-    if format is Format.json:
+    if format is forms.TableOrJson.json:
         found_costs = {"batch_cost": [_cost(one) for one in costs]}
         print(
             json.dumps(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from venturi.cli import forms
 from venturi.common.errors import VenturiError
 from venturi.common.say import say
 
@@ -30,19 +30,9 @@ Examples:
 """
 
 
-class Format(str, enum.Enum):
-    """How predictions are printed."""
-
-    table = "table"
-    json = "json"
-
-
 @app.command(epilog=EPILOG)
 def predict(
-    run: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME for published figures."),
-    ] = "last",
+    run: forms.AnyRun = "last",
     streams: Annotated[
         int | None, typer.Option("--streams", min=1, help="How many streams to foretell.", show_default=False)
     ] = None,
@@ -70,8 +60,8 @@ def predict(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="With --check: no progress.")] = False,
     format: Annotated[
-        Format, typer.Option("--format", help="table for people, json in base units.")
-    ] = Format.table,
+        forms.TableOrJson, typer.Option("--format", help="table for people, json in base units.")
+    ] = forms.TableOrJson.table,
     executor: Annotated[
         str, typer.Option("--executor", hidden=True, help="core, or model for tests.")
     ] = "core",
@@ -95,7 +85,7 @@ def predict(
         document["predictions"] = [
             asdict(one) | {"extrapolation": one.extrapolation, "text": one.sentence} for one in made
         ]
-        if format is Format.table:
+        if format is forms.TableOrJson.table:
             for one in made:
                 _print(one.statements)
         if queue or check:
@@ -106,16 +96,16 @@ def predict(
                 say("info", f"queued; measure it by: venturi predict {found.directory.path} --check")
     code = 0
     if check:
-        code = _check(found.directory.path, executor, quiet or format is Format.json, retry_failed)
+        code = _check(found.directory.path, executor, quiet or format is forms.TableOrJson.json, retry_failed)
         found = results.load(found.directory.path)
     if check or checked:
         document["checked"] = [_entry(one) for one in found.predictions]
-        if format is Format.table:
+        if format is forms.TableOrJson.table:
             for line in found.predictions:
                 print(line.sentence)
             if not found.predictions:
                 print("no prediction is queued in this run")
-    if format is Format.json:
+    if format is forms.TableOrJson.json:
         print(json.dumps(document, ensure_ascii=False, indent=2, default=str))
     raise typer.Exit(code)
 

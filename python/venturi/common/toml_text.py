@@ -1,16 +1,13 @@
-"""TOML in and out: where a key stands in a file, and a small writer.
-
-The writer covers what scenarios hold (strings, numbers, booleans, lists, tables);
-what it writes reads back equal.
-"""
+"""TOML in and out, and where a key stands in a file."""
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import tomli_w
 
 from venturi.common.errors import ScenarioError
 
@@ -23,7 +20,6 @@ __all__ = ["dump", "line_of", "parse", "parse_value"]
 
 _HEADER = re.compile(r"\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=(?!=)")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def parse(text: str, name: str) -> dict[str, Any]:
@@ -70,59 +66,15 @@ def line_of(text: str, path: Sequence[str]) -> int | None:
 
 
 def dump(document: Mapping[str, Any], comment: str = "") -> str:
-    """Writes a document; None values are left out."""
-    lines = [f"# {line}".rstrip() for line in comment.splitlines()]
-    _dump_table(document, [], lines)
-    return "\n".join(lines).strip("\n") + "\n"
+    """Writes a document; None values are left out. Lists stand in one line."""
+    text = tomli_w.dumps(_known(document), indent=0)
+    # Within a list only, a line ends with a bracket that opens or with a comma.
+    text = text.replace("[\n", "[").replace(",\n]", "]").replace(",\n", ", ")
+    head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
+    return head + text.rstrip("\n") + "\n"
 
 
-def _dump_table(table: Mapping[str, Any], path: list[str], lines: list[str]) -> None:
-    plain = {
-        key: value for key, value in table.items() if not isinstance(value, Mapping) and value is not None
-    }
-    tables = {key: value for key, value in table.items() if isinstance(value, Mapping)}
-    if path and (plain or not tables):
-        lines += ["", f"[{'.'.join(_key(part) for part in path)}]"]
-    lines += [f"{_key(key)} = {_value(value)}" for key, value in plain.items()]
-    for key, value in tables.items():
-        _dump_table(value, [*path, key], lines)
-
-
-def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _string(key)
-
-
-def _string(text: str) -> str:
-    out = []
-    for character in text:
-        if character in '"\\':
-            out.append("\\" + character)
-        elif character == "\n":
-            out.append("\\n")
-        elif character == "\t":
-            out.append("\\t")
-        elif ord(character) < 0x20 or ord(character) == 0x7F:
-            out.append(f"\\u{ord(character):04x}")
-        else:
-            out.append(character)
-    return '"' + "".join(out) + '"'
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        if math.isnan(value) or math.isinf(value):
-            return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
-        text = repr(value)
-        return text if any(mark in text for mark in ".e") else f"{text}.0"
-    if isinstance(value, str):
-        return _string(value)
-    if isinstance(value, Mapping):
-        inner = ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items() if item is not None)
-        return f"{{ {inner} }}" if inner else "{}"
-    if isinstance(value, Sequence):
-        return "[" + ", ".join(_value(item) for item in value) + "]"
-    raise TypeError(f"{type(value).__name__} has no TOML spelling")
+def _known(found: Any) -> Any:
+    if isinstance(found, Mapping):
+        return {key: _known(value) for key, value in found.items() if value is not None}
+    return [_known(item) for item in found] if isinstance(found, list | tuple) else found

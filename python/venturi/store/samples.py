@@ -61,7 +61,7 @@ _PROCESS = [
 _HOST_SHARES = [f"{kind}_share" for kind in ("busy", "user", "system", "softirq", "irq", "steal", "iowait")]
 _HOST = ["memory_available_min_bytes", "psi_cpu_share", "psi_memory_share", "psi_io_share", "frequency_khz"]
 _NETWORK = ["rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_drops", "tx_drops"]
-_SOCKETS = [
+SOCKETS = [
     "rtt_ns",
     "min_rtt_ns",
     "retransmits",
@@ -106,7 +106,7 @@ RESOURCE: dict[str, pa.DataType] = {
     "disk_written_bytes": _I,
     "disk_busy_share": _F,
     "socket_count": _I,
-    **{f"socket_{name}": _F for name in _SOCKETS},
+    **{f"socket_{name}": _F for name in SOCKETS},
     "same_machine": _B,
     "clock_offset_ns": _I,
     "clock_uncertainty_ns": _I,
@@ -248,7 +248,7 @@ def resource_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
                 **{f"net_{name}": network.get(name) for name in _NETWORK},
                 **{f"disk_{name}": part["disk"].get(name) for name in ("read_bytes", "written_bytes")},
                 "disk_busy_share": part["disk"].get("busy_share"),
-                **{f"socket_{name}": part["sockets"].get(name) for name in ("count", *_SOCKETS)},
+                **{f"socket_{name}": part["sockets"].get(name) for name in ("count", *SOCKETS)},
                 "same_machine": resources.get("same_machine"),
                 "clock_offset_ns": clock.get("offset_ns"),
                 "clock_uncertainty_ns": clock.get("uncertainty_ns"),

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from venturi.analysis.statistics.difference import prior
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -96,37 +98,17 @@ def _moderated(variances: Array, freedom: NDArray[np.int64]) -> Array:
     makes them, all get the pooled variance.
     """
     import numpy as np
-    from scipy.special import digamma, polygamma
 
     seen = freedom > 0
     d = freedom[seen].astype(np.float64)
     # Repeats that agree to the last digit (a clock's tick) must not get an infinite weight.
     s2 = np.maximum(variances[seen], 1e-8)
-    pooled = float((d * s2).sum() / d.sum())
-    if seen.sum() > 2:
-        e = np.log(s2) - digamma(d / 2) + np.log(d / 2)
-        excess = float(e.var(ddof=1) - polygamma(1, d / 2).mean())
-        if excess > 0:
-            prior = 2 * _inverse_trigamma(excess)
-            centre = math.exp(float(e.mean()) + float(digamma(prior / 2)) - math.log(prior / 2))
-            out = np.full(len(variances), centre)
-            out[seen] = (prior * centre + d * s2) / (prior + d)
-            return out
-    return np.full(len(variances), pooled)
-
-
-def _inverse_trigamma(value: float) -> float:
-    from scipy.special import polygamma
-
-    # Newton on 1/trigamma, which is nearly linear; Smyth (2004), appendix.
-    x = 0.5 + 1 / value
-    for _ in range(50):
-        tri = float(polygamma(1, x))
-        step = tri * (1 - tri / value) / float(polygamma(2, x))
-        x += step
-        if -step / x < 1e-8:
-            break
-    return x
+    worth, common = prior(s2, d)
+    if not 0 < worth < math.inf:
+        return np.full(len(variances), np.average(s2, weights=d))
+    out = np.full(len(variances), common)
+    out[seen] = (worth * common + d * s2) / (worth + d)
+    return out
 
 
 def log_linear(design: Array, y: Array, weight: Array, sets: Sequence[Sequence[int]]) -> tuple[Array, Array]:

@@ -117,31 +117,20 @@ def _scaling_panel(one: AxisFit, predictions: Sequence[Checked], factor: float) 
                 notes=[f"{name} at {fit_words.several(one.axis, n)}"],
             )
         )
-    if queued:
-        series.append(
-            Series(
-                "foretold",
-                [float(p.line["value"]) for p in queued],
-                [_over(p.predicted.value, factor) for p in queued],
-                palette.series_colour(4),
-                "points",
-                low=[_over(p.predicted.low, factor) for p in queued],
-                high=[_over(p.predicted.high, factor) for p in queued],
-                notes=[p.sentence for p in queued],
-            )
-        )
-        done = [p for p in queued if not p.pending]
-        if done:
+    done = [p for p in queued if not p.pending]
+    for name, found, role in (("foretold", queued, 4), ("measured after", done, 5)):
+        if found:
+            values = [p.predicted if name == "foretold" else p.measured for p in found]
             series.append(
                 Series(
-                    "measured after",
-                    [float(p.line["value"]) for p in done],
-                    [_over(p.measured.value, factor) for p in done],
-                    palette.series_colour(5),
+                    name,
+                    [float(p.line["value"]) for p in found],
+                    [_over(v.value, factor) for v in values],
+                    palette.series_colour(role),
                     "points",
-                    low=[_over(p.measured.low, factor) for p in done],
-                    high=[_over(p.measured.high, factor) for p in done],
-                    notes=[p.sentence for p in done],
+                    low=[_over(v.low, factor) for v in values],
+                    high=[_over(v.high, factor) for v in values],
+                    notes=[p.sentence for p in found],
                 )
             )
     return Panel(fit_words.head(one), series)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from venturi.analysis.cells import choice
 from venturi.analysis.cells.summary import Cell, best, by_operation
 from venturi.analysis.results import Results
@@ -12,9 +14,8 @@ from venturi.analysis.words import labels
 from venturi.report.draw import plotly_stack
 from venturi.report.figures import palette, pipeline, timeline
 from venturi.report.figures.figure import Figure
-from venturi.report.names import name_of
 from venturi.report.page import hosts
-from venturi.report.page.markup import e, parted
+from venturi.report.page.markup import parted, render
 from venturi.report.text import cell as cells_text
 from venturi.report.text import reason, summary
 
@@ -25,61 +26,23 @@ MOST_LISTED = 100
 """Cells offered by the menu of the view; all others are opened from their table."""
 
 
-def tables(results: Results, numbers: dict[str, int]) -> str:
+def tables(results: Results, numbers: dict[str, int]) -> Markup:
     """A table an operation. `numbers` are the cells' places in `documents`."""
-    out = []
-    for index, (operation, cells) in enumerate(by_operation(results.cells).items()):
-        columns = summary.columns(cells, every=True, verdicts=reason.column(results, cells))
-        if len(cells) <= MOST_ROWS:
-            out.append(_table(index, operation, columns, cells, range(len(cells)), numbers))
-            continue
-        chosen = {c.name for c in choice.representative(cells, BEST_ROWS)}
-        rows = [i for i, c in enumerate(cells) if c.name in chosen]
-        note = "the fastest of each stream count"
-        out.append(_table(index, operation, columns, cells, rows, numbers, note))
-    if out:
-        out.append(
-            '<p class="quiet">Medians over the good trials. p50, p99 and max are latencies of a batch; the '
-            "share is that of the lowest measured limit; CPU c+s are the cores that client and server kept "
-            "busy. A click on a row opens its cell.</p>"
+    found = []
+    for operation, cells in by_operation(results.cells).items():
+        short = len(cells) <= MOST_ROWS
+        chosen = {c.name for c in (cells if short else choice.representative(cells, BEST_ROWS))}
+        found.append(
+            {
+                "operation": operation,
+                "columns": summary.columns(cells, every=True, verdicts=reason.column(results, cells)),
+                "cells": cells,
+                "rows": [i for i, c in enumerate(cells) if c.name in chosen],
+                "note": "" if short else "the fastest of each stream count",
+                "top": best(cells),
+            }
         )
-    return "".join(out)
-
-
-def _table(
-    index: int,
-    operation: str,
-    columns: Sequence[summary.Column],
-    cells: Sequence[Cell],
-    rows: Sequence[int],
-    numbers: dict[str, int],
-    note: str = "",
-) -> str:
-    top = best(cells)
-    head = "".join(
-        f'<th{" class=t" if c.text else ""} scope="col"><span>{e(c.head)}</span>'
-        f"<small>{e(c.unit)}</small></th>"
-        for c in columns
-    )
-    body = []
-    for i in rows:
-        marked = ' class="top"' if cells[i] is top and len(cells) > 1 else ""
-        body.append(
-            f'<tr{marked} data-cell="{numbers[cells[i].name]}">'
-            + "".join(_td(c, c.cells[i]) for c in columns)
-            + "</tr>"
-        )
-    caption = e(operation) + (f'<span class="only">: {e(note)}</span>' if note else "")
-    return (
-        f'<div class="cells" data-table="{index}"><div class="tablebox" tabindex="0" role="region" '
-        f'aria-label="cells of {e(operation)}"><table><caption>{caption}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div></div>"
-    )
-
-
-def _td(column: summary.Column, text: str) -> str:
-    kind = kind_of(column, text)
-    return f'<td class="{kind}">{e(text)}</td>' if kind else f"<td>{e(text)}</td>"
+    return render("summary", tables=found, numbers=numbers, kind_of=kind_of)
 
 
 def kind_of(column: summary.Column, text: str) -> str:
@@ -200,26 +163,17 @@ def colours() -> dict[str, dict[str, str]]:
     return {"stages": palette.STAGES, "verdicts": palette.VERDICTS}
 
 
-def view(results: Results, listed_cells: Sequence[int]) -> str:
-    """The frame of the view of one cell; the script fills it. Without a script: the fastest cell in words."""
+def view(results: Results, listed_cells: Sequence[int]) -> Markup:
+    """The frame of the view of one cell."""
     top = reason.leading(results) or (results.cells[0] if results.cells else None)
     if top is None:
-        return ""
+        return Markup()
     chosen = results.cells.index(top)
-    options = "".join(
-        f'<option value="{i}"{" selected" if i == chosen else ""}>'
-        f"{e(name_of(results, results.cells[i]))}</option>"
-        for i in sorted({*listed_cells, chosen})
-    )
-    words = "\n".join(line for _, line in cells_text.lines(results, top, 96))
-    more = (
-        ""
-        if len(listed_cells) >= len(results.cells)
-        else f'<span class="quiet">{len(results.cells):,} cells; those not listed open from the table.</span>'
-    )
-    return (
-        f'<div class="picker"><label>cell <select id="cell-menu">{options}</select></label>'
-        '<button type="button" id="cell-before" aria-label="previous cell">‹</button>'
-        f'<button type="button" id="cell-after" aria-label="next cell">›</button>{more}</div>'
-        f'<div id="cell-view"></div><noscript><pre>{e(words)}</pre></noscript>'
+    return render(
+        "cell",
+        results=results,
+        chosen=chosen,
+        listed=listed_cells,
+        offered=sorted({*listed_cells, chosen}),
+        words="\n".join(line for _, line in cells_text.lines(results, top, 96)),
     )

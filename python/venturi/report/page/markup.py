@@ -2,28 +2,77 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
+from functools import cache
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
 from venturi.analysis.words import labels
+from venturi.common.units import percent, plural
+from venturi.report.figures import palette
+from venturi.report.names import name_of
+from venturi.report.text import cell, reason
 
 
-def e(text: Any) -> str:
-    """A text escaped for elements and attributes; control characters are replaced, lines are kept."""
-    found = str(text)
-    return html.escape(_lines(found) if "\n" in found else labels.plain(found), quote=True)
+def render(section: str, **values: Any) -> Markup:
+    """The template of that name; empty where it wrote nothing."""
+    return Markup(_environment().get_template(f"{section}.html.j2").render(values).strip())
 
 
-def _lines(text: str) -> str:
-    return "\n".join(labels.plain(line) for line in text.splitlines())
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        finalize=_clean,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "begun": begun,
+        "commands": commands,
+        "formatted": format,
+        "json": script_json,
+        "sentence": _sentence,
+    }
+    made.globals |= {
+        "evidence_text": cell.evidence_text,
+        "name_of": name_of,
+        "percent": percent,
+        "plural": plural,
+        "role": lambda kind: palette.verdict_colour(kind).removeprefix("$"),
+        "title_of": reason.title,
+    }
+    return made
 
 
-def script_json(document: Any) -> str:
+def _clean(found: Any) -> Any:
+    """What a template shows, before it is escaped: control characters are replaced, lines are kept."""
+    if isinstance(found, Markup):
+        return found
+    text = str(found)
+    return "\n".join(map(labels.plain, text.splitlines())) if "\n" in text else labels.plain(text)
+
+
+def begun(text: str) -> str:
+    """As a sentence begins."""
+    return text[:1].upper() + text[1:]
+
+
+def _sentence(text: str) -> Markup:
+    """As it begins and ends a paragraph; no line breaks before a percent sign."""
+    whole = begun(text if text.endswith((".", "!", "?")) else text + ".")
+    return escape(_clean(whole)).replace(" %", Markup("&nbsp;%"))
+
+
+def script_json(document: Any) -> Markup:
     """JSON fit for a script element: no `<`, and no line separators that JavaScript once tripped over."""
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=str)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 _COMMAND = re.compile(
@@ -47,6 +96,7 @@ def parted(text: str) -> list[tuple[str, bool]]:
     return out
 
 
-def commands(text: str) -> str:
+def commands(text: str) -> Markup:
     """A sentence with its commands set as code."""
-    return "".join(f"<code>{e(part)}</code>" if code else e(part) for part, code in parted(text))
+    code = Markup("<code>%s</code>")
+    return Markup().join(code % _clean(part) if is_code else _clean(part) for part, is_code in parted(text))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-
 NOTES = (
     (
         "payload",
@@ -67,10 +65,6 @@ NOTES = (
     ),
     ("CPU", "User and system time of the process of that end over the interval, in cores."),
 )
-
-
-def as_html() -> str:
-    return "<dl>" + "".join(f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in NOTES) + "</dl>"
 
 
 def as_markdown() -> str:

@@ -51,7 +51,6 @@ class ThrowawayServer(ABC):
     name: ClassVar[str]
     scheme: ClassVar[str]
     title: ClassVar[str]
-    default_port: ClassVar[int]
     scenario: ClassVar[str]
     # Settings that are ours to choose, with the flag that chooses them.
     taken: ClassVar[Mapping[str, str]]

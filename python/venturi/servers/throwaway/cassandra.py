@@ -45,7 +45,6 @@ class Cassandra(ThrowawayServer):
     name = "cassandra"
     scheme = "cassandra"
     title = "Cassandra"
-    default_port = 9042
     scenario = "upsert-cassandra"
     taken = {  # noqa: RUF012 - a constant
         "native_transport_port": "--port",

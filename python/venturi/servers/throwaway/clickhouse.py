@@ -55,7 +55,6 @@ class ClickHouse(ThrowawayServer):
     name = "clickhouse"
     scheme = "clickhouse"
     title = "ClickHouse"
-    default_port = 8123
     scenario = "quick"
     taken = {}  # noqa: RUF012 - settings here are those of a session, and none is ours
     durability = {}  # noqa: RUF012 - no setting that every version knows

@@ -27,7 +27,6 @@ class MariaDb(ThrowawayServer):
     name = "mariadb"
     scheme = "mysql"
     title = "MariaDB"
-    default_port = 3306
     scenario = "upsert-memsql"
     taken = {  # noqa: RUF012 - a constant
         "port": "--port",

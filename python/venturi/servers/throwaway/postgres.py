@@ -39,7 +39,6 @@ class Postgres(ThrowawayServer):
     name = "postgres"
     scheme = "postgres"
     title = "PostgreSQL"
-    default_port = 5432
     scenario = "upsert-batch-size"
     taken = {  # noqa: RUF012 - a constant
         "port": "--port",

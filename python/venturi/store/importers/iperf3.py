@@ -281,6 +281,8 @@ def _sockets(intervals: list[list[Mapping[str, Any]]]) -> dict[str, list[list[in
 
 def _resources(rows: list[Any], figures: Mapping[str, Any], gets: bool) -> dict[str, Any] | None:
     """What the sending side's sockets said (TCP_INFO); the receiving side keeps no such counters."""
+    from venturi.store.samples import SOCKETS
+
     found = [_get(row, "sender") for row in rows]
     rtts = sorted(v for f in found if (v := _number(f, "mean_rtt")))
     if not rtts:
@@ -289,23 +291,11 @@ def _resources(rows: list[Any], figures: Mapping[str, Any], gets: bool) -> dict[
     windows = sorted(v for f in found if (v := _number(f, "max_snd_cwnd")))
     sockets = {
         "count": len(found),
+        **dict.fromkeys(SOCKETS),
         "rtt_ns": round(rtts[len(rtts) // 2] * 1000),
         "min_rtt_ns": None if least is None else round(least * 1000),
         "retransmits": int(figures["retransmits"]) if "retransmits" in figures else None,
         "cwnd_bytes": int(windows[len(windows) // 2]) if windows else None,
-        **dict.fromkeys(
-            (
-                "delivery_rate",
-                "in_flight_bytes",
-                "send_queue_bytes",
-                "receive_queue_bytes",
-                "send_buffer_bytes",
-                "receive_buffer_bytes",
-                "busy_share",
-                "receive_window_limited_share",
-                "send_buffer_limited_share",
-            )
-        ),
     }
     end = {
         "by": "self",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import importlib.resources
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ from venturi.common.errors import VenturiError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from venturi.store.importers.record import Draft
 
 RECORD_BYTES = 32
 """Four int64: the record of Arrow's Flight benchmark."""
@@ -134,9 +137,8 @@ def load(name: str) -> pa.Table:
         return pa.Table.from_pylist(_upserts(name))
     if one.operation == "ingest":
         return pa.Table.from_pylist(_ingests(name))
-    text = importlib.resources.files(__package__).joinpath(f"{name}.csv").read_text(encoding="utf-8")
     rows: list[dict[str, Any]] = []
-    for line in csv.DictReader(text.splitlines()):
+    for line in csv.DictReader(_text(f"{name}.csv").splitlines()):
         numbers = {k: int(v) for k, v in line.items() if v.isdigit()}
         if name == "chspark":
             rows.append({"reference": name, "operation": "get", **numbers})
@@ -161,32 +163,27 @@ def _ingests(name: str) -> list[dict[str, Any]]:
     """The one load whose connections are known."""
     from venturi.store.importers import akumuli
 
-    text = importlib.resources.files(__package__).joinpath("akumuli.txt").read_text(encoding="utf-8")
-    return [
-        {
-            "reference": name,
-            "operation": draft.operation,
-            **{k: draft.parameters[k] for k in ("hosts", "streams")},
-            "rows": draft.counts["rows"],
-            "rows_per_second": draft.rates["rows_per_second"],
-        }
-        for draft in akumuli.parse(text, "akumuli.txt").drafts
-        if "streams" in draft.parameters
-    ]
+    drafts = akumuli.parse(_text("akumuli.txt"), "akumuli.txt").drafts
+    return [_paced(name, d, ("hosts", "streams")) for d in drafts if "streams" in d.parameters]
 
 
 def _upserts(system: str) -> list[dict[str, Any]]:
     from venturi.store.importers import memsql
 
-    text = importlib.resources.files(__package__).joinpath("upsert.txt").read_text(encoding="utf-8")
-    return [
-        {
-            "reference": system,
-            "operation": draft.operation,
-            **{k: draft.parameters[k] for k in ("hosts", "rows_per_batch", "duration_ns")},
-            "rows": draft.counts["rows"],
-            "rows_per_second": draft.rates["rows_per_second"],
-        }
-        for draft in memsql.parse(text, "upsert.txt").drafts
-        if draft.parameters["target"] == system
-    ]
+    drafts = memsql.parse(_text("upsert.txt"), "upsert.txt").drafts
+    kept = ("hosts", "rows_per_batch", "duration_ns")
+    return [_paced(system, d, kept) for d in drafts if d.parameters["target"] == system]
+
+
+def _text(file: str) -> str:
+    return importlib.resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
+
+
+def _paced(name: str, draft: Draft, parameters: Sequence[str]) -> dict[str, Any]:
+    return {
+        "reference": name,
+        "operation": draft.operation,
+        **{k: draft.parameters[k] for k in parameters},
+        "rows": draft.counts["rows"],
+        "rows_per_second": draft.rates["rows_per_second"],
+    }

@@ -1,0 +1,19 @@
+"""Arguments and options that several commands have alike."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+import typer
+
+AnyRun = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME for published figures.")
+]
+
+
+class TableOrJson(str, enum.Enum):
+    """A table for people, JSON for programs."""
+
+    table = "table"
+    json = "json"
