@@ -429,7 +429,7 @@ def test_a_host_that_does_not_answer(core: object) -> None:
         (("--message-bytes", "0"), "error: --message-bytes 0: must be at least 1\n"),
         (("--disk", "/nowhere"), "error: --disk /nowhere: no such directory\n"),
         (("--duration", "1h"), "error: --duration 1h: must be 10ms to 60s\n"),
-        (("empty://",), "error: URL empty://: there is no way to nowhere; leave it out\n"),
+        (("empty://",), "error: URL empty://: there is no way there to be measured; leave it out\n"),
         (
             ("--compression", "zstd:40"),
             "error: --compression zstd:40: no such codec\n"

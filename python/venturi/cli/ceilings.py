@@ -148,7 +148,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     from venturi.common.suffixes import parse_count
     from venturi.plan.layers import Layer
     from venturi.plan.load import load
-    from venturi.targets.system import is_charrow, is_remote, is_time_series, scheme_of
+    from venturi.targets.system import NO_PLACE, is_charrow, is_remote, is_time_series, scheme_of
     from venturi.targets.urls import check_url
 
     rows = given["rows_per_batch"]
@@ -179,8 +179,8 @@ def _scenario(given: dict[str, Any]) -> Scenario:
             url = check_url(given["url"])
         except ValueError as error:
             raise ScenarioError(f"URL: {error}") from None
-        if scheme_of(url) == "empty":
-            raise VenturiError(f"URL {url}: there is no way to nowhere; leave it out")
+        if scheme_of(url) in NO_PLACE:
+            raise VenturiError(f"URL {url}: there is no way there to be measured; leave it out")
         if scheme_of(url) not in ("flight", "charrow"):
             what = "a store of time series" if is_time_series(url) else "a database"
             raise VenturiError(

@@ -24,7 +24,7 @@ from venturi.plan.workload import SOURCES
 from venturi.servers.local import LocalTargets, duckdb_library
 from venturi.servers.local_store import Settings
 from venturi.servers.starters import Starter
-from venturi.targets.system import is_charrow, is_database, is_ours, is_time_series, scheme_of
+from venturi.targets.system import NO_PLACE, is_charrow, is_database, is_ours, is_time_series, scheme_of
 
 __all__ = ["Endpoints"]
 
@@ -136,7 +136,7 @@ class Endpoints:
         silent: set[str] = set()
         for cell in self.cells if self._needs_server else ():
             place, url = str(cell.parameters["place"]), str(cell.parameters["target"])
-            if place in found or url in silent or scheme_of(url) == "empty":
+            if place in found or url in silent or scheme_of(url) in NO_PLACE:
                 continue
             told: environment.Told = {}
             if is_ours(url):

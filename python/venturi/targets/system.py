@@ -16,6 +16,7 @@ __all__ = [
     "DEFAULT_PORT",
     "FILES",
     "HOST",
+    "KEEPS_NOTHING",
     "KNOWN",
     "LOCAL",
     "NETWORK",
@@ -58,6 +59,8 @@ class System:
     tls: bool
     file: bool
     """Whether it is a database in this process, of one file."""
+    keeps: bool
+    """Whether what is sent there stays there."""
     users: bool
     """Whether its URL may name a user."""
     one_host: str | None
@@ -89,6 +92,8 @@ def _schemes(having: Callable[[System], bool]) -> tuple[str, ...]:
 PORTS = {scheme: port for system in SYSTEMS for scheme, port in system.ports}
 """Usual ports; `+tls` may follow a scheme."""
 DEFAULT_PORT = PORTS["flight"]
+KEEPS_NOTHING = _schemes(lambda system: not system.keeps)
+"""Systems at which nothing stays of what is sent there."""
 NO_PLACE = _schemes(lambda system: not system.ports and not system.file)
 """Systems within this process, whose URL names no place."""
 FILES = _schemes(lambda system: system.file)

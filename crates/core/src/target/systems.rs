@@ -24,6 +24,8 @@ pub struct System {
     pub tls: bool,
     /// Whether it is a database in the client's process, of one file.
     pub file: bool,
+    /// Whether what is sent there stays there.
+    pub keeps: bool,
     /// Whether its URL may name a user.
     pub users: bool,
     /// Why its URL names one host and not several, over which streams would be spread.
@@ -46,6 +48,7 @@ impl System {
         ports: &[],
         tls: false,
         file: false,
+        keeps: false,
         users: false,
         one_host: None,
         remote: false,

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from venturi.analysis.statistics.intervals import Interval, median_interval
+from venturi.targets.system import KEEPS_NOTHING, scheme_of
 
 __all__ = [
     "NEAR",
@@ -35,7 +36,6 @@ DIALECTS = ("mysql", "postgres", "sqlite", "duckdb")
 """Statements that `empty://` can build."""
 _ALONE = "loader-"
 """How names of probes begin that one loader made by itself."""
-_KEEP_NOTHING = ("flight", "flight+tls", "charrow", "charrow+tls", "empty")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Ceiling:
 
 def stores(url: object) -> bool:
     """Whether what is sent to this address ends on a disk. Flight servers and `empty://` keep nothing."""
-    return urlsplit(str(url or "")).scheme not in ("", *_KEEP_NOTHING)
+    return scheme_of(str(url or "")) not in ("", *KEEPS_NOTHING)
 
 
 def waits_for_disk(parameters: Mapping[str, Any]) -> bool:

@@ -134,6 +134,7 @@ pub const SYSTEM: System = System {
     operations: &[Operation::Upsert],
     ports: &[("cassandra", options::URL.port)],
     tls: true,
+    keeps: true,
     users: true,
     one_host: options::URL.one_host,
     aliases: &[("cassandra", &["scylla", "scylladb", "cql"])],

@@ -72,6 +72,7 @@ pub const SYSTEM: System = System {
         ("clickhouse+tls", options::TLS_PORT),
     ],
     tls: true,
+    keeps: true,
     users: true,
     one_host: options::URL.one_host,
     aliases: &[

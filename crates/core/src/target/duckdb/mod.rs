@@ -50,6 +50,7 @@ pub const SYSTEM: System = System {
     scheme: "duckdb",
     operations: &[Operation::Upsert],
     file: true,
+    keeps: true,
     users: true,
     target: |spec| Ok(Box::new(DuckDb::new(spec)?)),
     ..System::NOTHING

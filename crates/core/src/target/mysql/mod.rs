@@ -67,6 +67,7 @@ pub const SYSTEM: System = System {
     operations: &[Operation::Upsert],
     ports: &[("mysql", options::URL.port)],
     tls: true,
+    keeps: true,
     users: true,
     one_host: options::URL.one_host,
     aliases: &[("mysql", &["mariadb", "memsql", "singlestore", "tidb"])],

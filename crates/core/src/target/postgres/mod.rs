@@ -60,6 +60,7 @@ pub const SYSTEM: System = System {
     operations: &[Operation::Upsert],
     ports: &[("postgres", options::URL.port)],
     tls: true,
+    keeps: true,
     users: true,
     one_host: options::URL.one_host,
     aliases: &[("postgres", &["postgresql", "pg"])],

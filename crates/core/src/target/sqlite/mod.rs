@@ -52,6 +52,7 @@ pub const SYSTEM: System = System {
     scheme: "sqlite",
     operations: &[Operation::Upsert],
     file: true,
+    keeps: true,
     users: true,
     aliases: &[("sqlite", &["sqlite3", "file"])],
     target: |spec| Ok(Box::new(Sqlite::new(spec)?)),

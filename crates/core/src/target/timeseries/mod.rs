@@ -120,6 +120,7 @@ pub const INFLUX: System = System {
 };
 const STORE: System = System {
     operations: &[Operation::Ingest],
+    keeps: true,
     remote: true,
     target: |spec| Ok(Box::new(TimeSeries::new(spec)?)),
     ..System::NOTHING
