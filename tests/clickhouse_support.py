@@ -52,7 +52,10 @@ class Server:
     ) -> str:
         wanted = urllib.parse.urlencode({"database": "venturi", **parameters})
         url = f"http://{self.started.address}/?{wanted}"
-        asking = urllib.request.Request(url, body, {"X-ClickHouse-User": "venturi", **(headers or {})})
+        login = {"X-ClickHouse-User": "venturi"}
+        if (secret := self.started.secret()) is not None:
+            login["X-ClickHouse-Key"] = secret
+        asking = urllib.request.Request(url, body, {**login, **(headers or {})})
         try:
             with urllib.request.urlopen(asking, timeout=_ASK_SECONDS) as answer:
                 return str(answer.read().decode()).strip()
@@ -94,12 +97,12 @@ def has_chdb() -> None:
 
 
 @contextlib.contextmanager
-def started(engine: str) -> Iterator[Server]:
+def started(engine: str, password_env: str | None = None) -> Iterator[Server]:
     """`server`: Debian's of 2018; `chdb`: ClickHouse's engine of today, in a process of its own. Raises
     LookupError where it is not here."""
     if engine == "chdb" and importlib.util.find_spec("chdb") is None:
         raise LookupError("chdb (pip install 'venturi[chdb]')")
-    server = ClickHouse(engine=engine)
+    server = ClickHouse(engine=engine, password_env=password_env)
     with tempfile.TemporaryDirectory() as place:
         before = os.environ["PATH"]
         if engine == "server":
@@ -116,12 +119,12 @@ def started(engine: str) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def _required(engine: str) -> Iterator[Server]:
+def required(engine: str, password_env: str | None = None) -> Iterator[Server]:
     """The same; skips the test, or fails it, where it is not here."""
     from conftest import require
 
     try:
-        with started(engine) as server:
+        with started(engine, password_env) as server:
             yield server
     except LookupError as error:
         require(False, str(error))
@@ -130,12 +133,12 @@ def _required(engine: str) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def clickhouse() -> Iterator[Server]:
     """Debian's clickhouse-server 18.16."""
-    with _required("server") as server:
+    with required("server") as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Server]:
     """ClickHouse's engine of today, in a process of its own."""
-    with _required("chdb") as server:
+    with required("chdb") as server:
         yield server

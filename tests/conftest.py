@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -86,6 +87,15 @@ def core() -> object:
     else:
         require(hasattr(_core, "run_trial"), "venturi._core.run_trial")
         return _core
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A local Spark, of all modules that one process runs."""
+    from spark_support import session
+
+    with session() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

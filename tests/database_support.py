@@ -35,6 +35,9 @@ class Database:
         name = server.password_env
         self.password = os.environ[name] if name else None
         self.env = {name: os.environ[name]} if name else {}
+        # Of Cassandra, whose driver takes a second or two to connect; by password.
+        self.sessions: dict[str | None, Any] = {}
+        self.ends = contextlib.ExitStack()
         # Of options: `--password-env` and such.
         self.flags = ["--password-env", name] if name else []
 
@@ -76,9 +79,11 @@ class Database:
 
     def kill(self) -> None:
         """As a crash has it: kill -9."""
+        self.ends.close()
         os.kill(self.pid, signal.SIGKILL)
 
     def stop(self) -> None:
+        self.ends.close()
         self.server.stop()
 
 
@@ -122,14 +127,14 @@ def _cassandra(database: Database, statement: str, values: tuple[Any, ...], admi
     from cassandra.auth import PlainTextAuthProvider
     from cassandra.cluster import Cluster
 
-    login = None
-    if database.password is not None:
-        login = PlainTextAuthProvider("venturi", database.password)
-    cluster = Cluster(["127.0.0.1"], port=database.port, auth_provider=login)
-    try:
-        return [tuple(row) for row in cluster.connect().execute(statement, values or None)]
-    finally:
-        cluster.shutdown()
+    if database.sessions.get(database.password) is None:
+        login = None
+        if database.password is not None:
+            login = PlainTextAuthProvider("venturi", database.password)
+        cluster = Cluster(["127.0.0.1"], port=database.port, auth_provider=login)
+        database.ends.callback(cluster.shutdown)
+        database.sessions[database.password] = cluster.connect()
+    return [tuple(row) for row in database.sessions[database.password].execute(statement, values or None)]
 
 
 def available(name: str) -> None:
@@ -202,8 +207,11 @@ def start_database() -> Iterator[Callable[..., Database]]:
         database.stop()
 
 
-def once_it_runs(spec: dict[str, Any], act: Callable[[], None], batches: int = 20) -> dict[str, Any]:
-    """The record of a trial during which `act` happens, once `batches` have been acknowledged."""
+def once_it_runs(
+    spec: dict[str, Any], act: Callable[[], None] | None = None, batches: int = 20
+) -> dict[str, Any]:
+    """The record of a trial during which `act` happens, once `batches` have been acknowledged; without one it
+    is cancelled."""
     from venturi import _core
 
     control = _core.Control()
@@ -213,7 +221,7 @@ def once_it_runs(spec: dict[str, Any], act: Callable[[], None], batches: int = 2
     deadline = time.monotonic() + 60
     while control.progress()["batches"] < batches and trial.is_alive() and time.monotonic() < deadline:
         time.sleep(0.01)
-    act()
+    (act or control.cancel)()
     trial.join(timeout=60)
     record: dict[str, Any] = json.loads(records[0])
     return record

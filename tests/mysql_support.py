@@ -1,13 +1,9 @@
-"""Trials of `mysql://` by spec, and a relay that understands MySQL's packets and cheats."""
+"""Trials of `mysql://` by spec."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
-import threading
-from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 from venturi import _core
 
@@ -54,83 +50,3 @@ def refusal(url: str, table: str, **more: Any) -> str:
     message: str = record["error"]["message"]
     assert "\n" not in message and len(message) < 600, message
     return message
-
-
-Trick = Literal["drop", "double", "none"]
-OK = bytes([0, 1, 0, 2, 0, 0, 0])
-QUERY, EXECUTE = 3, 23
-
-
-class Relay:
-    """Passes packets on; the n-th batch of a connection is answered but not sent, or sent twice."""
-
-    def __init__(self, port: int, trick: Trick, batch: int = 3) -> None:
-        self.port = port
-        self.trick = trick
-        self.batch = batch
-        self.tricks = 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self.listener.accept()
-                server = socket.create_connection(("127.0.0.1", self.port))
-                for end in (client, server):
-                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                Pair(self, client, server)
-
-
-class Pair:
-    """One connection through the relay."""
-
-    def __init__(self, relay: Relay, client: socket.socket, server: socket.socket) -> None:
-        self.relay, self.client, self.server = relay, client, server
-        self.swallow = 0
-        self.batches = 0
-        for pump in (self._requests, self._answers):
-            threading.Thread(target=pump, daemon=True).start()
-
-    def _requests(self) -> None:
-        for header, body in packets(self.client):
-            # A command begins with sequence 0; what follows on a log-in does not.
-            batch = header[3] == 0 and (body[0] == EXECUTE or body[:7] == bytes([QUERY]) + b"INSERT")
-            self.batches += batch
-            cheat = batch and self.batches == self.relay.batch and self.relay.trick != "none"
-            self.relay.tricks += cheat
-            with contextlib.suppress(OSError):
-                if cheat and self.relay.trick == "drop":
-                    self.client.sendall(bytes([len(OK), 0, 0, 1]) + OK)
-                    continue
-                if cheat:
-                    self.swallow = 1
-                    self.server.sendall(header + body)
-                self.server.sendall(header + body)
-        self._close()
-
-    def _answers(self) -> None:
-        for header, body in packets(self.server):
-            if self.swallow:
-                self.swallow -= 1
-                continue
-            with contextlib.suppress(OSError):
-                self.client.sendall(header + body)
-        self._close()
-
-    def _close(self) -> None:
-        for end in (self.client, self.server):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-
-
-def packets(end: socket.socket) -> Iterator[tuple[bytes, bytes]]:
-    with contextlib.suppress(OSError), end.makefile("rb") as stream:
-        while len(header := stream.read(4)) == 4:
-            length = int.from_bytes(header[:3], "little")
-            body = stream.read(length)
-            if len(body) < length:
-                return
-            yield header, body

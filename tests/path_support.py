@@ -7,7 +7,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -102,6 +104,45 @@ def relay(port: int, milliseconds: float) -> Iterator[int]:
         yield made.port
     finally:
         made.stop()
+
+
+class Relay:
+    """Passes bytes on to a port of this host, counts them, and may put others in the place of some, once."""
+
+    def __init__(self, port: int, pattern: bytes = b"", instead: bytes = b"") -> None:
+        self.port = port
+        self.sought = re.compile(pattern, re.DOTALL) if pattern else None
+        self.instead = instead
+        self.tricks = self.passed = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.own_port = self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Relay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                server = socket.create_connection(("127.0.0.1", self.port))
+                for ends in ((client, server), (server, client)):
+                    ends[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 20):
+                self.passed += len(data)
+                if self.sought and not self.tricks:
+                    data, self.tricks = self.sought.subn(self.instead, data, count=1)
+                sink.sendall(data)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager

@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
+import json
 import re
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
+
+from run_support import command, environment
 
 SECRET = "Hush9f3ZqX77"
 """Of letters and digits: it may stand anywhere in a URL."""
@@ -82,3 +86,53 @@ def _command_lines() -> Iterator[bytes]:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             yield path.read_bytes()
+
+
+def searched(
+    place: Path, *arguments: object, code: int = 0, secrets: tuple[str, ...] = (HARD,), **variables: str
+) -> list[dict[str, Any]]:
+    """Runs a command with the secrets in its environment; the trials that it stored. No secret may be in its
+    run directory, its outputs, or the command line of any process meanwhile."""
+    out = place / "run"
+    words = [*arguments, *(("--out", out) if arguments[0] in ("run", "tune") else ())]
+    with Watch(*secrets) as watch:
+        done = subprocess.run(
+            command(*words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=environment(VENTURI_DEBUG="1", **variables),
+            cwd=place,
+            timeout=300,
+            check=False,
+        )
+    assert done.returncode == code, done.stderr
+    assert not leaks(done.stdout + done.stderr, *secrets)
+    assert any(str(words[0]).encode() in line and b"venturi" in line for line in watch.seen)
+    assert not watch.found
+    assert not leaking_files(place, *secrets)
+    trials = out / "trials.jsonl"
+    return [json.loads(line) for line in trials.read_text().splitlines()] if trials.exists() else []
+
+
+ONCE = ("--streams", "1", "--repeats", "1", "--warmup", "0")
+ROWS = (*ONCE, "--rows-per-stream", "20k")
+WRONG = "Wrong+9f/3Zq:X 88%"
+
+
+def right_and_wrong(place: Path, variable: str, *arguments: object, right: str = HARD) -> None:
+    """With the right secret and the report, with a wrong one, and with none."""
+    for name in ("right", "wrong", "none", "json"):
+        (place / name).mkdir()
+    secrets = (right, WRONG)
+    for trial in searched(place / "right", *arguments, secrets=secrets, **{variable: right}):
+        assert trial["outcome"] == "ok", trial["error"]
+    assert (place / "right" / "run" / "report.html").exists() and (
+        place / "right" / "run" / "environment.json"
+    ).exists()
+    failed = searched(place / "wrong", *arguments, code=5, secrets=secrets, **{variable: WRONG})
+    assert failed and all(trial["error"]["kind"] == "auth" for trial in failed), failed
+    stored = searched(place / "json", *arguments, "--json", secrets=secrets, **{variable: right})
+    assert stored
+    assert not searched(place / "none", *arguments, code=3, secrets=secrets, **{variable: ""})
+    assert not list((place / "none").iterdir())

@@ -357,19 +357,6 @@ def test_tls_there(start_reference_server: Start, certificates: Certificates, tm
     assert "xpired" in given_up(url, "--tls-ca", c.ca, cwd=expired)
 
 
-def test_tokens(start_reference_server: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    port = start_reference_server("--token-env", "VENTURI_T", VENTURI_T="right").port
-    url = f"flight://127.0.0.1:{port}"
-    for folder, token, said in (("none", None, "wants a token"), ("wrong", "wrong", "the token is wrong")):
-        (tmp_path / folder).mkdir()
-        more: tuple[str, ...] = ()
-        if token is not None:
-            monkeypatch.setenv("VENTURI_T", token)
-            more = ("--token-env", "VENTURI_T")
-        reason = given_up(url, *more, cwd=tmp_path / folder)
-        assert reason.startswith("auth: ") and said in reason
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mounts as Linux does")
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
     """A real one of 40 kB: what was stored stays, what was measured is printed."""

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from charrow_support import OldServer, serving
-from flight_support import Certificates, ServerProcess, failed, mixed, run_trial, succeeded
+from flight_support import ServerProcess, failed, mixed, run_trial, succeeded
 from run_support import venturi
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
@@ -166,23 +166,6 @@ def test_options_that_are_none_are_named(server: ServerProcess, options: dict[st
 def test_a_block_over_the_limit_is_refused(server: ServerProcess) -> None:
     record = get(server.address, "SELECT * FROM numbers", options={"max_block_bytes": 2000})
     assert record["outcome"] == "failed" and "block" in record["error"]["message"]
-
-
-def test_over_tls_with_a_password(tmp_path: Path, certificates: Certificates, monkeypatch: Any) -> None:
-    monkeypatch.setenv("CHARROW_SECRET", "s3cret")
-    arguments = ["--tls-certificate", certificates.server, "--tls-key", certificates.server_key]
-    with serving(*arguments, "--token-env", "CHARROW_SECRET", CHARROW_SECRET="s3cret") as server:
-        target = f"charrow+tls://localhost:{server.port}"
-        data = {"source": "records", "columns": 4, "seed": 1}
-        options = {"tls_ca": str(certificates.ca), "password_env": "CHARROW_SECRET"}
-        record = succeeded(run_trial(target, data=data, options=options, streams=2, rows_per_stream=100_000))
-        assert record["counts"]["rows"] == 200_000
-        untrusted = run_trial(
-            target, data=data, options={**options, "tls_ca": str(certificates.other_ca)}, rows_per_stream=10
-        )
-        assert untrusted["outcome"] == "failed"
-        nameless = run_trial(target, data=data, options={"tls_ca": str(certificates.ca)}, rows_per_stream=10)
-        assert nameless["outcome"] == "failed" and "s3cret" not in json.dumps(nameless)
 
 
 def run_lines(folder: Path) -> list[dict[str, Any]]:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clickhouse_support import Server, clickhouse, engine, has_chdb, old_server  # noqa: F401 - fixtures
-from flight_support import Certificates
-from path_support import tls_front
 from run_support import venturi
-from venturi.servers.throwaway import ClickHouse
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 
@@ -123,23 +119,6 @@ def test_a_table_of_somebody_elses(clickhouse: Server) -> None:  # noqa: F811
     clickhouse.ask("DROP TABLE theirs")
 
 
-@pytest.mark.parametrize("kind", ["server", "chdb"])
-def test_who_logs_in(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if kind == "chdb":
-        has_chdb()
-    else:
-        monkeypatch.setenv("PATH", old_server(tmp_path) + os.pathsep + os.environ["PATH"])
-    monkeypatch.setenv("CH_WORD", "secret word")
-    with ClickHouse(engine=kind, password_env="CH_WORD") as server:
-        ask = {"query": "SELECT 1", "streams": 1, "password_env": "CH_WORD"}
-        good(trial(server.url, "get", REMOTE, **ask), 1)
-        monkeypatch.setenv("CH_WORD", "wrong")
-        refused(trial(server.url, "get", REMOTE, **ask), "auth", "Code: ", "assword")
-        refused(
-            trial(server.url.replace("venturi@", "else@"), "get", REMOTE, **ask), "auth", "Code: ", "else"
-        )
-
-
 @pytest.mark.parametrize("form", ["native", "rowbinary"])
 def test_an_exception_between_the_rows(clickhouse: Server, form: str) -> None:  # noqa: F811
     query = "SELECT number, throwIf(number > 900000) AS t FROM system.numbers LIMIT 1000000"
@@ -165,17 +144,6 @@ def test_what_cannot_be_is_one_line(clickhouse: Server) -> None:  # noqa: F811
     # The server may say at once that this is no TLS, or wait for more of it.
     deaf = get(url=clickhouse.url.replace("clickhouse:", "clickhouse+tls:"), query="SELECT 1", patience_s=2)
     assert deaf["error"]["kind"] in ("tls", "unreachable") and "speak TLS" in deaf["error"]["message"]
-
-
-def test_a_server_behind_tls(clickhouse: Server, certificates: Certificates) -> None:  # noqa: F811
-    plain = int(clickhouse.url.split("/")[2].rsplit(":", 1)[1])
-    with tls_front(plain, certificates.server, certificates.server_key) as port:
-        url = clickhouse.url.replace("clickhouse:", "clickhouse+tls:").replace(f":{plain}", f":{port}")
-        trusted = {"tls_ca": str(certificates.ca), "format": "native"}
-        good(trial(url, "put", RECORDS, rows=20_000, **trusted), 40_000)
-        good(trial(url, "get", RECORDS, rows=20_000, **trusted), 40_000)
-        stranger = trial(url, "get", RECORDS, rows=20_000, tls_ca=str(certificates.other_ca), format="native")
-        refused(stranger, "tls", "certificate")
 
 
 @pytest.mark.parametrize("form", ["arrow", "native", "rowbinary", "parquet"])

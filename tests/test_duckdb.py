@@ -36,21 +36,6 @@ def rows(file: Path, query: str) -> list[tuple[Any, ...]]:
         return database.execute(query).fetchall()
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()) or "default")
-def test_every_row_is_there_once(tmp_path: Path, way: dict[str, Any]) -> None:
-    file = tmp_path / "x.duckdb"
-    record = trial(file, rows=3000, options={"keep": True, **way})
-    assert record["error"] is None and record["errors"] is None
-    sums = {column["column"]: int(column["found"]) for column in record["verification"]["sums"]}
-    found = rows(file, "SELECT count(*), sum(bytes), sum(hits) FROM venturi_usage")
-    assert found == [(1000, sums["bytes"], sums["hits"])]
-    assert record["target"]["software"] == f"DuckDB v{duckdb.__version__}"
-    assert record["counts"]["stored_bytes"] > 0
-    again = trial(file, rows=1000, options=way)
-    assert again["error"] is None
-    assert rows(file, "SELECT count(*) FROM duckdb_tables()") == [(0,)]
-
-
 def test_a_users_table_of_every_type(tmp_path: Path) -> None:
     import datetime as dt
     import decimal

@@ -21,17 +21,24 @@ from urllib.parse import quote
 import pytest
 
 import venturi
-from charrow_support import serving
 from clickhouse_support import has_chdb
 from conftest import Start
-from database_support import Database
 from import_support import FORMATS, SAMPLES
-from run_support import command, environment
-from secret_support import HARD, SECRET, Watch, forms, leaking_files, leaks
+from secret_support import (
+    HARD,
+    ONCE,
+    ROWS,
+    SECRET,
+    Watch,
+    forms,
+    leaking_files,
+    leaks,
+    right_and_wrong,
+    searched,
+)
 from venturi import cli
 from venturi.cli.flags import command_line
 from venturi.common.errors import VenturiError
-from venturi.servers.throwaway import ClickHouse
 from venturi.store.importers.files import import_files
 from venturi.targets.urls import check_url
 
@@ -348,112 +355,26 @@ def test_what_is_imported_is_stored_without_secrets(name: str, tmp_path: Path) -
 # Secrets by reference, at servers that ask for them.
 
 
-def searched(
-    place: Path, *arguments: object, code: int = 0, secrets: tuple[str, ...] = (HARD,), **variables: str
-) -> list[dict[str, Any]]:
-    """Runs a command with the secrets in its environment; the trials that it stored. No secret may be in its
-    run directory, its outputs, or the command line of any process meanwhile."""
-    out = place / "run"
-    words = [*arguments, *(("--out", out) if arguments[0] in ("run", "tune") else ())]
-    with Watch(*secrets) as watch:
-        done = subprocess.run(
-            command(*words),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=environment(VENTURI_DEBUG="1", **variables),
-            cwd=place,
-            timeout=300,
-            check=False,
-        )
-    assert done.returncode == code, done.stderr
-    assert not leaks(done.stdout + done.stderr, *secrets)
-    assert any(str(words[0]).encode() in line and b"venturi" in line for line in watch.seen)
-    assert not watch.found
-    assert not leaking_files(place, *secrets)
-    trials = out / "trials.jsonl"
-    return [json.loads(line) for line in trials.read_text().splitlines()] if trials.exists() else []
-
-
-ONCE = ("--streams", "1", "--repeats", "1", "--warmup", "0")
-ROWS = (*ONCE, "--rows-per-stream", "20k")
-WRONG = "Wrong+9f/3Zq:X 88%"
-
-
-def right_and_wrong(place: Path, variable: str, *arguments: object, right: str = HARD) -> None:
-    """With the right secret and the report, with a wrong one, and with none."""
-    for name in ("right", "wrong", "none", "json"):
-        (place / name).mkdir()
-    secrets = (right, WRONG)
-    for trial in searched(place / "right", *arguments, secrets=secrets, **{variable: right}):
-        assert trial["outcome"] == "ok", trial["error"]
-    assert (place / "right" / "run" / "report.html").exists() and (
-        place / "right" / "run" / "environment.json"
-    ).exists()
-    failed = searched(place / "wrong", *arguments, code=5, secrets=secrets, **{variable: WRONG})
-    assert failed and all(trial["error"]["kind"] == "auth" for trial in failed), failed
-    stored = searched(place / "json", *arguments, "--json", secrets=secrets, **{variable: right})
-    assert stored
-    assert not searched(place / "none", *arguments, code=3, secrets=secrets, **{variable: ""})
-    assert not list((place / "none").iterdir())
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("core")
-class TestServersOfOurOwn:
-    """`venturi serve flight` and `charrow` with `--token-env`."""
+def test_flight(start_reference_server: Start, tmp_path: Path) -> None:
+    """Other ways to give a token, and other commands that take one; tests/test_behaviour.py has the usual."""
 
-    def test_flight(self, start_reference_server: Start, tmp_path: Path) -> None:
-        with Watch(HARD) as watch:
-            server = start_reference_server("--token-env", "THE_TOKEN", THE_TOKEN=HARD)
-            flags = ("--target", f"flight://{server.address}", "--token-env", "MY_TOKEN")
-            right_and_wrong(tmp_path, "MY_TOKEN", "run", *flags, *ROWS)
-            header = tmp_path / "header"
-            header.mkdir()
-            named = ("--target", f"flight://{server.address}", "--header-env", "authorization=MY_HEADER")
-            searched(header, "run", *named, *ROWS, MY_HEADER=f"Bearer {HARD}")
-            limits = tmp_path / "limits"
-            limits.mkdir()
-            searched(limits, "ceilings", f"flight://{server.address}", "--only", "tcp", "--streams", "1",
-                     "--token-env", "MY_TOKEN", MY_TOKEN=HARD)  # fmt: skip
-            tuned = tmp_path / "tuned"
-            tuned.mkdir()
-            searched(tuned, "tune", f"flight://{server.address}", "--trials", "2", "--streams", "1,2",
-                     "--duration", "100ms", "--set", "target.token_env=MY_TOKEN", MY_TOKEN=HARD)  # fmt: skip
-        assert not watch.found
+    def there(name: str) -> Path:
+        (tmp_path / name).mkdir()
+        return tmp_path / name
 
-    def test_charrow(self, tmp_path: Path) -> None:
-        with serving("--token-env", "THE_TOKEN", THE_TOKEN=HARD) as server:
-            flags = ("--target", f"charrow://{server.address}", "--user", "me", "--password-env", "MY_WORD")
-            right_and_wrong(tmp_path, "MY_WORD", "run", *flags, *ROWS)
+    server = start_reference_server("--token-env", "THE_TOKEN", THE_TOKEN=HARD)
+    url = f"flight://{server.address}"
+    named = ("--target", url, "--header-env", "authorization=MY_HEADER")
+    searched(there("header"), "run", *named, *ROWS, MY_HEADER=f"Bearer {HARD}")
+    searched(there("limits"), "ceilings", url, "--only", "tcp", "--streams", "1", "--token-env", "MY_TOKEN",
+             MY_TOKEN=HARD)  # fmt: skip
+    searched(there("tuned"), "tune", url, "--trials", "2", "--streams", "1,2", "--duration", "100ms",
+             "--set", "target.token_env=MY_TOKEN", MY_TOKEN=HARD)  # fmt: skip
 
 
 UPSERT = (*ONCE, "--duration", "200ms", "--working-set", "1k", "--no-ceilings")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("core")
-@pytest.mark.parametrize("kind", ["mariadb", "postgres", "cassandra"])
-def test_databases(
-    kind: str, tmp_path: Path, start_database: Callable[..., Database], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("THE_WORD", HARD)
-    with Watch(HARD) as watch:
-        database = start_database(kind, password_env="THE_WORD")
-        flags = ("--target", database.url, "--password-env", "MY_WORD", "--operation", "upsert")
-        right_and_wrong(tmp_path, "MY_WORD", "run", *flags, *UPSERT)
-    assert not watch.found
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("core")
-def test_clickhouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    has_chdb()
-    monkeypatch.setenv("THE_WORD", HARD)
-    with Watch(HARD) as watch, ClickHouse(engine="chdb", password_env="THE_WORD") as server:
-        flags = ("--target", server.url, "--password-env", "MY_WORD", "--operation", "put")
-        right_and_wrong(tmp_path, "MY_WORD", "run", *flags, *ROWS, "--no-ceilings")
-    assert not watch.found
 
 
 class Influx(http.server.BaseHTTPRequestHandler):

@@ -16,16 +16,10 @@ import pytest
 import charrow_support
 import needs_spark  # noqa: F401  # before what imports Spark
 from conftest import Start
-from spark_support import read, session
+from spark_support import read
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 ROWS = 100_000
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    with session() as made:
-        yield made
 
 
 def table(rows: int) -> Any:

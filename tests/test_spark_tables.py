@@ -6,7 +6,6 @@ A million rows; VENTURI_SPARK_ROWS=10000000 makes it ten, which takes some minut
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,16 +18,10 @@ import charrow_support
 import needs_spark  # noqa: F401  # before what imports Spark
 from clickhouse_support import Server, clickhouse, engine  # noqa: F401 - fixtures
 from conftest import Start
-from spark_support import equal, read, sales, session, sums
+from spark_support import equal, read, sales, sums
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 ROWS = int(os.environ.get("VENTURI_SPARK_ROWS", "1000000"))
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    with session() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

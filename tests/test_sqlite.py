@@ -19,30 +19,11 @@ from core_support import connecting_all_the_time, run_trial, spec
 pytestmark = pytest.mark.usefixtures("core")
 
 
-def test_what_was_acknowledged_is_in_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "x.db"
-    record = run_trial(f"sqlite://{file}", rows=3000, options={"keep": True}, verify="checksum")
-    assert record["error"] is None
-    sums = {column["column"]: column["found"] for column in record["verification"]["sums"]}
-    with sqlite3.connect(file) as database:
-        query = "SELECT count(*), sum(bytes), sum(hits) FROM venturi_usage"
-        rows, size, hits = database.execute(query).fetchone()
-    assert (rows, str(size), str(hits)) == (1000, sums["bytes"], sums["hits"])
-    assert record["target"]["software"].startswith("SQLite 3.")
-    assert record["target"]["pid"] is None and record["cpu"]["server"] is None
-
-
 def test_connections_of_others_are_not_the_trial_s(tmp_path: Path) -> None:
     with connecting_all_the_time():
         record = run_trial(f"sqlite://{tmp_path / 'x.db'}", duration_s=0.5)
     assert record["error"] is None
     assert record["resources"]["client"]["sockets"] is None and record["counts"]["wire_bytes"] == 0
-
-
-def test_streams_take_turns(tmp_path: Path) -> None:
-    record = run_trial(f"sqlite://{tmp_path / 'x.db'}", rows=2000, streams=4)
-    assert record["error"] is None and record["errors"] is None
-    assert record["counts"]["rows"] == 8000 and record["verification"]["achieved"] == "sums"
 
 
 def test_a_killed_client_leaves_whole_batches(tmp_path: Path) -> None:
