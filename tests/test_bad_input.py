@@ -86,7 +86,7 @@ TYPED: list[tuple[str, int, str, str | None]] = [
     ("run quick --streams 8..1", 3, "--streams: the range '8..1' is empty: 8 is above 1", None),
     ("run quick --streams many", 3, "--streams: 'many' is not a number", None),
     ("run quick --rate 0", 3, "--rate: 0 must be above 0", None),
-    ("run quick --rate 2G", 3, "--rate: 2000000000 must be at most 1e+09", None),
+    ("run quick --rate 2G", 3, "--rate: 2G must be at most 1000000000", None),
     ("run quick --duration -1s", 3, "--duration: -1s must be above 0", None),
     ("run quick --verify hash", 3, "--verify: 'hash' is not one of checksum, count, none", None),
     (
@@ -100,7 +100,7 @@ TYPED: list[tuple[str, int, str, str | None]] = [
         3,
         "--target: 'http://host': no target is called 'http'; known: flight, flight+tls, charrow, "
         "charrow+tls, mysql, mysql+tls, cassandra, cassandra+tls, clickhouse, clickhouse+tls, postgres, "
-        "postgres+tls, sqlite, duckdb, akumuli, akumuli+udp, opentsdb, influx, influx+http, empty",
+        "postgres+tls, sqlite, duckdb, akumuli, akumuli+udp, opentsdb, influx, influx+http, pipe, empty",
         None,
     ),
     (

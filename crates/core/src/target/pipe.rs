@@ -468,7 +468,7 @@ mod tests {
             assert_eq!(record.error, None);
             assert_eq!(record.counts.rows, 3_000_150);
             assert_eq!(record.counts.payload_bytes, 3_000_150 * 32);
-            assert!(record.counts.wire_bytes.unwrap() > record.counts.payload_bytes);
+            assert!(record.counts.wire_bytes > record.counts.payload_bytes);
             let verified = record.verification;
             assert_eq!(verified.achieved, "checksum");
             assert_eq!(verified.checksum, verified.expected_checksum);
