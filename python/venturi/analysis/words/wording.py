@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from venturi.common.units import percent
@@ -60,6 +61,20 @@ def named(text: str, cell: Cell) -> str:
     if not is_charrow(str(cell.parameters.get("target") or "")):
         return text
     return _STREAMS.sub(lambda found: ("p" if found[1] == "s" else "P") + f"artition{found[2]}", text)
+
+
+@dataclass(frozen=True)
+class Nouns:
+    """A system's own words."""
+
+    row: str = "row"
+    stream: str = "stream"
+
+
+def nouns_of(cell: Cell) -> Nouns:
+    """Points of an ingest, partitions of a query."""
+    partitioned = is_charrow(str(cell.parameters.get("target") or ""))
+    return Nouns(cell.noun, "partition" if partitioned else "stream")
 
 
 def size(value: float) -> str:

@@ -1,0 +1,328 @@
+"""Why a cell is no faster, and what changes it: stable names, each with its meaning in plain English.
+
+Scripts read the names; `venturi.analysis.verdict.words` makes sentences of them. `table()` is the table of
+docs/verdicts.md.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal
+
+__all__ = ["Cause", "FindingKind", "Kind", "Lack", "Why", "table"]
+
+Kind = Literal[
+    "load-generator",
+    "cores",
+    "stage",
+    "link",
+    "disk",
+    "memory",
+    "flow-control",
+    "server",
+    "schedule",
+    "unknown",
+]
+_STREAMS = ("streams", "threads")
+_BATCHES = "rows_per_batch"
+_COMMITS = ("synchronous", "journal")
+
+
+class Name(str, Enum):
+    """A stable name."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Cause(Name):
+    """What a proof found, in the order of proof."""
+
+    kind: Kind
+    meaning: str
+    numbers: tuple[str, ...]
+    """The numbers that prove it, as `numbers` of a verdict calls them; those that were not measured are left
+    out there."""
+    changes: tuple[str, ...]
+    """The parameters that its remedies change."""
+
+    def __new__(
+        cls, name: str, kind: Kind, meaning: str, numbers: tuple[str, ...] = (), changes: tuple[str, ...] = ()
+    ) -> Cause:
+        made = str.__new__(cls, name)
+        made._value_, made.kind, made.meaning = name, kind, meaning
+        made.numbers, made.changes = numbers, changes
+        return made
+
+    SCHEDULE_KEPT = (
+        "schedule-kept", "schedule", "The rate that was asked for was moved, with time to spare.",
+        ("offered_batches_per_second", "kept", "late", "spare"), ("rate",),
+    )  # fmt: skip
+    OWN_WORK = (
+        "own-work", "load-generator", "The client's workers mostly do what no other client would have to do.",
+        ("occupancy", "own_share", "handicap_ns"),
+        ("handicap", "verify", _BATCHES, *_STREAMS, "generate", "messages"),
+    )  # fmt: skip
+    TOO_FEW_THREADS = (
+        "too-few-threads", "load-generator", "Fewer client threads than streams are busy; cores are free.",
+        ("threads", "workers", "occupancy"),
+        ("threads", "handicap", "verify", _BATCHES, "streams", "generate", "messages"),
+    )  # fmt: skip
+    CLOCK_READING = (
+        "clock-reading", "load-generator", "Reading the clock takes a visible part of the trial.",
+        ("clock_share",), ("handicap", "verify", _BATCHES, *_STREAMS, "generate", "messages"),
+    )  # fmt: skip
+    CORES_FULL = (
+        "cores-full", "cores", "All CPUs that an end may use are busy with the work of the two ends.",
+        ("busy", "cores", "stolen", "others"),
+        ("pin", "compression", _BATCHES, "verify", "target", "data", "generate", "method", "statement",
+         "messages"),
+    )  # fmt: skip
+    CPU_QUOTA = (
+        "cpu-quota", "cores", "The CPU quota of an end's control group, one core or more, is used up.",
+        ("quota_cores", "used", "held_back_cpus"),
+        ("pin", "compression", _BATCHES, "verify", "generate", "method", "statement", "target", "messages"),
+    )  # fmt: skip
+    CPU_QUOTA_UNDER_ONE_CORE = (
+        "cpu-quota-under-one-core", "stage", "An end may use less than one core, and has used it up.",
+        ("quota_cores", "used", "held_back_cpus"), (*_STREAMS, "durable", "messages", "generate"),
+    )  # fmt: skip
+    ONE_CORE_FOR_BOTH = (
+        "one-core-for-both", "cores", "The scheduler keeps both ends on one core while others are free.",
+        ("busy", "run_delay"),
+        ("pin", *_STREAMS, "generate", _BATCHES, "method", "target", "statement", "messages"),
+    )  # fmt: skip
+    POOL_BUSY = (
+        "pool-busy", "stage", "A pool of threads, encoders or decoders, works all of its time.",
+        ("busy", "threads"), ("encoders", "decoders", "handicap", "verify", "compression", _BATCHES),
+    )  # fmt: skip
+    POOL_OWN_WORK = (
+        "pool-own-work", "load-generator", "The decoders work all of their time, mostly to check values.",
+        ("busy", "threads"), ("decoders", "handicap", "verify", "compression", _BATCHES),
+    )  # fmt: skip
+    ENGINE_BUSY = (
+        "engine-busy", "stage", "A database's engine in the client's process takes its threads' time.",
+        ("occupancy", "threads", "cpu_cores"), ("method", _BATCHES, *_COMMITS),
+    )  # fmt: skip
+    ENGINE_ONE_WRITER = (
+        "engine-one-writer", "stage", "The engine lets one connection write at a time; the others wait.",
+        ("occupancy", "threads", "cpu_cores"), ("method", _BATCHES, "streams", *_COMMITS),
+    )  # fmt: skip
+    ENGINE_WAITS = (
+        "engine-waits", "stage", "The engine waits, for its commits to be on the disk or for its locks.",
+        ("occupancy", "threads", "cpu_cores", "disk_busy"), (*_COMMITS, _BATCHES),
+    )  # fmt: skip
+    STAGE_BUSY = (
+        "stage-busy", "stage", "One end's workers work all of their time; those of the other wait for them.",
+        ("occupancy", "handicap_ns"),
+        (*_STREAMS, "compression", _BATCHES, "verify", "statement", "messages", "generate", "durable"),
+    )  # fmt: skip
+    RAW_TCP_REACHED = (
+        "raw-tcp-reached", "link", "The path carries what raw TCP can do on it.",
+        ("raw_tcp_share", "wire_bytes_per_second"), ("compression", *_STREAMS),
+    )  # fmt: skip
+    INTERFACE_FULL = (
+        "interface-full", "link", "A network interface moves what it can.",
+        ("interface_share", "raw_tcp_share", "wire_bytes_per_second"), ("compression", *_STREAMS),
+    )  # fmt: skip
+    SOCKET_BLOCKED = (
+        "socket-blocked", "link", "The sender's socket takes no more, and the receiver waits for input.",
+        ("blocked", "idle", "raw_tcp_share", "interface_share", "wire_bytes_per_second"),
+        ("compression", *_STREAMS),
+    )  # fmt: skip
+    DISK_BUSY = (
+        "disk-busy", "disk", "A disk is busy all of its time, with this data.",
+        ("busy", "disk_bytes_per_second", "tasks_waited"), (_BATCHES, *_COMMITS, *_STREAMS, "durable"),
+    )  # fmt: skip
+    DISK_CEILING = (
+        "disk-ceiling", "disk", "The result is what the disk writes in order.",
+        ("disk_share",), (_BATCHES, *_COMMITS, *_STREAMS, "durable"),
+    )  # fmt: skip
+    MEMORY_BANDWIDTH = (
+        "memory-bandwidth", "memory", "Payload moves nearly as fast as memory can be copied.",
+        ("memory_copy_share", "payload_bytes_per_second"), (_BATCHES, "verify"),
+    )  # fmt: skip
+    LITTLE_UNDER_WAY = (
+        "little-under-way", "flow-control", "Nothing is busy: few batches are under way, each takes long.",
+        ("batches_under_way", "batch_ns", "await_reply", "round_trip_share", "cpu_cores", "disk_busy"),
+        (*_STREAMS, "in_flight", _BATCHES, *_COMMITS),
+    )  # fmt: skip
+    HTTP2_WINDOW = (
+        "http2-window", "flow-control", "The receiver's HTTP/2 window is small for the round trip.",
+        ("await_window", "bound_bytes_per_second"), ("window", *_STREAMS),
+    )  # fmt: skip
+    RECEIVE_WINDOW = (
+        "receive-window", "flow-control", "The receiver's TCP window holds the sender back.",
+        ("limited",), _STREAMS,
+    )  # fmt: skip
+    SEND_BUFFER = (
+        "send-buffer", "flow-control", "The sender's socket buffer is small for the round trip.",
+        ("limited", "bound_bytes_per_second"), ("send_buffer", *_STREAMS),
+    )  # fmt: skip
+    ACKNOWLEDGEMENTS = (
+        "acknowledgements", "flow-control", "The client waits for answers and the server for input.",
+        ("await_reply", "await_input"), ("ack", _BATCHES, *_STREAMS),
+    )  # fmt: skip
+    SERVER_LIMIT = (
+        "server-limit", "server", "Fewer batches under way did as much: they queue within the server.",
+        ("batches_under_way", "fewer_under_way", "batch_ns", "fewer_batch_ns"), (_BATCHES, *_COMMITS),
+    )  # fmt: skip
+    SERVER_WAITED_FOR = (
+        "server-waited-for", "server", "The client waits, and the server gives no account of its stages.",
+        ("waiting", "thread_busy", "cpu_cores", "run_delay"),
+        (*_STREAMS, _BATCHES, "target", "data", "in_flight", "method", "statement", "durable", "messages"),
+    )  # fmt: skip
+    CORES_OF_OTHERS = (
+        "cores-of-others", "cores", "The CPUs are full, mostly of what neither end does.",
+        ("busy", "cores", "stolen", "others"), (),
+    )  # fmt: skip
+    POOL_BUSIEST = (
+        "pool-busiest", "stage", "Nothing is at its limit; a pool of threads is nearest to it.",
+        ("busy", "threads"), ("encoders", "decoders", "handicap", "verify", "compression", _BATCHES),
+    )  # fmt: skip
+    STAGE_BUSIEST = (
+        "stage-busiest", "stage", "Nothing is at its limit; the workers of one end are nearest to it.",
+        ("occupancy", "handicap_ns"),
+        (*_STREAMS, "compression", _BATCHES, "verify", "statement", "messages", "generate", "durable",
+         "method", *_COMMITS),
+    )  # fmt: skip
+    NO_GOOD_TRIAL = ("no-good-trial", "unknown", "No trial of this cell was good.")
+    NOTHING_RECORDED = ("nothing-recorded", "unknown", "Neither stages nor resources were recorded.")
+    START_MEASURED = (
+        "start-measured", "unknown", "The first batches took a large part of the interval.",
+        ("start",), ("duration_ns",),
+    )  # fmt: skip
+    TOO_SHORT = (
+        "too-short", "unknown", "Trials are too short to see how busy the hosts' CPUs were.",
+        ("interval_ns",), ("duration_ns",),
+    )  # fmt: skip
+    HOSTS_UNSEEN = ("hosts-unseen", "unknown", "Nobody looked at the hosts' CPUs.")
+    SERVER_UNSEEN = ("server-unseen", "unknown", "What the server's process did is not known.")
+    SERVER_SILENT = (
+        "server-silent", "unknown", "The server, or one of several, gives no account of its stages.",
+        ("servers",), ("target", "data"),
+    )  # fmt: skip
+    RAW_TCP_UNMEASURED = ("raw-tcp-unmeasured", "unknown", "Raw TCP over this path was not measured.")
+    NOTHING_AT_ITS_LIMIT = (
+        "nothing-at-its-limit", "unknown", "All was measured, and nothing is at its limit.",
+        (), _STREAMS,
+    )  # fmt: skip
+
+
+class Lack(Name):
+    """What was not measured and could have overturned a verdict."""
+
+    BOTH_STAGES = "stages"
+    CLIENT_STAGES = "client-stages"
+    SERVER_STAGES = "server-stages"
+    RECEIVER_STAGES = "receiver-stages"
+    CLIENT_HOST = "client-host"
+    SERVER_HOST = "server-host"
+    CLIENT_CPU = "client-cpu"
+    SERVER_CPU = "server-cpu"
+    ROUND_TRIP = "round-trip"
+    RAW_TCP = "raw-tcp"
+
+
+class Why(Name):
+    """The reason of a remedy."""
+
+    LARGER_BATCHES = "larger-batches"
+    FEWER_COMMITS = "fewer-commits"
+    SERVERS_BATCHES = "servers-batches"
+    SMALLER_BATCHES = "smaller-batches"
+    MORE_STREAMS = "more-streams"
+    MORE_CONNECTIONS = "more-connections"
+    MORE_SENDERS = "more-senders"
+    MORE_SERVER_CORES = "more-server-cores"
+    SHARED_COMMITS = "shared-commits"
+    MORE_BATCHES_IN_FLIGHT = "more-batches-in-flight"
+    MORE_IN_FLIGHT = "more-in-flight"
+    ONE_CONNECTION = "one-connection"
+    THREAD_A_STREAM = "thread-a-stream"
+    THREAD_A_CONNECTION = "thread-a-connection"
+    LIGHTER_CODEC = "lighter-codec"
+    NO_COMPRESSION = "no-compression"
+    COMPRESSION = "compression"
+    LARGER_POOL = "larger-pool"
+    POOL_CORES = "pool-cores"
+    NO_HANDICAP = "no-handicap"
+    WITHOUT_HANDICAP = "without-handicap"
+    END_WITHOUT_HANDICAP = "end-without-handicap"
+    COUNT_ROWS = "count-rows"
+    ONE_PASS_LESS = "one-pass-less"
+    STOP_OTHERS = "stop-others"
+    OWN_CORE = "own-core"
+    WITHOUT_PIN = "without-pin"
+    LARGER_QUOTA = "larger-quota"
+    RAISE_QUOTA = "raise-quota"
+    MORE_CORES = "more-cores"
+    SERVER_ELSEWHERE = "server-elsewhere"
+    DATABASE_ELSEWHERE = "database-elsewhere"
+    ACCOUNTING_SERVER = "accounting-server"
+    SERVER_THAT_ACCOUNTS = "server-that-accounts"
+    OWN_HOSTS = "own-hosts"
+    PATH_LIMIT = "path-limit"
+    RAW_TCP = "raw-tcp"
+    FASTER_PATH = "faster-path"
+    DISK_LIMIT = "disk-limit"
+    FASTER_DISK = "faster-disk"
+    NO_WINDOW = "no-window"
+    LARGER_WINDOW = "larger-window"
+    SERVER_WINDOW = "server-window"
+    SEND_BUFFER = "send-buffer"
+    SERVER_SEND_BUFFER = "server-send-buffer"
+    SERVER_OWN_SEND_BUFFER = "server-own-send-buffer"
+    TCP_BUFFERS = "tcp-buffers"
+    STREAM_ACKS = "stream-acks"
+    HIGHER_RATE = "higher-rate"
+    CLOSED_LOOP = "closed-loop"
+    CHEAPER_COMMITS = "cheaper-commits"
+    WRITE_AHEAD_LOG = "write-ahead-log"
+    OTHER_STATEMENTS = "other-statements"
+    STAGING_TABLE = "staging-table"
+    STATEMENTS_AHEAD = "statements-ahead"
+    MESSAGES_AHEAD = "messages-ahead"
+    WHOLE_ROWS = "whole-rows"
+    NO_FSYNC = "no-fsync"
+    NO_LOG = "no-log"
+    MEND = "mend"
+    OWN_TRIALS = "own-trials"
+    KEEPS_NONE = "keeps-none"
+    LONGER_TRIAL = "longer-trial"
+    LARGER_TABLE = "larger-table"
+    SAMPLES = "samples"
+    SERVERS_HOST = "servers-host"
+    MORE_REPEATS = "more-repeats"
+    FURTHER = "further"
+    TELLING_REPEATS = "telling-repeats"
+
+
+class FindingKind(Name):
+    """How throughput goes along an axis."""
+
+    meaning: str
+
+    def __new__(cls, name: str, meaning: str) -> FindingKind:
+        made = str.__new__(cls, name)
+        made._value_, made.meaning = name, meaning
+        return made
+
+    RISING = ("rising", "The last step still gains.")
+    FLAT = ("flat", "More than at the knee gains less than a tenth.")
+    FLAT_THROUGHOUT = ("flat-throughout", "The first point reaches 90 % of the most.")
+    UNDECIDED = ("undecided", "The most is reached at the last point, and may be no gain.")
+    ONE_BATCH = ("one-batch", "A stream fits into one batch, whatever its size, so nothing is compared.")
+    BATCHES_NOT_OURS = ("batches-not-ours", "The server decides how large batches are; nothing is compared.")
+
+
+def table() -> str:
+    """The causes as the Markdown table of docs/verdicts.md."""
+    head = ["| cause | kind | what it means | numbers | what is changed |", "|---|---|---|---|---|"]
+
+    def code(names: tuple[str, ...]) -> str:
+        return ", ".join(f"`{name}`" for name in dict.fromkeys(names))
+
+    rows = [f"| `{c}` | `{c.kind}` | {c.meaning} | {code(c.numbers)} | {code(c.changes)} |" for c in Cause]
+    kinds = ["| finding | what it means |", "|---|---|", *(f"| `{k}` | {k.meaning} |" for k in FindingKind)]
+    return "\n".join([*head, *rows, "", *kinds])
