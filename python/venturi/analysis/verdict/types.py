@@ -37,8 +37,12 @@ class Remedy:
     """A command that is typed first, on the other host."""
     command: str | None = None
     """The command to type; None where there is none, or where it would be refused."""
-    text: str = ""
-    """The remedy in words, with its command."""
+    parts: tuple[tuple[str, bool], ...] = ()
+    """The remedy in words, each part with whether it is a command."""
+
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.parts)
 
 
 @dataclass(frozen=True)

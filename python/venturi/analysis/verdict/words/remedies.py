@@ -84,10 +84,12 @@ _WORDS = {
 }
 
 
-def told(remedy: Remedy, nouns: Nouns, before: str = "") -> Remedy:
-    """The same with its words; `before` stands at their beginning."""
+def told(remedy: Remedy, nouns: Nouns, begin: str = "") -> Remedy:
+    """The same with its words; `begin` stands before them."""
     words = _WORDS[remedy.why].format(stream=nouns.stream, **remedy.changes, **remedy.numbers)
-    there = f"{remedy.before} there" if remedy.before else None
-    commands = ", then ".join(filter(None, (there, remedy.command)))
+    commands: list[tuple[str, bool]] = [(remedy.before, True), (" there", False)] if remedy.before else []
+    if remedy.command:
+        commands += [*([(", then ", False)] if commands else []), (remedy.command, True)]
     joint = ", then: " if remedy.why is Why.MEND else ": "
-    return replace(remedy, text=before + joint.join(filter(None, (words, commands))))
+    head = begin + words + (joint if words and commands else "")
+    return replace(remedy, parts=tuple(part for part in ((head, False), *commands) if part[0]))
