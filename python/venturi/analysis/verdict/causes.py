@@ -26,6 +26,7 @@ Kind = Literal[
 _STREAMS = ("streams", "threads")
 _BATCHES = "rows_per_batch"
 _COMMITS = ("synchronous", "journal")
+_UNDER_WAY = (*_STREAMS, "in_flight", _BATCHES, *_COMMITS)
 
 
 class Name(str, Enum):
@@ -115,7 +116,8 @@ class Cause(Name):
     STAGE_BUSY = (
         "stage-busy", "stage", "One end's workers work all of their time; those of the other wait for them.",
         ("occupancy", "handicap_ns"),
-        (*_STREAMS, "compression", _BATCHES, "verify", "statement", "messages", "generate", "durable"),
+        (*_STREAMS, "compression", _BATCHES, "verify", "statement", "messages", "generate", "durable",
+         "method", *_COMMITS),
     )  # fmt: skip
     RAW_TCP_REACHED = (
         "raw-tcp-reached", "link", "The path carries what raw TCP can do on it.",
@@ -145,19 +147,19 @@ class Cause(Name):
     LITTLE_UNDER_WAY = (
         "little-under-way", "flow-control", "Nothing is busy: few batches are under way, each takes long.",
         ("batches_under_way", "batch_ns", "await_reply", "round_trip_share", "cpu_cores", "disk_busy"),
-        (*_STREAMS, "in_flight", _BATCHES, *_COMMITS),
+        _UNDER_WAY,
     )  # fmt: skip
     HTTP2_WINDOW = (
         "http2-window", "flow-control", "The receiver's HTTP/2 window is small for the round trip.",
-        ("await_window", "bound_bytes_per_second"), ("window", *_STREAMS),
+        ("await_window", "bound_bytes_per_second"), ("window", *_UNDER_WAY),
     )  # fmt: skip
     RECEIVE_WINDOW = (
         "receive-window", "flow-control", "The receiver's TCP window holds the sender back.",
-        ("limited",), _STREAMS,
+        ("limited",), _UNDER_WAY,
     )  # fmt: skip
     SEND_BUFFER = (
         "send-buffer", "flow-control", "The sender's socket buffer is small for the round trip.",
-        ("limited", "bound_bytes_per_second"), ("send_buffer", *_STREAMS),
+        ("limited", "bound_bytes_per_second"), ("send_buffer", *_UNDER_WAY),
     )  # fmt: skip
     ACKNOWLEDGEMENTS = (
         "acknowledgements", "flow-control", "The client waits for answers and the server for input.",

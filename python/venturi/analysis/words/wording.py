@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -41,34 +40,15 @@ def rows_rate(value: float) -> str:
     return f"{value:.3g} rows/s"
 
 
-_ROWS = re.compile(r"\b([Rr])ow(s?)(?=( a |/| per |-per-)(batch|stream)\b)")
-
-
-def counted(text: str, noun: str) -> str:
-    """The names of parameters in this text by what they count: `4,096 points a batch`, `points/stream`."""
-    if noun == "row":
-        return text
-    return _ROWS.sub(lambda found: (noun if found[1] == "r" else noun.capitalize()) + found[2], text)
-
-
-_STREAMS = re.compile(r"(?<![\w.\-])(?<!--threads )([Ss])tream(s?)\b(?!=)")
-
-
-def named(text: str, cell: Cell) -> str:
-    """A text about this cell in its system's own words: points of an ingest, partitions of a query. Commands
-    in it stay as they are."""
-    text = counted(text, cell.noun)
-    if not is_charrow(str(cell.parameters.get("target") or "")):
-        return text
-    return _STREAMS.sub(lambda found: ("p" if found[1] == "s" else "P") + f"artition{found[2]}", text)
-
-
 @dataclass(frozen=True)
 class Nouns:
     """A system's own words."""
 
     row: str = "row"
     stream: str = "stream"
+
+
+NOUNS = Nouns()
 
 
 def nouns_of(cell: Cell) -> Nouns:

@@ -14,7 +14,7 @@ from venturi.report.figures import palette, pipeline, timeline
 from venturi.report.figures.figure import Figure
 from venturi.report.names import name_of
 from venturi.report.page import hosts
-from venturi.report.page.markup import e
+from venturi.report.page.markup import e, parted
 from venturi.report.text import cell as cells_text
 from venturi.report.text import reason, summary
 
@@ -136,12 +136,11 @@ def _document(results: Results, cell: Cell) -> dict[str, Any]:
     if (v := found.verdict) is not None:
         out["verdict"] = {
             "kind": v.kind,
-            "cause": v.cause,
             "title": plain(v.title),
             "sentence": plain(v.sentence),
             "confidence": v.confidence,
             "evidence": [plain(text) for text in cells_text.evidence(found)],
-            "next": [[(plain(text), code) for text, code in remedy.parts] for remedy in v.remedies],
+            "next": [parted(plain(step)) for step in v.next],
             "flagged": v.flagged,
         }
     return out

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from venturi.analysis.words import labels
@@ -50,9 +49,4 @@ def parted(text: str) -> list[tuple[str, bool]]:
 
 def commands(text: str) -> str:
     """A sentence with its commands set as code."""
-    return coded(parted(text))
-
-
-def coded(parts: Iterable[tuple[str, bool]]) -> str:
-    """Pieces of a sentence, those that are commands set as code."""
-    return "".join(f"<code>{e(part)}</code>" if code else e(part) for part, code in parts)
+    return "".join(f"<code>{e(part)}</code>" if code else e(part) for part, code in parted(text))

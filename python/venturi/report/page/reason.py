@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.analysis.verdict.evidence import Evidence
-from venturi.analysis.verdict.types import Remedy
 from venturi.common.units import plural
 from venturi.report import names
 from venturi.report.figures import palette
-from venturi.report.page.markup import coded, e
+from venturi.report.page.markup import commands, e
 from venturi.report.text import cell as cells_text
 from venturi.report.text import reason, summary
 
@@ -28,7 +27,7 @@ def section(results: Results, numbers: dict[str, int]) -> str:
         return ""
     articles = [
         f'<article class="finding"><h3>{e(finding.title)}</h3><p>{_stop(finding.sentence)}</p>'
-        f"{_evidence(finding.evidence)}{steps(finding.remedies)}</article>"
+        f"{_evidence(finding.evidence)}{steps(finding.next)}</article>"
         for finding in results.findings[:MOST_FINDINGS]
     ]
     out = articles[:OPEN_FINDINGS]
@@ -41,7 +40,7 @@ def section(results: Results, numbers: dict[str, int]) -> str:
     if not results.findings and top is not None and (verdict := results.verdicts.get(top.name)):
         out.append(
             f'<article class="finding"><h3>{e(reason.title(verdict))}: {e(names.name_of(results, top))}</h3>'
-            f"<p>{_stop(verdict.sentence)}</p>{steps(verdict.remedies)}</article>"
+            f"<p>{_stop(verdict.sentence)}</p>{steps(verdict.next)}</article>"
         )
     if groups and out:
         out.append("<h3>What held back each cell</h3>")
@@ -93,11 +92,11 @@ def _evidence(found: Sequence[Evidence]) -> str:
     return f"<details><summary>evidence</summary><ul>{items}</ul></details>"
 
 
-def steps(found: Sequence[Remedy]) -> str:
+def steps(found: Sequence[str]) -> str:
     """What to try next, commands set as code."""
     if not found:
         return ""
-    return '<ul class="next">' + "".join(f"<li>{coded(step.parts)}</li>" for step in found) + "</ul>"
+    return '<ul class="next">' + "".join(f"<li>{commands(step)}</li>" for step in found) + "</ul>"
 
 
 def _stop(sentence: str) -> str:

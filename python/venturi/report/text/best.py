@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from venturi.analysis.search.best import Advised, Best, Choice, Level
 from venturi.analysis.statistics.gain import Gain
 from venturi.analysis.words import labels
-from venturi.analysis.words.wording import counted, named
+from venturi.analysis.words.wording import Nouns, nouns_of
 from venturi.common.units import MISSING, count, p_value, percent, pick_unit
 from venturi.report.text import summary
 from venturi.report.text.markdown import escape, table
@@ -37,8 +37,8 @@ def title(found: Best) -> str:
         "duration_ns",
         "rate",
     )
-    noun = "point" if found.workload.get("operation") == "ingest" else "row"
-    words = [counted(labels.phrase(n, found.workload[n]), noun) for n in names if n in found.workload]
+    nouns = nouns_of(found.fastest.cell)
+    words = [labels.phrase(n, found.workload[n], nouns) for n in names if n in found.workload]
     target = str(found.workload.get("target") or "")
     if target and "://" not in target:
         # Of imported runs: what was asked. A URL is what the place already names.
@@ -73,15 +73,15 @@ def sentences(found: Best) -> list[str]:
     elif not found.judged:
         how = "" if _imported(found) else " (--repeats 5)"
         out.append(f"cells have too few repeats to be told apart one by one; five of each would do{how}")
-    out += [advice(one) for one in found.advised]
-    return [named(text, fastest.cell) for text in (*out, *rule(found))]
+    nouns = nouns_of(fastest.cell)
+    return [*out, *(advice(one, nouns) for one in found.advised), *rule(found, nouns)]
 
 
-def rule(found: Best) -> list[str]:
+def rule(found: Best, nouns: Nouns) -> list[str]:
     """The whole advice in a line: `in short: encoders 16 (as many as CPUs), decoders 1, any partitions`."""
     parts = []
     for one in found.advised:
-        name = labels.head(one.name)
+        name = labels.head(one.name, nouns)
         value = _shown(one, one.enough)
         if one.undecided:
             parts.append(f"{name} undecided")
@@ -98,9 +98,9 @@ def _shown(one: Advised, value: object) -> str:
     return "none" if value is None else labels.value(one.name, value)
 
 
-def advice(one: Advised) -> str:
+def advice(one: Advised, nouns: Nouns) -> str:
     """What to set, in a sentence: `encoders: 16 is enough, as many as CPUs ...`."""
-    name = labels.head(one.name)
+    name = labels.head(one.name, nouns)
     shown = partial(_shown, one)
     matters = one.effect
     if one.indifferent and matters is not None:
@@ -316,7 +316,7 @@ def document(found: list[Best]) -> list[dict[str, Any]]:
                         }
                         for v in a.levels
                     ],
-                    "sentence": advice(a),
+                    "sentence": advice(a, nouns_of(one.fastest.cell)),
                 }
                 for a in one.advised
             ],
