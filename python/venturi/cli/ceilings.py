@@ -155,7 +155,6 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     from venturi.common.suffixes import parse_count
     from venturi.plan.layers import Layer
     from venturi.plan.load import load
-    from venturi.plan.typed import layer_tree
     from venturi.targets.system import is_charrow, is_remote, is_time_series, scheme_of
     from venturi.targets.urls import check_url
 
@@ -201,6 +200,8 @@ def _scenario(given: dict[str, Any]) -> Scenario:
             )
         # What lies there does not matter: only the way is measured.
         wanted["target"] = urlsplit(url)._replace(path="", query="").geturl()
+    from venturi.plan.typed import layer_tree
+
     tree, spelled = layer_tree(wanted)
     spelled = {key: "URL" if flag == "--target" else flag for key, flag in spelled.items()}
     tree.setdefault("name", "ceilings")
