@@ -15,7 +15,7 @@ from venturi.analysis.cells.summary import Cell as Summed
 from venturi.analysis.cells.summary import summarise
 from venturi.analysis.search import best
 from venturi.analysis.words import labels
-from venturi.analysis.words.wording import named
+from venturi.analysis.words.wording import nouns_of
 from venturi.common.errors import ScenarioError
 from venturi.engine.spec import build_spec
 from venturi.inputs.files import DataStore
@@ -250,13 +250,9 @@ def test_the_rule_of_the_published_figures_comes_out_of_our_own_runs() -> None:
 def test_streams_are_called_partitions_but_not_in_commands() -> None:
     one = sweep()[0]
     assert labels.label(one, ["streams", "encoders"]) == "1 partition, encoders 1"
-    text = "more streams: venturi run --streams 4 --threads streams --set matrix.streams=1"
-    assert (
-        named(text, one)
-        == "more partitions: venturi run --streams 4 --threads streams --set matrix.streams=1"
-    )
+    assert (nouns_of(one).row, nouns_of(one).stream) == ("row", "partition")
     flight = summarise([trial()])[0]
-    assert named("more streams", flight) == "more streams"
+    assert nouns_of(flight).stream == "stream"
 
 
 def test_the_published_figures_are_drawn_over_encoders_and_partitions(tmp_path: Path) -> None:

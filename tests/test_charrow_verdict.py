@@ -10,7 +10,9 @@ from venturi.analysis.cells.summary import summarise
 from venturi.analysis.verdict.findings import findings
 from venturi.analysis.verdict.judge import verdicts
 from venturi.analysis.verdict.types import Verdict
-from verdict_support import ENVIRONMENT, SECOND, end, trial, verdict
+from verdict_support import SECOND, end, trial, verdict
+
+ENVIRONMENT = {"command": ["venturi", "run", "--target", "charrow://10.0.0.2:9006"]}
 
 
 def pool(threads: int, busy: float) -> dict[str, int]:
@@ -46,6 +48,7 @@ def judged(
         server_end=host,
         cpu=(half, half),
         pools={"client": {"decoders": pool(*decoders)}, "server": {"encoders": pool(*encoders)}},
+        environment=ENVIRONMENT,
     )
 
 
@@ -60,7 +63,10 @@ def test_encoders_that_are_busy_are_the_place_and_twice_as_many_are_proposed() -
     assert found.sentence.startswith(
         "the server's 4 encoders are busy 97 %: encode 78 %, generate 19 %; the client"
     )
-    assert found.next[0].startswith("encoders: 4 -> 8: venturi run quick") and "--encoders 8" in found.next[0]
+    assert (
+        found.next[0].startswith("encoders: 4 -> 8: venturi run --target charrow://10.0.0.2:9006")
+        and "--encoders 8" in found.next[0]
+    )
     assert found.confidence == "high" and not found.flagged
 
 

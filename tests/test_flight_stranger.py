@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,15 @@ from path_support import RELAY
 from run_support import venturi
 from venturi.analysis.advice import collect, warning
 from venturi.analysis.cells.summary import Cell, summarise
+from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import facts, medians, seen
 from venturi.analysis.verdict.findings import findings
 from venturi.analysis.verdict.judge import verdicts
 from venturi.analysis.verdict.proof import Hit
 from venturi.analysis.verdict.remedies import remedies
 from venturi.analysis.verdict.rerun import Rerun
+from venturi.analysis.verdict.words.remedies import told
+from venturi.analysis.words.wording import Nouns
 from venturi.cli import app
 from venturi.measure.outcome import scenario_of
 from venturi.plan import matrix
@@ -35,6 +39,8 @@ from venturi.store.directory import RunDirectory
 from verdict_support import SECOND, trial
 
 Start = Callable[..., ServerProcess]
+OTHERS = {Cause.SERVER_LIMIT, Cause.POOL_BUSY, Cause.POOL_BUSIEST, Cause.POOL_OWN_WORK}
+"""Causes of other systems: of databases, and of ends with pools of threads."""
 TABLE = {"target": "flight://10.0.0.2:31337/t", "data": "remote", "operation": "get", "row_bytes": None}
 
 
@@ -62,10 +68,7 @@ def refusal(words: list[str]) -> str:
     return "" if done.exit_code == 0 else f"{done.exception!r} {done.output}"
 
 
-KINDS = ("server", "cores", "stage", "memory", "flow-control", "link", "disk", "load-generator", "unknown")
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cause", [c for c in Cause if c not in OTHERS])
 @pytest.mark.parametrize(
     ("path", "typed"),
     [
@@ -76,7 +79,7 @@ KINDS = ("server", "cores", "stage", "memory", "flow-control", "link", "disk", "
     ],
 )
 def test_what_is_proposed_can_be_run(
-    kind: str, path: str, typed: list[str], monkeypatch: pytest.MonkeyPatch
+    cause: Cause, path: str, typed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("TOKEN", "PASSWORD"):
         monkeypatch.setenv(name, "x")
@@ -84,12 +87,12 @@ def test_what_is_proposed_can_be_run(
     url = f"flight{'+tls' if tls else ''}://10.0.0.2:31337{path}"
     (cell,) = summed(parameters={"target": url})
     environment = {"command": ["venturi", "run", "--target", url, "--operation", "get", *typed]}
-    hit = Hit(kind, None if kind == "cores" else "client", "receive", "send buffer", "", 1.0)
+    place = None if cause.kind == "cores" else "client"
+    hit = Hit(cause, place, "receive", 1.0, {"quota_cores": 1.0})
     known = seen(cell, medians([facts(r, {}) for r in cell.records]), 5)
-    texts = [
-        *remedies(known, hit, Rerun.of(cell, environment)),
-        *verdicts([cell], environment)[cell.name].next,
-    ]
+    rerun = Rerun.of(cell, environment)
+    found = [told(replace(r, command=rerun.proposed(r)), Nouns()) for r in remedies(known, hit)]
+    texts = [*(remedy.text for remedy in found), *verdicts([cell], environment)[cell.name].next]
     assert texts
     for text in texts:
         assert "--rows-per-batch" not in text and "--compression" not in text

@@ -16,7 +16,8 @@ from venturi.analysis.verdict.types import Verdict
 def of(given: dict[str, Any] | None = None, **settings: Any) -> Verdict:
     """The verdict of five like trials."""
     (cell,) = summarise(repeated(given, **settings))
-    return judge(cell, ENVIRONMENT)
+    typed = ["venturi", "run", "--target", cell.parameters["target"], "--operation", "upsert"]
+    return judge(cell, ENVIRONMENT | {"command": typed})
 
 
 def proposals(found: Verdict) -> str:

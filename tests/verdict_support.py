@@ -117,6 +117,11 @@ def raw_tcp(rate: float, streams: int = 1, direction: str = "get", **more: Any) 
     ]  # fmt: skip
 
 
-def verdict(*args: Any, probes: list[dict[str, Any]] | None = None, **settings: Any) -> Verdict:
+def verdict(
+    *args: Any,
+    probes: list[dict[str, Any]] | None = None,
+    environment: dict[str, Any] = ENVIRONMENT,
+    **settings: Any,
+) -> Verdict:
     """The verdict of five equal trials made by `trial`."""
-    return judge(cell_of(trial(*args, **settings), probes=probes), ENVIRONMENT)
+    return judge(cell_of(trial(*args, **settings), probes=probes), environment)

@@ -193,7 +193,9 @@ def _scenario(given: dict[str, Any]) -> Scenario:
             )
         # What lies there does not matter: only the way is measured.
         wanted["target"] = urlsplit(url)._replace(path="", query="").geturl()
-    tree, spelled = f.layer_tree(wanted)
+    from venturi.plan.typed import layer_tree
+
+    tree, spelled = layer_tree(wanted)
     spelled = {key: "URL" if flag == "--target" else flag for key, flag in spelled.items()}
     tree.setdefault("name", "ceilings")
     return load([Layer("", tree, flags=spelled)])

@@ -103,12 +103,14 @@ def run(
 ) -> None:
     """Measure a scenario: a built-in one, a TOML file, or what the flags alone describe."""
     given = dict(locals()) | settings
+    from venturi.plan.typed import scenario_of
+
     if resume is not None:
         made, found, notes = _resumed(given, resume)
     else:
         if retry_failed:
             raise VenturiError("--retry-failed goes with --resume")
-        made, found, notes = None, _scenario(given), []
+        made, found, notes = None, scenario_of(given), []
         if scale is not None:
             found, notes = _scaled(found, scale)
     from venturi.measure import placement
@@ -124,23 +126,6 @@ def run(
         _print_plan(found)
         return
     _measure(found, made, given)
-
-
-def _scenario(given: dict[str, Any]) -> Scenario:
-    from venturi.plan.layers import Layer, file_layer
-    from venturi.plan.load import load
-
-    tree, spelled = f.layer_tree(given)
-    if given["reference"] is not None:
-        tree["reference"] = given["reference"]
-    layers = [file_layer(given["scenario"])] if given["scenario"] else []
-    if not layers:
-        tree.setdefault("name", "flags")
-        if not set(tree) - {"name", "reference"}:
-            raise VenturiError(
-                "nothing to run: name a scenario or describe one by flags", hint="venturi run quick"
-            )
-    return load([*layers, Layer("", tree, flags=spelled)])
 
 
 def _scaled(found: Scenario, factor: float) -> tuple[Scenario, list[str]]:

@@ -249,6 +249,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
     from venturi.plan.layers import Layer, file_layer
     from venturi.plan.load import load
     from venturi.plan.searched import searched
+    from venturi.plan.typed import layer_tree
     from venturi.targets.urls import check_url
 
     target = str(given["target"])
@@ -259,6 +260,6 @@ def _scenario(given: dict[str, Any]) -> Scenario:
         except ValueError as error:
             raise ScenarioError(f"TARGET: {error}") from None
     space = {name: given[name] for name in _SPACE}
-    tree, spelled = f.layer_tree(space | {"target": url})
+    tree, spelled = layer_tree(space | {"target": url})
     layers = [searched(tree)] if url else [file_layer(target)]
     return load([*layers, Layer("", tree, flags=spelled)])

@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from venturi.common import credentials
-from venturi.common.environment import memory
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.names import similar
-from venturi.common.suffixes import format_bytes
+from venturi.plan.rules.room import check_room
 from venturi.servers.local import duckdb_library
 from venturi.targets.system import (
     in_process,
     is_charrow,
-    is_clickhouse,
     is_database,
     is_local,
     is_remote,
@@ -39,16 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["check", "check_columns", "check_hosts"]
 
 _FILES = ("tls_ca", "tls_certificate", "tls_key")
-_MOST_THREADS = 4096
-# What the engine makes at most for one batch.
-_MOST_BATCH_BYTES = 2**32
-# What it holds at most of statements that are built ahead.
-_MOST_AHEAD_BYTES = 2**33
-
-
-_MOST_POINTS_AHEAD = 2**31
-# Of RESP rows with 17 digits; the core counts exactly.
-_POINT_TEXT_BYTES = 36
 
 
 def check(scenario: Scenario, cells: Sequence[Cell]) -> None:
@@ -58,9 +46,7 @@ def check(scenario: Scenario, cells: Sequence[Cell]) -> None:
     _tls(scenario, cells)
     _cpus(scenario)
     for cell in cells:
-        _threads(scenario, cell)
-        _messages(scenario, cell)
-        _working_set(scenario, cell)
+        check_room(scenario, cell)
         _file(scenario, cell)
         _archive(scenario, cell)
 
@@ -196,69 +182,6 @@ def _spans(numbers: Sequence[int]) -> str:
         else:
             parts.append([number, number])
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
-
-
-def _threads(scenario: Scenario, cell: Cell) -> None:
-    threads = cell.parameters["threads"]
-    if threads > _MOST_THREADS:
-        raise ScenarioError(
-            f"{_where(scenario, 'workload', 'streams')}: {threads} streams would have as many threads; "
-            f"the most are {_MOST_THREADS}",
-            hint=f"let streams share threads: --threads {os.cpu_count() or 1}",
-        )
-
-
-def _messages(scenario: Scenario, cell: Cell) -> None:
-    p = cell.parameters
-    if p["row_bytes"] is None:
-        return
-    rows = min(p["rows_per_batch"], p["rows_per_stream"] or p["rows_per_batch"])
-    size = int(rows * p["row_bytes"])
-    head = f"{_where(scenario, 'workload', 'rows_per_batch')}: {p['rows_per_batch']:,} rows are a message of"
-    if size > _MOST_BATCH_BYTES:
-        raise ScenarioError(f"{head} {format_bytes(size)}; the most is {format_bytes(_MOST_BATCH_BYTES)}")
-    limit = dict(cell.options).get("max_message_size", scenario.target.max_message_size)
-    blocks = is_charrow(str(p["target"])) or is_clickhouse(str(p["target"]))
-    if blocks:
-        limit = dict(cell.options).get("max_block_bytes", 2**30)
-    if p["operation"] == "get" and size > limit:
-        raise ScenarioError(
-            f"{head} {format_bytes(size)}, over the limit of {format_bytes(limit)}",
-            hint="take fewer rows a batch, or raise "
-            + ("--max-block-size" if blocks else "--max-message-size"),
-        )
-    total = memory()["total"]
-    if total is not None and size * p["streams"] > total:
-        raise ScenarioError(
-            f"{head} {format_bytes(size)}, and {p['streams']} streams hold one each; "
-            f"this machine has {format_bytes(total)} of memory",
-            hint="take fewer rows a batch, or fewer streams",
-        )
-
-
-def _working_set(scenario: Scenario, cell: Cell) -> None:
-    """Statements of the whole working set, made ahead, take more room than its rows; so do points."""
-    p = cell.parameters
-    if p["operation"] == "ingest" and p["generate"] == "ahead" and p["rows_per_stream"] is not None:
-        size = p["rows_per_stream"] * p["streams"] * _POINT_TEXT_BYTES
-        if size > _MOST_POINTS_AHEAD:
-            raise ScenarioError(
-                f"{_where(scenario, 'workload', 'generate')}: so many points take "
-                f"about {format_bytes(size)} as messages; the most that are made ahead are "
-                f"{format_bytes(_MOST_POINTS_AHEAD)}",
-                hint="take fewer points_per_stream, or --generate inline, or archives (venturi generate)",
-            )
-    if p["working_set"] is None or p["generate"] != "ahead":
-        return
-    size = int(p["working_set"] * p["row_bytes"])
-    total = memory()["total"]
-    most = min(_MOST_AHEAD_BYTES, total or _MOST_AHEAD_BYTES)
-    if size > most:
-        raise ScenarioError(
-            f"{_where(scenario, 'workload', 'working_set')}: statements of {p['working_set']:,} rows take "
-            f"over {format_bytes(size)}; the most that are built ahead are {format_bytes(most)}",
-            hint="take a smaller --working-set, or --generate inline",
-        )
 
 
 def _archive(scenario: Scenario, cell: Cell) -> None:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from venturi.analysis.advice import load_advice, straggler_advice
 from venturi.analysis.advice.warning import Advice
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.words.wording import named
-from venturi.targets.system import is_charrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,13 +66,4 @@ def advise(
         no_ceiling(cells, probes),
         few(cells),
     ]
-    alike = len({(c.noun, is_charrow(str(c.parameters.get("target") or ""))) for c in cells}) == 1
-    return [_of(advice, cells[0] if alike else None) for advice in found if advice is not None]
-
-
-def _of(advice: Advice, cell: Cell | None) -> Advice:
-    """The advice in the words of cells that are all like this one."""
-    if cell is None:
-        return advice
-    found, cause, following = (named(t, cell) for t in (advice.finding, advice.cause, advice.next))
-    return Advice(advice.kind, found, cause, following)
+    return [advice for advice in found if advice is not None]

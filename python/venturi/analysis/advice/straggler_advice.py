@@ -11,7 +11,7 @@ from venturi.analysis.advice.stragglers import BEHIND, Straggler
 from venturi.analysis.advice.warning import Advice
 from venturi.analysis.cells.ceilings import single_links
 from venturi.analysis.cells.summary import Cell, get, numeric, quotient
-from venturi.analysis.words.wording import listed, milliseconds, rate
+from venturi.analysis.words.wording import listed, milliseconds, nouns_of, rate
 from venturi.common.units import Quantity, percent, plural
 
 __all__ = ["advise", "told"]
@@ -72,15 +72,17 @@ def advise(
 
 def told(one: Straggler) -> str:
     """`loader-2 (10.77.0.3) is a straggler: 11 % of the median rate per stream of the 3 others, ...`."""
-    streams = one.cell.parameters.get("streams")
-    cell = f"{one.cell.operation} with {plural(streams, 'stream')}" if streams else one.cell.operation
+    streams, stream = one.cell.parameters.get("streams"), nouns_of(one.cell).stream
+    cell = f"{one.cell.operation} with {plural(streams, stream)}" if streams else one.cell.operation
     head = f"{one.name}{_at(one)}"
     part = f"{percent(one.ratio)} of the"
     trials = f"behind in {one.behind} of {one.trials} good trials ({cell})"
     if one.one_of_two:
-        text = f"{head} is the slower one of two: {part} rate per stream of {', '.join(one.others)}, {trials}"
+        text = (
+            f"{head} is the slower one of two: {part} rate per {stream} of {', '.join(one.others)}, {trials}"
+        )
     else:
-        text = f"{head} is a straggler: {part} median rate per stream of {len(one.others)} others, {trials}"
+        text = f"{head} is a straggler: {part} median rate per {stream} of {len(one.others)} others, {trials}"
     if one.later_ns is None:
         return f"{text}; as fast as the others it would have moved {percent(one.cost)} of the trial's more"
     later = f"{Quantity(one.later_ns, unit='ns').text()} ({percent(one.cost)} of it)"
@@ -180,7 +182,7 @@ def _busy(one: Straggler, _: Sequence[Mapping[str, Any]]) -> _Sign | None:
     if others is not None and others > MORE:
         text += f"; {percent(others)} was not the loader"
         return _Sign(text, "See what else runs there (top), and end it")
-    return _Sign(text, "Give it fewer streams, or a host with more CPU")
+    return _Sign(text, f"Give it fewer {nouns_of(one.cell).stream}s, or a host with more CPU")
 
 
 def _own_share(host: Mapping[str, Any], _: Mapping[str, Any]) -> float | None:
@@ -246,10 +248,12 @@ def _late(one: Straggler, _: Sequence[Mapping[str, Any]]) -> _Sign | None:
     found = _both(one, _started)
     if found is None or found[0] - found[1] < (1.0 - one.ratio) / 2:
         return None
+    nouns = nouns_of(one.cell)
     return _Sign(
-        f"its last stream began {percent(found[0])} of the trial after the start, the others' "
+        f"its last {nouns.stream} began {percent(found[0])} of the trial after the start, the others' "
         f"{percent(found[1])}",
-        "Move more rows per stream, or measure longer; clocks that differ are in the table of loaders",
+        f"Move more {nouns.row}s per {nouns.stream}, or measure longer; clocks that differ are in the table "
+        "of loaders",
     )
 
 

@@ -22,6 +22,7 @@ from venturi.analysis.cells.summary import (
     steady_main,
 )
 from venturi.analysis.statistics.intervals import range_coverage
+from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import Quantity, percent, plural
 from venturi.targets.system import servers_batches
 
@@ -72,7 +73,7 @@ def _label(cell: Cell) -> str:
         axes = [n for n in ("target", "hosts", "partitions", "encoders", "decoders", "threads") if p.get(n)]
         given = ", ".join(f"{p[n]}" if n == "target" else f"{n} {p[n]}" for n in axes)
         return f"{cell.operation}{place}" + (f" with {given}" if given else "")
-    return f"{cell.operation}{place} with {plural(streams, 'stream')}"
+    return f"{cell.operation}{place} with {plural(streams, nouns_of(cell).stream)}"
 
 
 def _median(values: list[float | None]) -> float | None:
@@ -276,7 +277,7 @@ def steady(cells: Sequence[Cell]) -> Advice | None:
         "steady",
         f"steady and whole-interval throughput differ by over 5 % in {_cells_of(len(off), len(cells))}"
         f" (most: {most:+.0%}, {_label(cell)})",
-        "starting or the last stream's end takes a visible part of the trial",
+        f"starting or the last {nouns_of(cell).stream}'s end takes a visible part of the trial",
         f"{_move_more([c for _, c in off])}; the steady figure is in `venturi report --format csv`",
     )
 
@@ -286,7 +287,11 @@ def _move_more(cells: Sequence[Cell]) -> str:
     if all(ends_by_itself(c) for c in cells):
         return "The server has sent all that it holds: read a larger table"
     timed = all(c.parameters.get("duration_ns") for c in cells)
-    return "Measure longer: raise --duration" if timed else "Move more: raise --rows-per-stream"
+    return (
+        "Measure longer: raise --duration"
+        if timed
+        else f"Move more: raise --{nouns_of(cells[0]).row}s-per-stream"
+    )
 
 
 def too_short(cells: Sequence[Cell]) -> Advice | None:
@@ -319,7 +324,7 @@ def cut_short(cells: Sequence[Cell]) -> Advice | None:
         "cut",
         f"a batch took longer than a trial was to last in {_cells_of(len(longer), len(cells))} (most: "
         f"{Quantity(taken, unit='ns')} against --duration {Quantity(asked, unit='ns')}, {_label(cell)})",
-        "a batch that has begun is waited for, so each stream moved one and no more",
+        f"a batch that has begun is waited for, so each {nouns_of(cell).stream} moved one and no more",
         f"Measure ten batches or more: --duration {math.ceil(taken / 1e8)}s",
     )
 
@@ -337,11 +342,12 @@ def skew(cells: Sequence[Cell]) -> Advice | None:
     most, cell = max(skews, key=lambda pair: pair[0])
     if most <= SKEW:
         return None
+    nouns = nouns_of(cell)
     return Advice(
         "skew",
-        f"streams started up to {percent(most, 1)} of the interval apart ({_label(cell)})",
-        "there are more streams than free cores",
-        "Move more rows per stream, or use fewer streams",
+        f"{nouns.stream}s started up to {percent(most, 1)} of the interval apart ({_label(cell)})",
+        f"there are more {nouns.stream}s than free cores",
+        f"Move more {nouns.row}s per {nouns.stream}, or use fewer {nouns.stream}s",
     )
 
 
@@ -389,7 +395,7 @@ def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Ad
     cause = (
         "no raw TCP was measured"
         if not any(probe.get("kind", "tcp") == "tcp" for probe in probes)
-        else "no raw TCP probe had the same direction, streams and message size"
+        else f"no raw TCP probe had the same direction, {nouns_of(without[0]).stream}s and message size"
     )
     return Advice(
         "no-ceiling",

@@ -8,28 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from venturi.analysis.cells.batches import several
 from venturi.analysis.cells.summary import Cell, numeric
-from venturi.analysis.verdict.proof.databases import UNDER_WAY
-from venturi.common.units import Quantity, count
-
-if TYPE_CHECKING:
-    from venturi.analysis.verdict.types import Verdict
+from venturi.analysis.verdict.causes import Cause
+from venturi.analysis.verdict.types import Verdict
+from venturi.analysis.verdict.words import hits
 
 FEWER = 1.5
 """So many times fewer batches under way make a cell one to compare with."""
 NO_MORE = 0.05
 """A gain up to this share is none: the machine alone may do that."""
 _LANES = ("streams", "threads", "in_flight")
-_MORE = ("more connections", "more batches in flight")
 
 
 def against_fewer(cells: Sequence[Cell], found: Mapping[str, Verdict]) -> dict[str, Verdict]:
     """These verdicts; those that say too little is under way are corrected by cells with less under way."""
     out = dict(found)
-    asked = [c for c in cells if c.answered and c.name in out and out[c.name].title == UNDER_WAY]
+    asked = [c for c in cells if c.answered and c.name in out and out[c.name].cause is Cause.LITTLE_UNDER_WAY]
     if not asked:
         return out
     groups: dict[str, list[Cell]] = {}
@@ -57,20 +52,19 @@ def _as_much(fewer: Cell, more: Cell) -> bool:
 
 
 def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:
-    took = [
-        Quantity(sum(v) / len(v), unit="ns").text()
-        for c in (fewer, cell)
-        if (v := [t for r in c.records if (t := numeric(r, "latency", "service", "mean")) is not None])
-    ]
-    slower = f": each batch took {took[1]} in place of {took[0]}" if len(took) == 2 else ""
+    numbers = {"batches_under_way": lanes(cell), "fewer_under_way": lanes(fewer)}
+    for name, one in (("batch_ns", cell), ("fewer_batch_ns", fewer)):
+        took = [t for r in one.records if (t := numeric(r, "latency", "service", "mean")) is not None]
+        numbers |= {name: sum(took) / len(took)} if took else {}
+    cause = Cause.SERVER_LIMIT
     return replace(
         verdict,
-        kind="server",
+        kind=cause.kind,
+        cause=cause,
         end="server",
         stage=None,
-        title="server: a limit within it",
-        sentence=f"{several(int(lanes(fewer)))} under way did as much ({fewer.main}) as "
-        f"{count(int(lanes(cell)))}{slower}; neither the client nor the CPUs are busy, so batches queue "
-        "within the server, before a lock or its log",
-        next=tuple(text for text in verdict.next if not text.startswith(_MORE)),
+        title=hits.TITLES[cause],
+        sentence=hits.limit(numbers, fewer.main),
+        remedies=tuple(r for r in verdict.remedies if not set(r.changes) & set(_LANES)),
+        numbers=numbers,
     )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from venturi.analysis.cells.summary import Cell, varying
-from venturi.analysis.verdict.rerun import flag_of, spelled
 
 
 class Failed:
@@ -24,19 +23,17 @@ class Failed:
         """All that a cell shares with those that differ in this parameter alone."""
         return repr([name, cell.operation, *(cell.parameters.get(n) for n in self._names if n != name)])
 
-    def asked_for(self, text: str, cell: Cell) -> bool:
-        """Whether a command in this text, made for this cell, asks for what failed, or for more of it."""
-        for name in self._names:
-            _, found, after = text.partition(f"{flag_of(name)} ")
-            if found and any(
-                _reaches(after.split(" ")[0].rstrip(".;,"), cell.parameters.get(name), there)
-                for there in self._tried.get(self._others(cell, name), ())
-            ):
-                return True
-        return False
+    def asked_for(self, changes: Mapping[str, Any], cell: Cell) -> bool:
+        """Whether these changes of this cell ask for what failed, or for more of it."""
+        return any(
+            _reaches(changes[name], cell.parameters.get(name), there)
+            for name in self._names
+            if name in changes
+            for there in self._tried.get(self._others(cell, name), ())
+        )
 
 
-def _reaches(asked: str, here: Any, there: Any) -> bool:
-    if asked.isdigit() and all(isinstance(v, int | float) and not isinstance(v, bool) for v in (here, there)):
-        return bool(here < there <= int(asked) or int(asked) <= there < here)
-    return asked == ("none" if there is None else spelled("", there))
+def _reaches(asked: Any, here: Any, there: Any) -> bool:
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in (asked, here, there)):
+        return bool(here < there <= asked or asked <= there < here)
+    return bool(asked == there)

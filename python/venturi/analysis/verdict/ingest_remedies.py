@@ -5,104 +5,89 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from venturi.analysis.verdict.causes import Cause, Why
 from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.proof import Hit
-from venturi.analysis.verdict.proof.cores import HELD
 from venturi.analysis.verdict.proof.ends import own_stages
-from venturi.analysis.verdict.rerun import Rerun
+from venturi.analysis.verdict.shared_remedies import (
+    faster_disk,
+    more_connections,
+    more_cores,
+    stop_others,
+    without_pin,
+)
+from venturi.analysis.verdict.types import Remedy
+from venturi.targets.options import ONLY_HERE
 
 STREAMS_MOST = 256
 
 
-def _more_streams(seen: Seen, rerun: Rerun, why: str) -> list[str]:
+def _more_streams(seen: Seen, why: Why) -> list[Remedy]:
     """A series belongs to one stream, so that there are no more of them than hosts."""
-    streams, hosts = int(seen.streams), seen.cell.parameters.get("hosts")
-    wanted = 2 * streams
+    wanted, hosts = 2 * int(seen.streams), seen.cell.parameters.get("hosts")
     if wanted > STREAMS_MOST or (isinstance(hosts, int) and wanted > hosts):
         return []
-    threads = seen.cell.parameters.get("threads")
-    own = {"threads": "streams"} if threads not in (None, streams) else {}
-    return [f"{why}: {rerun.but(streams=wanted, **own)}"]
+    return [more_connections(seen, why, wanted)]
 
 
-def _ready_made(seen: Seen, rerun: Rerun) -> list[str]:
+def _ready_made(seen: Seen) -> list[Remedy]:
     """Messages that are ready before the clock starts; only where their number is known."""
     p = seen.cell.parameters
     own = set(own_stages(seen)) & {"generate", "encode"}
     if not own or p.get("generate") == "ahead" or not p.get("rows_per_stream"):
         return []
-    return [f"messages made before the clock starts: {rerun.but(generate='ahead')}"]
+    return [Remedy(Why.MESSAGES_AHEAD, {"generate": "ahead"})]
 
 
-def _lighter(seen: Seen, rerun: Rerun) -> list[str]:
+def _lighter(seen: Seen) -> list[Remedy]:
     """A form of the messages that costs less to write and to read."""
     # Shorter numbers would be fewer bytes, but finding them takes the loader longer than writing 17 digits.
-    if seen.cell.parameters.get("messages") == "values":
-        return [f"whole rows in place of single values: {rerun.but(messages='rows')}"]
-    return []
+    whole = seen.cell.parameters.get("messages") != "values"
+    return [] if whole else [Remedy(Why.WHOLE_ROWS, {"messages": "rows"})]
 
 
-def _elsewhere(seen: Seen, rerun: Rerun) -> list[str]:
+def _elsewhere(seen: Seen) -> list[Remedy]:
     if seen.same_machine is False:
         return []
     parts = urlsplit(str(seen.cell.parameters.get("target") or ""))
     there = f"{parts.scheme}://HOST{parts.path if parts.path.strip('/') else ''}"
-    return [f"the server on another host, and from here: {rerun.but(target=there)}"]
+    return [Remedy(Why.DATABASE_ELSEWHERE, {"target": there}, left_out=tuple(sorted(ONLY_HERE)))]
 
 
-def _load_generator(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
-    found = []
-    if hit.stage == "await_thread":
-        found.append(f"a thread a connection: {rerun.but(threads='streams')}")
-    found += _ready_made(seen, rerun)
-    found += _more_streams(seen, rerun, "more connections, each with a thread of its own")
-    return [*found, *_lighter(seen, rerun)]
+def _load_generator(seen: Seen, hit: Hit) -> list[Remedy]:
+    own = [Remedy(Why.THREAD_A_CONNECTION, {"threads": "streams"})]
+    found = own if hit.cause is Cause.TOO_FEW_THREADS else []
+    return [*found, *_ready_made(seen), *_more_streams(seen, Why.MORE_SENDERS), *_lighter(seen)]
 
 
-def _cores(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
-    if hit.title.endswith(HELD):
-        return [f"stop what else runs here (venturi doctor names it), then run again: {rerun.but()}"]
-    found = []
-    if seen.cell.records and seen.cell.records[0].get("pin"):
-        found.append(f"without --pin: {rerun.but(pin='none')}")
-    found += [*_elsewhere(seen, rerun), *_ready_made(seen, rerun), *_lighter(seen, rerun)]
-    if hit.end is not None:
-        found.append(f"more or faster cores at the {hit.end}")
-    return found
+def _cores(seen: Seen, hit: Hit) -> list[Remedy]:
+    if hit.cause is Cause.CORES_OF_OTHERS:
+        return [stop_others()]
+    lighter = [*_elsewhere(seen), *_ready_made(seen), *_lighter(seen)]
+    return [*without_pin(seen), *lighter, *more_cores(hit)]
 
 
-def _stage(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+def _stage(seen: Seen, hit: Hit) -> list[Remedy]:
     if hit.end == "client":
-        return [
-            *_more_streams(seen, rerun, "more connections, each with a thread of its own"),
-            *_ready_made(seen, rerun),
-            *_lighter(seen, rerun),
-        ]
-    return _server(seen, hit, rerun)
+        return [*_more_streams(seen, Why.MORE_SENDERS), *_ready_made(seen), *_lighter(seen)]
+    return _server(seen, hit)
 
 
-def _disk(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
-    found = []
-    if seen.cell.parameters.get("durable") == "fsync":
-        found.append(f"what durability costs, by not waiting for the disk: {rerun.but(durable='os')}")
-    return [*found, f"a faster disk at the {hit.end}"]
+def _disk(seen: Seen, hit: Hit) -> list[Remedy]:
+    synced = seen.cell.parameters.get("durable") == "fsync"
+    return [*([Remedy(Why.NO_FSYNC, {"durable": "os"})] if synced else []), faster_disk(hit)]
 
 
-def _server(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
-    return [
-        *_more_streams(seen, rerun, "more connections, which the server may serve on more cores"),
-        *_disk_free(seen, rerun),
-        *_lighter(seen, rerun),
-    ]
+def _server(seen: Seen, hit: Hit) -> list[Remedy]:
+    return [*_more_streams(seen, Why.MORE_SERVER_CORES), *_disk_free(seen), *_lighter(seen)]
 
 
-def _disk_free(seen: Seen, rerun: Rerun) -> list[str]:
-    if seen.cell.parameters.get("durable") in ("os", "fsync"):
-        return [f"what its log costs, by keeping none: {rerun.but(durable='none')}"]
-    return []
+def _disk_free(seen: Seen) -> list[Remedy]:
+    logged = seen.cell.parameters.get("durable") in ("os", "fsync")
+    return [Remedy(Why.NO_LOG, {"durable": "none"})] if logged else []
 
 
-BY_KIND: dict[str, Callable[[Seen, Hit, Rerun], list[str]]] = {
+BY_KIND: dict[str, Callable[[Seen, Hit], list[Remedy]]] = {
     "load-generator": _load_generator,
     "cores": _cores,
     "stage": _stage,

@@ -1,39 +1,62 @@
-"""What to try next: for each verdict the settings that open its place, as commands that can be typed."""
+"""What to try next: for each cause the settings that open its place."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote, urlsplit
 
 from venturi.analysis.cells.ceilings import codec_of
-from venturi.analysis.cells.summary import get, rows_a_batch
+from venturi.analysis.cells.summary import ends_by_itself, get, rows_a_batch
 from venturi.analysis.verdict import ingest_remedies, upsert_remedies
-from venturi.analysis.verdict.evidence import Seen
+from venturi.analysis.verdict.causes import Cause, Why
+from venturi.analysis.verdict.evidence import End, Seen
 from venturi.analysis.verdict.proof import Hit
-from venturi.analysis.verdict.proof.cores import HELD
 from venturi.analysis.verdict.proof.ends import handicapped, own_stages
-from venturi.analysis.verdict.rerun import CREDENTIALS, Rerun
+from venturi.analysis.verdict.shared_remedies import (
+    faster_disk,
+    larger_quota,
+    more_connections,
+    more_cores,
+    quota,
+    stop_others,
+    without_pin,
+)
+from venturi.analysis.verdict.types import Remedy
+from venturi.targets.parameters import SETTINGS
 from venturi.targets.system import is_charrow, is_clickhouse, scheme_of, servers_batches
 
+__all__ = ["MOST", "remedies"]
+
+MOST = 3
+"""Remedies that are told of one cell."""
 BATCH_LARGE = 8192
 """Rows a batch from which what a batch costs (headers, calls, wake-ups) is small against its rows."""
 BATCH_BYTES = 256 * 1024
 STREAMS_MOST = 64
+CREDENTIALS = tuple(it.keyword for it in SETTINGS if it.credential)
+"""Keywords by which a server is trusted and logged in to."""
 _CLICKHOUSE = (
     *("query", "table", "wire_format", "split", "split_by", "server_settings", "storage", "max_block_size"),
 )
 """Options of ClickHouse that mean nothing to a server of ours."""
 
 
-def remedies(seen: Seen, hit: Hit, rerun: Rerun) -> tuple[str, ...]:
-    """What to try, the most promising first, three at most."""
+def remedies(seen: Seen, hit: Hit) -> list[Remedy]:
+    """What to try, the most promising first."""
     by_kind = _BY_KIND
     if seen.cell.in_rows:
         own = upsert_remedies.BY_KIND if seen.cell.answered else ingest_remedies.BY_KIND
         by_kind = {**_BY_KIND, **own}
-    found = by_kind[hit.kind](seen, hit, rerun)
-    return tuple(dict.fromkeys(found))[:3]
+    found: list[Remedy] = []
+    for remedy in by_kind[hit.kind](seen, hit):
+        if remedy not in found:
+            found.append(remedy)
+    return found[:MOST]
+
+
+def _end(seen: Seen, hit: Hit) -> End:
+    return seen.client if hit.end == "client" else seen.server
 
 
 def _batch(seen: Seen) -> tuple[int, float]:
@@ -41,42 +64,32 @@ def _batch(seen: Seen) -> tuple[int, float]:
     return int(p.get("rows_per_batch") or 0), float(p.get("row_bytes") or 0.0)
 
 
-def _larger_batches(seen: Seen, rerun: Rerun) -> list[str]:
+def _larger_batches(seen: Seen) -> list[Remedy]:
     if servers_batches(seen.cell.parameters):
         arrived = rows_a_batch(seen.cell)
         if arrived is None or arrived >= BATCH_LARGE:
             return []
-        return [
-            f"larger batches than the {arrived:,.0f} rows that the server sends, which is its own setting"
-        ]
+        return [Remedy(Why.SERVERS_BATCHES, settings={"server.batches": "larger"}, numbers={"rows": arrived})]
     rows, width = _batch(seen)
     if not rows or rows >= BATCH_LARGE or (width and rows * width >= BATCH_BYTES):
         return []
-    return [f"larger batches, for less work a row: {rerun.but(rows_per_batch=max(BATCH_LARGE, 4 * rows))}"]
+    return [Remedy(Why.LARGER_BATCHES, {"rows_per_batch": max(BATCH_LARGE, 4 * rows)})]
 
 
-def more_streams(seen: Seen, rerun: Rerun) -> str:
-    """The command with twice the streams, each with a thread of its own."""
-    threads = seen.cell.parameters.get("threads")
-    own = {"threads": "streams"} if threads not in (None, seen.cell.parameters.get("streams")) else {}
-    return rerun.but(streams=int(2 * seen.streams), **own)
+def _more_streams(seen: Seen) -> list[Remedy]:
+    return (
+        [more_connections(seen, Why.MORE_STREAMS, int(2 * seen.streams))]
+        if int(seen.streams) < STREAMS_MOST
+        else []
+    )
 
 
-def _more_streams(seen: Seen, rerun: Rerun) -> list[str]:
-    streams = int(seen.streams)
-    if streams >= STREAMS_MOST:
-        return []
-    return [f"more streams, so that more workers share it: {more_streams(seen, rerun)}"]
-
-
-def _without_codec(seen: Seen, rerun: Rerun) -> list[str]:
+def _without_codec(seen: Seen) -> list[Remedy]:
     codec = codec_of(seen.cell.parameters.get("compression"))
     if codec is None:
         return []
-    found = [f"no compression: {rerun.but(compression='none')}"]
-    if codec != "lz4":
-        found.insert(0, f"a lighter codec: {rerun.but(compression='lz4')}")
-    return found
+    lighter = [Remedy(Why.LIGHTER_CODEC, {"compression": "lz4"})] if codec != "lz4" else []
+    return [*lighter, Remedy(Why.NO_COMPRESSION, {"compression": None})]
 
 
 def serving(seen: Seen) -> str:
@@ -85,214 +98,233 @@ def serving(seen: Seen) -> str:
     return f"venturi serve {'charrow' if _charrow(seen) else 'flight'}"
 
 
-def elsewhere(seen: Seen, rerun: Rerun) -> str:
-    """The commands that put such a server in this one's place, on a host of its own: what was moved is there
-    then."""
+def elsewhere(seen: Seen, why: Why) -> Remedy:
+    """Such a server in this one's place, on a host of its own: what was moved is there then."""
     start = f"{serving(seen)} --host 0.0.0.0"
     # A server that is started so asks for no credentials and has no certificate.
-    left: dict[str, str | None] = dict.fromkeys(("place", *CREDENTIALS))
-    if is_clickhouse(str(seen.cell.parameters.get("target") or "")):
-        left |= dict.fromkeys(_CLICKHOUSE)
+    left = ("place", *CREDENTIALS)
+    if is_clickhouse(_url(seen)):
+        left += _CLICKHOUSE
     if _charrow(seen):
-        return f"{start} there, then {rerun.but(target='charrow://HOST:9006', **left)}"
-    target = "flight://HOST:31337"
+        return Remedy(why, {"target": "charrow://HOST:9006"}, left_out=left, before=start)
+    changes = {"target": "flight://HOST:31337"}
     if servers_batches(seen.cell.parameters):
-        table = urlsplit(str(seen.cell.parameters["target"])).path.strip("/")
+        table = urlsplit(_url(seen)).path.strip("/")
         if table:
-            again = rerun.but(target=f"{target}/{table}", **left)
-            return f"{start} --table {shlex.quote(unquote(table))}=FILE there, then {again}"
-        # What a command or a ticket stands for is this server's secret; records can be had of any.
-        left["data"] = "records"
-    return f"{start} there, then {rerun.but(target=target, **left)}"
+            changes["target"] += f"/{table}"
+            start += f" --table {shlex.quote(unquote(table))}=FILE"
+        else:
+            # What a command or a ticket stands for is this server's secret; records can be had of any.
+            changes["data"] = "records"
+    return Remedy(why, changes, left_out=left, before=start)
 
 
 def stranger(seen: Seen) -> bool:
     """Whether the server is somebody else's Flight server, which can be asked for nothing that is ours."""
-    flight = scheme_of(str(seen.cell.parameters.get("target") or "")) == "flight"
     known = [get(r, "target", "reference") for r in seen.cell.records]
-    return flight and bool(known) and all(reference is False for reference in known)
+    return (
+        scheme_of(_url(seen)) == "flight" and bool(known) and all(reference is False for reference in known)
+    )
 
 
-def raw_tcp(seen: Seen) -> str:
-    """The commands that measure raw TCP over this cell's path."""
+def raw_tcp(seen: Seen, why: Why) -> Remedy:
+    """Raw TCP over this cell's path, measured."""
     if stranger(seen):
-        return "venturi serve flight --host 0.0.0.0 --port 31338 there, then venturi ceilings flight://HOST:31338"
-    return f"venturi ceilings {seen.cell.parameters.get('target') or 'URL'}"
+        start = "venturi serve flight --host 0.0.0.0 --port 31338"
+        return Remedy(why, before=start, command="venturi ceilings flight://HOST:31338")
+    return Remedy(why, command=f"venturi ceilings {_url(seen) or 'URL'}")
+
+
+def _url(seen: Seen) -> str:
+    return str(seen.cell.parameters.get("target") or "")
 
 
 def _charrow(seen: Seen) -> bool:
-    return is_charrow(str(seen.cell.parameters.get("target") or ""))
+    return is_charrow(_url(seen))
 
 
-def _pool(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+def _pool(seen: Seen, hit: Hit) -> list[Remedy]:
     """What a pool that is full asks for: more threads, up to the CPUs that its end may use."""
-    name = hit.title.rpartition(": ")[2]
-    end = seen.client if hit.end == "client" else seen.server
-    pool = end.pools[name]
-    now, cores = int(pool.threads), int(end.cores or 0)
+    end, name = _end(seen, hit), hit.pool or ""
+    now, cores = int(end.pools[name].threads), int(end.cores or 0)
     more = min(2 * now, cores) if cores else 2 * now
-    found = [f"{name}: {now} -> {more}: {rerun.but(**{name: more})}"] if more > now else []
+    told = {"pool": name, "now": now, "more": more}
+    found = [Remedy(Why.LARGER_POOL, {name: more}, numbers=told)] if more > now else []
     if hit.stage in handicapped(seen, end.name):
-        slowed = end is seen.server
         found.append(
-            "start the server without --handicap" if slowed else f"no handicap: {rerun.but(handicap='none')}"
+            _unslowed(end.name) if end is seen.server else Remedy(Why.NO_HANDICAP, {"handicap": None})
         )
     if hit.stage == "verify":
-        found.append(f"count rows instead of checking values: {rerun.but(verify='count')}")
+        found.append(Remedy(Why.COUNT_ROWS, {"verify": "count"}))
     if hit.stage in ("encode", "decode"):
-        found += _without_codec(seen, rerun)
-    found += _larger_batches(seen, rerun)
+        found += _without_codec(seen)
+    found += _larger_batches(seen)
     if more <= now:
-        found.append(f"more or faster cores at the {end.name}: as many {name} as it has cores are busy")
+        settings = {f"{end.name}.cores": "more"}
+        found.append(Remedy(Why.POOL_CORES, settings=settings, numbers={"end": end.name, "pool": name}))
     return found
 
 
-def _of_pool(seen: Seen, hit: Hit) -> bool:
-    """Whether the hit's place is a pool, which its title names."""
-    end = seen.client if hit.end == "client" else seen.server
-    return hit.end is not None and hit.title.rpartition(": ")[2] in end.pools
+def _unslowed(end: str) -> Remedy:
+    return Remedy(Why.END_WITHOUT_HANDICAP, settings={f"{end}.handicap": None}, numbers={"end": end})
 
 
-def _load_generator(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+def _load_generator(seen: Seen, hit: Hit) -> list[Remedy]:
+    if hit.pool is not None:
+        return _pool(seen, hit)
     found = []
-    if _of_pool(seen, hit):
-        return _pool(seen, hit, rerun)
-    if hit.stage == "await_thread":
-        found.append(f"a thread a stream: {rerun.but(threads=int(seen.streams))}")
-    slowed = handicapped(seen, "client")
-    if slowed:
-        found.append(f"without the handicap: {rerun.but(handicap='none')}")
+    if hit.cause is Cause.TOO_FEW_THREADS:
+        found.append(Remedy(Why.THREAD_A_STREAM, {"threads": int(seen.streams)}))
+    if handicapped(seen, "client"):
+        found.append(Remedy(Why.WITHOUT_HANDICAP, {"handicap": None}))
     if "verify" in own_stages(seen) and seen.client.share("verify") > 0.2:
-        found.append(f"count rows instead of checking values: {rerun.but(verify='count')}")
-    found += _larger_batches(seen, rerun)
-    return found + _more_streams(seen, rerun)
+        found.append(Remedy(Why.COUNT_ROWS, {"verify": "count"}))
+    return [*found, *_larger_batches(seen), *_more_streams(seen)]
 
 
-def _cores(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
-    if hit.title.endswith(HELD):
-        return ["stop what else runs here (venturi doctor names it), then run again: " + rerun.but()]
-    found: list[str] = []
-    if hit.title == "one core for both ends":
-        return [f"keep the client off the server's core: {rerun.but(pin=0)}", *_more_streams(seen, rerun)]
-    if seen.cell.records and seen.cell.records[0].get("pin"):
-        found.append(f"without --pin: {rerun.but(pin='none')}")
-    quota = seen.server.quota if hit.end == "server" else seen.client.quota
-    if quota and "quota" in hit.title:
-        found.append(f"a larger CPU quota for the {hit.end}'s control group than {quota:g} cores")
+def _cores(seen: Seen, hit: Hit) -> list[Remedy]:
+    if hit.cause is Cause.CORES_OF_OTHERS:
+        return [stop_others()]
+    if hit.cause is Cause.ONE_CORE_FOR_BOTH:
+        return [Remedy(Why.OWN_CORE, {"pin": [0]}), *_more_streams(seen)]
+    found = [*without_pin(seen), *larger_quota(seen, hit)]
     if hit.stage in ("encode", "decode"):
-        found += _without_codec(seen, rerun)
-    found += _larger_batches(seen, rerun)
+        found += _without_codec(seen)
+    found += _larger_batches(seen)
     if seen.client.share("verify") > 0.1 and hit.end != "server":
-        found.append(f"count rows instead of checking values: {rerun.but(verify='count')}")
-    if (
-        hit.end is None
-        and seen.same_machine is not False
-        and str(seen.cell.parameters.get("target") or "").startswith(("flight", "charrow"))
-    ):
-        found.append(f"the server on another host: {elsewhere(seen, rerun)}")
-    if hit.end is not None:
-        found.append(f"more or faster cores at the {hit.end}")
-    return found
+        found.append(Remedy(Why.COUNT_ROWS, {"verify": "count"}))
+    if hit.end is None and seen.same_machine is not False and scheme_of(_url(seen)) in ("flight", "charrow"):
+        found.append(elsewhere(seen, Why.SERVER_ELSEWHERE))
+    return [*found, *more_cores(hit)]
 
 
-def _stage(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
-    end = seen.client if hit.end == "client" else seen.server
-    if _of_pool(seen, hit):
-        return _pool(seen, hit, rerun)
-    if "throttled" in hit.title:
-        return [f"raise the CPU quota of the {hit.end}'s control group ({end.quota:g} of a core)"]
+def _stage(seen: Seen, hit: Hit) -> list[Remedy]:
+    end = _end(seen, hit)
+    if hit.pool is not None:
+        return _pool(seen, hit)
+    if hit.cause is Cause.CPU_QUOTA_UNDER_ONE_CORE:
+        return [quota(Why.RAISE_QUOTA, hit)]
     found = []
     if hit.stage in ("encode", "decode"):
         if hit.stage in handicapped(seen, end.name):
-            found.append(f"start the {end.name} without --handicap")
-        found += _without_codec(seen, rerun)
+            found.append(_unslowed(end.name))
+        found += _without_codec(seen)
     # Small batches first where there is one: their cost is paid a batch.
-    found += _larger_batches(seen, rerun)
+    found += _larger_batches(seen)
     spare = end.busy is None or end.busy < 0.8
     if spare:
-        found[:0] = _more_streams(seen, rerun)
+        found[:0] = _more_streams(seen)
     if seen.client.share("verify") > 0.2 and hit.end == "client":
-        found.append(f"count rows instead of checking values: {rerun.but(verify='count')}")
+        found.append(Remedy(Why.COUNT_ROWS, {"verify": "count"}))
     return found
 
 
-def _link(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+def _link(seen: Seen, hit: Hit) -> list[Remedy]:
     found = []
     asked_in_vain = stranger(seen) and seen.cell.operation == "get"
     if codec_of(seen.cell.parameters.get("compression")) is None and not asked_in_vain:
-        found.append(f"fewer bytes on the wire: {rerun.but(compression='lz4')}")
+        found.append(Remedy(Why.COMPRESSION, {"compression": "lz4"}))
     if seen.sender.retransmits and seen.streams < 8:
-        found += _more_streams(seen, rerun)
+        found += _more_streams(seen)
     if seen.of("raw TCP") is None:
-        found.append(f"what the path can do at all: {raw_tcp(seen)}")
-    return [*found, "a faster path between the hosts"]
+        found.append(raw_tcp(seen, Why.PATH_LIMIT))
+    return [*found, Remedy(Why.FASTER_PATH, settings={"path": "faster"})]
 
 
-def _disk(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
-    address = "" if stranger(seen) else f" {seen.cell.parameters.get('target') or ''}".rstrip()
-    return [f"what the disk can do: venturi ceilings{address}",
-            f"a faster disk at the {hit.end}"]  # fmt: skip
+def _disk(seen: Seen, hit: Hit) -> list[Remedy]:
+    address = "" if stranger(seen) else f" {_url(seen)}".rstrip()
+    return [Remedy(Why.DISK_LIMIT, command=f"venturi ceilings{address}"), faster_disk(hit)]
 
 
-def _memory(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+def _memory(seen: Seen, hit: Hit) -> list[Remedy]:
     rows, width = _batch(seen)
     found = []
     if rows * width > 2**20 and not servers_batches(seen.cell.parameters):
-        smaller = max(1, int(2**18 / width))
-        found.append(f"smaller batches, which stay in the cache: {rerun.but(rows_per_batch=smaller)}")
+        found.append(Remedy(Why.SMALLER_BATCHES, {"rows_per_batch": max(1, int(2**18 / width))}))
     if seen.client.share("verify") > 0.1:
-        found.append(f"one pass less over the values: {rerun.but(verify='count')}")
+        found.append(Remedy(Why.ONE_PASS_LESS, {"verify": "count"}))
     if seen.same_machine:
-        found.append(f"each end on a host of its own, with memory of its own: {serving(seen)} there")
+        found.append(Remedy(Why.OWN_HOSTS, before=serving(seen)))
     return found
 
 
-def _flow_control(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+def _flow_control(seen: Seen, hit: Hit) -> list[Remedy]:
     found = []
-    if "HTTP/2 window" in hit.title:
-        window = seen.cell.parameters.get("window")
-        if seen.receiver is seen.client:
+    if hit.cause is Cause.HTTP2_WINDOW:
+        if seen.receiver is not seen.client:
+            found.append(Remedy(Why.SERVER_WINDOW, settings={"server.window": "larger"}))
+        elif seen.cell.parameters.get("window"):
             # Twice what is under way at the rate wanted would do; without a limit TCP's own windows rule.
-            found.append(f"no HTTP/2 limit: {rerun.but(window='none')}" if window else "a larger window")
+            found.append(Remedy(Why.NO_WINDOW, {"window": None}))
         else:
-            found.append("a larger HTTP/2 window at the server, which is its own setting")
-    elif "send buffer" in hit.title:
+            found.append(Remedy(Why.LARGER_WINDOW))
+    elif hit.cause is Cause.SEND_BUFFER:
         larger = int(4 * (seen.sender.send_buffer or 2**18))
+        theirs = {"server.send_buffer": larger}
         if seen.sender is seen.client:
-            found.append(f"a larger send buffer: {rerun.but(send_buffer=larger)}")
+            found.append(Remedy(Why.SEND_BUFFER, {"send_buffer": larger}))
         elif stranger(seen):
-            found.append("a larger send buffer at the server, which is its own setting")
+            found.append(Remedy(Why.SERVER_OWN_SEND_BUFFER, settings=theirs))
         else:
-            found.append(f"a larger send buffer at the server: {serving(seen)} --send-buffer {larger}")
-    elif "receive window" in hit.title:
-        found.append(f"larger TCP buffers at the {seen.receiver.name} (net.ipv4.tcp_rmem; venturi doctor)")
-    elif "acknowledgements" in hit.title:
+            command = f"{serving(seen)} --send-buffer {larger}"
+            found.append(Remedy(Why.SERVER_SEND_BUFFER, settings=theirs, command=command))
+    elif hit.cause is Cause.RECEIVE_WINDOW:
+        end = seen.receiver.name
+        found.append(
+            Remedy(Why.TCP_BUFFERS, settings={f"{end}.net.ipv4.tcp_rmem": "larger"}, numbers={"end": end})
+        )
+    elif hit.cause is Cause.ACKNOWLEDGEMENTS:
         if seen.cell.parameters.get("ack") == "batch":
-            found.append(f"acknowledge a stream at a time: {rerun.but(ack='stream')}")
-        found += _larger_batches(seen, rerun)
-    return found + _more_streams(seen, rerun)
+            found.append(Remedy(Why.STREAM_ACKS, {"ack": "stream"}))
+        found += _larger_batches(seen)
+    return found + _more_streams(seen)
 
 
-def _server(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
+def _server(seen: Seen, hit: Hit) -> list[Remedy]:
+    accounting = elsewhere(seen, Why.ACCOUNTING_SERVER)
+    return [*_more_streams(seen), accounting, *_larger_batches(seen)]
+
+
+def _schedule(seen: Seen, hit: Hit) -> list[Remedy]:
     return [
-        *_more_streams(seen, rerun),
-        "what this client and path can do with a server that gives account of itself: "
-        + elsewhere(seen, rerun),
-        *_larger_batches(seen, rerun),
+        Remedy(Why.HIGHER_RATE, {"rate": round(2 * (seen.offered or 0.0))}),
+        Remedy(Why.CLOSED_LOOP, {"rate": None}),
     ]
 
 
-def _schedule(seen: Seen, hit: Hit, rerun: Rerun) -> list[str]:
-    offered = seen.offered or 0.0
-    return [f"a higher rate: {rerun.but(rate=f'{2 * offered:.0f}')}",
-            f"the limit itself, closed loop: {rerun.but(rate='none')}"]  # fmt: skip
+def _longer(seen: Seen, seconds: int) -> list[Remedy]:
+    if ends_by_itself(seen.cell):
+        return [Remedy(Why.LARGER_TABLE)]
+    sizes = ("rows_per_stream", "bytes_per_stream")
+    return [Remedy(Why.LONGER_TRIAL, {"duration_ns": seconds * 10**9}, left_out=sizes)]
 
 
-def _unknown(seen: Seen, hit: Hit, rerun: Rerun) -> Sequence[str]:
-    return []
+def _settling(seen: Seen, hit: Hit) -> list[Remedy]:
+    """What would make the place known."""
+    if hit.cause is Cause.NO_GOOD_TRIAL:
+        return [Remedy(Why.MEND, again=True)]
+    if hit.cause is Cause.NOTHING_RECORDED:
+        ours = scheme_of(_url(seen) or "flight://") in ("flight", "charrow")
+        return [Remedy(Why.OWN_TRIALS, again=True) if ours else Remedy(Why.KEEPS_NONE)]
+    if hit.cause is Cause.START_MEASURED:
+        return _longer(seen, 5)
+    if hit.cause is Cause.TOO_SHORT:
+        return _longer(seen, 1)
+    if hit.cause is Cause.HOSTS_UNSEEN:
+        return [Remedy(Why.SAMPLES, run={"sample_interval": "100ms"})]
+    if hit.cause is Cause.SERVER_UNSEEN:
+        return [Remedy(Why.SERVERS_HOST)]
+    if hit.cause is Cause.SERVER_SILENT:
+        return [elsewhere(seen, Why.SERVER_THAT_ACCOUNTS)]
+    if hit.cause is Cause.RAW_TCP_UNMEASURED:
+        return [raw_tcp(seen, Why.RAW_TCP)]
+    return [
+        more_connections(seen, Why.MORE_IN_FLIGHT, int(2 * seen.streams)),
+        Remedy(Why.MORE_REPEATS, run={"repeats": 15}),
+    ]
 
 
-_BY_KIND = {
+_BY_KIND: Mapping[str, Callable[[Seen, Hit], Sequence[Remedy]]] = {
     "load-generator": _load_generator,
     "cores": _cores,
     "stage": _stage,
@@ -302,5 +334,5 @@ _BY_KIND = {
     "flow-control": _flow_control,
     "server": _server,
     "schedule": _schedule,
-    "unknown": _unknown,
+    "unknown": _settling,
 }

@@ -6,13 +6,15 @@ parameters.
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from venturi.analysis.cells.summary import Cell
+from venturi.analysis.verdict.types import Remedy
 from venturi.common.suffixes import spell_duration
 from venturi.common.times import spell_time
 from venturi.targets.parameters import PARAMETERS, SETTINGS
@@ -28,14 +30,14 @@ _DROPPED = {
     "--quiet": 0,
     "-q": 0,
 }
-CREDENTIALS = tuple(it.keyword for it in SETTINGS if it.credential)
-"""Keywords by which a server is trusted and logged in to."""
 # Of those that a repeat leaves out: they stand without a value.
 _SWITCHES = frozenset(it.flag for it in SETTINGS if it.kind == "bool")
 _REPEATABLE = frozenset(it.flag for it in SETTINGS if it.form != "once")
 # Parameters that follow from others, or that a command says in words of its own.
 _IMPLIED = ("place", "target", "data", "on", "row_bytes")
 _FLAGS = {it.cell: it.flag for it in SETTINGS if it.cell is not None}
+_NAMES = {it.alias: it.flag for it in SETTINGS if it.alias is not None}
+"""Flags by their other names."""
 _ALWAYS = ("operation", "streams", "rows_per_batch")
 
 
@@ -44,14 +46,18 @@ class Rerun:
     """A run to be repeated with a change."""
 
     words: tuple[str, ...]
+    own: Callable[[], tuple[str, ...]] = tuple
+    """The words made of the cell's own parameters, for a run whose scenario file is not here."""
+    noun: str = "row"
 
     @classmethod
     def of(cls, cell: Cell, environment: Mapping[str, Any]) -> Rerun:
         """From what was typed; from the parameters where nothing was, or where it only went on with a run."""
         typed = environment.get("command")
         words = [str(w) for w in typed] if isinstance(typed, list | tuple) else []
+        own = partial(_words, cell)
         if words[:2] != ["venturi", "run"] or any(w.partition("=")[0] == "--resume" for w in words):
-            return cls(_words(cell))
+            return cls(own(), own, cell.noun)
         kept, skip = ["venturi", "run"], 0
         for word in words[2:]:
             name, equals, _ = word.partition("=")
@@ -61,24 +67,62 @@ class Rerun:
                 skip = 0 if equals else _DROPPED[name]
             else:
                 kept.append(word)
-        return cls(_last_of_each(kept))
+        return cls(_last_of_each(kept), own, cell.noun)
 
     def but(self, **changes: Any) -> str:
-        """The command with these parameters; what it said of them before is left out."""
-        flags = {"--" + name.replace("_", "-"): value for name, value in changes.items()}
+        """The command with these parameters; what it said of them before is left out. None leaves it at
+        that."""
+        flags = {flag_of(name): value for name, value in changes.items()}
+        return shlex.join(self._changed(self.words, flags))
+
+    def proposed(self, remedy: Remedy) -> str | None:
+        """The command with what a remedy changes; None where it changes nothing, or would be refused."""
+        if not (remedy.changes or remedy.run or remedy.again):
+            return remedy.command
+        flags = dict.fromkeys(map(flag_of, remedy.left_out))
+        flags |= {
+            flag_of(name): "none" if value is None else spelled(name, value)
+            for name, value in {**remedy.run, **remedy.changes}.items()
+        }
+        words = self._changed(self.words, flags)
+        checked = words if _here(self.words[2:]) else self._changed(self.own(), flags)
+        return shlex.join(words) if _accepted(tuple(checked[2:])) else None
+
+    def _changed(self, words: Sequence[str], flags: Mapping[str, Any]) -> list[str]:
         kept: list[str] = []
         skip = False
-        for word in self.words:
+        for word in words:
             name, equals, _ = word.partition("=")
             if skip:
                 skip = False
-            elif name in flags:
+            elif _NAMES.get(name, name) in flags:
                 skip = not equals and name not in _SWITCHES
             else:
                 kept.append(word)
         for flag, value in flags.items():
-            kept += [flag, str(value)] if value is not None else []
-        return shlex.join(kept)
+            kept += [_spoken(flag, self.noun), str(value)] if value is not None else []
+        return kept
+
+
+@cache
+def _accepted(words: tuple[str, ...]) -> bool:
+    # Read here, as it needs pydantic: who reads no run does not need it.
+    from venturi.plan.typed import accepted
+
+    return accepted(words)
+
+
+def _here(words: Sequence[str]) -> bool:
+    """Whether the scenario that the words begin with, where they do, can be read here."""
+    from venturi.plan.layers import builtin_names
+
+    named = next(iter(words), "--")
+    return named.startswith("-") or named in builtin_names() or os.path.isfile(named)
+
+
+def _spoken(flag: str, noun: str) -> str:
+    """The flag in the words of a system that has points in place of rows."""
+    return next((it.alias for it in SETTINGS if it.flag == flag and it.alias and noun == "point"), flag)
 
 
 def _last_of_each(words: Sequence[str]) -> tuple[str, ...]:
@@ -99,7 +143,8 @@ def _last_of_each(words: Sequence[str]) -> tuple[str, ...]:
 
 def _words(cell: Cell) -> tuple[str, ...]:
     p = cell.parameters
-    url = str(p.get("target") or "flight://local")
+    ours = "flight://local" if p.get("encoders") is None else "charrow://local"
+    url = str(p.get("target") or ours)
     words = ["venturi", "run", "--target", url]
     if p.get("data") not in (None, "records", "remote"):
         words += ["--data", str(p["data"])]
@@ -109,7 +154,7 @@ def _words(cell: Cell) -> tuple[str, ...]:
             continue
         if _needless(name, p, url):
             continue
-        words += _option(name, value)
+        words += _option(name, value, cell.noun)
     if p.get("on") is not None:
         # Which cluster of Ray it was is no parameter: the one of this host is the best guess.
         words += ["--on", "spark" if p["on"] == "spark" else "auto"]
@@ -159,8 +204,8 @@ def flag_of(name: str) -> str:
     return _FLAGS.get(name, "--" + name.replace("_", "-"))
 
 
-def _option(name: str, value: Any) -> list[str]:
-    flag = flag_of(name)
+def _option(name: str, value: Any, noun: str) -> list[str]:
+    flag = _spoken(flag_of(name), noun)
     if isinstance(value, bool):
         return [flag if value else flag.replace("--", "--no-", 1)]
     if name == "init":

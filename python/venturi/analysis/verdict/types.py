@@ -1,34 +1,57 @@
-"""A verdict, and what it is made of."""
+"""A verdict, a finding, a remedy: their reasons and numbers, and the words made of these."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from venturi.analysis.verdict.causes import Cause, FindingKind, Kind, Why
 from venturi.analysis.verdict.evidence import Evidence
 
-__all__ = ["Confidence", "Finding", "Kind", "Verdict"]
+__all__ = ["Confidence", "Finding", "Gain", "Kind", "Lever", "Remedy", "Verdict"]
 
-Kind = Literal[
-    "load-generator",
-    "cores",
-    "stage",
-    "link",
-    "disk",
-    "memory",
-    "flow-control",
-    "server",
-    "schedule",
-    "unknown",
-]
+UNCERTAIN = 0.1
+"""Single repeats of one thing on one machine lie this far apart at times."""
 Confidence = Literal["high", "medium", "low"]
 
 
 @dataclass(frozen=True)
+class Remedy:
+    """Something to try."""
+
+    why: Why
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of the cell, by their names, and their new values."""
+    run: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the run, as `repeats`."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the server, of a host or of the path, where no flag of the client sets them."""
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    """What its words tell besides."""
+    left_out: tuple[str, ...] = ()
+    """Parameters that are not said any more."""
+    again: bool = False
+    """Whether a run shall be repeated although nothing of it changes."""
+    before: str | None = None
+    """A command that is typed first, on the other host."""
+    command: str | None = None
+    """The command to type; None where there is none, or where it would be refused."""
+    parts: tuple[tuple[str, bool], ...] = ()
+    """The remedy in words, each part with whether it is a command."""
+
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.parts)
+
+
+@dataclass(frozen=True)
 class Verdict:
-    """The narrowest place of one cell. `kind` is stable and meant for scripts, the texts are for people."""
+    """The narrowest place of one cell. `kind` and `cause` are stable and meant for scripts, the texts are for
+    people."""
 
     kind: Kind
+    cause: Cause
     end: str | None
     """`client` or `server`, None where the place is between them or not known."""
     stage: str | None
@@ -38,17 +61,73 @@ class Verdict:
     sentence: str
     evidence: tuple[Evidence, ...]
     confidence: Confidence
-    next: tuple[str, ...]
-    """What to try, each with its command where there is one."""
+    remedies: tuple[Remedy, ...]
+    """What to try, the most promising first."""
     flagged: bool
     """Whether the figure is no measure of the target: the load generator, or its schedule, set it."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """What proves the cause, as docs/verdicts.md names it; base units, shares of 1."""
+
+    @property
+    def next(self) -> tuple[str, ...]:
+        """What to try in words, each with its command where there is one."""
+        return tuple(remedy.text for remedy in self.remedies)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """From one cell to another: the ratio of their medians less one, with what both intervals allow."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @property
+    def counts(self) -> bool:
+        """Whether the intervals leave no doubt of its sign; without margins, whether it is beyond a tenth."""
+        if self.low is None or self.high is None:
+            return abs(self.value) > UNCERTAIN
+        return self.low > 0 or self.high < 0
+
+    def __str__(self) -> str:
+        text = f"{self.value * 100:+.0f} %"
+        if self.low is None or self.high is None:
+            return f"{text} (no margin known)"
+        return f"{text} [{self.low * 100:+.0f}..{self.high * 100:+.0f}]"
+
+
+@dataclass(frozen=True)
+class Lever:
+    """What another parameter did to a cell."""
+
+    parameter: str
+    before: Any
+    after: Any
+    gain: Gain
+
+    @property
+    def opens(self) -> bool:
+        return self.gain.counts and self.gain.value > 0
 
 
 @dataclass(frozen=True)
 class Finding:
     """What a sweep says as a whole, along one of its axes."""
 
+    kind: FindingKind
+    axis: str
+    at: float
+    """Where on the axis: the knee, or the last point where it still rises."""
+    cause: Cause | None
+    """Of the verdict there; None where there is none, or where the axis is an amount."""
+    levers: tuple[Lever, ...]
+    """What the other parameters of this sweep did there, the largest gain first."""
     title: str
     sentence: str
     evidence: tuple[Evidence, ...]
-    next: tuple[str, ...]
+    remedies: tuple[Remedy, ...]
+
+    @property
+    def next(self) -> tuple[str, ...]:
+        """What to try in words."""
+        return tuple(remedy.text for remedy in self.remedies)

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.words.wording import named
+from venturi.analysis.words.wording import NOUNS, Nouns, nouns_of
 from venturi.common.units import FACTORS, MISSING, Quantity, count, pick_unit, plural
 
 HEADS = {
-    "rows_per_batch": "rows/batch",
-    "rows_per_stream": "rows/stream",
-    "bytes_per_stream": "bytes/stream",
+    "streams": "{stream}s",
+    "rows_per_batch": "{row}s/batch",
+    "rows_per_stream": "{row}s/{stream}",
+    "bytes_per_stream": "bytes/{stream}",
     "duration_ns": "duration",
 }
-"""Column heads where the parameter's own name is too long."""
+"""Column heads where the parameter's own name is too long, or a system has another word."""
 
 
 def plain(text: Any, longest: int | None = None) -> str:
@@ -26,8 +27,8 @@ def plain(text: Any, longest: int | None = None) -> str:
     return shown if longest is None or len(shown) <= longest else shown[: longest - 1] + "…"
 
 
-def head(name: str) -> str:
-    return HEADS.get(name, name)
+def head(name: str, nouns: Nouns = NOUNS) -> str:
+    return HEADS.get(name, "").format(row=nouns.row, stream=nouns.stream) or name
 
 
 def value(name: str, found: Any) -> str:
@@ -51,24 +52,24 @@ def value(name: str, found: Any) -> str:
     return plain(found, 60)
 
 
-def phrase(name: str, found: Any) -> str:
+def phrase(name: str, found: Any, nouns: Nouns = NOUNS) -> str:
     """A parameter's value as it stands alone in a legend."""
     if name in ("streams", "loaders") and found is not None:
-        return plural(found, name[:-1])
+        return plural(found, nouns.stream if name == "streams" else name[:-1])
     if name == "rows_per_batch" and found == 1:
-        return "1 row/batch"
+        return f"1 {nouns.row}/batch"
     if name == "in_flight" and isinstance(found, int):
         return f"{found} in flight"
     if name in ("rows_per_batch", "rows_per_stream", "bytes_per_stream"):
-        return f"{value(name, found)} {head(name)}"
+        return f"{value(name, found)} {head(name, nouns)}"
     if name in ("operation", "place", "data", "target"):
         return value(name, found)
     if name == "compression":
         return "uncompressed" if found is None else plain(found)
-    return f"{head(name)} {value(name, found)}"
+    return f"{head(name, nouns)} {value(name, found)}"
 
 
 def label(cell: Cell, names: Sequence[str]) -> str:
     """A cell by these parameters: `2 streams, 4,096 rows/batch`; its operation where nothing varies."""
-    text = ", ".join(phrase(n, cell.parameters.get(n)) for n in names)
-    return named(text, cell) or cell.operation
+    nouns = nouns_of(cell)
+    return ", ".join(phrase(n, cell.parameters.get(n), nouns) for n in names) or cell.operation

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from venturi.common.units import percent
@@ -40,26 +40,21 @@ def rows_rate(value: float) -> str:
     return f"{value:.3g} rows/s"
 
 
-_ROWS = re.compile(r"\b([Rr])ow(s?)(?=( a |/| per |-per-)(batch|stream)\b)")
+@dataclass(frozen=True)
+class Nouns:
+    """A system's own words."""
+
+    row: str = "row"
+    stream: str = "stream"
 
 
-def counted(text: str, noun: str) -> str:
-    """The names of parameters in this text by what they count: `4,096 points a batch`, `points/stream`."""
-    if noun == "row":
-        return text
-    return _ROWS.sub(lambda found: (noun if found[1] == "r" else noun.capitalize()) + found[2], text)
+NOUNS = Nouns()
 
 
-_STREAMS = re.compile(r"(?<![\w.\-])(?<!--threads )([Ss])tream(s?)\b(?!=)")
-
-
-def named(text: str, cell: Cell) -> str:
-    """A text about this cell in its system's own words: points of an ingest, partitions of a query. Commands
-    in it stay as they are."""
-    text = counted(text, cell.noun)
-    if not is_charrow(str(cell.parameters.get("target") or "")):
-        return text
-    return _STREAMS.sub(lambda found: ("p" if found[1] == "s" else "P") + f"artition{found[2]}", text)
+def nouns_of(cell: Cell) -> Nouns:
+    """Points of an ingest, partitions of a query."""
+    partitioned = is_charrow(str(cell.parameters.get("target") or ""))
+    return Nouns(cell.noun, "partition" if partitioned else "stream")
 
 
 def size(value: float) -> str:

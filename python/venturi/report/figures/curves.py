@@ -10,7 +10,7 @@ from venturi.analysis.cells.efficiency import axis_of
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
-from venturi.analysis.words.wording import named
+from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import Quantity, count
 from venturi.report.figures import overlay, palette
 from venturi.report.figures.figure import Figure, Panel, Series
@@ -66,7 +66,7 @@ def over_streams(results: Results, reference: str | None = None) -> Figure | Non
         results,
         "streams",
         "throughput-streams",
-        "streams",
+        "{stream}s",
         lambda c: float(c.parameters["streams"]),
         log=False,
         reference=reference,
@@ -79,7 +79,7 @@ def over_size(results: Results, reference: str | None = None) -> Figure | None:
         results,
         "rows_per_stream",
         "throughput-size",
-        "payload per stream, MB",
+        "payload per {stream}, MB",
         lambda c: (c.payload_bytes or 0.0) / c.parameters["streams"] / MB,
         log=True,
         reference=reference,
@@ -92,7 +92,7 @@ def over_batch(results: Results, reference: str | None = None) -> Figure | None:
         results,
         "rows_per_batch",
         "throughput-batch",
-        "rows per batch",
+        "{row}s per batch",
         lambda c: float(c.parameters["rows_per_batch"]),
         log=True,
         reference=reference if overlay.rows_only(reference) else None,
@@ -193,7 +193,7 @@ def _over(
                 ticks |= {float(x) for series in extra for x in series.x}
         panels.append(panel)
         told = _finding(max((chosen for _, chosen in lines), key=_peak), axis)
-        findings.append(f"{operation} {named(told, cells[0])}")
+        findings.append(f"{operation} {told}")
         if axis in HOSTS:
             _proportion(panel, lines, axis, scale)
         if axis == "rows_per_batch":
@@ -221,11 +221,12 @@ def _over(
             f"where 90 % of b is reached ({'; '.join(knees)})."
         )
     few = sorted(ticks)
+    nouns = nouns_of(results.cells[0])
     return Figure(
         name,
         _sentence(findings),
         " ".join(caption),
-        named(x_label, results.cells[0]),
+        x_label.format(row=nouns.row, stream=nouns.stream),
         label(scales),
         panels,
         x_scale="log" if log else "linear",
@@ -320,14 +321,14 @@ def _finding(line: Sequence[Cell], axis: str) -> str:
     floor = top.main.low if top.main.low is not None else 0.95 * (top.main.value or 0.0)
     level = [(c.main.high if c.main.high is not None else c.main.value or 0.0) >= floor for c in line]
     first = level.index(True)
-    where = labels.phrase(axis, line[first].parameters[axis])
+    where = labels.label(line[first], [axis])
     if first == len(line) - 1:
         return f"still rises at {where}: {speed}"
     if first == 0 and all(level):
         return f"is level from {where} on: {speed} at best"
     if all(level[first:]):
         return f"is at its best from {where} on: {speed}"
-    return f"is fastest with {labels.phrase(axis, top.parameters[axis])}: {speed}"
+    return f"is fastest with {labels.label(top, [axis])}: {speed}"
 
 
 def _sentence(findings: list[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from venturi.analysis.cells import cell_table
 from venturi.analysis.results import Results
+from venturi.analysis.verdict.types import Finding, Verdict
 from venturi.report.tables import hosts as hosts_tables
 
 
@@ -22,10 +23,10 @@ def document(results: Results) -> dict[str, Any]:
         "run": results.name,
         "cells": [
             {k: _json(v) for k, v in row.items()}
-            | {"verdict": asdict(v) if (v := results.verdicts.get(row["cell"])) is not None else None}
+            | {"verdict": _reasons(v) if (v := results.verdicts.get(row["cell"])) is not None else None}
             for row in rows
         ],
-        "findings": [asdict(finding) for finding in results.findings],
+        "findings": [_reasons(finding) for finding in results.findings],
         "failed": [
             {
                 "trial": r.get("trial"),
@@ -39,6 +40,13 @@ def document(results: Results) -> dict[str, Any]:
         ],
         "warnings": [asdict(advice) for advice in results.advice],
     } | {name: rows for name in hosts_tables.NAMES if (rows := hosts_tables.rows(results, name))}
+
+
+def _reasons(found: Verdict | Finding) -> dict[str, Any]:
+    """With its remedies as what they change, and in words."""
+    kept = ("why", "changes", "run", "settings", "before", "command", "text")
+    remedies = [{name: getattr(remedy, name) for name in kept} for remedy in found.remedies]
+    return asdict(found) | {"remedies": remedies, "next": list(found.next)}
 
 
 def _json(value: Any) -> Any:

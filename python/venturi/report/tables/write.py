@@ -39,8 +39,9 @@ def with_verdicts(results: Results) -> pa.Table:
 
     found = cell_table.table(results.cells)
     judged = [results.verdicts.get(c.name) for c in results.cells]
-    for field in ("kind", "end", "stage", "title", "confidence", "sentence"):
-        texts = [None if v is None else getattr(v, field) for v in judged]
+    for field in ("kind", "cause", "end", "stage", "title", "confidence", "sentence"):
+        found_of = [None if v is None else getattr(v, field) for v in judged]
+        texts = [None if text is None else str(text) for text in found_of]
         found = found.append_column(
             "verdict" if field == "title" else f"verdict_{field}", pa.array(texts, pa.string())
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from venturi.analysis.search.best import Advised, Best, Choice, Level
+from venturi.analysis.search.best import PARALLEL, Advised, Best, Choice, Level
 from venturi.analysis.statistics.gain import Gain
 from venturi.analysis.words import labels
-from venturi.analysis.words.wording import counted, named
+from venturi.analysis.words.wording import NOUNS, Nouns, nouns_of
 from venturi.common.units import MISSING, count, p_value, percent, pick_unit
 from venturi.report.text import summary
 from venturi.report.text.markdown import escape, table
@@ -37,8 +37,8 @@ def title(found: Best) -> str:
         "duration_ns",
         "rate",
     )
-    noun = "point" if found.workload.get("operation") == "ingest" else "row"
-    words = [counted(labels.phrase(n, found.workload[n]), noun) for n in names if n in found.workload]
+    nouns = nouns_of(found.fastest.cell)
+    words = [labels.phrase(n, found.workload[n], nouns) for n in names if n in found.workload]
     target = str(found.workload.get("target") or "")
     if target and "://" not in target:
         # Of imported runs: what was asked. A URL is what the place already names.
@@ -48,7 +48,7 @@ def title(found: Best) -> str:
 
 def sentences(found: Best) -> list[str]:
     """The answer, most important first."""
-    fastest, cheapest = found.fastest, found.cheapest
+    fastest, cheapest, nouns = found.fastest, found.cheapest, nouns_of(found.fastest.cell)
     if not found.settings:
         only = f"one setting was measured: {_speed(fastest)}"
         more = "" if _imported(found) else "; give settings several values, as in --streams 1,2,4,8"
@@ -61,7 +61,7 @@ def sentences(found: Best) -> list[str]:
         share = percent((cheapest.speed.value or 0.0) / (fastest.speed.value or 1.0))
         less = percent((cheapest.cost.value or 0.0) / fastest.cost.value) if fastest.cost.value else MISSING
         per = fastest.cost.unit.removeprefix("ns/") if fastest.cost.unit != "ns/B" else "GB"
-        cost = f"its CPU time per {per}" if fastest.cost.unit else f"its {found.cost_name}"
+        cost = f"its CPU time per {per}" if fastest.cost.unit else f"its {_counted(found)}"
         out.append(
             f"cheapest near it: {setting(found, cheapest)}: {_speed(cheapest)}, {share} of the fastest "
             f"for {less} of {cost} ({_paid(cheapest)} against {_paid(fastest)})"
@@ -73,15 +73,20 @@ def sentences(found: Best) -> list[str]:
     elif not found.judged:
         how = "" if _imported(found) else " (--repeats 5)"
         out.append(f"cells have too few repeats to be told apart one by one; five of each would do{how}")
-    out += [advice(one) for one in found.advised]
-    return [named(text, fastest.cell) for text in (*out, *rule(found))]
+    return [*out, *(advice(one, nouns) for one in found.advised), *rule(found, nouns)]
 
 
-def rule(found: Best) -> list[str]:
+def _counted(found: Best) -> str:
+    """What stands for a cost where no CPU time is known: `partitions x encoders`."""
+    nouns = nouns_of(found.fastest.cell)
+    return " x ".join(labels.head(n, nouns) for n in PARALLEL if n in found.settings)
+
+
+def rule(found: Best, nouns: Nouns) -> list[str]:
     """The whole advice in a line: `in short: encoders 16 (as many as CPUs), decoders 1, any partitions`."""
     parts = []
     for one in found.advised:
-        name = labels.head(one.name)
+        name = labels.head(one.name, nouns)
         value = _shown(one, one.enough)
         if one.undecided:
             parts.append(f"{name} undecided")
@@ -98,9 +103,9 @@ def _shown(one: Advised, value: object) -> str:
     return "none" if value is None else labels.value(one.name, value)
 
 
-def advice(one: Advised) -> str:
+def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
     """What to set, in a sentence: `encoders: 16 is enough, as many as CPUs ...`."""
-    name = labels.head(one.name)
+    name = labels.head(one.name, nouns)
     shown = partial(_shown, one)
     matters = one.effect
     if one.indifferent and matters is not None:
@@ -179,7 +184,7 @@ def _paid(one: Choice) -> str:
 
 
 def _cost(found: Best, one: Choice) -> str:
-    return _paid(one) if one.cost.unit else f"{found.cost_name}: {_paid(one)}"
+    return _paid(one) if one.cost.unit else f"{_counted(found)}: {_paid(one)}"
 
 
 def front(found: Best) -> tuple[list[str], list[list[str]]]:
@@ -316,7 +321,7 @@ def document(found: list[Best]) -> list[dict[str, Any]]:
                         }
                         for v in a.levels
                     ],
-                    "sentence": advice(a),
+                    "sentence": advice(a, nouns_of(one.fastest.cell)),
                 }
                 for a in one.advised
             ],

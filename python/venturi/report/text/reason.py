@@ -65,13 +65,14 @@ def leading(results: Results) -> Cell | None:
 
 def next_steps(results: Results, most: int = 5) -> list[str]:
     """What to try, from the findings, else from the fastest cell's verdict; each command once."""
-    steps = [step for finding in results.findings for step in finding.next]
+    steps = [step for finding in results.findings for step in finding.remedies]
     top = leading(results)
     if not steps and top is not None and top.name in results.verdicts:
-        steps = list(results.verdicts[top.name].next)
+        steps = list(results.verdicts[top.name].remedies)
     distinct: dict[str, str] = {}
-    for step in map(labels.plain, steps):
-        distinct.setdefault(step[step.find("venturi ") :] if "venturi " in step else step, step)
+    for step in steps:
+        typed = step.before or step.command
+        distinct.setdefault(f"{step.before} {step.command}" if typed else step.text, labels.plain(step.text))
     return list(distinct.values())[:most]
 
 

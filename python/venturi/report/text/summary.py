@@ -23,7 +23,7 @@ from venturi.analysis.cells.summary import (
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
 from venturi.analysis.words import labels
-from venturi.analysis.words.wording import named
+from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import MISSING, Quantity, count, percent, pick_unit, plural
 
 SHORTEST = 14
@@ -57,7 +57,7 @@ def columns(
     `verdicts` is the short title of each cell's, "" where there is none."""
     out = [
         Column(
-            named(labels.head(n), cells[0]),
+            labels.head(n, nouns_of(cells[0])),
             "",
             [labels.value(n, c.parameters.get(n)) for c in cells],
             0,
@@ -304,8 +304,8 @@ def common(results: Results) -> str:
             # The server cuts its own data as it likes, whatever was asked for.
             shared += _batches_of(cells)
             continue
-        shared.append(labels.phrase(name, found))
-    return named(", ".join(shared), cells[0])
+        shared.append(labels.phrase(name, found, nouns_of(cells[0])))
+    return ", ".join(shared)
 
 
 def _batches_of(cells: Sequence[Cell]) -> list[str]:

@@ -9,31 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from venturi.analysis.verdict.evidence import Seen
-from venturi.analysis.verdict.proof import databases, pools
-from venturi.analysis.verdict.proof.cores import cores, others
-from venturi.analysis.verdict.proof.ends import load_generator, nearly, schedule, server, stage
+from venturi.analysis.verdict.proof import cores, databases, ends, path, pools
 from venturi.analysis.verdict.proof.hit import Hit
-from venturi.analysis.verdict.proof.path import disk, flow_control, link, memory
 
 __all__ = ["ORDER", "Hit", "first"]
 
 ORDER: tuple[Callable[[Seen], Hit | None], ...] = (
-    schedule,
-    load_generator,
-    cores,
+    ends.schedule,
+    ends.load_generator,
+    cores.cores,
     pools.pools,
     databases.engine,
-    stage,
-    link,
-    disk,
-    memory,
+    ends.stage,
+    path.link,
+    path.disk,
+    path.memory,
     databases.under_way,
-    flow_control,
+    path.flow_control,
     databases.server,
-    server,
-    others,
+    ends.server,
+    cores.others,
     pools.nearly,
-    nearly,
+    ends.nearly,
 )
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from venturi.analysis.verdict.evidence import End, Evidence, Seen
-from venturi.analysis.verdict.proof.hit import Hit, beyond
-from venturi.analysis.words.wording import cores as all_cores
-from venturi.analysis.words.wording import held_back, shares
-from venturi.common.units import percent, plural
+from typing import NamedTuple
+
+from venturi.analysis.verdict.causes import Cause, Lack
+from venturi.analysis.verdict.evidence import End, Seen
+from venturi.analysis.verdict.proof.hit import Hit, beyond, known
 
 CORES = 0.95
 """Busy share of the usable cores from which they count as saturated. The last twentieth is never reached:
 between two threads a core idles for the microseconds of a wake-up."""
-HELD = ": others"
-"""The end of the title where others than the two ends hold the cores."""
 ELSEWHERE = 0.5
 """Where more than this share of the busy cores is neither end's own, others hold them."""
 QUOTA_HELD = 0.05
@@ -23,7 +21,15 @@ QUOTA_ALONE = 0.5
 """Held back this long, an end is at its quota whatever its CPU time says: others may share the group."""
 
 
-OTHERS = "other processes"
+class Work(NamedTuple):
+    """What a core does: a stage of one end; all of an end where its stages are not known."""
+
+    stage: str | None
+    end: str | None
+
+
+OTHERS = Work(None, None)
+"""Neither end's."""
 
 
 def full(end: End) -> bool:
@@ -35,22 +41,19 @@ def shared(seen: Seen) -> bool:
     return seen.same_machine is True or (seen.same_machine is None and seen.loopback is True)
 
 
-def mix(seen: Seen, ends: tuple[End, ...]) -> dict[str, float]:
-    """What the busy cores of these ends do: each stage's share of them; `other processes` where they show.
+def mix(seen: Seen, ends: tuple[End, ...]) -> dict[Work, float]:
+    """What the busy cores of these ends do: each stage's share of them; `OTHERS` where they show.
 
     An end's CPU time is given to its stages in proportion to the time that its workers spent in them: the
     clocks tell wall time, and where cores are short each stage waits for one in proportion to its need.
     """
-    found: dict[str, float] = {}
-    twice = set.intersection(*(set(e.work) for e in ends)) if len(ends) > 1 else set()
+    found: dict[Work, float] = {}
     for end in ends:
         work = sum(end.work.values())
         weight = end.cpu if end.cpu is not None else work * (end.workers or 1.0)
-        for stage, share in end.work.items():
-            name = f"{stage} ({end.name})" if stage in twice else stage
-            found[name] = found.get(name, 0.0) + weight * share / work
+        found |= {Work(stage, end.name): weight * share / work for stage, share in end.work.items()}
         if not end.work and end.cpu:
-            found[f"the {end.name}"] = end.cpu
+            found[Work(None, end.name)] = end.cpu
     cpu = sum(e.cpu or 0.0 for e in ends)
     host = next((e for e in ends if e.busy is not None and e.cores), None)
     if host is not None and all(e.cpu is not None for e in ends):
@@ -64,13 +67,18 @@ def mix(seen: Seen, ends: tuple[End, ...]) -> dict[str, float]:
 
 def crowded(seen: Seen) -> bool:
     """Whether the cores are full, but mostly of what neither end does."""
-    filled = tuple(e for e in (seen.client, seen.server) if full(e))
-    return bool(filled) and mix(seen, _ends(seen, filled)).get(OTHERS, 0.0) > ELSEWHERE
+    ends = busy_ends(seen)
+    return bool(ends) and mix(seen, ends).get(OTHERS, 0.0) > ELSEWHERE
 
 
-def _pinned(seen: Seen, filled: tuple[End, ...]) -> bool:
+def filled(seen: Seen) -> tuple[End, ...]:
+    """The ends whose cores are full."""
+    return tuple(e for e in (seen.client, seen.server) if full(e))
+
+
+def pinned(seen: Seen) -> bool:
     """A pinned client that fills its own cores says nothing of the server's."""
-    return filled == (seen.client,) and bool(seen.cell.records and seen.cell.records[0].get("pin"))
+    return filled(seen) == (seen.client,) and bool(seen.cell.records and seen.cell.records[0].get("pin"))
 
 
 def embedded(seen: Seen) -> bool:
@@ -78,11 +86,12 @@ def embedded(seen: Seen) -> bool:
     return seen.cell.in_rows and "apply" in seen.client.stages and not seen.server.stages
 
 
-def _ends(seen: Seen, filled: tuple[End, ...]) -> tuple[End, ...]:
+def busy_ends(seen: Seen) -> tuple[End, ...]:
     """The ends that use the cores which are full."""
-    if embedded(seen):
+    found = filled(seen)
+    if found and embedded(seen):
         return (seen.client,)
-    return (seen.client, seen.server) if shared(seen) and not _pinned(seen, filled) else filled
+    return (seen.client, seen.server) if found and shared(seen) and not pinned(seen) else found
 
 
 def cores(seen: Seen) -> Hit | None:
@@ -90,57 +99,27 @@ def cores(seen: Seen) -> Hit | None:
     held = _quota(seen)
     if held is not None or crowded(seen):
         return held
-    filled = tuple(e for e in (seen.client, seen.server) if full(e))
-    return _saturated(seen, filled) if filled else _one_core(seen)
+    return _saturated(seen, Cause.CORES_FULL) if filled(seen) else _one_core(seen)
 
 
 def others(seen: Seen) -> Hit | None:
     """The CPUs are saturated by something else; late, because it proves nothing of what else is narrow."""
-    return (
-        _saturated(seen, tuple(e for e in (seen.client, seen.server) if full(e))) if crowded(seen) else None
-    )
+    return _saturated(seen, Cause.CORES_OF_OTHERS) if crowded(seen) else None
 
 
-def _saturated(seen: Seen, filled: tuple[End, ...]) -> Hit:
-    ends, pinned = _ends(seen, filled), _pinned(seen, filled)
-    end = None if len(ends) > 1 else ends[0].name
-    busy, steal = max(e.busy or 0.0 for e in filled), max(e.steal or 0.0 for e in filled)
-    whose = (
-        ""
-        if pinned or embedded(seen) or ends != filled or (len(ends) > 1 and shared(seen))
-        else (" of the " + " and of the ".join(e.name for e in filled))
-    )
-    which, verb = all_cores(filled[0].cores)
-    if pinned:
-        number = filled[0].cores or 1
-        which = "the core" if number == 1 else f"the {plural(number, 'core')}"
-        which, verb = f"{which} that the client is pinned to", "is" if number == 1 else "are"
-    stages = mix(seen, ends)
-    text = f"{which}{whose} {verb} busy {percent(busy)}"
-    if steal > 0.01:
-        text += f" of the time that was not stolen ({percent(steal)} was)"
-    text += f": {shares(stages)}" if stages else ""
-    named = [n for n in stages if n != OTHERS and not n.startswith("the ")]
-    elsewhere = stages.get(OTHERS, 0.0) > ELSEWHERE
-    if elsewhere:
-        text += "; others hold them, so this says little of either end"
+def _saturated(seen: Seen, cause: Cause) -> Hit:
+    ends, found = busy_ends(seen), filled(seen)
+    busy, steal = max(e.busy or 0.0 for e in found), max(e.steal or 0.0 for e in found)
+    work = mix(seen, ends)
+    stages = [part.stage for part in work if part.stage is not None]
+    elsewhere = cause is Cause.CORES_OF_OTHERS
     return Hit(
-        "cores",
-        end,
-        named[0].split(" ")[0] if named and not elsewhere else None,
-        f"cores{whose}{HELD}" if elsewhere else f"{which}{whose}",
-        text,
+        cause,
+        None if len(ends) > 1 else ends[0].name,
+        stages[0] if stages and not elsewhere else None,
         0.0 if elsewhere else beyond(busy, CORES - 0.01),
-        evidence=tuple(
-            Evidence(
-                f"{e.name} run delay",
-                f"the {e.name}'s threads waited for a CPU {percent(e.run_delay)} of the time that they "
-                "could run",
-            )
-            for e in ends
-            if e.run_delay is not None and e.run_delay > 0.01
-        ),
-        lacks=() if named else ("the stages of both ends",),
+        known(busy=busy, cores=found[0].cores, stolen=steal, others=work.get(OTHERS)),
+        () if stages else (Lack.BOTH_STAGES,),
     )
 
 
@@ -152,30 +131,10 @@ def _quota(seen: Seen) -> Hit | None:
         used = (end.cpu or 0.0) / quota
         if used < QUOTA_USED and held < QUOTA_ALONE:
             continue
-        evidence = (Evidence(
-            f"{end.name} quota",
-            f"{end.name}: its control group allows {plural(quota, 'core')}, of which it used "
-            f"{percent(min(used, 1.0))}; {held_back(held)}",
-        ),)  # fmt: skip
-        margin = beyond(held, QUOTA_HELD, 0.5)
-        stages = mix(seen, (end,))
-        if quota < 1.0:
-            # Not even one worker gets a whole core, so the group makes every stage slow rather than many
-            # workers share what there is.
-            stage = end.first
-            return Hit(
-                "stage", end.name, stage, f"{end.name}: {stage or 'its CPU quota'}, throttled",
-                f"the {end.name} may use {quota:g} of a core (its control group's quota) and has used it up: "
-                + held_back(held)
-                + (f"; of its work: {shares(end.work)}" if end.work else ""),
-                margin, evidence,
-            )  # fmt: skip
-        return Hit(
-            "cores", end.name, end.first, f"{end.name}: CPU quota",
-            f"the {plural(quota, 'core')} that the {end.name}'s control group allows are used up"
-            + (f": {shares(stages)}" if stages else ""),
-            margin, evidence,
-        )  # fmt: skip
+        # Of less than one core not even one worker gets a whole one: the group makes every stage slow.
+        cause = Cause.CPU_QUOTA if quota >= 1.0 else Cause.CPU_QUOTA_UNDER_ONE_CORE
+        numbers = {"quota_cores": quota, "used": used, "held_back_cpus": held}
+        return Hit(cause, end.name, end.first, beyond(held, QUOTA_HELD, 0.5), numbers)
     return None
 
 
@@ -184,16 +143,9 @@ def _one_core(seen: Seen) -> Hit | None:
     client, server = seen.client, seen.server
     if not seen.same_machine or client.busiest is None or client.busiest < CORES:
         return None
-    delays = [e.run_delay or 0.0 for e in (client, server)]
+    delay = max(e.run_delay or 0.0 for e in (client, server))
     used = (client.cpu or 0.0) + (server.cpu or 0.0)
-    if max(delays) < 0.1 or not 0.5 < used < 1.1 or min(client.cpu or 0.0, server.cpu or 0.0) < 0.2:
+    if delay < 0.1 or not 0.5 < used < 1.1 or min(client.cpu or 0.0, server.cpu or 0.0) < 0.2:
         return None
-    return Hit(
-        "cores",
-        None,
-        client.first,
-        "one core for both ends",
-        f"the scheduler keeps both ends on one core, busy {percent(client.busiest)}, while the others have "
-        f"time to spare: {shares(mix(seen, (client, server)))}",
-        0.1,
-    )
+    numbers = {"busy": client.busiest, "run_delay": delay}
+    return Hit(Cause.ONE_CORE_FOR_BOTH, None, client.first, 0.1, numbers)

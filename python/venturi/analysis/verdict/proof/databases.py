@@ -4,16 +4,13 @@ a database that gives no account of itself.
 
 from __future__ import annotations
 
-from venturi.analysis.verdict.evidence import Evidence, Seen
+from venturi.analysis.verdict.causes import Cause, Lack
+from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.proof.cores import crowded
-from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, WORKERS
-from venturi.analysis.verdict.proof.hit import Hit, beyond
+from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, WORKERS, awaited, waited_for
+from venturi.analysis.verdict.proof.hit import Hit, beyond, known
 from venturi.analysis.verdict.proof.path import disk
-from venturi.analysis.words.wording import milliseconds, rows_rate, shares, waiting
-from venturi.common.units import count, percent, plural
 
-UNDER_WAY = "too little under way"
-"""Title of the verdict that neither end is busy."""
 COMPUTES = 0.75
 """CPU time over the time that threads spend in an engine, from which it computes rather than waits."""
 IDLE = 0.5
@@ -38,35 +35,27 @@ def engine(seen: Seen) -> Hit | None:
     if narrow is not None:
         return narrow
     threads = client.threads or client.workers or 1.0
-    busy = f"the engine runs in the client's process, whose {plural(threads, 'thread')} spend"
-    busy += f"{'s' if threads == 1 else ''} {percent(occupancy)} of the time in it"
-    title = "client: apply"
-    lacks: tuple[str, ...] = ()
     running = None if client.cpu is None else client.cpu / threads
+    numbers = known(
+        occupancy=occupancy, threads=threads, cpu_cores=client.cpu, disk_busy=disk_busy(seen) or None
+    )
     if running is None:
-        text, margin, lacks = busy, 0.3, ("the CPU time of the client",)
+        cause, margin = Cause.ENGINE_BUSY, 0.3
     elif running >= COMPUTES:
-        text = (
-            f"{busy} and compute{'s' if threads == 1 else ''} ({client.cpu:.2f} cores): {shares(client.work)}"
-        )
-        margin = beyond(occupancy, WORKERS) + 0.3
+        cause, margin = Cause.ENGINE_BUSY, beyond(occupancy, WORKERS) + 0.3
     elif threads > 1 and COMPUTES <= (client.cpu or 0.0) <= 1.25:
-        title = "client: apply, one writer"
-        text = f"{busy}, but together they use {client.cpu:.2f} cores: one writes at a time, the others wait"
-        margin = 0.3
+        cause, margin = Cause.ENGINE_ONE_WRITER, 0.3
     else:
-        title = "client: apply, waiting"
-        text = f"{busy}, but use{'s' if threads == 1 else ''} a CPU {percent(running)} of it: {_held(seen)}"
-        margin = beyond(1 - running, 1 - COMPUTES)
-    return Hit("stage", "client", "apply", title, text, margin, lacks=lacks)
+        cause, margin = Cause.ENGINE_WAITS, beyond(1 - running, 1 - COMPUTES)
+    lacks = (Lack.CLIENT_CPU,) if running is None else ()
+    return Hit(
+        cause, "client", "apply", margin, {n: v for n, v in numbers.items() if n in cause.numbers}, lacks
+    )
 
 
-def _held(seen: Seen) -> str:
-    """What an engine waits for that does not compute, as far as it shows."""
-    found = max((e.disk_busy or 0.0 for e in (seen.client, seen.server)), default=0.0)
-    if found >= DISK_SEEN:
-        return f"it waits for the disk (busy {percent(found)}) or for its own locks"
-    return "it waits, for its commits to be on the disk or for its own locks"
+def disk_busy(seen: Seen) -> float:
+    """Busy share of the busiest disk that either end sees; 0 where none was looked at."""
+    return max((e.disk_busy or 0.0 for e in (seen.client, seen.server)), default=0.0)
 
 
 def under_way(seen: Seen) -> Hit | None:
@@ -81,37 +70,23 @@ def under_way(seen: Seen) -> Hit | None:
     lanes = client.workers or seen.streams
     away = seen.round_trip / seen.service if seen.round_trip else 0.0
     working = None if server.cpu is None else _wanted(seen) / (lanes * reply)
-    if away < AWAY and (working is None or working >= IDLE or _one_thread(seen)):
+    if away < AWAY and (working is None or working >= IDLE or one_thread(seen)):
         return None
-    rows = seen.cell.parameters.get("rows_per_batch")
-    batches = plural(int(lanes), "batch")
-    held = f"{batches} of {count(rows)} row{'' if rows == 1 else 's'}" if rows else batches
-    took = milliseconds(seen.service)
-    text = f"{held} {'is' if lanes == 1 else 'are'} under way at a time and one takes {took}"
-    if seen.rows:
-        text += f", which makes {rows_rate(seen.rows)}"
-    text += f"; the client waits for answers {percent(reply)} of the time"
-    if server.cpu is not None:
-        text += f", the server's process uses {server.cpu:.2f} cores meanwhile"
-    if away >= AWAY:
-        text += f"; {percent(min(away, 1.0))} of it is the round trip ({milliseconds(seen.round_trip or 0)})"
-    evidence = []
-    busy = max((e.disk_busy or 0.0 for e in (client, server)), default=0.0)
-    if busy >= DISK_SEEN and away < AWAY:
-        text += f"; a disk is busy {percent(busy)}: commits may wait for it"
-    if 0.01 <= away < AWAY:
-        evidence.append(Evidence("on the way", f"the round trip is {percent(away)} of a batch's time"))
     margin = max(beyond(away, AWAY), beyond(1 - working, 1 - IDLE) if working is not None else 0.0)
-    lacks = () if away >= AWAY or seen.round_trip or seen.loopback else ("the round trip",)
     return Hit(
-        "flow-control",
+        Cause.LITTLE_UNDER_WAY,
         None,
         "await_reply",
-        UNDER_WAY,
-        text,
         margin,
-        tuple(evidence),
-        lacks,
+        known(
+            batches_under_way=lanes,
+            batch_ns=seen.service,
+            await_reply=reply,
+            round_trip_share=away or None,
+            cpu_cores=server.cpu,
+            disk_busy=disk_busy(seen) or None,
+        ),
+        () if away >= AWAY or seen.round_trip or seen.loopback else (Lack.ROUND_TRIP,),
     )
 
 
@@ -120,7 +95,8 @@ def _wanted(seen: Seen) -> float:
     return (seen.server.cpu or 0.0) / max(0.05, 1.0 - (seen.server.run_delay or 0.0))
 
 
-def _one_thread(seen: Seen) -> bool:
+def one_thread(seen: Seen) -> bool:
+    """Whether one thread of the server fills a core."""
     return bool(seen.server.busiest_thread and seen.server.busiest_thread[1] >= WORKERS)
 
 
@@ -129,23 +105,10 @@ def server(seen: Seen) -> Hit | None:
     client, other = seen.client, seen.server
     if not seen.cell.in_rows or other.stages or not client.stages:
         return None
-    share = client.share(*(n for n in client.stages if n.startswith("await_") or n == "wait"))
-    share -= client.share("await_schedule", "await_thread")
+    share = awaited(client)
     if share < CLIENT_WAITS or (crowded(seen) and (other.run_delay or 0.0) > DELAYED):
         return None
-    text = f"the client {waiting(client.waiting)}: the server sets the pace"
-    lacks: tuple[str, ...] = ()
-    if other.busiest_thread and _one_thread(seen):
-        name, filled = other.busiest_thread
-        text += f"; its busiest thread ({name}) fills {percent(filled)} of a core"
-    elif other.cpu is not None:
-        lanes = (client.workers or seen.streams) * share
-        text += f"; its process uses {other.cpu:.2f} cores, {percent(other.cpu / lanes)} of the time that "
-        text += "batches are with it"
-        if (other.run_delay or 0.0) > DELAYED:
-            text += f"; of the time that it could run it waited for a CPU {percent(other.run_delay)}"
-    else:
-        lacks = ("the server's CPU",)
+    lacks = () if (other.busiest_thread and one_thread(seen)) or other.cpu is not None else (Lack.SERVER_CPU,)
     if seen.loopback is not True and not seen.round_trip:
-        lacks = (*lacks, "the round trip")
-    return Hit("server", "server", None, "server", text, beyond(share, CLIENT_WAITS - 0.1), lacks=lacks)
+        lacks = (*lacks, Lack.ROUND_TRIP)
+    return waited_for(seen, share, lacks)

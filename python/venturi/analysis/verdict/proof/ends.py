@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from venturi.analysis.cells.ceilings import codec_of
 from venturi.analysis.cells.summary import get
-from venturi.analysis.verdict.evidence import CODEC, OWN, End, Seen
+from venturi.analysis.verdict.causes import Cause, Lack
+from venturi.analysis.verdict.evidence import CODEC, OWN, End, Seen, waits
 from venturi.analysis.verdict.proof.cores import crowded, embedded, full
-from venturi.analysis.verdict.proof.hit import Hit, beyond
-from venturi.analysis.words.wording import milliseconds, shares, waiting
-from venturi.common.units import percent, plural
+from venturi.analysis.verdict.proof.hit import Hit, beyond, known
 from venturi.targets.handicap import nanoseconds
 
 WORKERS = 0.9
@@ -41,18 +41,13 @@ def schedule(seen: Seen) -> Hit | None:
         return None
     if spare is not None and spare < SCHEDULE_SPARE:
         return None
-    late = f"; {percent(seen.late, 1)} of them late" if seen.late else ""
     return Hit(
-        "schedule",
+        Cause.SCHEDULE_KEPT,
         "client",
         "await_schedule",
-        "its schedule, kept up",
-        f"the schedule offers {seen.offered:,.6g} batches/s and {percent(min(seen.kept, 1.0), 1)} of that "
-        f"was moved{late}: this is the rate that was asked for, not a limit"
-        + (f"; the client waited for its slots {percent(spare)} of the time" if spare else ""),
         beyond(seen.kept, KEPT_UP - 0.01),
-        lacks=() if spare is not None else ("the client's stages",),
-        flagged=True,
+        known(offered_batches_per_second=seen.offered, kept=seen.kept, late=seen.late, spare=spare),
+        () if spare is not None else (Lack.CLIENT_STAGES,),
     )
 
 
@@ -94,51 +89,25 @@ def load_generator(seen: Seen) -> Hit | None:
         return None
     if seen.server.occupancy is not None and seen.server.occupancy >= occupancy:
         return None
-    lacks = () if client.busy is not None else ("whether the client's host had a core to spare",)
+    lacks = () if client.busy is not None else (Lack.CLIENT_HOST,)
     work, own = sum(client.work.values()), own_stages(seen)
     # Several batches in flight are workers of one stream, and a stream has one thread at most.
     threads, workers = client.threads or 0.0, min(client.workers or 0.0, seen.streams)
-    server = f"; the server {waiting(seen.server.waiting)}" if seen.server.stages else ""
     part = sum(own.values()) / work if work else 0.0
     if part >= OWN_SHARE:
         stage = next(iter(own))
-        handicap = handicapped(seen, "client").get(stage)
-        why = f" ({milliseconds(handicap)} a batch were added on purpose)" if handicap else ""
-        return Hit(
-            "load-generator",
-            "client",
-            stage,
-            f"load generator: {stage}",
-            f"the client itself is the narrow place: its workers are busy {percent(occupancy)}, most of it "
-            f"with its own work: {shares(own)}{why}{server}",
-            min(beyond(occupancy, WORKERS), beyond(part, OWN_SHARE)) + 0.2,
-            lacks=lacks,
-            flagged=True,
-        )
+        margin = min(beyond(occupancy, WORKERS), beyond(part, OWN_SHARE)) + 0.2
+        slowed = handicapped(seen, "client").get(stage) or None
+        numbers = known(occupancy=occupancy, own_share=part, handicap_ns=slowed)
+        return Hit(Cause.OWN_WORK, "client", stage, margin, numbers, lacks)
     if 0 < threads < workers and (client.cores is None or threads < client.cores):
-        return Hit(
-            "load-generator",
-            "client",
-            "await_thread",
-            "load generator: too few threads",
-            f"{plural(threads, 'client thread')} serve {plural(workers, 'stream')} and are busy "
-            f"{percent(occupancy)} ({shares(client.work)}) while cores are free{server}",
-            beyond(occupancy, WORKERS) + 0.2,
-            lacks=lacks,
-            flagged=True,
-        )
-    if (seen.instrument or 0.0) >= CLOCK:
-        return Hit(
-            "load-generator",
-            "client",
-            None,
-            "load generator: its clock",
-            f"reading the clock takes {percent(seen.instrument)} of the trial; batches are too small to be "
-            "timed one by one",
-            beyond(seen.instrument or 0.0, CLOCK, 0.3),
-            lacks=lacks,
-            flagged=True,
-        )
+        numbers = {"threads": threads, "workers": workers, "occupancy": occupancy}
+        margin = beyond(occupancy, WORKERS) + 0.2
+        return Hit(Cause.TOO_FEW_THREADS, "client", "await_thread", margin, numbers, lacks)
+    clock = seen.instrument or 0.0
+    if clock >= CLOCK:
+        numbers = {"clock_share": clock}
+        return Hit(Cause.CLOCK_READING, "client", None, beyond(clock, CLOCK, 0.3), numbers, lacks)
     return None
 
 
@@ -164,33 +133,41 @@ def _stage(seen: Seen, threshold: float) -> Hit | None:
     other = seen.other(end)
     assert occupancy is not None
     apart = 1.0 if other.occupancy is None else occupancy - other.occupancy
-    name = end.first
-    codec = codec_of(seen.cell.parameters.get("compression"))
-    detail = ""
-    if name in CODEC and codec:
-        detail = f" with {codec}"
-    if name in (slowed := handicapped(seen, end.name)):
-        detail += f" ({milliseconds(slowed[name])} a batch were added on purpose)"
     lacks = []
     if end.busy is None:
-        lacks.append(f"whether the {end.name}'s host had a core to spare")
+        lacks.append(Lack.CLIENT_HOST if end is seen.client else Lack.SERVER_HOST)
     # An engine within the client has no other end; of a database its process is what can be known.
     enough = embedded(seen) or (seen.cell.in_rows and other.cpu is not None)
     if other.occupancy is None and not enough:
-        lacks.append(f"the {other.name}'s stages")
-    workers = end.threads or end.workers
-    one = "worker is" if workers == 1 else f"{workers:g} workers are" if workers else "workers are"
-    neighbour = f"; the {other.name} {waiting(other.waiting)}" if other.stages else ""
-    verb = "busy" if threshold >= WORKERS else "the busiest there are, at"
+        lacks.append(Lack.CLIENT_STAGES if other is seen.client else Lack.SERVER_STAGES)
+    full_time = threshold >= WORKERS
     return Hit(
-        "stage",
+        Cause.STAGE_BUSY if full_time else Cause.STAGE_BUSIEST,
         end.name,
-        name,
-        f"{end.name}: {name}",
-        f"the {end.name}'s {one} {verb} {percent(occupancy)}: {shares(end.work)}{detail}{neighbour}",
-        min(beyond(occupancy, threshold) + 0.3, beyond(apart, 0.0, 0.3)) if threshold >= WORKERS else 0.0,
-        lacks=tuple(lacks),
+        end.first,
+        min(beyond(occupancy, threshold) + 0.3, beyond(apart, 0.0, 0.3)) if full_time else 0.0,
+        known(occupancy=occupancy, handicap_ns=handicapped(seen, end.name).get(end.first or "")),
+        tuple(lacks),
     )
+
+
+def awaited(client: End) -> float:
+    """Share of the client's time in which it waits for the server."""
+    share = client.share(*(n for n in client.stages if waits(n)))
+    return share - client.share("await_schedule", "await_thread")
+
+
+def waited_for(seen: Seen, share: float, lacks: Sequence[Lack]) -> Hit:
+    """A server for which the client waits so much of its time."""
+    thread, other = seen.server.busiest_thread, seen.server
+    numbers = known(
+        waiting=share,
+        thread_busy=thread[1] if thread else None,
+        cpu_cores=other.cpu,
+        run_delay=other.run_delay,
+    )
+    margin = beyond(share, CLIENT_WAITS - 0.1)
+    return Hit(Cause.SERVER_WAITED_FOR, "server", None, margin, numbers, tuple(lacks))
 
 
 def server(seen: Seen) -> Hit | None:
@@ -198,20 +175,10 @@ def server(seen: Seen) -> Hit | None:
     client, other = seen.client, seen.server
     if other.stages or not client.stages or seen.cell.in_rows:
         return None
-    share = client.share(*(n for n in client.stages if n.startswith("await_") or n == "wait"))
-    share -= client.share("await_schedule", "await_thread")
+    share = awaited(client)
     if share < CLIENT_WAITS:
         return None
-    lacks = ["the server's stages"]
-    text = f"the client {waiting(client.waiting)}: the server sets the pace"
-    if other.busiest_thread and other.busiest_thread[1] >= WORKERS:
-        text += f"; its busiest thread ({other.busiest_thread[0]}) fills "
-        text += f"{percent(other.busiest_thread[1])} of a core"
-        lacks = []
-    elif other.cpu is not None:
-        text += f"; the process that listens on its port uses {other.cpu:.2f} cores"
+    lacks = [] if other.busiest_thread and other.busiest_thread[1] >= WORKERS else [Lack.SERVER_STAGES]
     if seen.loopback is not True and seen.of("raw TCP") is None:
-        lacks.append("raw TCP over the same path")
-    return Hit(
-        "server", "server", None, "server", text, beyond(share, CLIENT_WAITS - 0.1), lacks=tuple(lacks)
-    )
+        lacks.append(Lack.RAW_TCP)
+    return waited_for(seen, share, lacks)

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from venturi.analysis.verdict.evidence import Evidence
+from venturi.analysis.verdict.causes import Cause, Kind, Lack
 
 
 @dataclass(frozen=True)
 class Hit:
     """A place that was proved narrow. `margin`: 0 on the threshold, 1 as clear as can be."""
 
-    kind: str
+    cause: Cause
     end: str | None
     stage: str | None
-    title: str
-    sentence: str
     margin: float
-    evidence: tuple[Evidence, ...] = ()
-    lacks: tuple[str, ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    lacks: tuple[Lack, ...] = ()
     """What was not measured and could have overturned it."""
-    flagged: bool = False
+    pool: str | None = None
+    """The pool of threads that is the place."""
+
+    @property
+    def kind(self) -> Kind:
+        return self.cause.kind
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the figure is no measure of the target."""
+        return self.kind in ("load-generator", "schedule")
 
 
 def beyond(value: float, threshold: float, most: float = 1.0) -> float:
     """How far beyond its threshold a figure lies, 0..1."""
     return max(0.0, min(1.0, (value - threshold) / (most - threshold)))
+
+
+def known(**numbers: float | None) -> dict[str, float]:
+    """Those that were measured."""
+    return {name: value for name, value in numbers.items() if value is not None}

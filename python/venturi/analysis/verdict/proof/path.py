@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from venturi.analysis.verdict.evidence import End, Evidence, Seen
+from venturi.analysis.verdict.causes import Cause, Lack
+from venturi.analysis.verdict.evidence import End, Seen
 from venturi.analysis.verdict.proof.cores import crowded, embedded, shared
 from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, WORKERS
-from venturi.analysis.verdict.proof.hit import Hit, beyond
-from venturi.analysis.words.wording import milliseconds, rate, size, waiting
-from venturi.common.units import percent
+from venturi.analysis.verdict.proof.hit import Hit, beyond, known
 
 LINK = 0.9
 """Share of raw TCP, or of the interface's speed. Frames' headers alone are 3 to 5 % of it."""
@@ -44,30 +41,11 @@ def link(seen: Seen) -> Hit | None:
     # What others take of the CPUs both raw TCP and the trial have got along with.
     spare = crowded(seen) or all(e.busy is None or e.busy < SPARE for e in (seen.client, seen.server))
     blocked, idle = sender.stages.get("await_output", 0.0), receiver.stages.get("await_input", 0.0)
-    evidence, wire = [], (seen.wire_rate or seen.rate or 0.0)
-    if share is not None:
-        evidence.append(Evidence("raw TCP", f"{percent(share)} of raw TCP, same streams and messages"))
-    use = max(
-        (r / e.speed for e in (seen.client, seen.server) if e.speed for r in (e.tx, e.rx) if r), default=None
-    )
-    if use is not None:
-        evidence.append(Evidence("interface", f"{percent(use)} of the interface's speed"))
-    queued = sender.rtt and sender.min_rtt and sender.rtt > 3 * sender.min_rtt
-    if queued:
-        evidence.append(Evidence(
-            "queue", f"round trip {milliseconds(sender.rtt or 0)} under load, "
-            f"{milliseconds(sender.min_rtt or 0)} at best: a queue before the narrow place"
-        ))  # fmt: skip
-    if sender.retransmits:
-        evidence.append(Evidence("loss", f"{sender.retransmits:,.0f} segments were sent again"))
-    waits = f"the sender waits for the socket {percent(blocked)}, the receiver for input {percent(idle)}"
-    wired = f"{rate(wire)} on the wire ({wire * 8 / 1e9:.3g} Gbit/s)"
+    use = interface_share(seen)
     if share is not None and share >= LINK and spare:
-        text = f"the path carries {wired}, {percent(share)} of what raw TCP can do on it"
-        margin = beyond(share, LINK - 0.02)
+        cause, margin = Cause.RAW_TCP_REACHED, beyond(share, LINK - 0.02)
     elif use is not None and use >= LINK:
-        text = f"the path carries {wired}, {percent(use)} of the interface's speed"
-        margin = beyond(use, LINK - 0.02)
+        cause, margin = Cause.INTERFACE_FULL, beyond(use, LINK - 0.02)
     elif (
         blocked >= BLOCKED
         and blocked >= 0.5 * sum(sender.waiting.values())
@@ -77,16 +55,28 @@ def link(seen: Seen) -> Hit | None:
         and (sender.receive_window_limited or 0.0) < LIMITED
         and (share is None or share >= LINK_NOT)
     ):
-        text = f"the path takes no more than {wired}"
-        margin = beyond(min(blocked, idle or blocked), BLOCKED, 0.6)
+        cause, margin = Cause.SOCKET_BLOCKED, beyond(min(blocked, idle or blocked), BLOCKED, 0.6)
     else:
         return None
-    if blocked or idle:
-        text += f"; {waits}"
-    lacks = [] if share is not None or use is not None else ["raw TCP over the same path"]
+    found = known(
+        blocked=blocked,
+        idle=idle,
+        raw_tcp_share=share,
+        interface_share=use,
+        wire_bytes_per_second=seen.wire_rate or seen.rate,
+    )
+    lacks = [] if share is not None or use is not None else [Lack.RAW_TCP]
     if not receiver.stages:
-        lacks.append("the receiver's stages")
-    return Hit("link", None, None, "link", text, margin, tuple(evidence), tuple(lacks))
+        lacks.append(Lack.RECEIVER_STAGES)
+    return Hit(
+        cause, None, None, margin, {n: v for n, v in found.items() if n in cause.numbers}, tuple(lacks)
+    )
+
+
+def interface_share(seen: Seen) -> float | None:
+    """How much of its speed the fuller interface moves, either way; None where no speed is known."""
+    ends = (e for e in (seen.client, seen.server) if e.speed)
+    return max((rate / (e.speed or 1.0) for e in ends for rate in (e.tx, e.rx) if rate), default=None)
 
 
 def disk(seen: Seen) -> Hit | None:
@@ -94,20 +84,14 @@ def disk(seen: Seen) -> Hit | None:
     for end in (seen.server, seen.client):
         if (end.disk_busy or 0.0) < DISK or (end.disk_rate or 0.0) < DISK_OURS * (seen.rate or 0.0):
             continue
-        name = _writer(seen, end)
-        return Hit(
-            "disk",
-            name,
-            None,
-            f"disk of the {name}",
-            f"a disk of the {name} is busy {percent(end.disk_busy)} at {rate(end.disk_rate or 0.0)}"
-            + (f"; tasks waited for it {percent(end.psi_io)} of the time" if end.psi_io else ""),
-            beyond(end.disk_busy or 0.0, DISK - 0.01),
+        busy = end.disk_busy or 0.0
+        numbers = known(
+            busy=busy, disk_bytes_per_second=end.disk_rate or 0.0, tasks_waited=end.psi_io or None
         )
+        return Hit(Cause.DISK_BUSY, _writer(seen, end), None, beyond(busy, DISK - 0.01), numbers)
     share = seen.of("disk")
     if share is not None and share >= DISK:
-        text = f"{percent(share)} of what the disk writes in order"
-        return Hit("disk", "server", None, "disk of the server", text, beyond(share, DISK - 0.01))
+        return Hit(Cause.DISK_CEILING, "server", None, beyond(share, DISK - 0.01), {"disk_share": share})
     return None
 
 
@@ -122,15 +106,8 @@ def memory(seen: Seen) -> Hit | None:
     share, limit = seen.of("memory copy"), seen.cell.ceilings.get("memory copy")
     if share is None or limit is None or share < MEMORY:
         return None
-    return Hit(
-        "memory",
-        None,
-        None,
-        "memory bandwidth",
-        f"{rate(seen.rate or 0.0)} is {percent(share)} of what all cores copy in memory "
-        f"({rate(limit.value or 0.0)}), and no stage nor core is at its own limit",
-        beyond(share, MEMORY),
-    )
+    numbers = known(memory_copy_share=share, payload_bytes_per_second=seen.rate)
+    return Hit(Cause.MEMORY_BANDWIDTH, None, None, beyond(share, MEMORY), numbers)
 
 
 def flow_control(seen: Seen) -> Hit | None:
@@ -138,63 +115,48 @@ def flow_control(seen: Seen) -> Hit | None:
     sender, receiver, moved = seen.sender, seen.receiver, seen.rate or 0.0
     window = sender.stages.get("await_window", 0.0)
     # The client's own setting bounds what it receives; the server's window is its own affair.
-    own = seen.cell.parameters.get("window") if receiver is seen.client else None
-    bound = buffer_bound(seen, own if isinstance(own, int | float) else None)
-    trip = milliseconds(seen.round_trip) if seen.round_trip else None
+    own = own_window(seen)
+    bound = buffer_bound(seen, own)
     idle = sender.occupancy is None or sender.occupancy < WORKERS
     if window >= WINDOW and window >= max(sender.waiting.values(), default=0.0) and idle:
-        return _window(seen, window, own, bound, trip)
+        return _window(seen, window, own, bound)
     # A foreign sender: only the client's waiting and the arithmetic speak.
     fits = bool(bound) and not sender.stages and NEAR_BOUND <= moved / (bound or 1.0) <= OVER_BOUND
     if own and fits and receiver.share("await_input", "wait") >= CLIENT_WAITS:
-        return _window(seen, None, own, bound, trip)
+        return _window(seen, None, own, bound)
     buffered = _buffered(seen)
     if buffered is not None and idle:
-        name, limited, bound = buffered
-        near = f"; {_bound_text(seen, sender.send_buffer, bound, trip)}" if bound else ""
-        return Hit(
-            "flow-control", None, None, f"flow control: {name}",
-            f"the {sender.name}'s connections are held back by the {name} {percent(limited)} of their time"
-            + (f" ({size(sender.send_buffer)})" if name == "send buffer" and sender.send_buffer else "")
-            + near + _both_wait(seen),
-            beyond(limited, LIMITED),
-        )  # fmt: skip
+        cause, limited, bound = buffered
+        numbers = known(limited=limited, bound_bytes_per_second=bound)
+        return Hit(cause, None, None, beyond(limited, LIMITED), numbers)
     if seen.cell.in_rows:
         # That a database answers late is another proof's affair.
         return None
     reply, input_ = seen.client.stages.get("await_reply", 0.0), seen.server.stages.get("await_input", 0.0)
     if sender is seen.client and reply >= CLIENT_WAITS and (input_ >= CLIENT_WAITS or not seen.server.stages):
-        return Hit(
-            "flow-control", None, "await_reply", "flow control: acknowledgements",
-            f"the client waits for acknowledgements {percent(reply)} of the time"
-            + (f" and the server for input {percent(input_)}" if input_ else "")
-            + (f"; a round trip takes {trip}" if trip else ""),
-            beyond(reply, CLIENT_WAITS), lacks=() if seen.server.stages else ("the server's stages",),
-        )  # fmt: skip
+        lacks = () if seen.server.stages else (Lack.SERVER_STAGES,)
+        numbers = {"await_reply": reply, "await_input": input_}
+        return Hit(Cause.ACKNOWLEDGEMENTS, None, "await_reply", beyond(reply, CLIENT_WAITS), numbers, lacks)
     return None
 
 
-def _window(seen: Seen, share: float | None, own: Any, bound: float | None, trip: str | None) -> Hit:
-    held = "the HTTP/2 window holds the sender back"
-    if share is not None:
-        held = f"the {seen.sender.name} is held back by the HTTP/2 window {percent(share)} of the time"
-    lacks = []
-    if bound is not None:
-        held += f": window {_bound_text(seen, own, bound, trip)}"
-    elif own:
-        held += f"; the window is {size(own)}"
-        lacks.append("the round trip")
-    elif seen.round_trip and seen.rate:
-        flight = seen.rate / seen.streams * seen.round_trip / 1e9
-        held += f"; about {size(flight)} a stream are under way in a round trip of {trip}"
+def own_window(seen: Seen) -> float | None:
+    """The HTTP/2 window that the client set for what it receives."""
+    found = seen.cell.parameters.get("window") if seen.receiver is seen.client else None
+    return found if isinstance(found, int | float) else None
+
+
+def _window(seen: Seen, share: float | None, own: float | None, bound: float | None) -> Hit:
+    lacks = [] if bound is not None or not own else [Lack.ROUND_TRIP]
+    if share is None:
+        lacks.insert(0, Lack.SERVER_STAGES)
     return Hit(
-        "flow-control",
+        Cause.HTTP2_WINDOW,
         None,
         "await_window" if share is not None else None,
-        "flow control: HTTP/2 window",
-        held + _both_wait(seen),
         beyond(share, WINDOW, 0.6) if share is not None else 0.2,
-        lacks=tuple(lacks) if share is not None else ("the server's stages", *lacks),
+        known(await_window=share, bound_bytes_per_second=bound),
+        tuple(lacks),
     )
 
 
@@ -209,29 +171,16 @@ def _near(seen: Seen, bound: float | None) -> bool:
     return bound is not None and (seen.rate or 0.0) >= NEAR_BOUND * bound
 
 
-def _buffered(seen: Seen) -> tuple[str, float, float | None] | None:
+def _buffered(seen: Seen) -> tuple[Cause, float, float | None] | None:
     """The buffer that limits the sender, the share of time that it does, its bound; None where none does."""
     sender, receiver = seen.sender, seen.receiver
     limited = sender.receive_window_limited or 0.0
     # A receiver that does not read closes its window too; only one that waits for input wants a larger one.
     if limited >= LIMITED and receiver.stages.get("await_input", 0.0) >= 0.1:
-        return "receive window", limited, None
+        return Cause.RECEIVE_WINDOW, limited, None
     limited = sender.send_buffer_limited or 0.0
     bound = buffer_bound(seen, sender.send_buffer)
     # A queue on the path fills the send buffer as well; then the buffer alone would let much more through.
     if limited >= LIMITED and _near(seen, bound):
-        return "send buffer", limited, bound
+        return Cause.SEND_BUFFER, limited, bound
     return None
-
-
-def _bound_text(seen: Seen, buffer: float | None, bound: float, trip: str | None) -> str:
-    streams = "" if seen.streams == 1 else f"{seen.streams:g} streams x "
-    return (
-        f"{streams}{size(buffer or 0)} / {trip} = {rate(bound)} at most, and {rate(seen.rate or 0.0)} were "
-        f"moved ({percent((seen.rate or 0.0) / bound)} of the bound)"
-    )
-
-
-def _both_wait(seen: Seen) -> str:
-    ends = [e for e in (seen.sender, seen.receiver) if e.waiting]
-    return "".join(f"; the {e.name} {waiting(e.waiting)}" for e in ends)

@@ -6,14 +6,13 @@ be full while its end's other workers wait, and while cores are free.
 
 from __future__ import annotations
 
+from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import OWN, End, Pool, Seen
 from venturi.analysis.verdict.proof.cores import crowded, full
-from venturi.analysis.verdict.proof.ends import NEARLY, WORKERS, handicapped
+from venturi.analysis.verdict.proof.ends import NEARLY, WORKERS
 from venturi.analysis.verdict.proof.hit import Hit, beyond
-from venturi.analysis.words.wording import milliseconds, shares, waiting
-from venturi.common.units import percent, plural
 
-__all__ = ["busiest", "nearly", "pools"]
+__all__ = ["busiest", "nearly", "pools", "within"]
 
 _STAGES = {"encoders": ("generate", "encode", "verify"), "decoders": ("decode", "verify")}
 """What the threads of a pool do, of the stages that their end accounts for."""
@@ -40,22 +39,25 @@ def _pool(seen: Seen, threshold: float) -> Hit | None:
     if found is None or found[1].busy < threshold or full(found[0]) or crowded(seen):
         return None
     end, pool = found
-    one = pool.name.removesuffix("s")
+    stages = within(end, pool)
+    stage = max(stages, key=lambda n: stages[n], default=None)
+    full_time = threshold >= WORKERS
+    cause = Cause.POOL_BUSY if full_time else Cause.POOL_BUSIEST
+    if end is seen.client and stage in OWN:
+        cause = Cause.POOL_OWN_WORK
+    return Hit(
+        cause,
+        end.name,
+        stage,
+        min(1.0, beyond(pool.busy, threshold) + 0.3) if full_time else 0.0,
+        {"busy": pool.busy, "threads": pool.threads},
+        () if end.busy is not None else (Lack.CLIENT_HOST if end is seen.client else Lack.SERVER_HOST,),
+        pool.name,
+    )
+
+
+def within(end: End, pool: Pool) -> dict[str, float]:
+    """What a pool's threads do, of their own time; the shares of all are those of other workers too."""
     done = {n: s for n in _STAGES.get(pool.name, ()) if (s := end.work.get(n, 0.0)) > 0}
     whole = sum(done.values())
-    # Of the pool's own time: its end's other workers are in the shares of all of them.
-    within = {n: pool.busy * s / whole for n, s in done.items()} if whole else {}
-    stage = max(within, key=lambda n: within[n], default=None)
-    detail = f": {shares(within)}" if within else ""
-    if stage is not None and stage in (slowed := handicapped(seen, end.name)):
-        detail += f" ({milliseconds(slowed[stage])} a block were added on purpose)"
-    other = seen.other(end)
-    rest = f"; the {other.name} {waiting(other.waiting)}" if other.waiting else ""
-    verb = ("is" if pool.threads == 1 else "are") + (" busy" if threshold >= WORKERS else " the busiest, at")
-    lacks = () if end.busy is not None else (f"whether the {end.name}'s host had a core to spare",)
-    text = f"the {end.name}'s {plural(pool.threads, one)} {verb} {percent(pool.busy)}{detail}{rest}"
-    margin = min(1.0, beyond(pool.busy, threshold) + 0.3) if threshold >= WORKERS else 0.0
-    if end is seen.client and stage in OWN:
-        title = f"load generator: {pool.name}"
-        return Hit("load-generator", end.name, stage, title, text, margin, lacks=lacks, flagged=True)
-    return Hit("stage", end.name, stage, f"{end.name}: {pool.name}", text, margin, lacks=lacks)
+    return {n: pool.busy * s / whole for n, s in done.items()}

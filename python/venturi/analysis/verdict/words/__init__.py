@@ -1,0 +1,1 @@
+"""Reasons as sentences: hits, what was seen beside them, remedies, findings. Nothing reads them."""

@@ -1,0 +1,208 @@
+"""What a sweep says along an axis, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from venturi.analysis.cells.summary import Cell, rows_a_batch
+from venturi.analysis.verdict.causes import FindingKind
+from venturi.analysis.verdict.evidence import Evidence
+from venturi.analysis.verdict.series import AMOUNT, PARALLEL, Series, figure, gain
+from venturi.analysis.verdict.types import Finding, Lever, Remedy, Verdict
+from venturi.analysis.words.wording import Nouns, listed, nouns_of
+from venturi.common.units import count
+
+__all__ = ["told", "unmoved"]
+
+_WORDS = {
+    "streams": ("{stream}", "{stream}s"),
+    "threads": ("thread", "threads"),
+    "encoders": ("encoder", "encoders"),
+    "decoders": ("decoder", "decoders"),
+    "partitions": ("partition", "partitions"),
+    "hosts": ("host", "hosts"),
+    "loaders": ("loader", "loaders"),
+    "rows_per_batch": ("{row} a batch", "{row}s a batch"),
+    "rows_per_stream": ("{row} a {stream}", "{row}s a {stream}"),
+    "window": ("byte of window", "bytes of window"),
+    "rate": ("batch/s offered", "batches/s offered"),
+    "columns": ("column", "columns"),
+    "in_flight": ("batch in flight a {stream}", "batches in flight a {stream}"),
+    "working_set": ("row of working set", "rows of working set"),
+}
+
+
+def told(
+    series: Series, verdict: Verdict | None, levers: Sequence[Lever], remedies: Sequence[Remedy]
+) -> Finding:
+    """The finding of a series: its shape, the verdict at its place, what opens that, and what to try."""
+    nouns, place = nouns_of(series.cells[0]), series.place
+    amount = series.axis in AMOUNT
+    where = [] if not (operation := series.cells[0].parameters.get("operation")) else [str(operation)]
+    where += [spelled(n, v, nouns) for n, v in series.fixed if n != "operation" and v is not None]
+    if amount:
+        # What is moved in a trial is no setting that opens anything.
+        late = series.knee is not series.cells[0]
+        parts = [
+            _shape(series, nouns),
+            "below that, starting takes a visible part of the trial" if late else "",
+        ]
+    else:
+        parts = _parts(series, verdict, levers, nouns)
+    ends = (series.cells[0], series.knee, series.peak, series.cells[-1])
+    evidence = [
+        Evidence(spelled(series.axis, c.parameters[series.axis], nouns), figure(c).text()) for c in ends
+    ]
+    evidence += [Evidence(_change(lever, nouns), str(lever.gain)) for lever in levers[:4]]
+    evidence += verdict.evidence if verdict is not None else ()
+    return Finding(
+        kind=series.kind,
+        axis=series.axis,
+        at=series.at(place),
+        cause=verdict.cause if verdict is not None and not amount else None,
+        levers=tuple(levers),
+        title=": ".join(filter(None, (", ".join(where), _title(series, nouns)))),
+        sentence="; ".join(filter(None, parts)),
+        evidence=tuple(dict.fromkeys(evidence)),
+        remedies=tuple(remedies),
+    )
+
+
+def _parts(series: Series, verdict: Verdict | None, levers: Sequence[Lever], nouns: Nouns) -> list[str]:
+    parts, rising = [_shape(series, nouns)], series.rises
+    if verdict is not None and verdict.kind != "unknown":
+        parts.append(("there " if rising or series.undecided else "from there ") + verdict.sentence)
+    if not rising and series.knee is not series.cells[-1]:
+        parts.append(_beyond(series, nouns))
+    if verdict is not None and verdict.kind == "unknown":
+        parts.append(f"why is not known: {verdict.sentence}")
+    opening = [f"{_change(lever, nouns)} measured {lever.gain}" for lever in levers if lever.opens]
+    idle = [
+        f"{_change(lever, nouns)} {lever.gain}"
+        for lever in levers
+        if not lever.gain.counts and lever.gain.value > 0
+    ]
+    if opening:
+        parts.append(f"what opens it: {listed(opening[:2])}")
+    elif idle:
+        parts.append(f"no significant gain from {listed(idle[:2])}")
+    return parts
+
+
+def unmoved(series: Series) -> Finding:
+    """Of batches that arrived alike whatever was asked for."""
+    first, last, nouns = series.cells[0], series.cells[-1], nouns_of(series.cells[0])
+    asked = f"{count(int(series.at(first)))} to {spelled(series.axis, last.parameters[series.axis], nouns)}"
+    rows = [c.parameters.get("rows_per_stream") for c in series.cells]
+    known = max((n for n in rows if isinstance(n, int)), default=0)
+    if None not in rows and known <= series.at(first):
+        kind, title = FindingKind.ONE_BATCH, f"a {nouns.stream} fits into one batch"
+        only = f"a {nouns.stream} has only {known:,} {nouns.row}s"
+        sentence = f"{asked} were asked for, but {only}, so no batch is larger"
+    else:
+        kind, title = FindingKind.BATCHES_NOT_OURS, f"{nouns.row}s a batch are not ours to choose"
+        came = f"{rows_a_batch(first) or 0:,.0f} {nouns.row}s a batch"
+        sentence = f"{asked} were asked for and {came} came each time"
+    evidence = tuple(
+        Evidence(spelled(series.axis, c.parameters[series.axis], nouns), f"{rows_a_batch(c) or 0:,.0f} came")
+        for c in (first, last)
+    )
+    title, sentence = f"{first.operation}: {title}", f"{sentence}: nothing is compared"
+    return Finding(kind, series.axis, series.at(first), None, (), title, sentence, evidence, ())
+
+
+def _words(axis: str, nouns: Nouns) -> tuple[str, str]:
+    """One and several of an axis."""
+    known = _WORDS.get(axis)
+    if known is None:
+        own = {"stream": nouns.stream, "rows": f"{nouns.row}s"}
+        known = (" ".join(own.get(part, part) for part in axis.split("_")),) * 2
+    one, many = (text.format(row=nouns.row, stream=nouns.stream) for text in known)
+    return one, many
+
+
+def _number(value: float) -> str:
+    return count(int(value) if float(value).is_integer() else value)
+
+
+def spelled(axis: str, value: object, nouns: Nouns) -> str:
+    """`4 streams`, `8,192 rows a batch`, `compression lz4`."""
+    one, many = _words(axis, nouns)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{_number(value)} {one if value == 1 else many}"
+    return f"{axis.replace('_', ' ')} {'none' if value is None else value}"
+
+
+def _change(lever: Lever, nouns: Nouns) -> str:
+    """`1,024 -> 8,192 rows a batch`, `compression none -> lz4`."""
+    name, before, after = lever.parameter, lever.before, lever.after
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in (before, after)):
+        return f"{_number(before)} -> {spelled(name, after, nouns)}"
+    return f"{name.replace('_', ' ')} {'none' if before is None else before} -> " + (
+        "none" if after is None else str(after)
+    )
+
+
+def _beyond(series: Series, nouns: Nouns) -> str:
+    """What lies beyond the knee, by the figures alone."""
+    axis, knee, peak = series.axis, series.knee, series.peak
+    more = f"more {_words(axis, nouns)[1]}"
+    found = gain(knee, peak) if peak is not knee else None
+    if found is None or found.value <= 0 or not found.counts:
+        return f"{more} gained nothing"
+    return f"{more} gained {found} at most ({spelled(axis, peak.parameters[axis], nouns)})"
+
+
+def _shape(series: Series, nouns: Nouns) -> str:
+    """How throughput goes along the axis, in words."""
+    axis, last, peak, knee, linear = series.axis, series.cells[-1], series.peak, series.knee, series.linear
+    words = (
+        [f"linear up to {spelled(axis, linear.parameters[axis], nouns)}"]
+        if linear and axis in PARALLEL
+        else []
+    )
+    if series.rises:
+        step = gain(series.cells[-2], last)
+        words.append(
+            f"still rising at {spelled(axis, last.parameters[axis], nouns)} ({figure(last).text()}; "
+            f"{step} from {spelled(axis, series.cells[-2].parameters[axis], nouns)})"
+        )
+        return ", ".join(words)
+    if linear is knee and axis in PARALLEL:
+        words = [f"{words[0]} ({figure(knee).text()})"]
+    elif knee is series.cells[0]:
+        verb = "moves" if knee.parameters[axis] == 1 else "move"
+        words = [
+            f"{spelled(axis, knee.parameters[axis], nouns)} already {verb} {_share(knee, peak)} of the most"
+        ]
+    else:
+        reached = spelled(axis, knee.parameters[axis], nouns)
+        words.append(f"90 % of the most is reached with {reached} ({figure(knee).text()})")
+    if series.undecided:
+        before = series.cells[-2]
+        repeats = series.telling
+        words.append(
+            f"whether it still rises there cannot be told ({gain(before, last)} from "
+            f"{spelled(axis, before.parameters[axis], nouns)}"
+            + (f"; {repeats} repeats would tell)" if repeats is not None else ")")
+        )
+    loss = gain(peak, last)
+    if peak is not last and loss is not None and loss.counts and loss.value < -0.05:
+        here, there = (spelled(axis, c.parameters[axis], nouns) for c in (last, peak))
+        words.append(f"{here} lose {str(loss).lstrip('-')} of the peak at {there}")
+    return ", ".join(words)
+
+
+def _share(cell: Cell, of: Cell) -> str:
+    return f"{100 * (figure(cell).value or 0.0) / (figure(of).value or 1.0):.0f} %"
+
+
+def _title(series: Series, nouns: Nouns) -> str:
+    axis = series.axis
+    if series.rises:
+        return f"rising up to {spelled(axis, series.cells[-1].parameters[axis], nouns)}"
+    if series.knee is series.cells[0]:
+        return f"flat over {_words(axis, nouns)[1]}"
+    if series.undecided:
+        return f"highest at {spelled(axis, series.cells[-1].parameters[axis], nouns)}, the last point"
+    return f"flat from {spelled(axis, series.knee.parameters[axis], nouns)}"

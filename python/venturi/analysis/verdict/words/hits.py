@@ -1,0 +1,467 @@
+"""A hit as a title and a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from venturi.analysis.cells.batches import several
+from venturi.analysis.cells.ceilings import codec_of
+from venturi.analysis.verdict.causes import Cause, Lack
+from venturi.analysis.verdict.evidence import CODEC, End, Seen
+from venturi.analysis.verdict.proof import Hit, cores, databases, path, pools
+from venturi.analysis.verdict.proof.ends import WORKERS, own_stages
+from venturi.analysis.words.wording import cores as all_cores
+from venturi.analysis.words.wording import (
+    held_back,
+    milliseconds,
+    nouns_of,
+    rate,
+    rows_rate,
+    shares,
+    size,
+    waiting,
+)
+from venturi.common.units import Quantity, count, percent, plural
+
+__all__ = ["LACKS", "TITLES", "end_of", "limit", "sentence", "title"]
+
+LACKS = {
+    Lack.BOTH_STAGES: "the stages of both ends",
+    Lack.CLIENT_STAGES: "the client's stages",
+    Lack.SERVER_STAGES: "the server's stages",
+    Lack.RECEIVER_STAGES: "the receiver's stages",
+    Lack.CLIENT_HOST: "whether the client's host had a core to spare",
+    Lack.SERVER_HOST: "whether the server's host had a core to spare",
+    Lack.CLIENT_CPU: "the CPU time of the client",
+    Lack.SERVER_CPU: "the server's CPU",
+    Lack.ROUND_TRIP: "the round trip",
+    Lack.RAW_TCP: "raw TCP over the same path",
+}
+
+
+def end_of(seen: Seen, hit: Hit) -> End:
+    return seen.client if hit.end == "client" else seen.server
+
+
+def title(seen: Seen, hit: Hit) -> str:
+    """A few words: `both cores`, `server: encode`, `link`."""
+    fixed = TITLES.get(hit.cause)
+    if fixed is not None:
+        return fixed.format(stage=hit.stage, end=hit.end, pool=hit.pool)
+    if hit.cause is Cause.CORES_OF_OTHERS:
+        return f"cores{_whose(seen)}: others"
+    if hit.cause is Cause.CORES_FULL:
+        return f"{_which(seen)[0]}{_whose(seen)}"
+    return f"{hit.end}: {hit.stage or 'its CPU quota'}, throttled"
+
+
+def sentence(seen: Seen, hit: Hit) -> str:
+    """What was found, with its numbers."""
+    return _SENTENCES[hit.cause](seen, hit)
+
+
+TITLES = {
+    Cause.SCHEDULE_KEPT: "its schedule, kept up",
+    Cause.OWN_WORK: "load generator: {stage}",
+    Cause.TOO_FEW_THREADS: "load generator: too few threads",
+    Cause.CLOCK_READING: "load generator: its clock",
+    Cause.CPU_QUOTA: "{end}: CPU quota",
+    Cause.ONE_CORE_FOR_BOTH: "one core for both ends",
+    Cause.POOL_BUSY: "{end}: {pool}",
+    Cause.POOL_BUSIEST: "{end}: {pool}",
+    Cause.POOL_OWN_WORK: "load generator: {pool}",
+    Cause.ENGINE_BUSY: "client: apply",
+    Cause.ENGINE_ONE_WRITER: "client: apply, one writer",
+    Cause.ENGINE_WAITS: "client: apply, waiting",
+    Cause.STAGE_BUSY: "{end}: {stage}",
+    Cause.STAGE_BUSIEST: "{end}: {stage}",
+    **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), "link"),
+    **dict.fromkeys((Cause.DISK_BUSY, Cause.DISK_CEILING), "disk of the {end}"),
+    Cause.MEMORY_BANDWIDTH: "memory bandwidth",
+    Cause.LITTLE_UNDER_WAY: "too little under way",
+    Cause.HTTP2_WINDOW: "flow control: HTTP/2 window",
+    Cause.RECEIVE_WINDOW: "flow control: receive window",
+    Cause.SEND_BUFFER: "flow control: send buffer",
+    Cause.ACKNOWLEDGEMENTS: "flow control: acknowledgements",
+    Cause.SERVER_LIMIT: "server: a limit within it",
+    Cause.SERVER_WAITED_FOR: "server",
+    **dict.fromkeys((c for c in Cause if c.kind == "unknown"), "not known"),
+}
+
+
+# ---- cores
+
+
+def _which(seen: Seen) -> tuple[str, str]:
+    """The cores that are full, and their verb."""
+    number = cores.filled(seen)[0].cores
+    if not cores.pinned(seen):
+        return all_cores(number)
+    which = "the core" if (number or 1) == 1 else f"the {plural(number or 1, 'core')}"
+    return f"{which} that the client is pinned to", "is" if (number or 1) == 1 else "are"
+
+
+def _whose(seen: Seen) -> str:
+    ends, filled = cores.busy_ends(seen), cores.filled(seen)
+    if cores.pinned(seen) or cores.embedded(seen) or ends != filled or (len(ends) > 1 and cores.shared(seen)):
+        return ""
+    return " of the " + " and of the ".join(e.name for e in filled)
+
+
+def _mix(seen: Seen, ends: tuple[End, ...]) -> str:
+    """`send 41 %, receive 35 %`; a stage that both ends have, with its end."""
+    found = cores.mix(seen, ends)
+    stages = [part.stage for part in found]
+    named = {
+        "other processes"
+        if part == cores.OTHERS
+        else f"the {part.end}"
+        if part.stage is None
+        else f"{part.stage} ({part.end})"
+        if stages.count(part.stage) > 1
+        else part.stage: share
+        for part, share in found.items()
+    }
+    return shares(named) if named else ""
+
+
+def _cores(seen: Seen, hit: Hit) -> str:
+    which, verb = _which(seen)
+    text = f"{which}{_whose(seen)} {verb} busy {percent(hit.numbers['busy'])}"
+    steal = hit.numbers["stolen"]
+    if steal > 0.01:
+        text += f" of the time that was not stolen ({percent(steal)} was)"
+    mix = _mix(seen, cores.busy_ends(seen))
+    text += f": {mix}" if mix else ""
+    if hit.numbers.get("others", 0.0) > cores.ELSEWHERE:
+        text += "; others hold them, so this says little of either end"
+    return text
+
+
+def _quota(seen: Seen, hit: Hit) -> str:
+    mix = _mix(seen, (end_of(seen, hit),))
+    return (
+        f"the {plural(hit.numbers['quota_cores'], 'core')} that the {hit.end}'s control group allows are "
+        f"used up{f': {mix}' if mix else ''}"
+    )
+
+
+def _part_of_a_core(seen: Seen, hit: Hit) -> str:
+    work = end_of(seen, hit).work
+    return (
+        f"the {hit.end} may use {hit.numbers['quota_cores']:g} of a core (its control group's quota) and has "
+        f"used it up: {held_back(hit.numbers['held_back_cpus'])}"
+        + (f"; of its work: {shares(work)}" if work else "")
+    )
+
+
+def _one_core(seen: Seen, hit: Hit) -> str:
+    return (
+        f"the scheduler keeps both ends on one core, busy {percent(hit.numbers['busy'])}, while the others "
+        f"have time to spare: {_mix(seen, (seen.client, seen.server))}"
+    )
+
+
+# ---- the workers of one end
+
+
+def _schedule(seen: Seen, hit: Hit) -> str:
+    numbers = hit.numbers
+    late = f"; {percent(numbers['late'], 1)} of them late" if numbers.get("late") else ""
+    spare = numbers.get("spare")
+    waited = f"; the client waited for its slots {percent(spare)} of the time" if spare else ""
+    return (
+        f"the schedule offers {numbers['offered_batches_per_second']:,.6g} batches/s and "
+        f"{percent(min(numbers['kept'], 1.0), 1)} of that was moved{late}: this is the rate that was asked "
+        f"for, not a limit{waited}"
+    )
+
+
+def _server_waits(seen: Seen) -> str:
+    return f"; the server {waiting(seen.server.waiting)}" if seen.server.stages else ""
+
+
+def _slowed(hit: Hit, each: str = "batch") -> str:
+    slowed = hit.numbers.get("handicap_ns")
+    return f" ({milliseconds(slowed)} a {each} were added on purpose)" if slowed is not None else ""
+
+
+def _own_work(seen: Seen, hit: Hit) -> str:
+    return (
+        f"the client itself is the narrow place: its workers are busy {percent(hit.numbers['occupancy'])}, "
+        f"most of it with its own work: {shares(own_stages(seen))}{_slowed(hit)}{_server_waits(seen)}"
+    )
+
+
+def _threads(seen: Seen, hit: Hit) -> str:
+    return (
+        f"{plural(hit.numbers['threads'], 'client thread')} serve "
+        f"{plural(hit.numbers['workers'], nouns_of(seen.cell).stream)} and are busy "
+        f"{percent(hit.numbers['occupancy'])} ({shares(seen.client.work)}) while cores are "
+        f"free{_server_waits(seen)}"
+    )
+
+
+def _clock(seen: Seen, hit: Hit) -> str:
+    return (
+        f"reading the clock takes {percent(hit.numbers['clock_share'])} of the trial; batches are too small "
+        "to be timed one by one"
+    )
+
+
+def _stage(seen: Seen, hit: Hit) -> str:
+    end = end_of(seen, hit)
+    other, codec = seen.other(end), codec_of(seen.cell.parameters.get("compression"))
+    detail = (f" with {codec}" if hit.stage in CODEC and codec else "") + _slowed(hit)
+    workers = end.threads or end.workers
+    one = "worker is" if workers == 1 else f"{workers:g} workers are" if workers else "workers are"
+    neighbour = f"; the {other.name} {waiting(other.waiting)}" if other.stages else ""
+    verb = "busy" if hit.cause is Cause.STAGE_BUSY else "the busiest there are, at"
+    occupancy = percent(hit.numbers["occupancy"])
+    return f"the {end.name}'s {one} {verb} {occupancy}: {shares(end.work)}{detail}{neighbour}"
+
+
+def _pool(seen: Seen, hit: Hit) -> str:
+    end = end_of(seen, hit)
+    pool, other = end.pools[hit.pool or ""], seen.other(end)
+    stages = pools.within(end, pool)
+    detail = f": {shares(stages)}" if stages else ""
+    detail += _slowed(hit, "block")
+    rest = f"; the {other.name} {waiting(other.waiting)}" if other.waiting else ""
+    verb = ("is" if pool.threads == 1 else "are") + (" busy" if pool.busy >= WORKERS else " the busiest, at")
+    threads = plural(pool.threads, pool.name.removesuffix("s"))
+    return f"the {end.name}'s {threads} {verb} {percent(pool.busy)}{detail}{rest}"
+
+
+# ---- between the workers
+
+
+def _link(seen: Seen, hit: Hit) -> str:
+    wire = hit.numbers.get("wire_bytes_per_second", 0.0)
+    wired = f"{rate(wire)} on the wire ({wire * 8 / 1e9:.3g} Gbit/s)"
+    if hit.cause is Cause.RAW_TCP_REACHED:
+        text = (
+            f"the path carries {wired}, {percent(hit.numbers['raw_tcp_share'])} of what raw TCP can do on it"
+        )
+    elif hit.cause is Cause.INTERFACE_FULL:
+        text = f"the path carries {wired}, {percent(hit.numbers['interface_share'])} of the interface's speed"
+    else:
+        text = f"the path takes no more than {wired}"
+    blocked = seen.sender.stages.get("await_output", 0.0)
+    idle = seen.receiver.stages.get("await_input", 0.0)
+    if blocked or idle:
+        text += (
+            f"; the sender waits for the socket {percent(blocked)}, the receiver for input {percent(idle)}"
+        )
+    return text
+
+
+def _disk(seen: Seen, hit: Hit) -> str:
+    if hit.cause is Cause.DISK_CEILING:
+        return f"{percent(hit.numbers['disk_share'])} of what the disk writes in order"
+    pressed = hit.numbers.get("tasks_waited")
+    return (
+        f"a disk of the {hit.end} is busy {percent(hit.numbers['busy'])} at "
+        f"{rate(hit.numbers['disk_bytes_per_second'])}"
+        + (f"; tasks waited for it {percent(pressed)} of the time" if pressed else "")
+    )
+
+
+def _memory(seen: Seen, hit: Hit) -> str:
+    limit = seen.cell.ceilings["memory copy"]
+    return (
+        f"{rate(seen.rate or 0.0)} is {percent(hit.numbers['memory_copy_share'])} of what all cores copy in "
+        f"memory ({rate(limit.value or 0.0)}), and no stage nor core is at its own limit"
+    )
+
+
+def _bound(seen: Seen, buffer: float | None, bound: float) -> str:
+    streams = "" if seen.streams == 1 else f"{seen.streams:g} {nouns_of(seen.cell).stream}s x "
+    return (
+        f"{streams}{size(buffer or 0)} / {milliseconds(seen.round_trip or 0)} = {rate(bound)} at most, and "
+        f"{rate(seen.rate or 0.0)} were moved ({percent((seen.rate or 0.0) / bound)} of the bound)"
+    )
+
+
+def _both_wait(seen: Seen) -> str:
+    ends = [e for e in (seen.sender, seen.receiver) if e.waiting]
+    return "".join(f"; the {e.name} {waiting(e.waiting)}" for e in ends)
+
+
+def _window(seen: Seen, hit: Hit) -> str:
+    share, bound = hit.numbers.get("await_window"), hit.numbers.get("bound_bytes_per_second")
+    held = "the HTTP/2 window holds the sender back"
+    if share is not None:
+        held = f"the {seen.sender.name} is held back by the HTTP/2 window {percent(share)} of the time"
+    own = path.own_window(seen)
+    if bound is not None:
+        held += f": window {_bound(seen, own, bound)}"
+    elif own:
+        held += f"; the window is {size(own)}"
+    elif seen.round_trip and seen.rate:
+        flight = seen.rate / seen.streams * seen.round_trip / 1e9
+        held += f"; about {size(flight)} a {nouns_of(seen.cell).stream} are under way in a round trip of "
+        held += milliseconds(seen.round_trip)
+    return held + _both_wait(seen)
+
+
+def _buffer(seen: Seen, hit: Hit) -> str:
+    sender, bound = seen.sender, hit.numbers.get("bound_bytes_per_second")
+    buffered = hit.cause is Cause.SEND_BUFFER
+    name = "send buffer" if buffered else "receive window"
+    return (
+        f"the {sender.name}'s connections are held back by the {name} "
+        f"{percent(hit.numbers['limited'])} of their time"
+        + (f" ({size(sender.send_buffer)})" if buffered and sender.send_buffer else "")
+        + (f"; {_bound(seen, sender.send_buffer, bound)}" if bound else "")
+        + _both_wait(seen)
+    )
+
+
+def _acknowledgements(seen: Seen, hit: Hit) -> str:
+    reply, awaited = hit.numbers["await_reply"], hit.numbers["await_input"]
+    return (
+        f"the client waits for acknowledgements {percent(reply)} of the time"
+        + (f" and the server for input {percent(awaited)}" if awaited else "")
+        + (f"; a round trip takes {milliseconds(seen.round_trip)}" if seen.round_trip else "")
+    )
+
+
+# ---- databases
+
+
+def _engine(seen: Seen, hit: Hit) -> str:
+    threads, cpu = hit.numbers["threads"], hit.numbers.get("cpu_cores")
+    s = "s" if threads == 1 else ""
+    busy = (
+        f"the engine runs in the client's process, whose {plural(threads, 'thread')} spend{s} "
+        f"{percent(hit.numbers['occupancy'])} of the time in it"
+    )
+    if cpu is None:
+        return busy
+    if hit.cause is Cause.ENGINE_BUSY:
+        return f"{busy} and compute{s} ({cpu:.2f} cores): {shares(seen.client.work)}"
+    if hit.cause is Cause.ENGINE_ONE_WRITER:
+        return f"{busy}, but together they use {cpu:.2f} cores: one writes at a time, the others wait"
+    disk = hit.numbers.get("disk_busy", 0.0)
+    held = "it waits, for its commits to be on the disk or for its own locks"
+    if disk >= databases.DISK_SEEN:
+        held = f"it waits for the disk (busy {percent(disk)}) or for its own locks"
+    return f"{busy}, but use{s} a CPU {percent(cpu / threads)} of it: {held}"
+
+
+def _under_way(seen: Seen, hit: Hit) -> str:
+    lanes, away = hit.numbers["batches_under_way"], hit.numbers.get("round_trip_share", 0.0)
+    rows = seen.cell.parameters.get("rows_per_batch")
+    batches = plural(int(lanes), "batch")
+    held = f"{batches} of {count(rows)} row{'' if rows == 1 else 's'}" if rows else batches
+    took = milliseconds(hit.numbers["batch_ns"])
+    text = f"{held} {'is' if lanes == 1 else 'are'} under way at a time and one takes {took}"
+    if seen.rows:
+        text += f", which makes {rows_rate(seen.rows)}"
+    text += f"; the client waits for answers {percent(hit.numbers['await_reply'])} of the time"
+    if "cpu_cores" in hit.numbers:
+        text += f", the server's process uses {hit.numbers['cpu_cores']:.2f} cores meanwhile"
+    if away >= databases.AWAY:
+        text += f"; {percent(min(away, 1.0))} of it is the round trip ({milliseconds(seen.round_trip or 0)})"
+    busy = hit.numbers.get("disk_busy", 0.0)
+    if busy >= databases.DISK_SEEN and away < databases.AWAY:
+        text += f"; a disk is busy {percent(busy)}: commits may wait for it"
+    return text
+
+
+def _server(seen: Seen, hit: Hit) -> str:
+    server, cpu, delay = seen.server, hit.numbers.get("cpu_cores"), hit.numbers.get("run_delay", 0.0)
+    text = f"the client {waiting(seen.client.waiting)}: the server sets the pace"
+    if server.busiest_thread and databases.one_thread(seen):
+        name, filled = server.busiest_thread
+        text += f"; its busiest thread ({name}) fills {percent(filled)} of a core"
+    elif cpu is not None and seen.cell.in_rows:
+        lanes = (seen.client.workers or seen.streams) * hit.numbers["waiting"]
+        text += f"; its process uses {cpu:.2f} cores, {percent(cpu / lanes)} of the time that "
+        text += "batches are with it"
+        if delay > databases.DELAYED:
+            text += f"; of the time that it could run it waited for a CPU {percent(delay)}"
+    elif cpu is not None:
+        text += f"; the process that listens on its port uses {cpu:.2f} cores"
+    return text
+
+
+def limit(numbers: Mapping[str, float], fewer: Quantity) -> str:
+    """What a cell with fewer batches under way says of one with more."""
+    took = [numbers.get("batch_ns"), numbers.get("fewer_batch_ns")]
+    more, less = (Quantity(ns, unit="ns").text() if ns is not None else None for ns in took)
+    slower = f": each batch took {more} in place of {less}" if more and less else ""
+    return (
+        f"{several(int(numbers['fewer_under_way']))} under way did as much ({fewer}) as "
+        f"{count(int(numbers['batches_under_way']))}{slower}; neither the client nor the CPUs are busy, so "
+        "batches queue within the server, before a lock or its log"
+    )
+
+
+# ---- what would settle it
+
+
+def _start(seen: Seen, hit: Hit) -> str:
+    return f"the first batches took {percent(hit.numbers['start'])} of the interval: that measures a start"
+
+
+def _short(seen: Seen, hit: Hit) -> str:
+    took = milliseconds(hit.numbers["interval_ns"])
+    return f"trials of {took} are too short to see how busy the hosts' CPUs were"
+
+
+def _silent(seen: Seen, hit: Hit) -> str:
+    several = hit.numbers["servers"]
+    if several < 2:
+        return "the server gives no account of its stages"
+    return f"not each of the {several:g} servers gives an account of its stages"
+
+
+def _nearest(seen: Seen, hit: Hit) -> str:
+    """The place that is nearest to its limit."""
+    places = {f"the {e.name}'s workers": e.occupancy for e in (seen.client, seen.server)}
+    places |= {"the host's cores": seen.busy, "raw TCP": seen.of("raw TCP") if not seen.loopback else None}
+    known = {n: v for n, v in places.items() if v is not None}
+    if not known:
+        return "nothing is at its limit: no share of any limit is known"
+    name = max(known, key=lambda n: known[n])
+    return f"nothing is at its limit: nearest are {name} with {percent(known[name])}"
+
+
+def _said(text: str) -> Callable[[Seen, Hit], str]:
+    return lambda seen, hit: text
+
+
+_SENTENCES: dict[Cause, Callable[[Seen, Hit], str]] = {
+    Cause.SCHEDULE_KEPT: _schedule,
+    Cause.OWN_WORK: _own_work,
+    Cause.TOO_FEW_THREADS: _threads,
+    Cause.CLOCK_READING: _clock,
+    **dict.fromkeys((Cause.CORES_FULL, Cause.CORES_OF_OTHERS), _cores),
+    Cause.CPU_QUOTA: _quota,
+    Cause.CPU_QUOTA_UNDER_ONE_CORE: _part_of_a_core,
+    Cause.ONE_CORE_FOR_BOTH: _one_core,
+    **dict.fromkeys((Cause.POOL_BUSY, Cause.POOL_OWN_WORK, Cause.POOL_BUSIEST), _pool),
+    **dict.fromkeys((Cause.ENGINE_BUSY, Cause.ENGINE_ONE_WRITER, Cause.ENGINE_WAITS), _engine),
+    **dict.fromkeys((Cause.STAGE_BUSY, Cause.STAGE_BUSIEST), _stage),
+    **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), _link),
+    **dict.fromkeys((Cause.DISK_BUSY, Cause.DISK_CEILING), _disk),
+    Cause.MEMORY_BANDWIDTH: _memory,
+    Cause.LITTLE_UNDER_WAY: _under_way,
+    Cause.HTTP2_WINDOW: _window,
+    **dict.fromkeys((Cause.RECEIVE_WINDOW, Cause.SEND_BUFFER), _buffer),
+    Cause.ACKNOWLEDGEMENTS: _acknowledgements,
+    Cause.SERVER_WAITED_FOR: _server,
+    Cause.NO_GOOD_TRIAL: _said("no trial of this cell was good"),
+    Cause.NOTHING_RECORDED: _said("neither stages nor resources were recorded, as in imported results"),
+    Cause.START_MEASURED: _start,
+    Cause.TOO_SHORT: _short,
+    Cause.HOSTS_UNSEEN: _said("nobody looked at the hosts' CPUs"),
+    Cause.SERVER_UNSEEN: _said(
+        "what the server's process did is not known: it runs on another host, or is hidden"
+    ),
+    Cause.SERVER_SILENT: _silent,
+    Cause.RAW_TCP_UNMEASURED: _said("raw TCP over this path was not measured"),
+    Cause.NOTHING_AT_ITS_LIMIT: _nearest,
+}

@@ -1,0 +1,102 @@
+"""How many threads a cell may have, and what it may hold at a time."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from venturi.common.environment import memory
+from venturi.common.errors import ScenarioError
+from venturi.common.suffixes import format_bytes
+from venturi.targets.system import is_charrow, is_clickhouse
+
+if TYPE_CHECKING:
+    from venturi.plan.cell import Cell
+    from venturi.plan.scenario import Scenario
+
+__all__ = ["check_room"]
+
+_MOST_THREADS = 4096
+# What the engine makes at most for one batch.
+_MOST_BATCH_BYTES = 2**32
+# What it holds at most of statements that are built ahead.
+_MOST_AHEAD_BYTES = 2**33
+
+
+_MOST_POINTS_AHEAD = 2**31
+# Of RESP rows with 17 digits; the core counts exactly.
+_POINT_TEXT_BYTES = 36
+
+
+def check_room(scenario: Scenario, cell: Cell) -> None:
+    """Raises ScenarioError where that is too much."""
+    _threads(scenario, cell)
+    _messages(scenario, cell)
+    _working_set(scenario, cell)
+
+
+def _where(scenario: Scenario, table: str, key: str) -> str:
+    return scenario.where("matrix" if key in scenario.axes else table, key)
+
+
+def _threads(scenario: Scenario, cell: Cell) -> None:
+    threads = cell.parameters["threads"]
+    if threads > _MOST_THREADS:
+        raise ScenarioError(
+            f"{_where(scenario, 'workload', 'streams')}: {threads} streams would have as many threads; "
+            f"the most are {_MOST_THREADS}",
+            hint=f"let streams share threads: --threads {os.cpu_count() or 1}",
+        )
+
+
+def _messages(scenario: Scenario, cell: Cell) -> None:
+    p = cell.parameters
+    if p["row_bytes"] is None:
+        return
+    rows = min(p["rows_per_batch"], p["rows_per_stream"] or p["rows_per_batch"])
+    size = int(rows * p["row_bytes"])
+    head = f"{_where(scenario, 'workload', 'rows_per_batch')}: {p['rows_per_batch']:,} rows are a message of"
+    if size > _MOST_BATCH_BYTES:
+        raise ScenarioError(f"{head} {format_bytes(size)}; the most is {format_bytes(_MOST_BATCH_BYTES)}")
+    limit = dict(cell.options).get("max_message_size", scenario.target.max_message_size)
+    blocks = is_charrow(str(p["target"])) or is_clickhouse(str(p["target"]))
+    if blocks:
+        limit = dict(cell.options).get("max_block_bytes", 2**30)
+    if p["operation"] == "get" and size > limit:
+        raise ScenarioError(
+            f"{head} {format_bytes(size)}, over the limit of {format_bytes(limit)}",
+            hint="take fewer rows a batch, or raise "
+            + ("--max-block-size" if blocks else "--max-message-size"),
+        )
+    total = memory()["total"]
+    if total is not None and size * p["streams"] > total:
+        raise ScenarioError(
+            f"{head} {format_bytes(size)}, and {p['streams']} streams hold one each; "
+            f"this machine has {format_bytes(total)} of memory",
+            hint="take fewer rows a batch, or fewer streams",
+        )
+
+
+def _working_set(scenario: Scenario, cell: Cell) -> None:
+    """Statements of the whole working set, made ahead, take more room than its rows; so do points."""
+    p = cell.parameters
+    if p["operation"] == "ingest" and p["generate"] == "ahead" and p["rows_per_stream"] is not None:
+        size = p["rows_per_stream"] * p["streams"] * _POINT_TEXT_BYTES
+        if size > _MOST_POINTS_AHEAD:
+            raise ScenarioError(
+                f"{_where(scenario, 'workload', 'generate')}: so many points take "
+                f"about {format_bytes(size)} as messages; the most that are made ahead are "
+                f"{format_bytes(_MOST_POINTS_AHEAD)}",
+                hint="take fewer points_per_stream, or --generate inline, or archives (venturi generate)",
+            )
+    if p["working_set"] is None or p["generate"] != "ahead":
+        return
+    size = int(p["working_set"] * p["row_bytes"])
+    total = memory()["total"]
+    most = min(_MOST_AHEAD_BYTES, total or _MOST_AHEAD_BYTES)
+    if size > most:
+        raise ScenarioError(
+            f"{_where(scenario, 'workload', 'working_set')}: statements of {p['working_set']:,} rows take "
+            f"over {format_bytes(size)}; the most that are built ahead are {format_bytes(most)}",
+            hint="take a smaller --working-set, or --generate inline",
+        )
