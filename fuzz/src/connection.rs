@@ -8,7 +8,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use venturi_core::codec::flight::Expect;
 use venturi_core::codec::frame::PREFACE;
-use venturi_core::http2::{Config, Connection, Event, Role, Wire};
+use venturi_core::http2::{Config, Connection, Event, Role};
+use venturi_core::net::wire::Wire;
 
 async fn feed(client: bool, bytes: &[u8]) -> std::io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;

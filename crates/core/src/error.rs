@@ -75,6 +75,16 @@ impl Error {
         Self::new(Kind::Cancelled, "cancelled")
     }
 
+    /// What a thread that panicked has said.
+    pub fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
+        let text = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("of an unknown kind");
+        Self::new(Kind::Internal, format!("panicked: {text}"))
+    }
+
     pub fn with_code(mut self, code: impl fmt::Display) -> Self {
         self.code = Some(code.to_string());
         self

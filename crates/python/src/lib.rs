@@ -11,11 +11,12 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use venturi_core::archives;
 use venturi_core::ceiling;
-use venturi_core::data::archive;
 use venturi_core::engine;
 use venturi_core::error::{Error, Kind};
 use venturi_core::meter::instrument::Instrument;
+use venturi_core::net::runtime::block_on;
 use venturi_core::server::{charrow as charrow_server, flight, timeseries};
 use venturi_core::spec::TrialSpec;
 use venturi_core::target;
@@ -185,7 +186,7 @@ fn run_trial(py: Python<'_>, spec: &str, control: &Control) -> PyResult<String> 
 /// so; OSError: a file cannot be written.
 #[pyfunction]
 fn generate(py: Python<'_>, spec: &str, control: &Control) -> PyResult<String> {
-    py.detach(|| archive::generate(spec, &control.0))
+    py.detach(|| archives::generate(spec, &control.0))
         .map_err(raised)
 }
 
@@ -237,7 +238,7 @@ fn serve(py: Python<'_>, spec: &str) -> PyResult<Server> {
 fn charrow_environment(py: Python<'_>, url: &str, options: &str) -> PyResult<Option<String>> {
     let options = serde_json::from_str(options)
         .map_err(|error| PyValueError::new_err(format!("options: {error}")))?;
-    let asking = || engine::block_on(target::charrow::environment(url, &options));
+    let asking = || block_on(target::charrow::environment(url, &options));
     py.detach(asking).and_then(|answer| answer).map_err(raised)
 }
 
@@ -246,7 +247,7 @@ fn charrow_environment(py: Python<'_>, url: &str, options: &str) -> PyResult<Opt
 fn flight_environment(py: Python<'_>, url: &str, options: &str) -> PyResult<Option<String>> {
     let options = serde_json::from_str(options)
         .map_err(|error| PyValueError::new_err(format!("options: {error}")))?;
-    let asking = || engine::block_on(target::flight::environment(url, &options));
+    let asking = || block_on(target::flight::environment(url, &options));
     py.detach(asking).and_then(|answer| answer).map_err(raised)
 }
 

@@ -13,10 +13,10 @@ use arrow_ipc::writer::{
 use arrow_ipc::CompressionType;
 
 use super::memory::check_room;
-use super::tcp::Probe;
 use crate::codec::ipc::{Compression, Decoder, Encoder};
 use crate::data::Source;
 use crate::error::{Error, Kind, Result};
+use crate::net::tcp::Probe;
 use crate::spec::Data;
 
 /// A file's batches differ; so many bytes of them are worked on in turn.

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use super::tcp::Probe;
 use crate::error::{Error, Kind, Result};
+use crate::net::tcp::Probe;
 
 const MOST_THREADS: usize = 4096;
 const MIB: usize = 1 << 20;

@@ -14,6 +14,14 @@ use super::chunk::{Chunk, SendQueue};
 use super::slab::{Body, Pool};
 use crate::error::{Error, Result};
 
+/// Headers that a reference server understands; all others ignore them.
+pub const TRIAL_HEADER: &str = "venturi-trial";
+pub const VERIFY_HEADER: &str = "venturi-verify";
+/// The server shall sample itself at this interval, in ns.
+pub const SAMPLE_HEADER: &str = "venturi-sample";
+/// How the rows of a table shall be sent; what is made on demand is asked for with its plan.
+pub const COMPRESSION_HEADER: &str = "venturi-compression";
+
 /// The parts of a `FlightData` but its body.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Parts<'a> {

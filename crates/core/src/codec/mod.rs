@@ -1,5 +1,6 @@
 //! Batches <-> bytes. No sockets, no clocks; one file a format.
 
+pub mod account;
 pub mod budget;
 pub mod charrow;
 pub mod chunk;

@@ -12,10 +12,12 @@ use super::{file, one_piece, usage::Usage};
 use crate::error::{Error, Result};
 use crate::halt;
 use crate::spec::{Data, TrialSpec, Upsert};
-use crate::target::MAX_SUMS;
 
 mod merge;
 mod order;
+
+/// Columns that an upsert may add; more are refused by the plan.
+pub const MAX_SUMS: usize = 8;
 
 /// A table by its roles: rows of equal `key` meet, the columns of `add` are summed up, all
 /// others are overwritten.

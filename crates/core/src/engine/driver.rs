@@ -12,8 +12,7 @@ use futures::task::AtomicWaker;
 
 use super::lane::{Lane, Latencies, Readiness, Rules, Turn};
 use super::record::Failure;
-use super::stop::panic_message;
-use crate::error::{Error, Kind};
+use crate::error::Error;
 
 /// A look at the sockets that takes longer than this was a sleep.
 const NAP: Duration = Duration::from_micros(10);
@@ -147,8 +146,7 @@ impl<'a> Driver<'a> {
             Ok(Ok(Turn::Done)) => self.left -= 1,
             Ok(Err(error)) => self.fail(at, error),
             Err(panic) => {
-                let message = format!("panicked: {}", panic_message(&*panic));
-                self.fail(at, Error::new(Kind::Internal, message));
+                self.fail(at, Error::panicked(&*panic));
             }
         }
     }

@@ -7,7 +7,6 @@
 //! the engine does one poll, one histogram record and one store to each counter; the
 //! only clock read is the session's own mark at the batch's end.
 
-use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
@@ -19,7 +18,6 @@ mod lane;
 mod marks;
 mod observe;
 mod pace;
-pub(crate) mod pin;
 pub mod record;
 mod stop;
 mod summary;
@@ -34,7 +32,7 @@ pub use control::{Control, Phase, Progress};
 pub use errors::Errors;
 pub use record::{Failure, Outcome, Record};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::Error;
 use crate::spec::TrialSpec;
 use crate::target::{self, Target};
 
@@ -45,7 +43,7 @@ pub fn run(spec: TrialSpec, control: &Control) -> Record {
     match made {
         Ok(Ok(target)) => run_on(&spec, target, control),
         Ok(Err(error)) => failed(&spec, control, error),
-        Err(panic) => failed(&spec, control, panicked(&*panic)),
+        Err(panic) => failed(&spec, control, Error::panicked(&*panic)),
     }
 }
 
@@ -56,15 +54,10 @@ pub fn run_on(spec: &TrialSpec, mut target: Box<dyn Target>, control: &Control) 
         trial::run(spec, &mut *target, control, &mut record);
     }));
     if let Err(panic) = ran {
-        record.fail(Failure::new(panicked(&*panic), None));
+        record.fail(Failure::new(Error::panicked(&*panic), None));
     }
     control.enter(Phase::Done);
     record
-}
-
-/// Waits for one call outside any trial, on an event loop made for it.
-pub fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
-    Ok(worker::runtime()?.block_on(work))
 }
 
 fn failed(spec: &TrialSpec, control: &Control, error: Error) -> Record {
@@ -72,14 +65,4 @@ fn failed(spec: &TrialSpec, control: &Control, error: Error) -> Record {
     record.fail(Failure::new(error, None));
     control.enter(Phase::Done);
     record
-}
-
-fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
-    let message = format!("panicked: {}", stop::panic_message(panic));
-    Error::new(Kind::Internal, message)
-}
-
-/// The same of a thread of a pool.
-pub(crate) fn panicked_as(who: &str, panic: &(dyn std::any::Any + Send)) -> Error {
-    panicked(panic).context(who)
 }

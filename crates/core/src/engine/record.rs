@@ -7,11 +7,11 @@ use serde::Serialize;
 use super::errors::Errors;
 use super::observe::Samples;
 use crate::error::{Error, Kind};
+use crate::meter::clock::PoolTime;
 use crate::meter::clock::Workers;
 use crate::meter::cpu::CpuTime;
 use crate::meter::histogram::{Latency, Recorder};
 use crate::meter::resources::Resources;
-use crate::server::account::PoolTime;
 use crate::spec::Verify;
 use crate::target::{hosts, Identity, Verification};
 

@@ -146,12 +146,3 @@ pub async fn guarded<T>(
         error = watch => Err(error),
     }
 }
-
-/// What a panic said.
-pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "of an unknown kind".to_owned())
-}

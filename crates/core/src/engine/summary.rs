@@ -6,8 +6,8 @@ use super::lane::Latencies;
 use super::marks::steady;
 use super::record::{Cost, Record, Schedule, StreamRecord};
 use super::worker::{Report, Shared};
+use crate::meter::clock::PoolTime;
 use crate::meter::clock::StageTotals;
-use crate::server::account::PoolTime;
 use crate::spec::TrialSpec;
 
 /// Fills the record; times count from `start`.

@@ -12,6 +12,7 @@ mod upserts;
 use peer::{spec, Peer};
 
 use super::*;
+use crate::error::Kind;
 use crate::spec::TrialSpec;
 
 fn run_peer(spec: &TrialSpec, peer: Peer) -> Record {

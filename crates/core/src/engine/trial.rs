@@ -12,14 +12,15 @@ use super::control::{Control, Phase};
 use super::errors::Ledger;
 use super::observe::Observer;
 use super::record::{Failure, Record};
-use super::stop::{guarded, panic_message, Stop};
+use super::stop::{guarded, Stop};
 use super::summary::summarise;
 use super::tallies;
-use super::worker::{runtime, work, Gate, Report, Shared};
+use super::worker::{work, Gate, Report, Shared};
 use crate::error::{Error, Kind, Result};
 use crate::meter::counters::Counters;
 use crate::meter::cpu::{self, CpuTime};
 use crate::meter::instrument::Instrument;
+use crate::net::runtime::runtime;
 use crate::spec::{Operation, TrialSpec, Verify};
 use crate::target::{Tally, Target, Watched};
 
@@ -222,7 +223,7 @@ fn measure(
             .filter_map(|thread| match thread.join() {
                 Ok(report) => Some(report),
                 Err(panic) => {
-                    let message = format!("a client thread panicked: {}", panic_message(&*panic));
+                    let message = format!("a client thread {}", Error::panicked(&*panic));
                     let error = Error::new(Kind::Internal, message);
                     shared.stop.set(Failure::new(error, None));
                     None

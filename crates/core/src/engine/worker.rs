@@ -15,12 +15,13 @@ use super::driver::Driver;
 use super::errors::Ledger;
 use super::lane::{Lane, Latencies, Outcome, Rules};
 use super::pace::{Pace, Slots};
-use super::pin::pin;
 use super::record::Failure;
 use super::stop::{guarded, Stop, RUNNING_TICK, TICK};
 use crate::error::{Error, Kind, Result};
 use crate::meter::counters::Counters;
 use crate::meter::histogram::Recorder;
+use crate::net::runtime::runtime;
+use crate::os::pin::pin;
 use crate::spec::TrialSpec;
 use crate::target::{Session, Target};
 
@@ -124,13 +125,6 @@ fn set_up(shared: &Shared<'_>, thread: usize) -> Result<tokio::runtime::Runtime>
         pin(cpus[thread % cpus.len()])?;
     }
     runtime()
-}
-
-pub fn runtime() -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Error::new(Kind::Io, format!("no event loop: {error}")))
 }
 
 /// Opens the groups one after the other. None: it failed, and the stop is set.

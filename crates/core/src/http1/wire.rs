@@ -24,7 +24,7 @@ impl Wire {
         let socket = TcpStream::connect((web.host.as_str(), web.port))
             .await
             .map_err(|error| unreachable(&web.authority, &error))?;
-        crate::socket::prepare((&socket).into(), None);
+        crate::net::socket::prepare((&socket).into(), None);
         match &web.tls {
             None => Ok(Self::Tcp(socket)),
             Some(tls) => Self::secure(web, tls, socket).await,

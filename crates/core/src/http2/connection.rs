@@ -8,7 +8,6 @@ use std::sync::Arc;
 use super::closed::Closed;
 use super::limit::RateLimit;
 use super::stream::{Ending, Stream};
-use super::wire::Wire;
 use crate::codec::budget::Budget;
 use crate::codec::chunk::{Chunk, SendQueue};
 use crate::codec::flight::{Assembler, Expect, Message};
@@ -17,7 +16,8 @@ use crate::codec::hpack::{self, Header};
 use crate::codec::slab::Pool;
 use crate::error::{Error, Kind, Result};
 use crate::meter::sockets::{Sockets, Watch};
-use crate::target::Route;
+use crate::net::route::Route;
+use crate::net::wire::Wire;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {

@@ -13,10 +13,8 @@ mod limit;
 mod read;
 mod send;
 mod stream;
-mod wire;
 
 pub use connection::{Blocked, Config, Connection, Event, Role};
-pub use wire::Wire;
 
 #[cfg(test)]
 mod tests;

@@ -5,10 +5,11 @@ use std::future::poll_fn;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{Config, Connection, Event, Role, Wire};
+use super::{Config, Connection, Event, Role};
 use crate::codec::flight::{queue_message, Expect, Message};
 use crate::codec::frame;
 use crate::error::{Kind, Result};
+use crate::net::wire::Wire;
 
 async fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

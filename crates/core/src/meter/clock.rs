@@ -196,6 +196,33 @@ impl StageClock {
     }
 }
 
+/// What a pool's threads did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolTime {
+    pub threads: u64,
+    /// At work: neither waiting for something to do nor for somebody to take it.
+    pub busy_ns: u64,
+    /// Over all threads.
+    pub time_ns: u64,
+}
+
+impl PoolTime {
+    pub fn of(stages: &StageTotals, workers: &Workers) -> Self {
+        let at_work = Stage::ALL.iter().filter(|stage| !stage.waits());
+        Self {
+            threads: workers.workers,
+            busy_ns: at_work.map(|stage| stages.0[*stage as usize]).sum(),
+            time_ns: workers.time_ns,
+        }
+    }
+
+    pub fn add(&mut self, other: &PoolTime) {
+        self.threads += other.threads;
+        self.busy_ns += other.busy_ns;
+        self.time_ns += other.time_ns;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ use super::counters::Counters;
 use super::end::{monotonic_ns, thread_cpu_ns, End};
 use super::series::Series;
 use super::sockets::Sockets;
-use crate::target::Route;
+use crate::net::route::Route;
 
 /// What was sampled; times by this machine's monotonic clock.
 #[derive(Debug, Default)]

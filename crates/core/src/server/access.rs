@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::target::flight::{provider, read_certificates, read_key, secret};
+use crate::net::tls::{provider, read_certificates, read_key};
+use crate::net::url::secret;
 
 #[derive(Debug)]
 pub(crate) struct Token(pub String);

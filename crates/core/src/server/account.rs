@@ -5,60 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::sampling::Watch;
-use crate::meter::clock::{Stage, StageTotals, Workers};
+use crate::codec::account::Account;
+use crate::meter::clock::{PoolTime, Stage, StageTotals, Workers};
 use crate::meter::cpu::{self, CpuTime};
-
-/// The server's side of one trial.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Account {
-    /// Streams that the trial opened.
-    pub streams: u64,
-    /// Rows sent (get) or received (put).
-    pub rows: u64,
-    pub batches: u64,
-    pub payload_bytes: u64,
-    /// Wrapping sum of the batches' digests, hexadecimal.
-    pub checksum: String,
-    /// Nanoseconds by stage, summed over the connections.
-    pub stages: BTreeMap<String, u64>,
-    /// What the stages add up to; an older server does not say.
-    #[serde(default)]
-    pub workers: Option<Workers>,
-    /// Pools of workers beside the streams, whose time is in `stages` and `workers` too.
-    #[serde(default)]
-    pub pools: BTreeMap<String, PoolTime>,
-    /// CPU of the threads that served the trial's streams, and of the engine.
-    pub user_ns: u64,
-    pub system_ns: u64,
-}
-
-impl Account {
-    /// Both servers together.
-    pub fn plus(mut self, other: Self) -> Self {
-        let sum = |account: &Self| u64::from_str_radix(&account.checksum, 16).unwrap_or(0);
-        self.checksum = format!("{:016x}", sum(&self).wrapping_add(sum(&other)));
-        self.streams += other.streams;
-        self.rows += other.rows;
-        self.batches += other.batches;
-        self.payload_bytes += other.payload_bytes;
-        for (stage, ns) in other.stages {
-            *self.stages.entry(stage).or_default() += ns;
-        }
-        self.workers = self.workers.zip(other.workers).map(|(one, two)| Workers {
-            workers: one.workers + two.workers,
-            time_ns: one.time_ns + two.time_ns,
-        });
-        for (pool, time) in other.pools {
-            self.pools.entry(pool).or_default().add(&time);
-        }
-        self.user_ns += other.user_ns;
-        self.system_ns += other.system_ns;
-        self
-    }
-}
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counted {
@@ -84,33 +34,6 @@ pub(crate) struct Spent {
     pub workers: Workers,
     /// User and system, in ns.
     pub cpu: (u64, u64),
-}
-
-/// What a pool's threads did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PoolTime {
-    pub threads: u64,
-    /// At work: neither waiting for something to do nor for somebody to take it.
-    pub busy_ns: u64,
-    /// Over all threads.
-    pub time_ns: u64,
-}
-
-impl PoolTime {
-    pub fn of(stages: &StageTotals, workers: &Workers) -> Self {
-        let at_work = Stage::ALL.iter().filter(|stage| !stage.waits());
-        Self {
-            threads: workers.workers,
-            busy_ns: at_work.map(|stage| stages.0[*stage as usize]).sum(),
-            time_ns: workers.time_ns,
-        }
-    }
-
-    pub fn add(&mut self, other: &PoolTime) {
-        self.threads += other.threads;
-        self.busy_ns += other.busy_ns;
-        self.time_ns += other.time_ns;
-    }
 }
 
 /// A stream that belongs to a trial: it is accounted for.

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-use crate::ceiling::tcp::{Peer, Terms, MOST_BYTES, OPEN};
 use crate::error::{Error, Kind, Result};
+use crate::net::tcp::{Peer, Terms, MOST_BYTES, OPEN};
 
 /// The raw TCP probe's other end; it starts when it is first asked for.
 #[derive(Debug)]
@@ -60,20 +60,4 @@ impl TcpProbe {
             .map(|peer| peer.addr.port())
             .ok_or_else(|| broken(&"it did not start"))
     }
-}
-
-/// Tells machines apart, so that a process number is not mistaken for one of another.
-pub(crate) fn boot_id() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(text.trim().to_owned())
-}
-
-/// Containers of one machine may each have a monotonic clock of their own
-/// (time_namespaces(7)); empty where there is no such thing.
-pub(crate) fn time_namespace() -> String {
-    let link = std::fs::read_link("/proc/self/ns/time");
-    link.map_or_else(
-        |_| String::new(),
-        |link| link.to_string_lossy().into_owned(),
-    )
 }

@@ -12,7 +12,7 @@ use crate::meter::end::{monotonic_ns, thread_cpu_ns, End};
 use crate::meter::readers::network::Interface;
 use crate::meter::series::Series;
 use crate::meter::sockets::Sockets;
-use crate::target::Route;
+use crate::net::route::Route;
 
 /// Trials that are sampled at a time; of more the server has no samples.
 const MOST: usize = 16;

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,12 +12,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::codec::account::Account;
+pub use crate::data::upsert::MAX_SUMS;
 use crate::error::Result;
 use crate::meter::align::Clock;
-use crate::meter::clock::{Stage, StageClock, StageTotals, Workers};
+use crate::meter::clock::{PoolTime, Stage, StageClock, StageTotals, Workers};
 use crate::meter::series::Series;
 use crate::meter::sockets::Sockets;
-use crate::server::account::{Account, PoolTime};
+pub use crate::net::route::Route;
 use crate::spec::Verify;
 
 pub mod cassandra;
@@ -123,9 +124,6 @@ pub trait Applied {
     /// An error: they are not those of this working set.
     fn learn(&self, stream: usize, runs: &Runs) -> Result<()>;
 }
-
-/// Columns that an upsert may add; more are refused by the plan.
-pub const MAX_SUMS: usize = 8;
 
 /// Sums over the added columns, in the table's order.
 pub type Sums = [i128; MAX_SUMS];
@@ -247,13 +245,6 @@ impl Default for Identity {
             pids: Vec::new(),
         }
     }
-}
-
-/// A connection's two addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Route {
-    pub local: SocketAddr,
-    pub peer: SocketAddr,
 }
 
 /// What a reference server sampled of its own process and host.

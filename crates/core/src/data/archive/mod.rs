@@ -1,11 +1,7 @@
 //! Archives: the points of the workload as text, in gzip files that are made beforehand and sent
 //! as often as one likes. A manifest beside them says what they hold.
 
-mod make;
 mod read;
-
-#[cfg(test)]
-mod tests;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,13 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Kind, Result};
 
-pub use make::{generate, Order};
 pub use read::{Chunk, Reader};
 
 pub const MANIFEST: &str = "manifest.json";
 
 /// Of the manifest.
-const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 
 /// What is in a directory of archives.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -127,6 +122,6 @@ impl Manifest {
     }
 }
 
-fn io(path: &Path, error: &std::io::Error) -> Error {
+pub(crate) fn io(path: &Path, error: &std::io::Error) -> Error {
     Error::new(Kind::Io, format!("{}: {error}", path.display()))
 }

@@ -13,7 +13,6 @@ use crate::codec::charrow::messages;
 use crate::codec::clickhouse::rowbinary;
 use crate::codec::ipc::{schema_to_bytes, Compression, Encoder};
 use crate::data::{digest, payload_bytes};
-use crate::engine::panicked_as;
 use crate::error::{Error, Kind, Result};
 use crate::meter::clock::{Stage, StageClock, Workers};
 use crate::meter::handicap::Handicap;
@@ -121,7 +120,9 @@ impl Work {
         match worked {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.query.fail(error),
-            Err(panic) => self.query.fail(panicked_as("an encoder", &*panic)),
+            Err(panic) => self
+                .query
+                .fail(Error::panicked(&*panic).context("an encoder")),
         }
         self.query.encoder_ends();
         if let Some(trial) = &self.query.trial {

@@ -30,11 +30,12 @@ use serde_json::json;
 
 use crate::error::{Error, Kind, Result};
 use crate::meter::handicap::Handicap;
+use crate::net::socket::prepare;
+use crate::os::machine::{boot_id, time_namespace};
 use crate::server::access::{tls_config, Files, Token};
 use crate::server::account::{Accounts, Counted};
 use crate::server::listening::{cannot_listen, listen, Threads};
-use crate::server::machine::{boot_id, time_namespace, TcpProbe};
-use crate::socket::prepare;
+use crate::server::machine::TcpProbe;
 use builtin::Builtin;
 pub use config::{EngineKind, ServerSpec, StreamSpec};
 use connection::Connection;

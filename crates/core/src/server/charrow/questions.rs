@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 use super::State;
 use crate::codec::charrow::handshake::LEAVE;
-use crate::engine::block_on;
 use crate::error::{Error, Kind, Result};
 use crate::meter::end::monotonic_ns;
-use crate::target::Route;
+use crate::net::route::Route;
+use crate::net::runtime::block_on;
 
 /// All that is answered, as Hello lists it.
 pub const NAMES: [&str; 10] = [

@@ -18,9 +18,9 @@ use crate::codec::proto::{
 use crate::data::{payload_bytes, records, Cursor, Source};
 use crate::error::{Error, Kind, Result};
 use crate::meter::end::monotonic_ns;
-use crate::server::machine;
+use crate::net::route::Route;
+use crate::os::machine;
 use crate::spec::{Data, Values};
-use crate::target::Route;
 
 /// A gRPC status that is not OK.
 #[derive(Debug)]

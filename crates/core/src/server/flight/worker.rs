@@ -16,6 +16,7 @@ use super::ledger::Ledger;
 use super::put::Put;
 use super::State;
 use crate::codec::flight::{queue_message, Message};
+use crate::codec::flight::{COMPRESSION_HEADER, SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
 use crate::codec::frame::code;
 use crate::codec::hpack::Header;
 use crate::codec::proto::Bytes;
@@ -23,7 +24,6 @@ use crate::error::Result;
 use crate::http2::{Blocked, Connection, Event};
 use crate::meter::clock::Stage;
 use crate::server::account::{Counted, Spent, ThreadCpu, Trial};
-use crate::target::flight::{COMPRESSION_HEADER, SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
 
 /// A get is encoded ahead of the socket by no more than this.
 const HIGH_WATER: usize = 256 << 10;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::WebPkiServerVerifier;
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
@@ -18,7 +18,7 @@ use scylla::policies::retry::FallthroughRetryPolicy;
 use super::errors;
 use super::options::Options;
 use crate::error::{Error, Result};
-use crate::target::flight;
+use crate::net::tls::{provider, roots};
 use crate::target::upsert::{Host, Login, Place};
 
 /// Whether the nodes agree on a new table is asked this often.
@@ -79,21 +79,10 @@ pub fn tls(place: &Place, login: &Login) -> Result<Option<Arc<ClientConfig>>> {
                 "{name:?} is not a name that a TLS certificate can have"
             ))
         })?;
-        let mut roots = RootCertStore::empty();
-        match &login.tls_ca {
-            Some(path) => {
-                for certificate in flight::read_certificates(path)? {
-                    roots
-                        .add(certificate)
-                        .map_err(|error| Error::usage(format!("{path}: {error}")))?;
-                }
-            }
-            None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        }
-        let verifier =
-            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), flight::provider())
-                .build()
-                .map_err(|error| Error::usage(format!("TLS: {error}")))?;
+        let roots = roots(login.tls_ca.as_deref())?;
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
+            .build()
+            .map_err(|error| Error::usage(format!("TLS: {error}")))?;
         config
             .dangerous()
             .set_certificate_verifier(Arc::new(Named { verifier, name }));

@@ -15,9 +15,9 @@ use tokio_rustls::{TlsConnector, TlsStream};
 use super::errors::{self, Written};
 use super::frame::{log_in, opcode, startup, Answer, Head, Request, HEAD};
 use crate::error::{Error, Kind, Result};
-use crate::http2::Wire;
-use crate::socket::prepare;
-use crate::target::flight::tls_advice;
+use crate::net::socket::prepare;
+use crate::net::tls::tls_advice;
+use crate::net::wire::Wire;
 
 /// What every connection of a trial is made with.
 pub struct Access {

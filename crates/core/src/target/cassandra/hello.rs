@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::error::{Error, Kind, Result};
-use crate::target::flight::tls_advice;
+use crate::net::tls::tls_advice;
 use crate::target::upsert::{Host, Place};
 use crate::target::Route;
 

@@ -19,7 +19,7 @@ use super::limits::Limits;
 use super::statement::Statement;
 use super::waiting::Waiting;
 use crate::error::Result;
-use crate::http2::Wire;
+use crate::net::wire::Wire;
 use crate::target::upsert;
 
 /// Requests that one system call sends at most; each has two pieces.

@@ -9,8 +9,8 @@ use super::options::Options;
 use crate::codec::charrow::handshake::{Handshake, Request};
 use crate::codec::charrow::receive::{Event, Receiver};
 use crate::error::{Error, Kind, Result};
-use crate::http2::Wire;
 use crate::meter::sockets::{Sockets, Watch};
+use crate::net::wire::Wire;
 use crate::target::flight::{self, Address};
 use crate::target::Route;
 

@@ -10,8 +10,9 @@ use crate::codec::ipc::Compression;
 use crate::error::{Error, Result};
 use crate::meter::clock::Stage;
 use crate::meter::handicap::Handicap;
+use crate::net::url::{self, unescape};
 use crate::spec::Verify;
-use crate::target::flight::{self, unescape, Address};
+use crate::target::flight::{self, Address};
 use crate::target::hosts;
 
 /// Threads of a decoder pool.
@@ -191,7 +192,7 @@ impl Options {
     }
 
     pub fn password(&self) -> Result<String> {
-        let secret = |name: &String| flight::secret(name);
+        let secret = |name: &String| url::secret(name);
         Ok(self
             .password_env
             .as_ref()

@@ -16,7 +16,7 @@ use crate::codec::ipc::Compression;
 use crate::error::{Error, Kind, Result};
 use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
-use crate::server::machine::{boot_id, time_namespace};
+use crate::os::machine::{boot_id, time_namespace};
 use crate::spec::{Data, Values};
 use crate::target::flight::port_and_ticket;
 

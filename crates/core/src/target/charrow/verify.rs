@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use serde::Deserialize;
 
 use super::Charrow;
+use crate::codec::account::Account;
 use crate::error::{Error, Kind, Result};
-use crate::server::account::Account;
 use crate::spec::Verify;
 use crate::target::{Tally, Target, Verification};
 

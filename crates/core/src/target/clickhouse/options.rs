@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::codec::ipc::Compression;
 use crate::error::{Error, Result};
 use crate::http1::{Tls, Web};
-use crate::target::flight::tls_advice;
+use crate::net::tls::tls_advice;
 use crate::target::upsert::{Form, Given, Login, Place};
 
 pub const URL: Form = Form {

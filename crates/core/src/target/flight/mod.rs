@@ -23,13 +23,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::codec::account::Account;
 use crate::data::Source;
 use crate::error::{Error, Kind, Result};
 use crate::meter::align::Trip;
 use crate::meter::clock::StageClock;
 use crate::meter::handicap::Handicap;
 use crate::meter::sockets::Sockets;
-use crate::server::account::Account;
 use crate::spec::{Data, Operation, TrialSpec};
 use crate::target::hosts::of_stream;
 use crate::target::systems::System;
@@ -40,20 +40,11 @@ use crate::target::{
 pub(in crate::target) use ask::port_and_ticket;
 pub use ask::{environment, tcp_port};
 use call::Link;
-pub(crate) use dial::{client_config, provider, read_certificates, read_key, tls_advice, wire};
-pub(crate) use options::unescape;
-pub use options::{secret, Address, Options};
+pub(crate) use dial::wire;
+pub use options::{Address, Options};
 use options::{Connections, Subject};
 use plan::Plan;
 use servers::Server;
-
-/// Headers that a reference server understands; all others ignore them.
-pub const TRIAL_HEADER: &str = "venturi-trial";
-pub const VERIFY_HEADER: &str = "venturi-verify";
-/// The server shall sample itself at this interval, in ns.
-pub const SAMPLE_HEADER: &str = "venturi-sample";
-/// How the rows of a table shall be sent; what is made on demand is asked for with its plan.
-pub const COMPRESSION_HEADER: &str = "venturi-compression";
 
 pub struct Flight {
     spec: Arc<TrialSpec>,

@@ -10,6 +10,8 @@ use crate::codec::ipc::Compression;
 use crate::error::{Error, Result};
 use crate::meter::clock::Stage;
 use crate::meter::handicap::Handicap;
+use crate::net::tls::ClientTls;
+use crate::net::url::{secret, unescape};
 use crate::spec::{Operation, Verify};
 use crate::target::hosts::{self, Host};
 
@@ -143,22 +145,6 @@ fn base64_decode(text: &str) -> Option<Vec<u8>> {
     base64::engine::general_purpose::STANDARD.decode(text).ok()
 }
 
-pub(crate) fn unescape(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        rest = after;
-        if first == b'%' {
-            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &rest[2..];
-        } else {
-            bytes.push(first);
-        }
-    }
-    Some(bytes)
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProtocolChoice {
@@ -270,6 +256,15 @@ impl Options {
         Ok(parsed)
     }
 
+    pub fn tls(&self) -> ClientTls<'_> {
+        ClientTls {
+            authority: self.tls_ca.as_deref(),
+            certificate: self.tls_certificate.as_deref(),
+            key: self.tls_key.as_deref(),
+            insecure: self.tls_insecure,
+        }
+    }
+
     pub fn window(&self) -> u32 {
         self.window.unwrap_or(frame::MAX_WINDOW)
     }
@@ -328,15 +323,6 @@ impl Options {
         let text = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
         Ok(Some(format!("Basic {text}").into_bytes()))
     }
-}
-
-/// Secrets travel as names of environment variables.
-pub fn secret(variable: &str) -> Result<String> {
-    std::env::var(variable).map_err(|_| {
-        Error::usage(format!(
-            "the environment variable {variable}, which should hold a secret, is not set"
-        ))
-    })
 }
 
 #[cfg(test)]

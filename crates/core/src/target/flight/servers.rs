@@ -125,11 +125,11 @@ impl Flight {
                     // A pid means something on the machine it is from only.
                     let same_machine = hello
                         .boot
-                        .zip(crate::server::machine::boot_id())
+                        .zip(crate::os::machine::boot_id())
                         .map(|(theirs, ours)| theirs == ours);
                     identity.same_machine = same_machine;
                     identity.same_clock = same_machine == Some(true)
-                        && hello.time_namespace == crate::server::machine::time_namespace();
+                        && hello.time_namespace == crate::os::machine::time_namespace();
                     identity.pid = Some(hello.pid).filter(|_| same_machine == Some(true));
                 }
                 Ok(identity)

@@ -4,8 +4,8 @@ use futures::future::try_join_all;
 
 use super::servers::Server;
 use super::Flight;
+use crate::codec::account::Account;
 use crate::error::{Error, Result};
-use crate::server::account::Account;
 use crate::spec::{Operation, Verify};
 use crate::target::{Tally, Verification};
 

@@ -12,7 +12,7 @@ use tokio_rustls::{TlsConnector, TlsStream};
 
 use crate::codec::mysql::{self, Assembler};
 use crate::error::{Error, Kind, Result};
-use crate::http2::Wire;
+use crate::net::wire::Wire;
 
 pub struct Channel {
     wire: Wire,

@@ -12,8 +12,8 @@ use super::options::Access;
 use super::statement::Statement;
 use crate::codec::mysql::{self, command, Answer, Greeting, Login, Reader};
 use crate::error::{Error, Kind, Result};
-use crate::http2::Wire;
-use crate::socket::prepare;
+use crate::net::socket::prepare;
+use crate::net::wire::Wire;
 use crate::target::upsert::{Host, StatementKind, Waits};
 use crate::target::Route;
 

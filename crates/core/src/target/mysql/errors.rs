@@ -2,7 +2,7 @@
 
 use crate::codec::mysql::Refusal;
 use crate::error::{Error, Fate, Kind};
-use crate::target::flight::tls_advice;
+use crate::net::tls::tls_advice;
 
 /// Servers' numbers of errors, by what they mean here.
 mod number {

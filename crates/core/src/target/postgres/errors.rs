@@ -5,7 +5,7 @@ use std::error::Error as _;
 use tokio_postgres::error::{DbError, Severity};
 
 use crate::error::{Error, Fate, Kind};
-use crate::target::flight::tls_advice;
+use crate::net::tls::tls_advice;
 
 /// One line for a failure of a statement of so many rows.
 pub fn of_batch(place: &str, error: &tokio_postgres::Error, rows: u64) -> Error {

@@ -18,7 +18,7 @@ use super::errors::told;
 use super::options::Options;
 use crate::error::{Error, Kind};
 use crate::meter::sockets::Sockets;
-use crate::socket::prepare;
+use crate::net::socket::prepare;
 use crate::target::upsert::Place;
 use crate::target::Route;
 

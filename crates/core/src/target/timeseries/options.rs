@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::codec::timeseries::{Digits, Form, Influx, Names, OpenTsdb, Resp, Writer};
 use crate::data::points::Layout;
 use crate::error::{Error, Result};
-use crate::target::flight::secret;
+use crate::net::url::secret;
 use crate::target::hosts::Host;
 use crate::target::upsert::Given;
 

@@ -13,7 +13,7 @@ use crate::error::{Error, Kind, Result};
 use crate::http1;
 use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
-use crate::socket::prepare;
+use crate::net::socket::prepare;
 use crate::spec::Verify;
 use crate::target::hosts::Host;
 use crate::target::{Identity, Route};

@@ -6,7 +6,8 @@ use rustls::ClientConfig;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
-use crate::target::flight;
+use crate::net::tls::ClientTls;
+use crate::net::url::{secret, unescape};
 use crate::target::hosts::{self, Host};
 
 /// What the URLs of one system look like.
@@ -73,7 +74,7 @@ impl Place {
             return Err(wrong("settings are options, not part of the URL"));
         }
         let text = |escaped: &str, what: &str| {
-            flight::unescape(escaped)
+            unescape(escaped)
                 .and_then(|bytes| String::from_utf8(bytes).ok())
                 .ok_or_else(|| wrong(&format!("the {what} is not text")))
         };
@@ -156,8 +157,7 @@ impl Login {
     }
 
     pub fn password(&self) -> Result<Option<String>> {
-        let secret = |variable: &String| flight::secret(variable);
-        self.password_env.as_ref().map(secret).transpose()
+        self.password_env.as_deref().map(secret).transpose()
     }
 
     /// `None`: without TLS, which no option asks for then. No protocol is negotiated in it.
@@ -178,15 +178,13 @@ impl Login {
                 false => Ok(None),
             };
         }
-        let mut config = flight::client_config(&flight::Options {
-            tls_ca: self.tls_ca.clone(),
-            tls_certificate: self.tls_certificate.clone(),
-            tls_key: self.tls_key.clone(),
-            tls_insecure: self.tls_insecure,
-            ..flight::Options::default()
-        })?;
-        config.alpn_protocols.clear();
-        Ok(Some(config))
+        let tls = ClientTls {
+            authority: self.tls_ca.as_deref(),
+            certificate: self.tls_certificate.as_deref(),
+            key: self.tls_key.as_deref(),
+            insecure: self.tls_insecure,
+        };
+        tls.config().map(Some)
     }
 }
 

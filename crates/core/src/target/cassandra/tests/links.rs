@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::super::frame::{Request, HEAD};
 use super::super::limits::Limits;
 use super::super::link::{Call, Link, Reply};
-use crate::http2::Wire;
+use crate::net::wire::Wire;
 
 /// A link with so many lanes, and the server's end of it.
 async fn link(lanes: usize, timeout: Duration) -> (Rc<Link>, TcpStream) {

@@ -16,7 +16,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::codec::charrow::receive::Block;
-use crate::engine::panicked_as;
 use crate::error::{Error, Kind, Result};
 use crate::meter::clock::{Stage, StageClock, StageTotals, Workers};
 use crate::target::Pool as PoolRecord;
@@ -217,7 +216,7 @@ impl Shared {
                 unpacker.unpack(job.block, &mut clock)
             });
             let decoded = std::panic::catch_unwind(working)
-                .unwrap_or_else(|panic| Err(panicked_as("a decoder", &*panic)));
+                .unwrap_or_else(|panic| Err(Error::panicked(&*panic).context("a decoder")));
             self.account(&clock);
             inbox.put(decoded);
         }

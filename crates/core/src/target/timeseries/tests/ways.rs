@@ -144,7 +144,7 @@ fn archives_are_sent_as_they_are() {
         r#"{{"path": {path:?}, "data": {{"source": "metrics", "hosts": 9}}, "archives": 3,
             "steps": 200, "threads": 1, "level": 1}}"#
     );
-    let manifest = archive::generate(&order, &Control::new()).unwrap();
+    let manifest = crate::archives::generate(&order, &Control::new()).unwrap();
     let manifest: archive::Manifest = serde_json::from_str(&manifest).unwrap();
     let bytes = Arc::new(AtomicUsize::new(0));
     let counted = bytes.clone();

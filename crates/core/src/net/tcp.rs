@@ -18,8 +18,8 @@ use std::sync::{mpsc, Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::codec::budget::Budget;
-use crate::engine::pin::{allowed, pin};
 use crate::error::{Error, Kind, Result};
+use crate::os::pin::{allowed, pin};
 use crate::spec::Operation;
 
 /// What a client's header begins with.
@@ -31,7 +31,7 @@ const HEADER: usize = 32;
 
 /// Bounds of what a client may ask a peer for.
 const LARGEST_MESSAGE: usize = 256 << 20;
-pub(super) const LONGEST: Duration = Duration::from_secs(3600);
+pub const LONGEST: Duration = Duration::from_secs(3600);
 const MOST_CONNECTIONS: usize = 1024;
 
 /// Bytes of messages that a peer holds at most, over all connections.
@@ -298,7 +298,7 @@ fn parse(
 }
 
 fn prepare(socket: &TcpStream) -> io::Result<()> {
-    crate::socket::prepare(socket.into(), None);
+    super::socket::prepare(socket.into(), None);
     socket.set_read_timeout(Some(LOOK_UP))?;
     socket.set_write_timeout(Some(LOOK_UP))
 }

@@ -12,8 +12,8 @@ use flate2::write::GzEncoder;
 use flate2::{Compression, Crc};
 use serde::Deserialize;
 
-use super::{io, Archive, Manifest, MANIFEST, VERSION};
 use crate::codec::timeseries::{Digits, Form, Resp, Text};
+use crate::data::archive::{io, Archive, Manifest, MANIFEST, VERSION};
 use crate::data::metrics::{Metrics, MOST_HOSTS, WIDTH};
 use crate::data::points::{Block, Rows};
 use crate::engine::{Control, Phase};
@@ -320,3 +320,6 @@ impl Drop for Made {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

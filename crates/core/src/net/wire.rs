@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
-use crate::target::Route;
+use super::route::Route;
 
 #[derive(Debug)]
 pub enum Wire {

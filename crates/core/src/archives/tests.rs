@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::*;
+use crate::data::archive::{Chunk, Reader};
 use crate::data::metrics::Metrics;
 use crate::data::points::{Block, Rows};
 use crate::engine::Control;

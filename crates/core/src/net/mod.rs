@@ -1,0 +1,9 @@
+//! Connections: between whom, over what, and how they are set up.
+
+pub mod route;
+pub mod runtime;
+pub mod socket;
+pub mod tcp;
+pub mod tls;
+pub mod url;
+pub mod wire;

@@ -1,0 +1,4 @@
+//! What the operating system is asked for.
+
+pub mod machine;
+pub mod pin;
