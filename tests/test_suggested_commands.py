@@ -16,7 +16,6 @@ import pytest
 import typer
 
 import random_cells
-from run_support import ROOT
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import load
 from venturi.analysis.verdict import causes
@@ -125,12 +124,6 @@ def test_most_causes_come_up_by_chance(by_chance: Any) -> None:
     seen = {one.cause for found, _ in by_chance for one in found.values()}
     assert {cause.kind for cause in seen} >= {"cores", "stage", "disk", "link", "flow-control", "server"}
     assert len(seen) > 25, sorted(set(Cause) - seen)
-
-
-def test_the_page_has_every_cause() -> None:
-    page = (ROOT / "docs" / "verdicts.md").read_text()
-    between = page.split("<!-- causes: ")[1].split("-->\n")[1].split("\n<!-- end of causes")[0]
-    assert between == causes.table()
 
 
 def test_names_are_words_in_kebab_case_and_each_has_its_words() -> None:

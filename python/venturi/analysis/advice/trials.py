@@ -24,7 +24,7 @@ from venturi.analysis.cells.summary import (
 from venturi.analysis.statistics.intervals import range_coverage
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import Quantity, percent, plural
-from venturi.targets.system import servers_batches
+from venturi.targets.system import NO_PLACE, scheme_of, servers_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -380,7 +380,7 @@ def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Ad
         # A database is no TCP server: what raw TCP does says little of what it could.
         and not c.in_rows
         and "raw TCP" not in c.ceilings
-        and not str(c.parameters.get("target") or "").startswith("empty:")
+        and scheme_of(str(c.parameters.get("target") or "")) not in NO_PLACE
     ]
     if not without:
         return None
