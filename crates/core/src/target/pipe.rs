@@ -487,8 +487,6 @@ mod tests {
 
     #[test]
     fn what_it_has_not_is_refused() {
-        let record = trial("upsert", r#""rows_per_stream": 10"#);
-        assert!(record.error.unwrap().message.contains("gets and puts"));
         let options = r#""rows_per_stream": 10, "options": {"window": 1}"#;
         let record = trial("get", options);
         assert!(record
