@@ -19,6 +19,7 @@ from venturi.analysis.verdict.proof.databases import AWAY, COMPUTES, IDLE
 from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, KEPT_UP, NEARLY, SCHEDULE_SPARE, WORKERS
 from venturi.analysis.verdict.proof.path import DISK, LINK, MEMORY
 from venturi.cli import COMMANDS, app
+from venturi.targets.options import APPLIES, DEFAULTS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -174,3 +175,22 @@ def test_verdicts_are_documented_with_the_thresholds_that_count() -> None:
     for kind in get_args(types.Kind):
         assert kind in dict(table), f"{kind} is not in the order of proof"
         assert f"\n### {kind}\n" in page, f"{kind} has no paragraph"
+
+
+_OPTIONS = re.compile(r"^\| key \| default \| meaning \|\n\|---.*\n((?:\|.*\n)+)", re.MULTILINE)
+_TARGETS = sorted(path.stem for path in (ROOT / "docs" / "targets").glob("*.md"))
+
+
+@pytest.mark.parametrize("scheme", _TARGETS)
+def test_the_page_of_a_target_has_its_options_with_their_defaults(scheme: str) -> None:
+    page = (ROOT / "docs" / "targets" / f"{scheme}.md").read_text()
+    known = {name for name, systems in APPLIES.items() if scheme in systems}
+    assert {name for name in known if f"`{name}`" not in page} == set()
+    for row in "".join(_OPTIONS.findall(page)).splitlines():
+        keys, default = (cell.strip() for cell in row.split("|")[1:3])
+        named = re.findall(r"`(\w+)`", keys)
+        assert named and set(named) <= known, row
+        usual = DEFAULTS.get(scheme, {}).get(named[0])
+        if usual is not None and len(named) == 1:
+            said = str(usual).lower() if isinstance(usual, bool) else str(usual)
+            assert re.match(rf"`?{re.escape(said)}\b", default), row

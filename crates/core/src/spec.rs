@@ -179,7 +179,7 @@ pub struct TrialSpec {
     /// Open loop: batches per second over all streams together.
     #[serde(default)]
     pub rate: Option<f64>,
-    /// Batches that may be under way on one stream at a time.
+    /// Batches that may be in flight on one stream at a time.
     #[serde(default = "one")]
     pub in_flight: usize,
     #[serde(default)]
@@ -384,7 +384,7 @@ impl TrialSpec {
         self.share.is_none_or(|share| share.lead)
     }
 
-    /// Own streams times batches under way: so many sessions drive this process's part.
+    /// Own streams times batches in flight: so many sessions drive this process's part.
     pub fn lanes(&self) -> usize {
         self.own().len() * self.in_flight
     }

@@ -8,7 +8,7 @@ use crate::codec::frame::code;
 const REMEMBERED: usize = 64;
 
 /// The last streams that ended. A stream that we ended first may have frames of the peer's
-/// under way, which are passed over; on one that the peer ended it may send no more (RFC 9113,
+/// in flight, which are passed over; on one that the peer ended it may send no more (RFC 9113,
 /// 5.1). What has been forgotten gets the benefit of the doubt.
 #[derive(Debug, Default)]
 pub(super) struct Closed {

@@ -372,7 +372,7 @@ impl Connection {
 
     /// Something that the peer has begun and not finished, other than a message: its preface,
     /// a header block, a frame's head. It stays the same for as long as it is the same thing.
-    pub fn half_said(&self) -> Option<(u32, u64)> {
+    pub fn unfinished(&self) -> Option<(u32, u64)> {
         if self.input.preface {
             return Some((0, 0));
         }
@@ -394,7 +394,7 @@ impl Connection {
     }
 
     /// Data or headers on a stream that is over: they are passed over where they may have
-    /// been under way when we ended it.
+    /// been in flight when we ended it.
     pub(super) fn pass_over(&mut self, stream: u32) -> Result<()> {
         match self.closed.wrong(stream) {
             Some((code, reason)) => Err(self.fault(code, reason)),

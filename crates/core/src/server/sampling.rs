@@ -67,7 +67,7 @@ struct Open {
     streams: u64,
     /// When its last stream ended.
     ended_ns: Option<i64>,
-    /// Forgotten then; `None`: streams are under way.
+    /// Forgotten then; `None`: streams are in flight.
     expires: Option<Instant>,
     connections: Arc<Connections>,
 }

@@ -259,7 +259,7 @@ fn calls_that_are_malformed() {
         assert!(client.send(&bytes));
         let given_up = ("reset".to_owned(), expected.to_be_bytes().to_vec());
         assert_eq!(client.answer(1), given_up, "{what}");
-        // What was under way is passed over.
+        // What was in flight is passed over.
         assert!(client.send(&data(1, true, b"late")), "{what}");
         assert!(client.send(&action(3, "ping", b"")), "{what}");
         assert_eq!(client.answer(3).0, "0", "{what}");
@@ -351,7 +351,7 @@ fn an_early_answer_ends_the_stream() {
     let (reset, payload) = client.frame().unwrap();
     assert_eq!((reset.kind, reset.stream), (kind::RST_STREAM, 1));
     assert_eq!(payload, code::NO_ERROR.to_be_bytes());
-    // What was under way is passed over.
+    // What was in flight is passed over.
     assert!(client.send(&data(1, true, &message(b"late"))));
     assert!(client.send(&action(3, "ping", b"")));
     assert_eq!(client.answer(3).0, "0");

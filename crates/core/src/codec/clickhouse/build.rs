@@ -11,7 +11,7 @@ use super::types::{unit, Column, Layout, Names, Type};
 use crate::codec::slab::{Growing, Pool};
 use crate::error::{Error, Kind, Result};
 
-/// Free memory that a column keeps, in blocks: as many as are under way at a time between who makes
+/// Free memory that a column keeps, in blocks: as many as are in flight at a time between who makes
 /// them and who sends them. Theirs is what it was before, so the bound on those bounds it too.
 const KEPT: usize = 64;
 

@@ -218,7 +218,7 @@ struct Stream {
     script: Script,
     /// Of the stream's batches, the first that none of its sessions has begun.
     next: Rc<Cell<u64>>,
-    /// The batch that is under way.
+    /// The batch that is in flight.
     number: Option<u64>,
     tally: Tally,
     begun: Option<Instant>,

@@ -1,4 +1,4 @@
-//! Several batches under way on a stream, and batches that fail.
+//! Several batches in flight on a stream, and batches that fail.
 
 use std::time::Duration;
 

@@ -301,7 +301,7 @@ impl Connection {
         let outcome = self.stream(&query, &mut seat, counted);
         let leaving = match (&outcome, self.content) {
             (Ok(()), _) => Leaving::Served,
-            (Err(_), true) => Leaving::Content,
+            (Err(_), true) => Leaving::Satisfied,
             (Err(_), false) => Leaving::Lost,
         };
         if state.sessions.leave(&query, &seat, leaving).is_some() {

@@ -32,7 +32,7 @@ pub struct Wanted {
     pub block_bytes: u64,
 }
 
-/// A query under way. One encoder at a time asks it for more.
+/// A query in flight. One encoder at a time asks it for more.
 pub trait Run: Send {
     /// Asked for before anything else. `None`: it is not known yet.
     fn schema(&mut self) -> Result<Option<SchemaRef>>;

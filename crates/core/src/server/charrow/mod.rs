@@ -41,7 +41,7 @@ pub use config::{EngineKind, ServerSpec, StreamSpec};
 use connection::Connection;
 use engine::Engine;
 pub use outside::Query;
-use outside::{Desk, Outside};
+use outside::{Outside, WaitingQueries};
 use sessions::Sessions;
 use wire::{Wire, LOOK_UP};
 
@@ -82,7 +82,7 @@ struct State {
     turned_away: AtomicUsize,
     /// Nothing new is begun...
     leaving: AtomicBool,
-    /// ... and what is under way ends too.
+    /// ... and what is in flight ends too.
     closing: AtomicBool,
 }
 
@@ -142,7 +142,7 @@ pub struct Server {
     address: SocketAddr,
     state: Arc<State>,
     /// Queries for an engine outside.
-    desk: Arc<Desk>,
+    waiting_queries: Arc<WaitingQueries>,
     threads: Threads,
 }
 
@@ -158,7 +158,7 @@ impl Server {
         };
         let tls = tls_config(&files, &[])?.map(Arc::new);
         let token = Token::of(spec.token_env.as_deref())?;
-        let desk = Arc::new(Desk::default());
+        let waiting_queries = Arc::new(WaitingQueries::default());
         let engine: Box<dyn Engine> = match spec.engine {
             EngineKind::Builtin => Box::new(Builtin::new(
                 &spec.tables,
@@ -171,7 +171,7 @@ impl Server {
                 ))
             }
             EngineKind::Outside => Box::new(Outside {
-                desk: desk.clone(),
+                waiting_queries: waiting_queries.clone(),
                 memory: spec.query_memory_bytes,
             }),
         };
@@ -213,7 +213,7 @@ impl Server {
         Ok(Self {
             address,
             state,
-            desk,
+            waiting_queries,
             threads,
         })
     }
@@ -249,7 +249,7 @@ impl Server {
 
     /// The next query for whoever is the engine, where one comes in time.
     pub fn next_query(&self, patience: Duration) -> Option<Query> {
-        self.desk.take(patience)
+        self.waiting_queries.take(patience)
     }
 
     /// Counts since the start, as JSON.

@@ -16,12 +16,12 @@ use crate::meter::clock::Stage;
 
 /// Queries that wait for somebody to take them.
 #[derive(Default)]
-pub struct Desk {
+pub struct WaitingQueries {
     waiting: Mutex<VecDeque<Arc<Feed>>>,
     arrived: Condvar,
 }
 
-impl Desk {
+impl WaitingQueries {
     /// The next query, where one comes in time.
     pub fn take(&self, patience: Duration) -> Option<Query> {
         let until = Instant::now() + patience;
@@ -46,7 +46,7 @@ impl Desk {
 }
 
 pub struct Outside {
-    pub desk: Arc<Desk>,
+    pub waiting_queries: Arc<WaitingQueries>,
     /// Bytes of streams of one query that wait for an encoder.
     pub memory: u64,
 }
@@ -62,14 +62,14 @@ impl Engine for Outside {
             room: Condvar::new(),
         });
         let mut waiting = self
-            .desk
+            .waiting_queries
             .waiting
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         waiting.push_back(feed.clone());
         drop(waiting);
-        self.desk.arrived.notify_one();
-        Ok(Box::new(Eater { feed, schema: None }))
+        self.waiting_queries.arrived.notify_one();
+        Ok(Box::new(EngineStream { feed, schema: None }))
     }
 
     fn name(&self) -> String {
@@ -81,13 +81,13 @@ struct Feed {
     id: String,
     text: String,
     memory: u64,
-    state: Mutex<State>,
+    state: Mutex<FeedState>,
     more: Condvar,
     room: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct FeedState {
     streams: VecDeque<Vec<u8>>,
     bytes: u64,
     /// The engine has ended, well or with an error.
@@ -97,7 +97,7 @@ struct State {
 }
 
 impl Feed {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FeedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -153,12 +153,12 @@ impl Drop for Query {
 }
 
 /// The encoders' end of it.
-struct Eater {
+struct EngineStream {
     feed: Arc<Feed>,
     schema: Option<SchemaRef>,
 }
 
-impl Drop for Eater {
+impl Drop for EngineStream {
     fn drop(&mut self) {
         let mut state = self.feed.state();
         state.closed = true;
@@ -169,9 +169,9 @@ impl Drop for Eater {
     }
 }
 
-impl Eater {
+impl EngineStream {
     /// Waits a moment for something to do or the end.
-    fn look(&self) -> MutexGuard<'_, State> {
+    fn look(&self) -> MutexGuard<'_, FeedState> {
         let state = self.feed.state();
         if !state.streams.is_empty() || state.finished.is_some() {
             return state;
@@ -183,7 +183,7 @@ impl Eater {
     }
 }
 
-impl Run for Eater {
+impl Run for EngineStream {
     fn schema(&mut self) -> Result<Option<SchemaRef>> {
         if self.schema.is_none() {
             let state = self.look();

@@ -316,7 +316,7 @@ impl Query {
             shared.over.get_or_insert_with(Instant::now);
         }
         if shared.here == 0 && !all_dealt {
-            if leaving == Leaving::Content && shared.came < shared.expected {
+            if leaving == Leaving::Satisfied && shared.came < shared.expected {
                 // It has had enough, and leaves the rest to those that are still to come.
                 shared.alone = Some(Instant::now());
             } else {

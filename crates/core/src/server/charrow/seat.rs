@@ -39,7 +39,7 @@ pub enum Leaving {
     /// It has had its end.
     Served,
     /// It wants no more, and has said so: what it has not read it drops on purpose.
-    Content,
+    Satisfied,
     /// It is gone.
     Lost,
 }

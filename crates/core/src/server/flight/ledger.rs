@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::meter::clock::{Stage, StageClock, StageTotals, Workers};
 
-/// The streams under way on one connection. What the thread does it does for one of them;
+/// The streams in flight on one connection. What the thread does it does for one of them;
 /// meanwhile each other one waits, for the thread unless its own window is used up. So every
 /// stream's stages add up to the time from its begin to its end.
 #[derive(Debug)]

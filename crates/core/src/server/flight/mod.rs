@@ -303,18 +303,18 @@ async fn serve(
     let connection = Connection::new(wire, config).within(state.incoming.clone());
     let mut worker = Worker::new(connection, state, tls);
     let patience = worker.patience();
-    let mut owed = None;
+    let mut awaited_request = None;
     let mut timer = std::pin::pin!(tokio::time::sleep(patience));
     let working = poll_fn(|cx| {
         let polled = worker.poll(cx);
         if polled.is_pending() {
             // Who says nothing, or one byte now and then, must not hold a thread for ever.
-            let now = worker.owed();
-            if now != owed {
-                owed = now;
+            let now = worker.awaited_request();
+            if now != awaited_request {
+                awaited_request = now;
                 timer.as_mut().reset(tokio::time::Instant::now() + patience);
             }
-            if owed.is_some() && timer.as_mut().poll(cx).is_ready() {
+            if awaited_request.is_some() && timer.as_mut().poll(cx).is_ready() {
                 let late = Error::new(Kind::Timeout, "the client did not say what it wants");
                 return Poll::Ready(Err(late));
             }

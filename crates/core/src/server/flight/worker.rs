@@ -56,7 +56,7 @@ pub(super) struct Worker {
     ledger: Ledger,
     /// CPU that has been accounted for already.
     settled: ThreadCpu,
-    /// Gets and puts under way; gets alone.
+    /// Gets and puts in flight; gets alone.
     active: usize,
     gets: usize,
 }
@@ -79,15 +79,15 @@ impl Worker {
         self.calls.is_empty()
     }
 
-    /// What the client has begun to say and not said to its end; while it stays the same,
-    /// it owes it to us.
-    pub fn owed(&self) -> Option<(u32, u64)> {
+    /// What the client has begun to send and not sent to its end: the same for as long as it is the same
+    /// thing.
+    pub fn awaited_request(&self) -> Option<(u32, u64)> {
         let request = self
             .calls
             .iter()
             .find(|(_, call)| matches!(call, Call::Request(_)));
         let request = request.map(|(stream, _)| (*stream, 0));
-        request.or_else(|| self.connection.half_said())
+        request.or_else(|| self.connection.unfinished())
     }
 
     pub fn patience(&self) -> Duration {

@@ -101,7 +101,7 @@ pub async fn serve(
     }
 }
 
-/// Says why, and closes; takes what is under way meanwhile, and throws it away.
+/// Says why, and closes; takes what is in flight meanwhile, and throws it away.
 pub async fn refuse(mut socket: TcpStream, language: Language, wrong: &Wrong) {
     let _ = tokio::time::timeout(LINGER, async {
         socket.write_all(line(language, wrong).as_bytes()).await?;

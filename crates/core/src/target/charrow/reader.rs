@@ -35,7 +35,7 @@ pub struct Reader {
     rows: u64,
 }
 
-/// How long a reader that leaves early takes what is under way, so that the server, which may be
+/// How long a reader that leaves early takes what is in flight, so that the server, which may be
 /// in the middle of a block, comes to hear of it.
 const GOODBYE: Duration = Duration::from_secs(1);
 

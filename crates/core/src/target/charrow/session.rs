@@ -281,7 +281,7 @@ impl Session for Partition {
         if !self.draining {
             self.close_window();
             match self.ending.stop.take() {
-                // The server ends the query, and what is under way is taken, so that both ends
+                // The server ends the query, and what is in flight is taken, so that both ends
                 // have counted the same.
                 Some(trial) if asked && !self.ended => self.channel.say(&Request::Ask {
                     name: "stop".into(),

@@ -19,14 +19,14 @@ const READ: usize = 256 << 10;
 /// Give it bytes by `room` and `filled`, ask for `next_batch` until it has none, and say `end` once.
 pub enum Feed {
     Rows(Box<Rows>),
-    Blocks(Tank, Box<native::Decoder>),
+    Blocks(Buffered, Box<native::Decoder>),
     Arrow(Box<StreamReader>),
     /// A whole file first: what is in it stands at its end.
-    File(Tank, Option<Box<ParquetRecordBatchReader>>, usize),
+    File(Buffered, Option<Box<ParquetRecordBatchReader>>, usize),
 }
 
 pub struct Rows {
-    tank: Tank,
+    buffered: Buffered,
     decoder: rowbinary::Decoder,
     columns: Vec<Column>,
     /// Names and types come before the rows.
@@ -43,13 +43,13 @@ impl Feed {
         rows_per_batch: usize,
         limit: usize,
     ) -> Result<Self> {
-        let tank = Tank::new(limit);
+        let buffered = Buffered::new(limit);
         Ok(match format {
             Format::Arrow => Self::Arrow(Box::new(StreamReader::new(limit))),
-            Format::Native => Self::Blocks(tank, Box::new(native::Decoder::limited(limit))),
-            Format::Parquet => Self::File(tank, None, rows_per_batch),
+            Format::Native => Self::Blocks(buffered, Box::new(native::Decoder::limited(limit))),
+            Format::Parquet => Self::File(buffered, None, rows_per_batch),
             Format::RowBinary => Self::Rows(Box::new(Rows {
-                tank,
+                buffered,
                 decoder: rowbinary::Decoder::new(columns)?.limited(limit),
                 columns: columns.to_vec(),
                 header,
@@ -63,16 +63,16 @@ impl Feed {
     pub fn room(&mut self) -> Result<&mut [u8]> {
         match self {
             Self::Arrow(reader) => Ok(reader.room()),
-            Self::Rows(rows) => rows.tank.room(),
-            Self::Blocks(tank, _) | Self::File(tank, _, _) => tank.room(),
+            Self::Rows(rows) => rows.buffered.room(),
+            Self::Blocks(buffered, _) | Self::File(buffered, _, _) => buffered.room(),
         }
     }
 
     pub fn filled(&mut self, bytes: usize) -> Result<()> {
         match self {
             Self::Arrow(reader) => return reader.filled(bytes),
-            Self::Rows(rows) => rows.tank.to += bytes,
-            Self::Blocks(tank, _) | Self::File(tank, _, _) => tank.to += bytes,
+            Self::Rows(rows) => rows.buffered.to += bytes,
+            Self::Blocks(buffered, _) | Self::File(buffered, _, _) => buffered.to += bytes,
         }
         Ok(())
     }
@@ -82,12 +82,12 @@ impl Feed {
         match self {
             Self::Arrow(reader) => Ok(reader.take_ready()),
             Self::Rows(rows) => rows.next(),
-            Self::Blocks(tank, decoder) => {
-                while !tank.unread().is_empty() {
-                    let Some((batch, used)) = decoder.push(tank.unread())? else {
+            Self::Blocks(buffered, decoder) => {
+                while !buffered.unread().is_empty() {
+                    let Some((batch, used)) = decoder.push(buffered.unread())? else {
                         return Ok(None);
                     };
-                    tank.from += used;
+                    buffered.from += used;
                     if batch.num_rows() > 0 {
                         return Ok(Some(batch));
                     }
@@ -115,17 +115,17 @@ impl Feed {
             Self::Arrow(_) => Err(Error::protocol("the Arrow stream did not come to its end")),
             Self::Rows(rows) => {
                 rows.ended = true;
-                match rows.tank.unread().len() {
+                match rows.buffered.unread().len() {
                     0 => Ok(()),
                     left => cut(left),
                 }
             }
-            Self::Blocks(tank, _) => match tank.unread().len() {
+            Self::Blocks(buffered, _) => match buffered.unread().len() {
                 0 => Ok(()),
                 left => cut(left),
             },
-            Self::File(tank, reader, rows_per_batch) => {
-                let bytes = std::mem::take(tank).whole();
+            Self::File(buffered, reader, rows_per_batch) => {
+                let bytes = std::mem::take(buffered).whole();
                 if bytes.is_empty() {
                     return Ok(());
                 }
@@ -150,7 +150,7 @@ fn broken_file() -> Error {
 impl Rows {
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         if self.header {
-            let Some((columns, used)) = read_header(self.tank.unread())? else {
+            let Some((columns, used)) = read_header(self.buffered.unread())? else {
                 return Ok(None);
             };
             if columns != self.columns {
@@ -158,12 +158,12 @@ impl Rows {
                     "the answer has other columns than the query had when it was planned",
                 ));
             }
-            self.tank.from += used;
+            self.buffered.from += used;
             self.header = false;
         }
         let most = self.rows_per_batch - self.decoder.rows();
-        let used = self.decoder.push(self.tank.unread(), most)?;
-        self.tank.from += used;
+        let used = self.decoder.push(self.buffered.unread(), most)?;
+        self.buffered.from += used;
         let rows = self.decoder.rows();
         match rows == self.rows_per_batch || (self.ended && rows > 0) {
             true => self.decoder.finish().map(Some),
@@ -174,14 +174,14 @@ impl Rows {
 
 /// Bytes that are not understood yet: `from..to`.
 #[derive(Debug, Default)]
-pub struct Tank {
+pub struct Buffered {
     bytes: Vec<u8>,
     from: usize,
     to: usize,
     limit: usize,
 }
 
-impl Tank {
+impl Buffered {
     fn new(limit: usize) -> Self {
         Self {
             limit,

@@ -119,7 +119,7 @@ pub struct Put {
     cursor: Cursor,
     writer: Writer,
     summed: Option<Arc<Summed>>,
-    /// Of the batch under way.
+    /// Of the batch in flight.
     moved: Moved,
     sums: crate::target::Sums,
     tally: Tally,
@@ -242,7 +242,7 @@ impl Session for Put {
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        // The engine stops between batches, so only a stop on failure finds one under way.
+        // The engine stops between batches, so only a stop on failure finds one in flight.
         match self.state {
             State::Busy(_) => self.poll_batch(cx, clock).map_ok(|_| ()),
             _ => Poll::Ready(Ok(())),

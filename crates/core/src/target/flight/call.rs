@@ -245,7 +245,7 @@ impl Link {
 
     /// The time to the other end and back, which TCP does not know where a proxy stands
     /// between: the lesser of two PINGs (RFC 9113, 6.7; more in a row count as an attack on some
-    /// servers). `None`: it does not answer. For a connection without a call under way.
+    /// servers). `None`: it does not answer. For a connection without a call in flight.
     pub async fn round_trip(&self, timeout: Duration) -> Option<Duration> {
         let limit = PING_LIMIT.min(timeout / 4); // a server that is silent here may serve all the same
         let mut least = None;

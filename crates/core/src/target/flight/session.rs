@@ -172,7 +172,7 @@ impl Session for GetSession {
                 self.close();
                 return Poll::Ready(Ok(()));
             };
-            // The server ends its streams, and what is under way is taken, so that both
+            // The server ends its streams, and what is in flight is taken, so that both
             // ends have counted the same.
             let action = Action {
                 r#type: "venturi.stop".into(),
@@ -219,7 +219,7 @@ pub struct PutSession {
     stream: Option<u32>,
     reply: Reply,
     over: bool,
-    /// The batch under way: queued, not yet handed over or acknowledged.
+    /// The batch in flight: queued, not yet handed over or acknowledged.
     moving: Option<Moved>,
     sent: u64,
     acknowledged: u64,

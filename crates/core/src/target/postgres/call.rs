@@ -177,7 +177,7 @@ enum Ready {
     },
 }
 
-/// A connection; several share one where several batches are under way on it.
+/// A connection; several share one where several batches are in flight on it.
 pub struct Call {
     client: Rc<Client>,
     ready: Rc<Ready>,
@@ -186,7 +186,7 @@ pub struct Call {
     place: Arc<str>,
 }
 
-/// A connection's handles, one for every batch that may be under way.
+/// A connection's handles, one for every batch that may be in flight.
 pub async fn ready(
     mut link: Link,
     rows: &Rows,

@@ -91,7 +91,7 @@ impl Sqlite {
     }
 
     /// A connection as the streams have it.
-    fn dress(&self, connection: &Connection) -> Result<()> {
+    fn set_pragmas(&self, connection: &Connection) -> Result<()> {
         let synchronous = self.options.synchronous.name();
         self.said(connection.pragma_update(None, "synchronous", synchronous))?;
         for statement in &self.options.common.init {
@@ -208,7 +208,7 @@ impl Sqlite {
         if leads {
             self.journal(&connection)?;
         }
-        self.dress(&connection)?;
+        self.set_pragmas(&connection)?;
         let (table, batches) = Batches::make(&self.spec, &self.table)?;
         let before = match leads {
             true => self.set_up(&connection, &table, &batches)?,
@@ -235,7 +235,7 @@ impl Sqlite {
     fn open_one(&self, stream: usize) -> Result<Box<dyn Session>> {
         let planned = self.planned()?;
         let connection = self.connect(false, self.timeout())?;
-        self.dress(&connection)?;
+        self.set_pragmas(&connection)?;
         // Compiled once, before the clock: this is the stream's warm-up, and it sees whether
         // the table is as the data needs it.
         self.said(connection.prepare_cached(&planned.upsert))?;

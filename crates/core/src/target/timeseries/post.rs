@@ -135,7 +135,7 @@ impl Session for Posts {
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        // The engine stops between batches, so only a stop on failure finds one under way.
+        // The engine stops between batches, so only a stop on failure finds one in flight.
         match self.state {
             State::Busy(_) => self.poll_batch(cx, clock).map_ok(|_| ()),
             _ => Poll::Ready(Ok(())),

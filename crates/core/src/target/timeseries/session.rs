@@ -266,7 +266,7 @@ impl Session for Stream {
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        // Only a stop on failure comes here with a batch under way: what was not sent whole
+        // Only a stop on failure comes here with a batch in flight: what was not sent whole
         // cannot be acknowledged.
         if self.sent < self.batch.text.bytes().len() && !self.leaving {
             return Poll::Ready(Ok(()));

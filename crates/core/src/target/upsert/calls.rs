@@ -1,4 +1,4 @@
-//! A lane of an upsert: one batch under way at a time, by a driver's own future.
+//! A lane of an upsert: one batch in flight at a time, by a driver's own future.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -13,7 +13,7 @@ use crate::error::{Error, Fate, Kind, Result};
 use crate::meter::clock::{Stage, StageClock};
 use crate::target::{Moved, Session, Tally};
 
-/// A call under way; gives its connection back with the answer.
+/// A call in flight; gives its connection back with the answer.
 pub type Executing<E> = Pin<Box<dyn Future<Output = (E, Result<()>)>>>;
 
 /// A connection, or its handle where several calls share one, that executes statements.
@@ -187,7 +187,7 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Session for Calls<B, E> 
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        // The engine stops between batches, so only a stop on failure finds one under way.
+        // The engine stops between batches, so only a stop on failure finds one in flight.
         match self.state {
             State::Busy { .. } => self.poll_batch(cx, clock).map_ok(|_| ()),
             _ => Poll::Ready(Ok(())),

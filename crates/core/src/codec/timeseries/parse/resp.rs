@@ -15,7 +15,7 @@ pub type Room = Arc<AtomicUsize>;
 pub struct Reader {
     started: bool,
     /// Pairs of the dictionary that are still to come.
-    owed: u64,
+    values_to_come: u64,
     dictionary: HashMap<u64, Box<[u8]>>,
     room: Room,
 }
@@ -38,7 +38,7 @@ impl Reader {
     pub fn new(room: Room) -> Self {
         Self {
             started: false,
-            owed: 0,
+            values_to_come: 0,
             dictionary: HashMap::new(),
             room,
         }
@@ -81,7 +81,7 @@ impl Reader {
         let guessed = sink
             .guess()
             .map(|group| (group, sink.key(group).0))
-            .filter(|(_, key)| self.owed == 0 && input.starts_with(key))
+            .filter(|(_, key)| self.values_to_come == 0 && input.starts_with(key))
             .map(|(group, key)| (group, key.len()));
         let (group, at) = match guessed {
             Some(found) => found,
@@ -107,7 +107,7 @@ impl Reader {
         let Some((text, end)) = line(input, 0, LINE)? else {
             return Ok(Named::Other(Found::Partial));
         };
-        if self.owed > 0 {
+        if self.values_to_come > 0 {
             return self.entry(input, text, end, sink).map(Named::Other);
         }
         match text.split_first() {
@@ -130,7 +130,7 @@ impl Reader {
                     .ok_or_else(|| {
                         Wrong::parser("a dictionary is pairs of name and number", text)
                     })?;
-                self.owed = size as u64 / 2;
+                self.values_to_come = size as u64 / 2;
                 self.started = true;
                 Ok(Named::Other(Found::Points { end }))
             }
@@ -173,7 +173,7 @@ impl Reader {
         {
             self.room.fetch_add(1, Ordering::Relaxed);
         }
-        self.owed -= 1;
+        self.values_to_come -= 1;
         Ok(Found::Points { end })
     }
 }

@@ -231,7 +231,7 @@ fn who_says_that_it_wants_no_more_may_leave() {
         payload: String::new(),
     };
     first.socket.write_all(&leave.write()).unwrap();
-    // What was under way comes, and then the server hangs up.
+    // What was in flight comes, and then the server hangs up.
     let mut blocks = 1;
     while let Ok(Event::Block(_)) = first.event() {
         blocks += 1;
