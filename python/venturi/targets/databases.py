@@ -153,6 +153,7 @@ class Cassandra(Table):
         _cassandra(
             "cassandra: one, local_one, quorum, local_quorum, all ...",
             "local_one",
+            foreign=True,
             doc=("`any`, `one`, `two`, `three`, `quorum`, `all`, `local_one`, `local_quorum`, `each_quorum`"),
         ),
     ] = None

@@ -98,6 +98,9 @@ impl Connection {
                         stream: frame.stream,
                         code: word(0).unwrap_or_default(),
                     });
+                } else {
+                    // Whoever ended it first: the peer has nothing in flight behind this.
+                    self.closed.remember(frame.stream, true);
                 }
                 Ok(())
             }

@@ -289,14 +289,14 @@ fn a_peer_that_does_not_read_is_not_read() {
     });
 }
 
-/// A request to the echo that is whole: its answer may be over before the next frame is read.
-fn request() -> Vec<u8> {
+/// The headers of a request to the echo, which may be all of it.
+fn request(whole: bool) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in headers("/echo") {
         crate::codec::hpack::encode(&name, &value, &mut block);
     }
     let mut bytes = Vec::new();
-    frame::write_headers(1, true, &block, 16_384, &mut bytes);
+    frame::write_headers(1, whole, &block, 16_384, &mut bytes);
     bytes
 }
 
@@ -314,12 +314,24 @@ fn frames(mut answer: &[u8]) -> Vec<(u8, &[u8])> {
 /// RFC 9113, 6.9: of a window update of 0 bytes it does not matter how far its stream is.
 #[test]
 fn a_window_update_of_nothing_is_refused_on_a_stream_that_is_over() {
-    let mut bytes = [hello(), request()].concat();
+    let mut bytes = [hello(), request(true)].concat();
     frame::write(frame::kind::RST_STREAM, 0, 1, &[0, 0, 0, 8], &mut bytes);
     frame::write_window_update(1, 0, &mut bytes);
     let (_, answer) = raw(&bytes);
     let refusal = (frame::kind::RST_STREAM, &[0, 0, 0, 1][..]);
     assert!(frames(&answer).contains(&refusal), "{answer:?}");
+}
+
+/// RFC 9113, 5.1: behind its reset a peer has nothing in flight, though the stream was ended before.
+#[test]
+fn headers_behind_a_reset_are_refused_on_a_stream_that_we_ended() {
+    let mut bytes = [hello(), request(false)].concat();
+    frame::write_window_update(1, 0, &mut bytes);
+    let passed_over = [&bytes[..], &request(false)].concat();
+    assert_eq!(raw(&passed_over).0.kind, Kind::Lost);
+    frame::write(frame::kind::RST_STREAM, 0, 1, &[0, 0, 0, 8], &mut bytes);
+    let (error, _) = raw(&[bytes, request(false)].concat());
+    assert!(error.message.contains("behind a stream's end"), "{error}");
 }
 
 /// RFC 7541, 4.2: who is told that the table is smaller says so before the next header.
@@ -328,7 +340,7 @@ fn a_smaller_header_table_is_acknowledged() {
     for (size, said) in [(4_096, false), (4_095, true), (0, true)] {
         let mut bytes = frame::PREFACE.to_vec();
         frame::write_settings(&[(frame::setting::HEADER_TABLE_SIZE, size)], &mut bytes);
-        bytes.extend(request());
+        bytes.extend(request(true));
         let (_, answer) = raw(&bytes);
         let blocks = frames(&answer).into_iter();
         let blocks: Vec<u8> = blocks
