@@ -117,10 +117,11 @@ impl Connection {
             }
             kind::GOAWAY => {
                 let (last, code) = (word(0).unwrap_or_default(), word(4).unwrap_or_default());
-                // A graceful GOAWAY lets the open streams finish; a client's says nothing of them.
-                let untouched =
-                    self.config.role == Role::Server || self.streams.keys().all(|id| *id <= last);
-                if code == code::NO_ERROR && untouched {
+                // A client's says nothing of our answers, whatever its reason: its PING behind it is
+                // answered. A server's lets the streams that it names finish, if nothing is wrong.
+                let goes_on = self.config.role == Role::Server
+                    || (code == code::NO_ERROR && self.streams.keys().all(|id| *id <= last));
+                if goes_on {
                     return Ok(());
                 }
                 let reason = String::from_utf8_lossy(&payload[8..]);

@@ -322,6 +322,24 @@ fn a_window_update_of_nothing_is_refused_on_a_stream_that_is_over() {
     assert!(frames(&answer).contains(&refusal), "{answer:?}");
 }
 
+/// RFC 9113, 7: an error code that nobody knows triggers nothing. Closed with its PING unread, the
+/// connection was reset.
+#[test]
+fn a_clients_goaway_ends_nothing_whatever_its_code() {
+    let mut bytes = hello();
+    frame::write(
+        frame::kind::GOAWAY,
+        0,
+        0,
+        &[0, 0, 0, 0, 0, 0, 0, 0xff],
+        &mut bytes,
+    );
+    frame::write(frame::kind::PING, 0, 0, b"are here", &mut bytes);
+    let (_, answer) = raw(&bytes);
+    let pong = (frame::kind::PING, &b"are here"[..]);
+    assert!(frames(&answer).contains(&pong), "{answer:?}");
+}
+
 /// RFC 9113, 5.1: behind its reset a peer has nothing in flight, though the stream was ended before.
 #[test]
 fn headers_behind_a_reset_are_refused_on_a_stream_that_we_ended() {
