@@ -1,17 +1,19 @@
 //! Requests and answers on one connection.
 
 use std::future::poll_fn;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 
 use tokio::net::TcpStream;
+use tokio_rustls::TlsStream;
 
-use super::wire::Wire;
 use super::Web;
 use crate::error::{Error, Kind, Result};
 use crate::meter::sockets::{Sockets, Watch};
+use crate::net::dial;
+use crate::net::wire::Wire;
 
 /// Bytes of an answer's head at most.
 const MOST_HEAD: usize = 64 << 10;
@@ -48,6 +50,20 @@ enum Rest {
     UntilClosed,
 }
 
+/// TCP, or TLS over it.
+async fn connect(web: &Web) -> Result<Wire> {
+    let socket = dial::tcp((web.host.as_str(), web.port), None, None).await;
+    let socket = socket.map_err(|error| error.context(&web.authority))?;
+    let Some(tls) = &web.tls else {
+        return Ok(Wire::Tcp(socket));
+    };
+    let name = dial::server_name(tls.server_name.as_ref().unwrap_or(&web.host))?;
+    let advice = |text: &str| (tls.advice)(text, tls.authority);
+    let session = dial::tls(socket, tls.config.clone(), name, None, advice).await;
+    let session = session.map_err(|error| error.context(&web.authority))?;
+    Ok(Wire::Tls(Box::new(TlsStream::Client(session))))
+}
+
 /// A connection.
 pub struct Client {
     authority: String,
@@ -68,7 +84,7 @@ impl Client {
         Ok(Self {
             authority: web.authority.clone(),
             watched: None,
-            wire: Wire::connect(web).await?,
+            wire: connect(web).await?,
             read: vec![0; READ],
             from: 0,
             to: 0,
@@ -175,7 +191,7 @@ impl Client {
         sent: &mut usize,
     ) -> Poll<Result<bool>> {
         while *sent < bytes.len() {
-            let error = match self.wire.poll_write(cx, &bytes[*sent..]) {
+            let error = match self.wire.poll_write(cx, &[IoSlice::new(&bytes[*sent..])]) {
                 Poll::Ready(Ok(written)) if written > 0 => {
                     self.carried += written as u64;
                     *sent += written;
@@ -212,7 +228,10 @@ impl Client {
         if self.to == self.read.len() {
             return Poll::Ready(Err(self.wrong("a line of more than 64 KiB")));
         }
-        match ready!(self.wire.poll_read(cx, &mut self.read[self.to..])) {
+        match ready!(self
+            .wire
+            .poll_read(cx, &mut [IoSliceMut::new(&mut self.read[self.to..])]))
+        {
             Ok(0) => Poll::Ready(Err(self.closed())),
             Ok(got) => {
                 self.to += got;
@@ -334,14 +353,19 @@ impl Client {
     ) -> Poll<Result<usize>> {
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(out.len());
         if self.from == self.to && most >= DIRECT {
-            return Poll::Ready(match ready!(self.wire.poll_read(cx, &mut out[..most])) {
-                Ok(0) => Err(self.closed()),
-                Ok(got) => {
-                    self.carried += got as u64;
-                    Ok(got)
-                }
-                Err(error) => Err(self.lost(&error)),
-            });
+            return Poll::Ready(
+                match ready!(self
+                    .wire
+                    .poll_read(cx, &mut [IoSliceMut::new(&mut out[..most])]))
+                {
+                    Ok(0) => Err(self.closed()),
+                    Ok(got) => {
+                        self.carried += got as u64;
+                        Ok(got)
+                    }
+                    Err(error) => Err(self.lost(&error)),
+                },
+            );
         }
         if self.from == self.to {
             ready!(self.poll_fill(cx))?;

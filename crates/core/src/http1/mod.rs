@@ -2,17 +2,15 @@
 //! that is read as it comes, every size bounded.
 
 mod client;
-mod wire;
 
 #[cfg(test)]
 mod tests;
 
-use std::io::ErrorKind;
 use std::sync::Arc;
 
 use rustls::ClientConfig;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 
 pub use client::{Client, Head};
 
@@ -41,17 +39,6 @@ pub struct Tls {
 pub struct Response {
     pub status: u16,
     pub body: Vec<u8>,
-}
-
-/// A line that says that nobody was reached, and what to look at.
-pub fn unreachable(place: &str, error: &std::io::Error) -> Error {
-    let advice = match error.kind() {
-        ErrorKind::ConnectionRefused => {
-            ": nothing listens there; is the server running, and is the port right?"
-        }
-        _ => "",
-    };
-    Error::new(Kind::Unreachable, format!("{place}: {error}{advice}"))
 }
 
 /// One request on a connection of its own. An answer of more than `most` bytes is an error.

@@ -3,6 +3,7 @@ use std::net::TcpListener;
 use std::thread::JoinHandle;
 
 use super::*;
+use crate::error::Kind;
 
 /// A server that reads one request's head and `body` bytes, says `answer` in pieces of `cut`
 /// bytes, and closes.

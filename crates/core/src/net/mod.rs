@@ -1,5 +1,6 @@
 //! Connections: between whom, over what, and how they are set up.
 
+pub mod dial;
 pub mod route;
 pub mod runtime;
 pub mod socket;

@@ -70,7 +70,7 @@ pub fn unlike(one: &str, other: &str) -> Error {
 mod tests {
     use super::*;
     use crate::error::Kind;
-    use crate::target::Route;
+    use crate::net::route::Route;
 
     fn server(address: &str, software: Option<&str>) -> Identity {
         Identity {

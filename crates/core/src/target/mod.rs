@@ -19,7 +19,7 @@ use crate::meter::align::Clock;
 use crate::meter::clock::{PoolTime, Stage, StageClock, StageTotals, Workers};
 use crate::meter::series::Series;
 use crate::meter::sockets::Sockets;
-pub use crate::net::route::Route;
+use crate::net::route::Route;
 use crate::spec::Verify;
 
 pub mod cassandra;

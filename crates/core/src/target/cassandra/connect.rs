@@ -18,6 +18,7 @@ use scylla::policies::retry::FallthroughRetryPolicy;
 use super::errors;
 use super::options::Options;
 use crate::error::{Error, Result};
+use crate::net::dial;
 use crate::net::tls::{provider, roots};
 use crate::target::upsert::{Host, Login, Place};
 
@@ -74,11 +75,7 @@ pub fn tls(place: &Place, login: &Login) -> Result<Option<Arc<ClientConfig>>> {
         return Ok(None);
     };
     if let (Some(name), false) = (&login.tls_server_name, login.tls_insecure) {
-        let name = ServerName::try_from(name.clone()).map_err(|_| {
-            Error::usage(format!(
-                "{name:?} is not a name that a TLS certificate can have"
-            ))
-        })?;
+        let name = dial::server_name(name)?;
         let roots = roots(login.tls_ca.as_deref())?;
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
             .build()

@@ -9,13 +9,12 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use scylla::frame::Compression;
-use tokio::net::TcpStream;
-use tokio_rustls::{TlsConnector, TlsStream};
+use tokio_rustls::TlsStream;
 
 use super::errors::{self, Written};
 use super::frame::{log_in, opcode, startup, Answer, Head, Request, HEAD};
 use crate::error::{Error, Kind, Result};
-use crate::net::socket::prepare;
+use crate::net::dial;
 use crate::net::tls::tls_advice;
 use crate::net::wire::Wire;
 
@@ -39,21 +38,16 @@ impl Access {
     }
 
     async fn try_open(&self, node: SocketAddr, place: &str) -> Result<Wire> {
-        let unreachable =
-            |error| Error::new(Kind::Unreachable, format!("{place}: {node}: {error}"));
-        let socket = TcpStream::connect(node).await.map_err(unreachable)?;
-        prepare((&socket).into(), None);
+        let socket = dial::tcp(node, None, None).await;
+        let socket = socket.map_err(|error| error.context(node).context(place))?;
         let mut wire = match &self.tls {
             None => Wire::Tcp(socket),
             Some(config) => {
                 // As the driver does: nodes are known by their addresses.
                 let name = ServerName::from(node.ip());
-                let session = TlsConnector::from(config.clone()).connect(name, socket);
-                let session = session.await.map_err(|error| {
-                    let text = error.to_string();
-                    let advice = tls_advice(&text, "cassandra", false);
-                    Error::new(Kind::Tls, format!("{place}: {node}: TLS: {text}{advice}"))
-                })?;
+                let advice = |text: &str| tls_advice(text, "cassandra", false);
+                let session = dial::tls(socket, config.clone(), name, None, advice).await;
+                let session = session.map_err(|error| error.context(node).context(place))?;
                 Wire::Tls(Box::new(TlsStream::Client(session)))
             }
         };

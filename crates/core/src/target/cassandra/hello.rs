@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use crate::error::{Error, Kind, Result};
+use crate::net::dial;
+use crate::net::route::Route;
 use crate::net::tls::tls_advice;
 use crate::target::upsert::{Host, Place};
-use crate::target::Route;
 
 /// OPTIONS of protocol 4: the one request that needs no log-in, answered by itself.
 const OPTIONS: [u8; 9] = [0x04, 0, 0, 0, 0x05, 0, 0, 0, 0];
@@ -62,30 +61,24 @@ async fn ask(
     name: &str,
     tls: Option<&(Arc<rustls::ClientConfig>, Option<String>)>,
 ) -> Result<Hello> {
-    let socket = TcpStream::connect((host.name.as_str(), host.port))
-        .await
-        .map_err(|error| unreachable(name, &error))?;
-    let unreachable = |error| unreachable(name, &error);
+    let socket = dial::tcp((host.name.as_str(), host.port), None, None).await;
+    let socket = socket.map_err(|error| error.context(name))?;
+    let unreachable = |error| dial::unreachable(&error).context(name);
     let route = Route {
         local: socket.local_addr().map_err(unreachable)?,
         peer: socket.peer_addr().map_err(unreachable)?,
     };
-    let _ = socket.set_nodelay(true);
     let (round_trip, body) = match tls {
         None => trips(socket, name).await?,
         Some((config, server_name)) => {
             // As the driver does: nodes are known by their addresses.
             let whom = match server_name {
-                Some(server_name) => ServerName::try_from(server_name.clone()).map_err(|_| {
-                    Error::usage(format!(
-                        "{server_name:?} is not a name that a TLS certificate can have"
-                    ))
-                })?,
+                Some(server_name) => dial::server_name(server_name)?,
                 None => ServerName::from(route.peer.ip()),
             };
-            let connector = TlsConnector::from(config.clone());
-            let session = connector.connect(whom, socket).await;
-            trips(session.map_err(|error| tls_error(name, &error))?, name).await?
+            let advice = |text: &str| tls_advice(text, "cassandra", false);
+            let session = dial::tls(socket, config.clone(), whom, None, advice).await;
+            trips(session.map_err(|error| error.context(name))?, name).await?
         }
     };
     let supported = parse(&body).ok_or_else(|| {
@@ -98,22 +91,6 @@ async fn ask(
         round_trip,
         supported,
     })
-}
-
-fn unreachable(name: &str, error: &std::io::Error) -> Error {
-    let advice = match error.kind() {
-        std::io::ErrorKind::ConnectionRefused => {
-            ": nothing listens there; is the server running, and is the port right?"
-        }
-        _ => "",
-    };
-    Error::new(Kind::Unreachable, format!("{name}: {error}{advice}"))
-}
-
-fn tls_error(name: &str, error: &std::io::Error) -> Error {
-    let text = error.to_string();
-    let advice = tls_advice(&text, "cassandra", false);
-    Error::new(Kind::Tls, format!("{name}: TLS: {text}{advice}"))
 }
 
 async fn trips(

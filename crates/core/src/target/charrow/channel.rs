@@ -10,9 +10,9 @@ use crate::codec::charrow::handshake::{Handshake, Request};
 use crate::codec::charrow::receive::{Event, Receiver};
 use crate::error::{Error, Kind, Result};
 use crate::meter::sockets::{Sockets, Watch};
+use crate::net::route::Route;
 use crate::net::wire::Wire;
 use crate::target::flight::{self, Address};
-use crate::target::Route;
 
 pub struct Channel {
     // Before the wire, which has to outlive it.

@@ -12,8 +12,9 @@ use crate::codec::ipc::Compression;
 use crate::data::Source;
 use crate::error::{Error, Result};
 use crate::http1::Client;
+use crate::net::route::Route;
 use crate::spec::{Data, Operation, TrialSpec, Verify};
-use crate::target::{Identity, Route};
+use crate::target::Identity;
 
 pub fn check(spec: &TrialSpec, options: &Options) -> Result<()> {
     let wrong = |what: &str| Err(Error::usage(format!("clickhouse://: {what}")));

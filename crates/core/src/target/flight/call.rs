@@ -20,7 +20,7 @@ use crate::error::{Error, Kind, Result};
 use crate::http2::{Blocked, Connection, Event};
 use crate::meter::clock::Stage;
 use crate::meter::sockets::Sockets;
-use crate::target::Route;
+use crate::net::route::Route;
 
 /// Messages that wait for one stream of a shared connection before the others stop reading.
 const INBOX: usize = 16;

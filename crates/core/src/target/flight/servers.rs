@@ -10,8 +10,9 @@ use super::Flight;
 use crate::error::{Kind, Result};
 use crate::meter::readers::listener::peer_of;
 use crate::meter::readers::network::is_own;
+use crate::net::route::Route;
 use crate::target::many::unlike;
-use crate::target::{Identity, Route};
+use crate::target::Identity;
 
 /// A server of the URL, and what is known of it.
 pub(super) struct Server {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
-use rustls_pki_types::ServerName;
 use socket2::SockRef;
 use tokio_rustls::{TlsConnector, TlsStream};
 
 use crate::codec::mysql::{self, Assembler};
 use crate::error::{Error, Kind, Result};
+use crate::net::dial;
 use crate::net::wire::Wire;
 
 pub struct Channel {
@@ -79,11 +79,7 @@ impl Channel {
 
     /// The same connection under TLS; what was said before has been heard.
     pub async fn secure(self, config: Arc<ClientConfig>, name: &str) -> Result<Self> {
-        let name = ServerName::try_from(name.to_owned()).map_err(|_| {
-            Error::usage(format!(
-                "{name:?} is not a name that a TLS certificate can have"
-            ))
-        })?;
+        let name = dial::server_name(name)?;
         let Self {
             wire,
             incoming,

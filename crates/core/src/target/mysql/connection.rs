@@ -12,10 +12,10 @@ use super::options::Access;
 use super::statement::Statement;
 use crate::codec::mysql::{self, command, Answer, Greeting, Login, Reader};
 use crate::error::{Error, Kind, Result};
-use crate::net::socket::prepare;
+use crate::net::dial;
+use crate::net::route::Route;
 use crate::net::wire::Wire;
 use crate::target::upsert::{Host, StatementKind, Waits};
-use crate::target::Route;
 
 /// Rows that a query outside the clock may be answered by.
 const MOST_ROWS: usize = 10_000;
@@ -38,22 +38,12 @@ pub struct Connection {
 impl Connection {
     /// Connects and logs in. The caller says where it was.
     pub async fn open(host: &Host, access: &Access, database: Option<&str>) -> Result<Self> {
-        let late = |what: &str| {
-            let seconds = access.timeout.as_secs_f64();
-            let hint = "is a firewall in the way, or the address wrong?";
-            let message = format!("no answer to {what} within {seconds} s: {hint}");
-            Error::new(Kind::Unreachable, message)
-        };
-        let connecting = TcpStream::connect((host.name.as_str(), host.port));
-        let socket = tokio::time::timeout(access.timeout, connecting)
-            .await
-            .map_err(|_| late("the connection request"))?
-            .map_err(|error| errors::unreachable(&error))?;
-        prepare((&socket).into(), None);
+        let to = (host.name.as_str(), host.port);
+        let socket = dial::tcp(to, Some(access.timeout), None).await?;
         let logging_in = Self::log_in(Channel::new(Wire::Tcp(socket)), host, access, database);
         tokio::time::timeout(access.timeout, logging_in)
             .await
-            .map_err(|_| late("the log-in"))?
+            .map_err(|_| dial::late("the log-in", access.timeout))?
     }
 
     async fn log_in(

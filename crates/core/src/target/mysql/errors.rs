@@ -41,16 +41,6 @@ pub struct Circumstances {
     pub streams: usize,
 }
 
-pub fn unreachable(error: &std::io::Error) -> Error {
-    let advice = match error.kind() {
-        std::io::ErrorKind::ConnectionRefused => {
-            ": nothing listens there; is the server running, and is the port right?"
-        }
-        _ => "",
-    };
-    Error::new(Kind::Unreachable, format!("{error}{advice}"))
-}
-
 /// A server's refusal as an error of ours, without advice.
 pub fn refused(refusal: &Refusal) -> Error {
     let Refusal { code, message, .. } = refusal;

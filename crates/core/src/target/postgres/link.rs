@@ -16,11 +16,11 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::errors::told;
 use super::options::Options;
-use crate::error::{Error, Kind};
+use crate::error::Error;
 use crate::meter::sockets::Sockets;
-use crate::net::socket::prepare;
+use crate::net::dial;
+use crate::net::route::Route;
 use crate::target::upsert::Place;
-use crate::target::Route;
 
 /// Of the driver's answers.
 pub type Answer<T> = std::result::Result<T, tokio_postgres::Error>;
@@ -114,22 +114,8 @@ pub async fn dial(
     sockets: Option<&Sockets>,
 ) -> std::result::Result<Link, Failed> {
     let (host, authority) = (place.host_of(0), place.address());
-    let late = |_| {
-        Error::new(
-            Kind::Unreachable,
-            format!(
-                "{authority}: no answer to the connection request within {} s: is a firewall in \
-                 the way, or the address wrong?",
-                timeout.as_secs_f64()
-            ),
-        )
-    };
-    let connecting = TcpStream::connect((host.name.as_str(), host.port));
-    let socket = tokio::time::timeout(timeout, connecting)
-        .await
-        .map_err(late)?
-        .map_err(|error| unreachable(&authority, &error))?;
-    prepare((&socket).into(), None);
+    let socket = dial::tcp((host.name.as_str(), host.port), Some(timeout), None).await;
+    let socket = socket.map_err(|error| error.context(&authority))?;
     if let Some(sockets) = sockets {
         sockets.keep(socket.as_fd());
     }
@@ -185,14 +171,4 @@ fn route(socket: &TcpStream) -> Option<Route> {
         local: canonical(socket.local_addr().ok()?),
         peer: canonical(socket.peer_addr().ok()?),
     })
-}
-
-fn unreachable(place: &str, error: &std::io::Error) -> Error {
-    let advice = match error.kind() {
-        std::io::ErrorKind::ConnectionRefused => {
-            ": nothing listens there; is the server running, and is the port right?"
-        }
-        _ => "",
-    };
-    Error::new(Kind::Unreachable, format!("{place}: {error}{advice}"))
 }

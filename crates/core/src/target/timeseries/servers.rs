@@ -13,10 +13,11 @@ use crate::error::{Error, Kind, Result};
 use crate::http1;
 use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
-use crate::net::socket::prepare;
+use crate::net::dial;
+use crate::net::route::Route;
 use crate::spec::Verify;
 use crate::target::hosts::Host;
-use crate::target::{Identity, Route};
+use crate::target::Identity;
 
 /// A server of the URL.
 pub struct Server {
@@ -49,16 +50,14 @@ impl Server {
     }
 
     pub async fn connect(&self) -> Result<TcpStream> {
-        let socket = TcpStream::connect(self.address())
-            .await
-            .map_err(|error| http1::unreachable(&self.authority, &error))?;
-        prepare((&socket).into(), None);
-        Ok(socket)
+        let socket = dial::tcp(self.address(), None, None).await;
+        socket.map_err(|error| error.context(&self.authority))
     }
 
     /// A socket that sends there; nobody knows whether anyone listens.
     pub async fn aim(&self) -> Result<UdpSocket> {
-        let unreachable = |error: std::io::Error| http1::unreachable(&self.authority, &error);
+        let unreachable =
+            |error: std::io::Error| dial::unreachable(&error).context(&self.authority);
         let mut addresses = lookup_host(self.address()).await.map_err(unreachable)?;
         let nobody = || Error::new(Kind::Unreachable, format!("{}: no address", self.authority));
         let peer = addresses.next().ok_or_else(nobody)?;

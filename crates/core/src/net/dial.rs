@@ -1,0 +1,83 @@
+//! From an address to a connection: TCP, TLS over it, and lines that say what failed and what to look
+//! at. Who calls puts the address in front of them.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::TlsConnector;
+
+use super::socket::prepare;
+use crate::error::{Error, Kind, Result};
+
+/// A TCP connection, set up as all of ours are. Without `timeout` the caller bounds the time.
+pub async fn tcp(
+    to: impl ToSocketAddrs,
+    timeout: Option<Duration>,
+    send_buffer: Option<usize>,
+) -> Result<TcpStream> {
+    let socket = within(timeout, "the connection request", TcpStream::connect(to)).await?;
+    let socket = socket.map_err(|error| unreachable(&error))?;
+    prepare((&socket).into(), send_buffer);
+    Ok(socket)
+}
+
+/// TLS over it; `advice` goes behind the text of a failure.
+pub async fn tls(
+    socket: TcpStream,
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    timeout: Option<Duration>,
+    advice: impl Fn(&str) -> String,
+) -> Result<TlsStream<TcpStream>> {
+    let session = TlsConnector::from(config).connect(name, socket);
+    let session = within(timeout, "the TLS handshake", session).await?;
+    session.map_err(|error| {
+        let text = error.to_string();
+        let advice = advice(&text);
+        Error::new(Kind::Tls, format!("TLS: {text}{advice}"))
+    })
+}
+
+/// The name that a certificate has to be for.
+pub fn server_name(name: &str) -> Result<ServerName<'static>> {
+    ServerName::try_from(name.to_owned()).map_err(|_| {
+        let message = format!("{name:?} is not a name that a TLS certificate can have");
+        Error::usage(message)
+    })
+}
+
+pub fn unreachable(error: &io::Error) -> Error {
+    let advice = match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            ": nothing listens there; is the server running, and is the port right?"
+        }
+        _ => "",
+    };
+    Error::new(Kind::Unreachable, format!("{error}{advice}"))
+}
+
+/// `what` went unanswered for `timeout`.
+pub fn late(what: &str, timeout: Duration) -> Error {
+    let seconds = timeout.as_secs_f64();
+    let hint = "is a firewall in the way, or the address wrong?";
+    let message = format!("no answer to {what} within {seconds} s: {hint}");
+    Error::new(Kind::Unreachable, message)
+}
+
+async fn within<T>(
+    timeout: Option<Duration>,
+    what: &str,
+    work: impl std::future::Future<Output = T>,
+) -> Result<T> {
+    match timeout {
+        None => Ok(work.await),
+        Some(most) => tokio::time::timeout(most, work)
+            .await
+            .map_err(|_| late(what, most)),
+    }
+}
