@@ -37,9 +37,9 @@ demo: $(PACKAGE)
 	$(BIN)/venturi run upsert-quick
 	$(BIN)/venturi run ingest-quick
 
-# Beside one another, a module a worker; `noisy` ones look at the machine itself, and run alone.
+# Beside one another, a module or a system a worker; `noisy` ones look at the machine itself, and run alone.
 PYTEST := $(BIN)/python -m pytest -q --durations=10
-BESIDE := -n auto --maxprocesses=8 --dist=loadfile -m 'not noisy'
+BESIDE := -n auto --maxprocesses=8 --dist=loadgroup --no-loadscope-reorder -m 'not noisy'
 
 test: $(EXTRAS) $(PACKAGE)
 	cargo test --release --locked --workspace --quiet

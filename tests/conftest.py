@@ -40,8 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A bare `pytest` stays quick; whoever names files or tests means them."""
     for item in items:
-        if item.get_closest_marker("noisy"):
-            item.add_marker(pytest.mark.flaky(reruns=2))
+        # Tests of a file share its fixtures, so a worker takes the file whole unless its tests say otherwise.
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        # A server or a cluster that starts late is the machine's doing once; -rR tells of every rerun.
+        if tries := 2 if item.get_closest_marker("noisy") else 1 if item.get_closest_marker("slow") else 0:
+            item.add_marker(pytest.mark.flaky(reruns=tries))
     if config.getoption("--slow") or config.args_source != pytest.Config.ArgsSource.TESTPATHS:
         return
     slow = [item for item in items if item.get_closest_marker("slow")]

@@ -467,7 +467,10 @@ JUDGED = [
         scheme,
         name,
         id=f"{scheme}-{name}",
-        marks=[pytest.mark.slow, pytest.mark.noisy] if system.slow or name == "secrets" else [],
+        marks=[
+            pytest.mark.xdist_group(scheme),
+            *([pytest.mark.slow] if system.slow or name == "secrets" else []),
+        ],
     )
     for scheme, system in SYSTEMS.items()
     for name in BEHAVIOURS

@@ -19,7 +19,7 @@ from flight_support import ServerProcess
 from run_support import command, environment, venturi, venturi_process
 from venturi.store.directory import RunDirectory
 
-pytestmark = [pytest.mark.slow, pytest.mark.noisy]
+pytestmark = pytest.mark.slow
 
 MS = 1_000_000
 

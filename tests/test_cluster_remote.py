@@ -20,7 +20,7 @@ from run_support import ROOT, command, environment
 from venturi.analysis.results import load
 from venturi.cluster.up.up import own_versions
 
-pytestmark = [pytest.mark.slow, pytest.mark.noisy]
+pytestmark = pytest.mark.slow
 SMALL = ("--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report", "--interface", NETWORK)
 CHARROW = """\
 name = "charrow-remote"

@@ -16,7 +16,7 @@ from hosts import NETWORK, hosts
 from slurm_support import Slurm, slurm
 from venturi.cluster.up.up import own_versions
 
-pytestmark = [pytest.mark.slow, pytest.mark.noisy]
+pytestmark = pytest.mark.slow
 TRIAL = ("--target", "empty://", "--operation", "get", "--streams", 4, "--duration", "200ms")
 QUICK = (*TRIAL, "--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report", "--quiet")
 

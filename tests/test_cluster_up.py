@@ -23,7 +23,7 @@ from venturi.cluster.up.remote import Answer, Remote
 from venturi.cluster.up.up import own_versions
 from venturi.common.errors import VenturiError
 
-pytestmark = [pytest.mark.slow, pytest.mark.noisy]
+pytestmark = pytest.mark.slow
 JOIN = "import ray, sys; ray.init(address=sys.argv[1], logging_level='ERROR'); print(len(ray.nodes()))"
 GATEWAY = "10.77.0.254"
 SILENT = """

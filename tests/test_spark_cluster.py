@@ -23,7 +23,7 @@ from hosts import hosts
 from run_support import environment
 from spark_cluster import Cluster, spark_cluster
 
-pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow, pytest.mark.noisy]
+pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 SECONDS = 400.0
 """For what takes a few: Java starts slowly where all cores are taken."""
 
