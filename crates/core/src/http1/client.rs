@@ -263,7 +263,9 @@ impl Client {
         let code = words.next().and_then(|code| code.parse::<u16>().ok());
         let Some(status) = code.filter(|_| version.starts_with("HTTP/1.")) else {
             let said: String = status.chars().take(80).collect();
-            return Err(self.wrong(&format!("no status line, but {said:?}")));
+            return Err(self.wrong(&format!(
+                "no status line, but {said:?}: is it an HTTP server?"
+            )));
         };
         let (mut headers, mut bytes) = (Vec::new(), 0);
         loop {

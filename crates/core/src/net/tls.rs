@@ -10,6 +10,13 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
 use crate::error::{Error, Result};
 
+/// A tls option beside a URL without TLS: the data would travel in the clear, and nothing would say so.
+pub fn in_the_clear(scheme: &str) -> Error {
+    Error::usage(format!(
+        "TLS is asked for by a tls option, but not by the URL: write {scheme}+tls://"
+    ))
+}
+
 /// What to do about an error of TLS, to be put behind its text; `scheme` is that of URLs
 /// without it, `authority`: one was given as tls_ca.
 pub fn tls_advice(text: &str, scheme: &str, authority: bool) -> String {

@@ -23,6 +23,7 @@ use crate::codec::charrow::{EXTENDED, LONGEST_NAME, LONGEST_QUERY};
 use crate::error::{Error, Kind, Result};
 use crate::meter::align::Trip;
 use crate::meter::sockets::Sockets;
+use crate::net::tls::in_the_clear;
 use crate::spec::{Data, Operation, TrialSpec, Values, Verify};
 use crate::target::systems::System;
 use crate::target::{
@@ -85,6 +86,9 @@ impl Charrow {
             return Err(Error::usage(
                 "charrow:// only has gets: the interface carries query results; put into flight://, upsert into a database, ingest into akumuli://, opentsdb:// or influx://",
             ));
+        }
+        if !place.address.tls && options.dialling().wants_tls() {
+            return Err(in_the_clear("charrow"));
         }
         let query = query(&spec, &place, &options)?;
         let query_id = options

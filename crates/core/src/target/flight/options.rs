@@ -256,6 +256,12 @@ impl Options {
         Ok(parsed)
     }
 
+    /// Whether any option says something of TLS. An endpoint of a `flight://` server may be TLS's.
+    pub fn wants_tls(&self) -> bool {
+        let given = [&self.tls_ca, &self.tls_certificate, &self.tls_server_name];
+        self.tls_insecure || given.iter().any(|option| option.is_some())
+    }
+
     pub fn tls(&self) -> ClientTls<'_> {
         ClientTls {
             authority: self.tls_ca.as_deref(),

@@ -6,7 +6,7 @@ use rustls::ClientConfig;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
-use crate::net::tls::ClientTls;
+use crate::net::tls::{in_the_clear, ClientTls};
 use crate::net::url::{secret, unescape};
 use crate::target::hosts::{self, Host};
 
@@ -170,11 +170,7 @@ impl Login {
         if !place.tls {
             let given = [&self.tls_ca, &self.tls_certificate, &self.tls_server_name];
             return match self.tls_insecure || given.iter().any(|option| option.is_some()) {
-                // Without this the rows would travel in the clear, and nothing would say so.
-                true => Err(Error::usage(format!(
-                    "TLS is asked for by a tls option, but not by the URL: write {}+tls://",
-                    place.scheme
-                ))),
+                true => Err(in_the_clear(place.scheme)),
                 false => Ok(None),
             };
         }
