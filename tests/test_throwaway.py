@@ -146,7 +146,7 @@ def test_the_version_is_said_once() -> None:
 
 def test_schemes_and_names() -> None:
     assert throwaway.for_scheme("mysql") is throwaway.named("mariadb") is throwaway.MariaDb
-    assert [server.name for server in throwaway.SERVERS] == ["mariadb", "cassandra", "postgres", "clickhouse"]
+    assert [server.name for server in throwaway.SERVERS] == ["mariadb", "cassandra", "clickhouse", "postgres"]
     with pytest.raises(KeyError):
         throwaway.for_scheme("flight")
 
