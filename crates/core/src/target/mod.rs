@@ -33,6 +33,7 @@ mod many;
 pub mod mysql;
 pub mod pipe;
 pub mod postgres;
+pub mod redis;
 pub mod sqlite;
 pub mod systems;
 pub mod timeseries;
@@ -46,6 +47,7 @@ pub static SYSTEMS: &[&systems::System] = &[
     &cassandra::SYSTEM,
     &clickhouse::SYSTEM,
     &postgres::SYSTEM,
+    &redis::SYSTEM,
     &sqlite::SYSTEM,
     &duckdb::SYSTEM,
     &timeseries::AKUMULI,
