@@ -29,10 +29,12 @@ import pyarrow.parquet as pq
 import charrow_support
 import clickhouse_support
 import database_support
+import redis_support
 from flight_support import Certificates, ServerProcess, serve_command, write_ipc
 from path_support import tls_front
 from secret_support import HARD
 from store_support import Store
+from venturi.servers.throwaway import network
 
 RIGHT_ENV, WRONG_ENV, UNSET_ENV = "VENTURI_TEST_RIGHT", "VENTURI_TEST_WRONG", "VENTURI_TEST_UNSET"
 TABLE = "venturi_behaviour"
@@ -187,6 +189,29 @@ def _database(name: str, certificates: Certificates, place: Path) -> Iterator[Se
         yield Server(database.url, login, database.pid, ask=ask, tables=tables, lose=lose_one)
     finally:
         database.stop()
+
+
+@contextlib.contextmanager
+def _redis(certificates: Certificates, place: Path) -> Iterator[Server]:
+    """It has a port for plain connections and one for secured ones."""
+    port = network.free_port("127.0.0.1")
+    settings = {
+        "tls-port": str(port),
+        "tls-cert-file": str(certificates.server),
+        "tls-key-file": str(certificates.server_key),
+        "tls-auth-clients": "no",
+    }
+    with redis_support.started(password_env=RIGHT_ENV, settings=settings) as started:
+        server = Server(
+            started.url,
+            {"password_env": RIGHT_ENV},
+            started.pid,
+            ask=lambda statement: redis_support.rows(started, statement),
+            tables=redis_support.TABLES,
+            lose=lambda: redis_support.lose(started, TABLE),
+        )
+        server.secure = lambda: contextlib.nullcontext(server.on(port).replace("://", "+tls://", 1))
+        yield server
 
 
 @contextlib.contextmanager
@@ -440,6 +465,17 @@ SYSTEMS: dict[str, System] = {
         flags=UPSERT,
         amount=300_000,
         without={"lost": "rows go by a TRUNCATE, which beside writes may take longer than the trial"},
+    ),
+    "redis": System(
+        _redis,
+        _ways("upsert", number=_text),
+        "sums",
+        "Redis |Valkey ",
+        stranger="is it a Redis server|is a firewall in the way",
+        gone="is the server still running",
+        denied=f"WRONGPASS.*is what {WRONG_ENV} holds the password",
+        flags=UPSERT,
+        amount=300_000,
     ),
     "clickhouse": _clickhouse("chdb", "26.", "arrow", "native", "rowbinary"),
     "clickhouse-2018": _clickhouse("server", "18.16.1", "native", "rowbinary"),

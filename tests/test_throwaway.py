@@ -146,7 +146,8 @@ def test_the_version_is_said_once() -> None:
 
 def test_schemes_and_names() -> None:
     assert throwaway.for_scheme("mysql") is throwaway.named("mariadb") is throwaway.MariaDb
-    assert [server.name for server in throwaway.SERVERS] == ["mariadb", "cassandra", "postgres", "clickhouse"]
+    servers = ["mariadb", "cassandra", "clickhouse", "postgres", "redis"]
+    assert [server.name for server in throwaway.SERVERS] == servers
     with pytest.raises(KeyError):
         throwaway.for_scheme("flight")
 

@@ -274,7 +274,7 @@ MISTAKES = [
     ("[workload]\ndata = 'usage'", "my.toml:2: workload.data: usage is for upserts; a get has records"),
     (
         target("mysql://h", "[workload]\nin_flight = 2"),
-        "my.toml:4: workload.in_flight: mysql:// takes one statement at a time on a connection",
+        "my.toml:4: workload.in_flight: mysql:// takes one batch at a time on a connection",
     ),
     (target("mysql://h", "journal = 'wal'"), "my.toml:3: target.journal: mysql:// has no option journal"),
     (target("sqlite://local", "user = 'x'"), "my.toml:3: target.user: sqlite:// has no option user"),

@@ -213,8 +213,7 @@ fn instrument(py: Python<'_>) -> String {
 /// What the systems are, as JSON: a record each (`targets/system.py`).
 #[pyfunction]
 fn systems() -> PyResult<String> {
-    serde_json::to_string(&target::systems::SYSTEMS)
-        .map_err(|error| PyValueError::new_err(error.to_string()))
+    serde_json::to_string(target::SYSTEMS).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// Starts a reference server: the one of the spec's "server", Flight where it says none.

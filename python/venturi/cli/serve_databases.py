@@ -13,6 +13,7 @@ from venturi.cli import serve_flags as flags
 from venturi.cli import serving
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.say import say
+from venturi.targets.system import PORTS, SERVERS
 
 if TYPE_CHECKING:
     from venturi.servers.throwaway import ThrowawayServer
@@ -59,21 +60,31 @@ PasswordEnv = Annotated[
 ]
 
 
-def mariadb(
-    host: flags.Host = "127.0.0.1",
-    port: flags.Port = 3306,
-    memory: Memory = None,
-    settings: Set = None,
-    data: Data = None,
-    password_env: PasswordEnv = None,
-    as_json: flags.Json = False,
-    exit_with_parent: flags.ExitWithParent = False,
-) -> None:
-    """Start a throw-away MariaDB (or MySQL, where that is installed) for mysql:// targets."""
-    from venturi.servers.throwaway import MariaDb
+def _plain(name: str, scheme: str) -> Callable[..., None]:
+    """The command of a server that has no flags of its own."""
 
-    server = MariaDb(**_choices(host, port, memory, settings, data, password_env))
-    _serve(server, as_json, exit_with_parent)
+    def command(
+        host: flags.Host = "127.0.0.1",
+        port: flags.Port = PORTS[scheme],
+        memory: Memory = None,
+        settings: Set = None,
+        data: Data = None,
+        password_env: PasswordEnv = None,
+        as_json: flags.Json = False,
+        exit_with_parent: flags.ExitWithParent = False,
+    ) -> None:
+        from venturi.servers import throwaway
+
+        server = throwaway.named(name)(**_choices(host, port, memory, settings, data, password_env))
+        _serve(server, as_json, exit_with_parent)
+
+    command.__name__ = name
+    command.__doc__ = f"Start a throw-away {_CALLED.get(name, name.capitalize())} for {scheme}:// targets."
+    return command
+
+
+_CALLED = {"mariadb": "MariaDB (or MySQL, where that is installed)", "postgres": "PostgreSQL"}
+"""Servers whose names are not written as their commands."""
 
 
 def cassandra(
@@ -112,23 +123,6 @@ def cassandra(
     _serve(server, as_json, exit_with_parent)
 
 
-def postgres(
-    host: flags.Host = "127.0.0.1",
-    port: flags.Port = 5432,
-    memory: Memory = None,
-    settings: Set = None,
-    data: Data = None,
-    password_env: PasswordEnv = None,
-    as_json: flags.Json = False,
-    exit_with_parent: flags.ExitWithParent = False,
-) -> None:
-    """Start a throw-away PostgreSQL for postgres:// targets."""
-    from venturi.servers.throwaway import Postgres
-
-    server = Postgres(**_choices(host, port, memory, settings, data, password_env))
-    _serve(server, as_json, exit_with_parent)
-
-
 def clickhouse(
     host: flags.Host = "127.0.0.1",
     port: flags.Port = 8123,
@@ -156,7 +150,10 @@ def clickhouse(
     _serve(server, as_json, exit_with_parent)
 
 
-COMMANDS: tuple[Callable[..., None], ...] = (mariadb, cassandra, postgres, clickhouse)
+_OWN: dict[str, Callable[..., None]] = {"cassandra": cassandra, "clickhouse": clickhouse}
+COMMANDS: tuple[Callable[..., None], ...] = tuple(
+    _OWN.get(name) or _plain(name, scheme) for scheme, name in SERVERS.items()
+)
 
 
 def _choices(

@@ -20,7 +20,7 @@ from venturi.measure.outcome import Result
 from venturi.plan.cell import Cell
 from venturi.plan.settings import Run
 from venturi.store.writer import RunWriter
-from venturi.targets.system import is_charrow, is_database, scheme_of
+from venturi.targets.system import SERVERS, is_charrow, is_database, scheme_of
 from venturi.targets.urls import is_loopback
 
 __all__ = ["Sweep"]
@@ -272,5 +272,4 @@ def _start_a_server(target: str) -> str:
             f"start a server there: venturi serve {'charrow' if is_charrow(target) else 'flight'}{anywhere}"
         )
     scheme = scheme_of(target)
-    name = "mariadb" if scheme == "mysql" else scheme
-    return f"is the database running? One for a try: venturi serve {name}, or --target {scheme}://local"
+    return f"is the database running? One for a try: venturi serve {SERVERS[scheme]}, or --target {scheme}://local"

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, StrictBool, StrictStr
 
 from venturi.targets.fields import Counted, Names, Nullable, Table, identifier, statements
 from venturi.targets.setting import Setting
-from venturi.targets.system import DATABASES
+from venturi.targets.system import DATABASES, STATEMENTS
 
 __all__ = ["DATABASE", "Cassandra", "Database", "Embedded", "MySql"]
 
@@ -71,7 +71,7 @@ class Database(Table):
         _database(
             "text, or prepared once and given values.",
             doc="`text`, or `prepared` once and given values",
-            systems={**dict.fromkeys(DATABASES, "prepared"), "mysql": "text"},
+            systems=STATEMENTS,
             foreign=True,
             default="`text` for MySQL, else `prepared`",
         ),

@@ -21,12 +21,17 @@ __all__ = [
     "LOCAL",
     "NETWORK",
     "NO_PLACE",
+    "ONE_AT_A_TIME",
     "ONE_HOST",
     "PARAMETERS",
     "PORTS",
     "REMOTE",
+    "SERVERS",
+    "SPACES",
+    "STATEMENTS",
     "SYSTEMS",
     "TIME_SERIES",
+    "UNSYNCED",
     "USERS",
     "System",
     "in_process",
@@ -61,6 +66,17 @@ class System:
     """Whether it is a database in this process, of one file."""
     keeps: bool
     """Whether what is sent there stays there."""
+    synced: bool
+    """Whether what it acknowledges is on a disk by then, as it comes."""
+    in_flight: bool
+    """Whether several batches may be under way on one connection."""
+    statement: str | None
+    """How a batch becomes a statement where nothing is said: text or prepared; None where batches are no
+    statements."""
+    space: str | None
+    """What its URL means where nothing stands behind the host."""
+    server: str | None
+    """How `venturi serve` calls a throw-away server of it, whose module is called so too."""
     users: bool
     """Whether its URL may name a user."""
     one_host: str | None
@@ -104,6 +120,16 @@ TIME_SERIES = _schemes(lambda system: system.operations == ["ingest"])
 """Systems that take points of time series."""
 NETWORK = _schemes(lambda system: system.tls)
 """Systems that one is logged in to, over TLS if need be."""
+ONE_AT_A_TIME = _schemes(lambda system: not system.in_flight)
+"""Systems that take one batch at a time on a connection."""
+UNSYNCED = _schemes(lambda system: not system.synced)
+"""Systems that acknowledge what is on no disk yet, as they come."""
+STATEMENTS = {system.scheme: system.statement for system in SYSTEMS if system.statement is not None}
+"""How a batch becomes a statement where nothing is said; batches of other systems are none."""
+SPACES = {system.scheme: system.space for system in SYSTEMS if system.space is not None}
+"""What a URL means where nothing stands behind the host: a database's name, mostly."""
+SERVERS = {system.scheme: system.server for system in SYSTEMS if system.server is not None}
+"""How `venturi serve` calls a throw-away server of a system."""
 REMOTE = _schemes(lambda system: system.remote)
 """Systems of which a run can start servers on hosts of their own."""
 ONE_HOST = {system.scheme: system.one_host for system in SYSTEMS if system.one_host is not None}

@@ -33,10 +33,29 @@ mod many;
 pub mod mysql;
 pub mod pipe;
 pub mod postgres;
+pub mod redis;
 pub mod sqlite;
 pub mod systems;
 pub mod timeseries;
 pub mod upsert;
+
+/// All systems, in the order in which errors name them.
+pub static SYSTEMS: &[&systems::System] = &[
+    &flight::SYSTEM,
+    &charrow::SYSTEM,
+    &mysql::SYSTEM,
+    &cassandra::SYSTEM,
+    &clickhouse::SYSTEM,
+    &postgres::SYSTEM,
+    &redis::SYSTEM,
+    &sqlite::SYSTEM,
+    &duckdb::SYSTEM,
+    &timeseries::AKUMULI,
+    &timeseries::OPENTSDB,
+    &timeseries::INFLUX,
+    &pipe::SYSTEM,
+    &empty::SYSTEM,
+];
 
 /// A future that stays on the thread that made it.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

@@ -1,14 +1,11 @@
 //! The systems, each a record that stands beside its target: what its URLs look like, what it takes, and who
-//! makes its target. Lists of schemes, the registry and what Python knows of systems follow from them.
+//! makes its target. Lists of schemes and what Python knows of systems follow from them.
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{
-    cassandra, charrow, clickhouse, duckdb, empty, flight, hosts, mysql, pipe, postgres, sqlite,
-    timeseries, Target,
-};
+use super::{hosts, Target, SYSTEMS};
 use crate::error::{Error, Result};
 use crate::spec::{Operation, TrialSpec};
 
@@ -26,6 +23,17 @@ pub struct System {
     pub file: bool,
     /// Whether what is sent there stays there.
     pub keeps: bool,
+    /// Whether what it acknowledges is on a disk by then, as it comes.
+    pub synced: bool,
+    /// Whether several batches may be under way on one connection.
+    pub in_flight: bool,
+    /// How a batch becomes a statement where nothing is said: text or prepared; none where batches are no
+    /// statements.
+    pub statement: Option<&'static str>,
+    /// What its URL means where nothing stands behind the host.
+    pub space: Option<&'static str>,
+    /// How `venturi serve` calls a throw-away server of it, whose module in Python is called so too.
+    pub server: Option<&'static str>,
     /// Whether its URL may name a user.
     pub users: bool,
     /// Why its URL names one host and not several, over which streams would be spread.
@@ -49,6 +57,11 @@ impl System {
         tls: false,
         file: false,
         keeps: false,
+        synced: true,
+        in_flight: true,
+        statement: None,
+        space: None,
+        server: None,
         users: false,
         one_host: None,
         remote: false,
@@ -68,23 +81,6 @@ impl System {
             .chain(found.collect::<Vec<_>>())
     }
 }
-
-/// All of them, in the order in which errors name them.
-pub static SYSTEMS: [&System; 13] = [
-    &flight::SYSTEM,
-    &charrow::SYSTEM,
-    &mysql::SYSTEM,
-    &cassandra::SYSTEM,
-    &clickhouse::SYSTEM,
-    &postgres::SYSTEM,
-    &sqlite::SYSTEM,
-    &duckdb::SYSTEM,
-    &timeseries::AKUMULI,
-    &timeseries::OPENTSDB,
-    &timeseries::INFLUX,
-    &pipe::SYSTEM,
-    &empty::SYSTEM,
-];
 
 /// The target that a URL's scheme names.
 pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {

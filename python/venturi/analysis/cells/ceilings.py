@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from venturi.analysis.statistics.intervals import Interval, median_interval
-from venturi.targets.system import KEEPS_NOTHING, scheme_of
+from venturi.targets.system import KEEPS_NOTHING, UNSYNCED, scheme_of
 
 __all__ = [
     "NEAR",
@@ -59,7 +59,7 @@ def waits_for_disk(parameters: Mapping[str, Any]) -> bool:
     """Whether what is acknowledged is on a disk by then, as far as the settings tell: what only lies in the
     system's cache is not held back by the disk.
 
-    Cassandra acknowledges before its log is synced. Databases are taken at their durable default where
+    Some acknowledge before a log is synced, as Cassandra. Databases are taken at their durable default where
     nothing is set, and a SQLite in WAL mode syncs only with `synchronous = full`."""
     # What a store of time series writes is a fraction of the payload: the disk is no limit that payload has.
     if parameters.get("operation") in ("get", "ingest") or not stores(parameters.get("target")):
@@ -68,7 +68,7 @@ def waits_for_disk(parameters: Mapping[str, Any]) -> bool:
     synchronous = parameters.get("synchronous")
     if scheme == "sqlite" and synchronous == "normal":
         return parameters.get("journal") not in ("wal", "memory", "off")
-    return scheme != "cassandra" and synchronous != "off"
+    return scheme not in UNSYNCED and synchronous != "off"
 
 
 def together(loaders: int | None) -> str | None:

@@ -20,7 +20,7 @@ from venturi.analysis.verdict.shared_remedies import (
     without_pin,
 )
 from venturi.analysis.verdict.types import Remedy
-from venturi.targets.system import scheme_of
+from venturi.targets.system import ONE_AT_A_TIME, SERVERS, SPACES, scheme_of
 
 BATCHES = (10, 100, 500, 2_000, 10_000)
 """Rows a batch that are proposed one after the other: 500 as the published benchmark had, 10,000 at most."""
@@ -28,9 +28,6 @@ CASSANDRA_MOST = 500
 """As it comes it refuses batches over 50 KiB; so many small rows are near that."""
 STREAMS_MOST = 256
 IN_FLIGHT_MOST = 128
-PIPELINED = ("cassandra", "postgres")
-"""Protocols in which a connection may have several statements under way."""
-SERVED = {"mysql": "mariadb", "cassandra": "cassandra", "postgres": "postgres"}
 
 
 def scheme(seen: Seen) -> str:
@@ -56,7 +53,7 @@ def more_streams(seen: Seen, why: Why) -> list[Remedy]:
 
 def more_in_flight(seen: Seen) -> list[Remedy]:
     now = int(seen.cell.parameters.get("in_flight") or 1)
-    if scheme(seen) not in PIPELINED or now >= IN_FLIGHT_MOST:
+    if scheme(seen) in ONE_AT_A_TIME or now >= IN_FLIGHT_MOST:
         return []
     return [Remedy(Why.MORE_BATCHES_IN_FLIGHT, {"in_flight": max(8, 4 * now)})]
 
@@ -103,9 +100,9 @@ def _load_generator(seen: Seen, hit: Hit) -> list[Remedy]:
 def _elsewhere(seen: Seen) -> list[Remedy]:
     """The server on a host of its own, where client and server share this one."""
     system = scheme(seen)
-    if system not in SERVED or seen.same_machine is False:
+    if system not in SERVERS or seen.same_machine is False:
         return []
-    path = urlsplit(str(seen.cell.parameters.get("target"))).path.strip("/") or "venturi"
+    path = urlsplit(str(seen.cell.parameters.get("target"))).path.strip("/") or SPACES[system]
     return [Remedy(Why.DATABASE_ELSEWHERE, {"target": f"{system}://HOST/{path}"})]
 
 

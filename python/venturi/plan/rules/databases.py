@@ -8,7 +8,15 @@ from venturi.common.errors import ScenarioError
 from venturi.plan.rules import timeseries as ingests
 from venturi.plan.settings import Target
 from venturi.plan.workload import FileData, Workload
-from venturi.targets.system import TIME_SERIES, in_process, is_local, is_time_series, scheme_of
+from venturi.targets.system import (
+    ONE_AT_A_TIME,
+    SERVERS,
+    TIME_SERIES,
+    in_process,
+    is_local,
+    is_time_series,
+    scheme_of,
+)
 
 if TYPE_CHECKING:
     pass
@@ -70,9 +78,9 @@ def _check_writes(workload: Workload, target: Target, where: Any) -> None:
             f"which is 1 row a batch, not {batch:,}",
             hint="--rows-per-batch 1 --in-flight 256 keeps as many rows under way",
         )
-    if workload.in_flight not in (None, 1) and scheme_of(target.url) in ("sqlite", "duckdb", "mysql"):
+    if workload.in_flight not in (None, 1) and scheme_of(target.url) in ONE_AT_A_TIME:
         raise ScenarioError(
-            f"{where('workload', 'in_flight')}: {scheme_of(target.url)}:// takes one statement at a time "
+            f"{where('workload', 'in_flight')}: {scheme_of(target.url)}:// takes one batch at a time "
             "on a connection",
             hint=f"take more connections: --streams {workload.in_flight}",
         )
@@ -101,5 +109,4 @@ def _kept(url: str) -> str:
     scheme = scheme_of(url)
     if in_process(url):
         return f"name a file: --target {scheme}:///path/to/file.db"
-    name = "mariadb" if scheme == "mysql" else scheme
-    return f"start one that stays: venturi serve {name}"
+    return f"start one that stays: venturi serve {SERVERS[scheme]}"

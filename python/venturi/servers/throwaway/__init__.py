@@ -8,11 +8,14 @@ Nothing stays behind, however this process ends: see `guard.py`.
 
 from __future__ import annotations
 
+import importlib
+
 from venturi.servers.throwaway.base import Setting, ThrowawayServer
 from venturi.servers.throwaway.cassandra import Cassandra
 from venturi.servers.throwaway.clickhouse import ClickHouse
 from venturi.servers.throwaway.mariadb import MariaDb
 from venturi.servers.throwaway.postgres import Postgres
+from venturi.targets import system
 
 __all__ = [
     "SERVERS",
@@ -26,7 +29,16 @@ __all__ = [
     "named",
 ]
 
-SERVERS: tuple[type[ThrowawayServer], ...] = (MariaDb, Cassandra, Postgres, ClickHouse)
+
+def _of_module(name: str) -> type[ThrowawayServer]:
+    """The server that stands in the module of its name."""
+    found = vars(importlib.import_module(f"{__name__}.{name}")).values()
+    servers = [it for it in found if isinstance(it, type) and issubclass(it, ThrowawayServer)]
+    return next(it for it in servers if getattr(it, "name", None) == name)
+
+
+SERVERS = tuple(map(_of_module, system.SERVERS.values()))
+"""All of them, as the records of systems name them."""
 
 
 def for_scheme(scheme: str) -> type[ThrowawayServer]:

@@ -17,6 +17,7 @@ from venturi.common import credentials, temporary
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.servers.throwaway import accounts, kept, network, storage
 from venturi.servers.throwaway.guarded import Guarded
+from venturi.targets.system import SPACES
 
 __all__ = ["Setting", "ThrowawayServer"]
 
@@ -134,7 +135,7 @@ class ThrowawayServer(ABC):
     def url(self) -> str:
         """The target's URL, as `venturi run --target` takes it."""
         user = f"{self.user}@" if self.user else ""
-        return f"{self.scheme}://{user}{self.address}/venturi"
+        return f"{self.scheme}://{user}{self.address}/{SPACES[self.scheme]}"
 
     @property
     def password_env(self) -> str | None:

@@ -136,7 +136,7 @@ impl Column {
             Values::UInt64(values) => {
                 let value = values[row];
                 if dialect == Dialect::Sqlite && i64::try_from(value).is_err() {
-                    return Err(self.refused(value, "sqlite's integers end at 9223372036854775807"));
+                    return Err(self.refused(value, "integers there end at 9223372036854775807"));
                 }
                 unsigned(value, out);
             }

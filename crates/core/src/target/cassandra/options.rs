@@ -16,6 +16,7 @@ pub const URL: Form = Form {
     scheme: "cassandra",
     port: 9042,
     space: "keyspace",
+    usual: "venturi",
     one_host: None,
 };
 /// What Cassandra itself allows for the name of a keyspace or table.

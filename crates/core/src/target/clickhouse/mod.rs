@@ -73,6 +73,8 @@ pub const SYSTEM: System = System {
     ],
     tls: true,
     keeps: true,
+    space: Some(options::URL.usual),
+    server: Some("clickhouse"),
     users: true,
     one_host: options::URL.one_host,
     aliases: &[

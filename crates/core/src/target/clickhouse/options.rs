@@ -15,6 +15,7 @@ pub const URL: Form = Form {
     scheme: "clickhouse",
     port: 8123,
     space: "database",
+    usual: "venturi",
     one_host: Some("the streams share out one query, which one server answers, and what was put is looked for there"),
 };
 /// Where HTTPS is spoken, unless the URL says otherwise.

@@ -51,6 +51,8 @@ pub const SYSTEM: System = System {
     operations: &[Operation::Upsert],
     file: true,
     keeps: true,
+    in_flight: false,
+    statement: Some("prepared"),
     users: true,
     target: |spec| Ok(Box::new(DuckDb::new(spec)?)),
     ..System::NOTHING

@@ -16,6 +16,7 @@ pub const URL: Form = Form {
     scheme: "mysql",
     port: 3306,
     space: "database",
+    usual: "venturi",
     one_host: None,
 };
 /// What the servers allow for a name, in characters.

@@ -10,6 +10,7 @@ pub const URL: Form = Form {
     scheme: "postgres",
     port: 5432,
     space: "database",
+    usual: "venturi",
     one_host: Some("rows are written at one server"),
 };
 

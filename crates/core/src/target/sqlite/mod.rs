@@ -53,6 +53,8 @@ pub const SYSTEM: System = System {
     operations: &[Operation::Upsert],
     file: true,
     keeps: true,
+    in_flight: false,
+    statement: Some("prepared"),
     users: true,
     aliases: &[("sqlite", &["sqlite3", "file"])],
     target: |spec| Ok(Box::new(Sqlite::new(spec)?)),

@@ -17,12 +17,11 @@ pub struct Form {
     pub port: u16,
     /// What comes behind the hosts: "database", "keyspace".
     pub space: &'static str,
+    /// Which one where the URL names none.
+    pub usual: &'static str,
     /// Why there can only be one host, where there can.
     pub one_host: Option<&'static str>,
 }
-
-/// Where tables go that nobody has named a place for.
-const DEFAULT_SPACE: &str = "venturi";
 
 /// What a URL says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,7 +94,7 @@ impl Place {
             return Err(wrong(&format!("one host, not several: {why}")));
         }
         let space = match space.trim_end_matches('/') {
-            "" => DEFAULT_SPACE.to_owned(),
+            "" => form.usual.to_owned(),
             name => text(name, form.space)?,
         };
         Ok(Self {
@@ -192,12 +191,14 @@ mod tests {
         scheme: "mysql",
         port: 3306,
         space: "database",
+        usual: "venturi",
         one_host: None,
     };
     const ONE: Form = Form {
         scheme: "postgres",
         port: 5432,
         space: "database",
+        usual: "venturi",
         one_host: Some("it is so"),
     };
 

@@ -1,0 +1,124 @@
+"""Redis, or Valkey where that is what is installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from venturi.servers.throwaway import network, programs
+from venturi.servers.throwaway.base import Setting, ThrowawayServer
+
+__all__ = ["Redis"]
+
+_STOP_SECONDS = 30.0
+
+
+class Redis(ThrowawayServer):
+    """One server whose only account, `default`, may do everything."""
+
+    name = "redis"
+    scheme = "redis"
+    title = "Redis"
+    scenario = "upsert-quick"
+    taken = {  # noqa: RUF012 - a constant
+        "port": "--port",
+        "bind": "--host",
+        "dir": "--data",
+        "maxmemory": "--memory",
+        "requirepass": "--password-env",
+        "protected-mode": "venturi serve",
+        "daemonize": "venturi serve",
+        "pidfile": "venturi serve",
+        "logfile": "venturi serve",
+        "unixsocket": "venturi serve",
+    }
+    durability = {"appendonly": "no", "save": "3600 1 300 100 60 10000"}  # noqa: RUF012
+
+    _program = ""
+
+    @property
+    def user(self) -> str | None:
+        return None
+
+    @classmethod
+    def spelt(cls, name: str) -> str:
+        return name.lower()
+
+    def find(self) -> str:
+        program = programs.find(["redis-server", "valkey-server"])
+        if program is None:
+            raise programs.missing(self.title, "redis-server (or valkey-server)", "redis-server", "redis")
+        self._program = program
+        return program
+
+    def settings(self) -> list[Setting]:
+        return self._chosen(
+            Setting("maxmemory", str(self._memory), "--memory: more is refused, so nothing swaps"),
+        )
+
+    def _initialise(self, data: Path) -> None:
+        """Redis makes its files by itself."""
+
+    def _serve(self, data: Path) -> None:
+        password = self.secret()
+        lines = [
+            f"port {self._port}",
+            f"bind {self._host}",
+            f"dir {quoted(str(data))}",
+            # It would refuse other hosts where no password is set; `venturi serve` has warned of that.
+            f"protected-mode {'yes' if network.is_loopback(self._host) else 'no'}",
+            "daemonize no",
+            *(f"{it.name} {it.value or chr(34) * 2}" for it in self.settings()),
+            *([f"requirepass {quoted(password)}"] if password is not None else ()),
+        ]
+        configuration = self.directory / "redis.conf"
+        configuration.touch(0o600)
+        configuration.write_text("\n".join(lines) + "\n")
+        if self.guarded.owner is not None:
+            os.chown(configuration, *self.guarded.owner)
+        # What is kept is written out; what goes anyway needs no farewell.
+        number = signal.SIGTERM if self._kept is not None else signal.SIGKILL
+        command = [self._program, str(configuration)]
+        self.guarded.serve(command, self.log, number, _STOP_SECONDS, self.environment())
+
+    def _answers(self) -> str | None:
+        password = self.secret()
+        words = [] if password is None else [["AUTH", password]]
+        with network.connect(self._host, self._port) as connection:
+            for command in [*words, ["INFO", "server"]]:
+                connection.sendall(packed(*command))
+                said = b""
+                while not said.endswith(b"\n"):
+                    said += network.received(connection, 1)
+                if said.startswith(b"-LOADING"):
+                    return None
+                if said.startswith(b"-"):
+                    raise ConnectionError(said[1:].decode(errors="replace").strip())
+            info = network.received(connection, int(said[1:])).decode(errors="replace")
+        for name, title in (("valkey_version", "Valkey"), ("redis_version", "Redis")):
+            if found := re.search(rf"^{name}:(\S+)", info, re.MULTILINE):
+                return f"{title} {found[1]}"
+        return self.title
+
+    def _complaint(self, log: Sequence[str]) -> str:
+        # What is wrong with a setting comes after the line that it stands in, without a time.
+        at = next((n for n, line in enumerate(log) if "FATAL CONFIG FILE ERROR" in line), None)
+        if at is not None:
+            return " ".join(line.strip() for line in log[at + 2 : at + 4])
+        warnings = [line for line in log if re.search(r" # (?!.*(oO0|WARNING|overcommit))", line)]
+        line = (warnings or list(log))[-1]
+        return re.sub(r"^\d+:\w .*? [#*] ", "", line).strip()
+
+
+def quoted(text: str) -> str:
+    """A word of the configuration file, whatever is in it."""
+    return '"' + "".join(f"\\x{byte:02x}" for byte in text.encode()) + '"'
+
+
+def packed(*words: str) -> bytes:
+    """A command as the protocol has it."""
+    parts = [word.encode() for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
