@@ -12,11 +12,11 @@ use std::sync::{Arc, OnceLock};
 
 use crate::codec::sql::Dialect;
 use crate::data::upsert::{Batches, Table};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::spec::{Operation, TrialSpec};
 use crate::target::systems::System;
 use crate::target::upsert::{
-    file_of, Common, Database, Method, Purpose, SqlTarget, StatementKind, Work,
+    file_of, literal, Common, Database, Method, Purpose, SqlTarget, StatementKind, Work,
 };
 use crate::target::Identity;
 
@@ -85,20 +85,6 @@ impl DuckDb {
         };
         Ok(self.opened.get_or_init(|| opened))
     }
-
-    /// The numbers of an answer's first row.
-    fn ask(&self, connection: &mut Connection, select: &str) -> Result<Vec<i128>> {
-        let row = self.said(connection.ask(select))?;
-        let number = |text: Option<String>| {
-            let text = text.unwrap_or_default();
-            let strange = || {
-                let message = format!("{}: {text:?} is no number", self.path.display());
-                Error::new(Kind::Server, message)
-            };
-            text.parse().map_err(|_| strange())
-        };
-        row.into_iter().map(number).collect()
-    }
 }
 
 impl Database for DuckDb {
@@ -148,29 +134,21 @@ impl Database for DuckDb {
         self.said(connection.run_text(sql))
     }
 
-    async fn exists(&self, connection: &mut Connection, table: &str) -> Result<bool> {
-        let name = table.replace('\'', "''");
-        let exists = format!(
-            "SELECT count(*) FROM information_schema.tables WHERE lower(table_name) = lower('{name}')"
-        );
-        Ok(self.ask(connection, &exists)?.first() > Some(&0))
+    async fn ask(&self, connection: &mut Connection, sql: &str) -> Result<Vec<Option<String>>> {
+        self.said(connection.ask(sql))
     }
 
-    async fn numbers(
-        &self,
-        connection: &mut Connection,
-        _: &str,
-        select: &str,
-    ) -> Result<Vec<i128>> {
-        self.ask(connection, select)
+    fn exists(table: &str) -> String {
+        format!(
+            "SELECT count(*) FROM information_schema.tables WHERE lower(table_name) = lower({})",
+            literal(table)
+        )
     }
 
-    /// Bytes of the blocks in use, of all tables in the file, after a checkpoint.
-    async fn stored_bytes(&self, connection: &mut Connection, _: &str) -> Result<Option<u64>> {
-        self.said(connection.run(c"CHECKPOINT"))?;
+    /// Of all tables in the file, the blocks in use after a checkpoint.
+    fn stored_bytes(_: &str) -> (Option<&'static str>, String) {
         let select = "SELECT used_blocks * block_size FROM pragma_database_size()";
-        let numbers = self.ask(connection, select)?;
-        Ok(numbers.first().and_then(|bytes| u64::try_from(*bytes).ok()))
+        (Some("CHECKPOINT"), select.into())
     }
 
     async fn executors(

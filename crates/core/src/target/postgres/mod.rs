@@ -13,14 +13,14 @@ use rustls::ClientConfig;
 
 use crate::codec::sql::Dialect;
 use crate::data::upsert::{Batches, Table};
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own;
 use crate::meter::sockets::Sockets;
 use crate::spec::{Operation, TrialSpec};
 use crate::target::systems::System;
 use crate::target::upsert::{
-    Common, Database, Host, Method, Place, Purpose, SqlTarget, StatementKind, Work,
+    literal, Common, Database, Host, Method, Place, Purpose, SqlTarget, StatementKind, Work,
 };
 use crate::target::Identity;
 
@@ -117,12 +117,6 @@ impl Postgres {
     }
 }
 
-/// The table's name as a string of SQL.
-fn name_text(table: &str) -> String {
-    let quoted = Dialect::Postgres.quoted(table);
-    format!("'{}'", quoted.replace('\'', "''"))
-}
-
 impl Database for Postgres {
     type Builder = Rows;
     type Link = Link;
@@ -198,29 +192,18 @@ impl Database for Postgres {
         self.said(link.run(sql).await)
     }
 
-    async fn exists(&self, link: &mut Link, table: &str) -> Result<bool> {
-        let exists = format!("SELECT to_regclass({})", name_text(table));
-        let exists = self.said(link.ask(&exists).await)?;
-        Ok(exists.into_iter().next().flatten().is_some())
+    async fn ask(&self, link: &mut Link, sql: &str) -> Result<Vec<Option<String>>> {
+        self.said(link.ask(sql).await)
     }
 
-    async fn numbers(&self, link: &mut Link, table: &str, select: &str) -> Result<Vec<i128>> {
-        let row = self.said(link.ask(select).await)?;
-        let number = |text: Option<String>| {
-            let text = text.unwrap_or_default();
-            let strange = || {
-                let message = format!("{}: a sum of {} is {text:?}", self.authority, table);
-                Error::new(Kind::Server, message)
-            };
-            text.parse::<i128>().map_err(|_| strange())
-        };
-        row.into_iter().map(number).collect()
+    fn exists(table: &str) -> String {
+        let name = literal(&Dialect::Postgres.quoted(table));
+        format!("SELECT count(to_regclass({name}))")
     }
 
-    async fn stored_bytes(&self, link: &mut Link, table: &str) -> Result<Option<u64>> {
-        let size = format!("SELECT pg_total_relation_size({})", name_text(table));
-        let size = self.said(link.ask(&size).await)?.into_iter().next();
-        Ok(size.flatten().and_then(|bytes| bytes.parse().ok()))
+    fn stored_bytes(table: &str) -> (Option<&'static str>, String) {
+        let name = literal(&Dialect::Postgres.quoted(table));
+        (None, format!("SELECT pg_total_relation_size({name})"))
     }
 
     async fn executors(

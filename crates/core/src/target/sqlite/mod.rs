@@ -22,7 +22,7 @@ use crate::error::{Error, Kind, Result};
 use crate::spec::{Operation, TrialSpec};
 use crate::target::systems::System;
 use crate::target::upsert::{
-    file_of, Builder, Common, Database, Purpose, SqlTarget, StatementKind, Work,
+    file_of, literal, Builder, Common, Database, Purpose, SqlTarget, StatementKind, Work,
 };
 use crate::target::Identity;
 
@@ -160,47 +160,30 @@ impl Database for Sqlite {
         self.said(connection.execute_batch(sql))
     }
 
-    async fn exists(&self, connection: &mut Connection, table: &str) -> Result<bool> {
-        let found = connection.query_row(
-            "SELECT count(*) FROM sqlite_schema WHERE type IN ('table', 'view') \
-             AND lower(name) = lower(?)",
-            [table],
-            |row| row.get::<_, i64>(0),
-        );
-        Ok(self.said(found)? > 0)
-    }
-
-    async fn numbers(
-        &self,
-        connection: &mut Connection,
-        table: &str,
-        select: &str,
-    ) -> Result<Vec<i128>> {
-        let texts = connection.query_row(select, [], |row| {
+    async fn ask(&self, connection: &mut Connection, sql: &str) -> Result<Vec<Option<String>>> {
+        self.said(connection.query_row(sql, [], |row| {
             let columns = 0..row.as_ref().column_count();
             let text = |at| match row.get_ref(at)? {
-                ValueRef::Integer(count) => Ok(count.to_string()),
+                ValueRef::Integer(count) => Ok(Some(count.to_string())),
                 _ => row.get(at),
             };
-            columns.map(text).collect::<rusqlite::Result<Vec<String>>>()
-        });
-        let number = |text: String| {
-            // A sum of what is no integer, in a table of somebody else's.
-            let strange = || Error::new(Kind::Server, format!("{table}: a sum is {text:?}"));
-            text.parse().map_err(|_| strange())
-        };
-        self.said(texts)?.into_iter().map(number).collect()
+            columns.map(text).collect()
+        }))
     }
 
-    /// Bytes of the pages in use, of all tables in the file, after a checkpoint.
-    async fn stored_bytes(&self, connection: &mut Connection, _: &str) -> Result<Option<u64>> {
-        let pragma = |name: &str| {
-            let value = connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0));
-            self.said(value).map(|value: i64| value.max(0) as u64)
-        };
-        pragma("wal_checkpoint(TRUNCATE)")?;
-        let used = pragma("page_count")?.saturating_sub(pragma("freelist_count")?);
-        Ok(Some(used * pragma("page_size")?))
+    fn exists(table: &str) -> String {
+        format!(
+            "SELECT count(*) FROM sqlite_schema WHERE type IN ('table', 'view') \
+             AND lower(name) = lower({})",
+            literal(table)
+        )
+    }
+
+    /// Of all tables in the file, the pages in use after a checkpoint.
+    fn stored_bytes(_: &str) -> (Option<&'static str>, String) {
+        let select = "SELECT (page_count - freelist_count) * page_size \
+                      FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
+        (Some("PRAGMA wal_checkpoint(TRUNCATE)"), select.into())
     }
 
     async fn executors(

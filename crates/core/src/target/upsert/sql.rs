@@ -67,19 +67,17 @@ pub trait Database: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Identity>>;
     /// Executes statements of text; their rows are dropped.
     fn run(&self, link: &mut Self::Link, sql: &str) -> impl Future<Output = Result<()>>;
-    fn exists(&self, link: &mut Self::Link, table: &str) -> impl Future<Output = Result<bool>>;
-    /// The integers of a table's count and sums, the first row of `select`.
-    fn numbers(
+    /// The values of an answer's first row, as text.
+    fn ask(
         &self,
         link: &mut Self::Link,
-        table: &str,
-        select: &str,
-    ) -> impl Future<Output = Result<Vec<i128>>>;
-    fn stored_bytes(
-        &self,
-        link: &mut Self::Link,
-        table: &str,
-    ) -> impl Future<Output = Result<Option<u64>>>;
+        sql: &str,
+    ) -> impl Future<Output = Result<Vec<Option<String>>>>;
+    /// A question whose answer is 0 where there is no such table.
+    fn exists(table: &str) -> String;
+    /// What is to be done before the server knows it, and the question for the bytes that a table
+    /// takes.
+    fn stored_bytes(table: &str) -> (Option<&'static str>, String);
     /// A stream's, `in_flight` of them where the protocol allows it.
     fn executors(
         &self,
@@ -134,7 +132,8 @@ impl<D: Database> SqlTarget<D> {
 
     /// The table as the trial begins with it.
     async fn set_up(&self, link: &mut D::Link, table: &Table, batches: &Batches) -> Result<Found> {
-        let exists = self.database.exists(link, &self.table).await?;
+        let exists = D::exists(&self.table);
+        let exists = self.numbers(link, &exists).await?.first() > Some(&0);
         if !self.database.common().setup {
             if !exists {
                 return Err(Error::usage(format!(
@@ -163,13 +162,37 @@ impl<D: Database> SqlTarget<D> {
     /// Rows and sums of the table.
     async fn found(&self, link: &mut D::Link, table: &Table) -> Result<Found> {
         let select = D::DIALECT.select_found(table);
-        let numbers = self.database.numbers(link, &self.table, &select).await?;
-        let mut numbers = numbers.into_iter();
+        let mut numbers = self.numbers(link, &select).await?.into_iter();
         Ok(Found {
             keys: u64::try_from(numbers.next().unwrap_or(0)).unwrap_or(0),
             sums: numbers.collect(),
             stored_bytes: None,
         })
+    }
+
+    /// The integers of an answer's first row.
+    async fn numbers(&self, link: &mut D::Link, select: &str) -> Result<Vec<i128>> {
+        let row = self.database.ask(link, select).await?;
+        let number = |text: Option<String>| {
+            let text = text.unwrap_or_default();
+            // A sum of what is no integer, in a table of somebody else's.
+            let strange = || {
+                let address = self.database.address();
+                let message = format!("{address}: {text:?} is no number: {select}");
+                Error::new(Kind::Server, message)
+            };
+            text.parse().map_err(|_| strange())
+        };
+        row.into_iter().map(number).collect()
+    }
+
+    async fn stored_bytes(&self, link: &mut D::Link) -> Result<Option<u64>> {
+        let (before, select) = D::stored_bytes(&self.table);
+        if let Some(before) = before {
+            self.database.run(link, before).await?;
+        }
+        let numbers = self.numbers(link, &select).await?;
+        Ok(numbers.first().and_then(|bytes| u64::try_from(*bytes).ok()))
     }
 
     async fn make_plan(&mut self) -> Result<Identity> {
@@ -210,7 +233,7 @@ impl<D: Database> SqlTarget<D> {
         let (work, before) = (&*planned.work, &planned.before);
         let mut link = self.connect(Purpose::Verify).await?;
         let mut after = self.found(&mut link, &work.table).await?;
-        after.stored_bytes = self.database.stored_bytes(&mut link, &self.table).await?;
+        after.stored_bytes = self.stored_bytes(&mut link).await?;
         let mut made = compare(work, Effect::Add, before, &after, tallies, self.spec.verify)?;
         made.add_notes(merged_note(planned.merged, D::NAME));
         Ok(made)
@@ -223,6 +246,11 @@ impl<D: Database> SqlTarget<D> {
         let mut link = self.connect(Purpose::Clean).await?;
         self.database.run(&mut link, &self.drop_statement()).await
     }
+}
+
+/// A name as a string of SQL.
+pub fn literal(name: &str) -> String {
+    format!("'{}'", name.replace('\'', "''"))
 }
 
 impl<D: Database> Target for SqlTarget<D> {
