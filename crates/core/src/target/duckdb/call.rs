@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 
+use super::api::Type;
 use super::handles::{Appender, Connection, Prepared, Refusal};
 use super::values::{columns, Column};
 use crate::codec::sql::Dialect;
@@ -31,6 +32,8 @@ pub enum Statement {
 /// Makes statements of rows.
 pub struct Rows {
     pub way: Way,
+    /// Of the columns that are appended.
+    pub kinds: Vec<Type>,
 }
 
 impl Builder for Rows {

@@ -95,8 +95,7 @@ impl<B: Builder> Work<B> {
         (stream % count.max(1)..count).step_by(self.streams)
     }
 
-    #[cfg(test)]
-    pub(super) fn builder(&self) -> &B {
+    pub fn builder(&self) -> &B {
         &self.builder
     }
 
