@@ -40,7 +40,7 @@ def first_five(name: str) -> tuple[AxisFit, tuple[Cell, ...]]:
 
 
 @pytest.mark.parametrize("name", CARTESIUS)
-def test_eight_streams_are_foretold_from_five(name: str) -> None:
+def test_eight_streams_are_predicted_from_five(name: str) -> None:
     one, cells = first_five(name)
     assert one.fit is not None
     assert "at most a fifth" in one.rule

@@ -43,8 +43,8 @@ def test_everything_is_told_in_points(run: Path) -> None:
         assert not re.search(r"\brows?\b", re.sub(r"rows[-\\_]+per", "", text)), text
     compared = venturi("compare", run, "--by", "durable", "--metric", "cpu-per-byte")
     assert "µs/point" in compared.stdout, compared.stdout
-    foretold = venturi("predict", run, "--streams", 16)
-    assert re.search(r"ingest with 16 streams: [\d.]+ Mpoints/s", foretold.stdout), foretold.stdout
+    predicted = venturi("predict", run, "--streams", 16)
+    assert re.search(r"ingest with 16 streams: [\d.]+ Mpoints/s", predicted.stdout), predicted.stdout
 
 
 def test_what_a_point_costs(run: Path) -> None:

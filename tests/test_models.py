@@ -197,7 +197,7 @@ def test_knee_and_peak_of_known_laws() -> None:
     assert fitted.limit == pytest.approx(float(truth("usl", usl, [math.sqrt(0.95 / 0.02)])[0]), rel=1e-3)
 
 
-def test_the_largest_is_left_out_and_foretold() -> None:
+def test_the_largest_is_left_out_and_predicted() -> None:
     fitted = scaling.fit(drawn(np.random.default_rng(7), "amdahl", {"l": 1e9, "s": 0.1}))
     held = fitted.held_out
     assert held is not None and held.n == 16

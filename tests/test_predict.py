@@ -111,7 +111,7 @@ def test_too_few_values_are_said_and_not_fitted(tmp_path: Path) -> None:
     assert "Traceback" not in refused.stderr
 
 
-def test_held_out_values_are_foretold(measured: Path) -> None:
+def test_held_out_values_are_predicted(measured: Path) -> None:
     found = document("fit", "reference:cartesius-remote", "--hold-out", "6,7,8")
     pooled = [row for row in found["hold_out"] if "together" in row["fit"]]
     assert [row["value"] for row in pooled] == [6, 7, 8]
@@ -127,7 +127,7 @@ def test_held_out_values_are_foretold(measured: Path) -> None:
         (("fit", "RUN", "--where", "streams > 100"), "--where leaves no cell"),
         (("fit", "RUN", "--hold-out", "many"), "write numbers"),
         (("fit", "RUN", "--hold-out", "77"), "no cell has that value of streams"),
-        (("predict", "RUN"), "nothing to foretell"),
+        (("predict", "RUN"), "nothing to predict"),
         (("predict", "RUN", "--streams", "0"), "greater than or equal to 1"),
         (("predict", "RUN", "--set", "streams"), "write KEY=VALUE"),
         (("predict", "RUN", "--set", "wheels=4"), "wheels: the trials of this run have no such parameter"),
@@ -136,7 +136,7 @@ def test_held_out_values_are_foretold(measured: Path) -> None:
         (("predict", "RUN", "--streams", "8", "--set", "streams=9"), "both name the streams"),
         (("predict", "RUN", "--set", "rows_per_stream=1G"), "one value only"),
         (("predict", "RUN", "--set", "compression=zstd"), "there is no law over compression"),
-        (("predict", "RUN", "--queue"), "nothing to foretell"),
+        (("predict", "RUN", "--queue"), "nothing to predict"),
         (("predict", "RUN", "--check"), "no prediction is queued"),
         (("predict", "reference:chspark", "--set", "encoders=6", "--queue"), "has no scenario"),
         (("predict", "RUN", "--streams", "70000", "--queue"), "70000 must be at most 65536"),
@@ -158,7 +158,7 @@ def test_a_prediction_outside_says_how_far(measured: Path) -> None:
     assert "outside" not in inside.stdout
 
 
-def test_sizes_are_foretold_by_the_line_over_sizes() -> None:
+def test_sizes_are_predicted_by_the_line_over_sizes() -> None:
     (one,) = document(
         "predict", "reference:macbook-get", "--set", "rows_per_stream=1G", "--set", "streams=5"
     )["predictions"]
@@ -167,7 +167,7 @@ def test_sizes_are_foretold_by_the_line_over_sizes() -> None:
     assert one["throughput"]["value"] == pytest.approx(2.85e9, rel=0.03)
 
 
-def test_rates_of_rows_are_foretold_in_rows(tmp_path: Path) -> None:
+def test_rates_of_rows_are_predicted_in_rows(tmp_path: Path) -> None:
     def rows_only(line: dict) -> dict:
         line = synthetic.imported(line)
         line["counts"].pop("payload_bytes")
@@ -195,7 +195,7 @@ def test_a_queued_prediction_is_measured_and_shown_beside(run: Path) -> None:
     before = len((run / "trials.jsonl").read_text().splitlines())
     checked = venturi("predict", run, "--check", "--executor", "model")
     assert checked.returncode == 0, checked.stderr
-    assert "foretold" in checked.stdout and "measured" in checked.stdout
+    assert "predicted" in checked.stdout and "measured" in checked.stdout
     after = synthetic.lines(run)
     added = after[before:]
     # The run's own repeats and warm-up, in the same directory, of the cell that was named beforehand.
@@ -261,7 +261,7 @@ def test_every_axis_of_the_run_moves_along(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_real_trials_check_a_prediction(core: object, tmp_path: Path) -> None:
     arguments = ("--operation", "get", "--streams", "1,2,3,4", "--rows-per-stream", "2M", "--repeats", "3")
-    # Where a busy machine bends the curve, no law fits and nothing is foretold, rightly: again then.
+    # Where a busy machine bends the curve, no law fits and nothing is predicted, rightly: again then.
     for attempt in range(4):
         path = tmp_path / f"run-{attempt}"
         made = venturi("run", *arguments, "--out", path, "--no-report", "-q")
@@ -295,7 +295,7 @@ def test_figures_and_lines_of_the_report(run: Path) -> None:
     found = results.load(run)
     (figure,) = models.figures(found)
     assert figure.name == "model-scaling"
-    assert {"measured", "law", "knee", "peak", "foretold", "measured after"} <= set(figure.names)
+    assert {"measured", "law", "knee", "peak", "predicted", "measured after"} <= set(figure.names)
     for panel in figure.panels:
         assert plotly_figures.panel_document(figure, panel)
     assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")

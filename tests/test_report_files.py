@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from csv import reader
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ import pytest
 
 from synthetic import HOSTILE, cells, hostile, imported, make_run, without_server
 from venturi.analysis.results import load
+from venturi.analysis.verdict.causes import Why
+from venturi.analysis.verdict.types import Remedy
+from venturi.analysis.verdict.words.remedies import told
+from venturi.analysis.words.wording import NOUNS
 from venturi.report.draw import matplotlib_figures
 from venturi.report.figures import profiles
 from venturi.report.figures import registry as figures
@@ -244,28 +249,42 @@ def test_errors(tmp_path: Path, words: list[str], code: int, error: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("remedy", "found"),
     [
-        ("venturi run quick", ["venturi run quick"]),
-        ("count: venturi run quick --verify count", ["venturi run quick --verify count"]),
+        (Remedy(Why.MORE_REPEATS), []),
+        (Remedy(Why.RAW_TCP, command="venturi run quick"), ["venturi run quick"]),
         (
-            "far: venturi serve flight --host 0.0.0.0 there, then venturi run quick --target flight://HOST:1",
-            ["venturi serve flight --host 0.0.0.0", "venturi run quick --target flight://HOST:1"],
+            Remedy(Why.COUNT_ROWS, command="venturi run quick --verify count"),
+            ["venturi run quick --verify count"],
         ),
         (
-            "a server: venturi serve flight on the other host, then venturi run x",
-            ["venturi serve flight", "venturi run x"],
+            Remedy(Why.SERVER_ELSEWHERE, before="venturi serve flight", command="venturi run '<x>'"),
+            ["venturi serve flight", "venturi run '<x>'"],
         ),
-        ("in `venturi report --format csv`", ["venturi report --format csv"]),
-        ("what venturi does; then rest", []),
-        ("<b>: venturi run '<x>'", ["venturi run '<x>'"]),
+        # A command that is only named, as `venturi doctor` is here, is none to type.
+        (Remedy(Why.STOP_OTHERS, command="venturi run x"), ["venturi run x"]),
     ],
 )
-def test_commands_are_set_apart_from_their_sentence(text: str, found: list[str]) -> None:
-    parts = markup.parted(text)
-    assert [part for part, code in parts if code] == found
-    assert "".join(part for part, _ in parts) == text.replace("`", "")
-    assert "<b>" not in markup.commands(text) and "<x>" not in markup.commands(text)
+def test_commands_of_remedies_are_set_as_code(remedy: Remedy, found: list[str]) -> None:
+    shown = told(remedy, NOUNS, "<b>")
+    page = markup.in_parts(shown.parts)
+    assert [unescape(code) for code in re.findall("<code>(.*?)</code>", page)] == found
+    assert unescape(re.sub("</?code>", "", page)) == shown.text
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("in `venturi report --format csv`", ["venturi report --format csv"]),
+        ("see `venturi doctor`, then: `venturi run x`", ["venturi doctor", "venturi run x"]),
+        ("what venturi does: venturi run x", []),
+        ("<b>: `venturi run '<x>'`", ["venturi run '<x>'"]),
+    ],
+)
+def test_what_stands_between_backticks_is_set_as_code(text: str, found: list[str]) -> None:
+    page = markup.commands(text)
+    assert [unescape(code) for code in re.findall("<code>(.*?)</code>", page)] == found
+    assert "`" not in page and "<b>" not in page and "<x>" not in page
 
 
 def test_a_limit_far_above_is_told_and_not_drawn(tmp_path: Path) -> None:

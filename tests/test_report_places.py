@@ -86,7 +86,7 @@ def test_published_places_side_by_side() -> None:
 def test_what_the_author_foresaw_comes_out(place: str, read: tuple[int, ...], converges: int) -> None:
     """4M rows over 1, 2, 4, 8 streams, as read from the published plots, and where its author saw them go."""
     own = [c for c in load("reference:cartesius").cells if c.parameters["place"] == place]
-    found, limit, why = splits.foretell(own, 4_000_000 * 32)
+    found, limit, why = splits.predict(own, 4_000_000 * 32)
     assert why == "" and limit is not None
     for n, rate in zip((1, 2, 4, 8), read, strict=True):
         assert (found[n].value or 0) / MIB == pytest.approx(rate, rel=0.12)
@@ -132,7 +132,7 @@ def test_the_amount_itself_is_held_out() -> None:
     laws = (lambda n: 10e6, lambda n: 1e9 * min(n, 4))
     true, slow = (splits.convergences(sweep(*laws, off))[0] for off in (1.0, 1.5))
     for one, other in zip(true.splits, slow.splits, strict=True):
-        assert one.foretold == other.foretold
+        assert one.predicted == other.predicted
         assert other.error == pytest.approx(0.5, abs=0.02) and other.inside is False
     assert true.limit is not None and not true.limit.startup.known
     assert true.reached == pytest.approx(1.0, abs=0.01)
@@ -178,7 +178,7 @@ def test_a_run_of_splits_is_reported(tmp_path: Path) -> None:
     assert "One amount over more and more streams" in text and "converges at" in text
     figure = figures.one(results, "convergence")
     assert [p.title for p in figure.panels] == ["get, local", "get, remote"]
-    assert {"measured", "foretold"} <= {s.name for s in figure.panels[0].series}
+    assert {"measured", "predicted"} <= {s.name for s in figure.panels[0].series}
     assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
     body = html.page(results).split('<script type="application/json"')[0]
     assert "get, remote, 4M rows in all" in body and 'id="figure-convergence"' in body

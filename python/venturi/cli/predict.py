@@ -25,7 +25,7 @@ Examples:
   venturi predict last --set rows_per_stream=1G
   venturi predict last --streams 32 --queue      # keep it, for a trial to check
   venturi predict last --check                   # measure what is queued
-  venturi predict last --checked                 # foretold and measured, side by side
+  venturi predict last --checked                 # predicted and measured, side by side
   venturi predict reference:cartesius-remote --streams 16
 """
 
@@ -34,14 +34,14 @@ Examples:
 def predict(
     run: forms.AnyRun = "last",
     streams: Annotated[
-        int | None, typer.Option("--streams", min=1, help="How many streams to foretell.", show_default=False)
+        int | None, typer.Option("--streams", min=1, help="How many streams to predict.", show_default=False)
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="A parameter of the cell: the one to foretell along, or a measured value of another.",
+            help="A parameter of the cell: the one to predict along, or a measured value of another.",
             show_default=False,
         ),
     ] = None,
@@ -66,15 +66,15 @@ def predict(
         str, typer.Option("--executor", hidden=True, help="core, or model for tests.")
     ] = "core",
 ) -> None:
-    """Foretell the throughput of a cell that was not measured, with a 95 % prediction interval."""
+    """Predict the throughput of a cell that was not measured, with a 95 % prediction interval."""
     from venturi.analysis import results
     from venturi.analysis.models import predict as prediction
 
     wanted = _wanted(streams, settings or [])
     if not wanted and not (check or checked):
-        raise VenturiError("nothing to foretell: name a value", hint="venturi predict last --streams 32")
+        raise VenturiError("nothing to predict: name a value", hint="venturi predict last --streams 32")
     if queue and not wanted:
-        raise VenturiError("--queue needs a value to foretell", hint="--streams 32 --queue")
+        raise VenturiError("--queue needs a value to predict", hint="--streams 32 --queue")
     found = results.load(run)
     document: dict[str, Any] = {}
     if wanted:
@@ -172,7 +172,7 @@ def _entry(one: Checked) -> dict[str, Any]:
 
 
 def _print(statements: Sequence[str]) -> None:
-    """What is foretold on a line, and indented below it what it stands on."""
+    """What is predicted on a line, and indented below it what it stands on."""
     from rich.console import Console
     from rich.text import Text
 

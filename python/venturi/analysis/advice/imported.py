@@ -82,7 +82,7 @@ def _notes(cells: Sequence[Cell]) -> list[Advice]:
                 "note",
                 f"{len(seen) - MOST_NOTES} more figures have a note",
                 "only the first are shown",
-                'All: venturi sql RUN "select cell, note from trials where note is not null"',
+                'All: `venturi sql RUN "select cell, note from trials where note is not null"`',
             )
         )
     return out

@@ -64,7 +64,7 @@ def _silent(place: str, told: Mapping[str, Mapping[str, Any] | None]) -> Advice 
         f"{len(silent)} of {len(told)} servers of {place} {tell} ({_few(silent)})",
         "no `venturi serve` answered there when the run began",
         "What the servers' CPUs and stages did is known only where all of them tell it: "
-        "start venturi serve on each",
+        "start `venturi serve` on each",
     )
 
 

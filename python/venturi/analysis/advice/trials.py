@@ -98,14 +98,14 @@ def failures(measured: Sequence[Mapping[str, Any]]) -> Advice | None:
             "failed",
             f"{len(failed)} of {len(measured)} trials failed ({counted})",
             "their errors are listed as failed, and no figure counts them",
-            "Mend the cause, then: venturi run --resume RUN --retry-failed",
+            "Mend the cause, then: `venturi run --resume RUN --retry-failed`",
         )
     if cut:
         return Advice(
             "interrupted",
             f"{len(cut)} of {len(measured)} trials were interrupted",
             "the run was stopped before its end",
-            "Go on with it: venturi run --resume RUN",
+            "Go on with it: `venturi run --resume RUN`",
         )
     return None
 
@@ -386,11 +386,12 @@ def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Ad
         return None
     if all(servers_batches(c.parameters) for c in without):
         size = _median([quotient(c.payload_bytes, _batches(c)) for c in without])
+        asked = f" --message-bytes {size:.0f}" if size else ""
         return Advice(
             "no-ceiling",
             f"{_cells_of(len(without), len(cells))} cannot be set against raw TCP",
             "how large a server's messages are is not known before they come",
-            "To compare by hand: venturi ceilings" + (f" --message-bytes {size:.0f}" if size else ""),
+            f"To compare by hand: `venturi ceilings{asked}`",
         )
     cause = (
         "no raw TCP was measured"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Advice:
-    """One warning. `kind` is stable and meant for scripts; the three sentences are for people."""
+    """One warning. `kind` is stable and meant for scripts; the three sentences are for people;
+    `next` has its commands between backticks."""
 
     kind: str
     finding: str

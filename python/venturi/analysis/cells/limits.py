@@ -10,7 +10,7 @@ from venturi.analysis.cells.ceilings import alone
 from venturi.analysis.statistics.intervals import Interval, median_interval
 from venturi.common.units import Quantity
 
-__all__ = ["Limit", "Narrowest", "limits", "narrowest", "title"]
+__all__ = ["Limit", "Narrowest", "limits", "narrowest", "raw_tcp_meaning", "title"]
 
 _KEY = (
     *("kind", "place", "end", "name", "threads", "direction", "streams", "message_bytes", "path", "data"),
@@ -72,12 +72,17 @@ def title(line: Mapping[str, Any]) -> str:
     return f"{kind} {name}".strip()
 
 
+def raw_tcp_meaning(size: str) -> str:
+    """What raw TCP means, with messages `of 4 kB`, or however `size` puts it."""
+    return f"sockets alone, without any protocol, in messages {size}"
+
+
 def _meaning(line: Mapping[str, Any], cores: int) -> tuple[str, str]:
     """The family that a limit belongs to, and what it means."""
     kind, name = line.get("kind"), str(line.get("name") or "")
     if kind == "tcp":
         size = Quantity(line.get("message_bytes"), unit="B").text()
-        return "raw TCP", f"sockets alone, without any protocol, in messages of {size}"
+        return "raw TCP", raw_tcp_meaning(f"of {size}")
     if kind == "memory":
         return "memory copy", "one large buffer copied to another, bytes counted once"
     if kind == "disk":

@@ -66,21 +66,20 @@ class Metric:
     better: str = "faster"
 
 
-ROWS = Metric("throughput", "throughput", "rows/s", lambda r: per_second(r, "rows"))
-OF_ROWS = {
-    m.name: m
-    for m in (
-        ROWS,
-        Metric("steady", "steady throughput", "rows/s", steady_rows),
-        Metric("cpu-per-byte", "CPU time per row", "ns/row", _cpu_per_row, True, "dearer", "cheaper"),
-    )
-}
-"""What stands for a metric of bytes where cells are counted in rows."""
-OF_POINTS = {
-    name: replace(m, title=m.title.replace("row", "point"), unit=m.unit.replace("row", "point"))
-    for name, m in OF_ROWS.items()
-}
-"""The same of ingests, whose rows are points."""
+def _counted(noun: str) -> dict[str, Metric]:
+    """What stands for a metric of bytes where cells are counted in rows, or in points, which are rows too."""
+    cpu = f"CPU time per {noun}"
+    return {
+        m.name: m
+        for m in (
+            Metric("throughput", "throughput", f"{noun}s/s", lambda r: per_second(r, "rows")),
+            Metric("steady", "steady throughput", f"{noun}s/s", steady_rows),
+            Metric("cpu-per-byte", cpu, f"ns/{noun}", _cpu_per_row, True, "dearer", "cheaper"),
+        )
+    }
+
+
+OF_ROWS, OF_POINTS = _counted("row"), _counted("point")
 METRICS = {
     m.name: m
     for m in (
@@ -324,7 +323,8 @@ def _chosen(metric: Metric, base: Cell, run: Cell) -> Metric:
         return (OF_POINTS if run.noun == "point" else OF_ROWS).get(metric.name, metric)
     if metric.name != "throughput" or (_values(base, metric) and _values(run, metric)):
         return metric
-    return ROWS if _values(base, ROWS) and _values(run, ROWS) else metric
+    rows = OF_ROWS["throughput"]
+    return rows if _values(base, rows) and _values(run, rows) else metric
 
 
 def _judge(

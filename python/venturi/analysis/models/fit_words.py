@@ -98,7 +98,7 @@ def axis_sentences(one: AxisFit) -> list[str]:
     if held is not None:
         where = "inside" if held.inside else "outside"
         out.append(
-            f"left out of the fit, {several(one.axis, held.n)} would be foretold as "
+            f"left out of the fit, {several(one.axis, held.n)} would be predicted as "
             f"{held.predicted.quantity(one.unit)}; measured {Quantity(held.measured, unit=one.unit)}: "
             f"{100 * held.error:+.1f} %, {where} the interval"
         )

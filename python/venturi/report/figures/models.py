@@ -41,7 +41,7 @@ def _scale(unit: str) -> tuple[float, str]:
 
 def scaling(results: Results) -> Figure | None:
     """Throughput over an axis: medians with margins, the chosen law with its band, knee and peak, and what
-    was foretold beside what came of it. None where no law was fitted."""
+    was predicted beside what came of it. None where no law was fitted."""
     # Rows a batch and the like have figures of their own; a level axis has nothing to show.
     chosen = [one for one in results.fits.main if one.fit is not None and not one.level]
     if not chosen:
@@ -62,7 +62,7 @@ def scaling(results: Results) -> Figure | None:
         "model-scaling",
         text[:1].upper() + text[1:],
         "Points: medians, bars how far they may lie off the law. Line: the law chosen by AICc, dotted its "
-        "95 % band; knee: 90 % of the peak within the measured range. Foretold: with the 95 % prediction "
+        "95 % band; knee: 90 % of the peak within the measured range. Predicted: with the 95 % prediction "
         "interval, and the median of the trials that checked it.",
         axis,
         y_label,
@@ -118,9 +118,9 @@ def _scaling_panel(one: AxisFit, predictions: Sequence[Checked], factor: float) 
             )
         )
     done = [p for p in queued if not p.pending]
-    for name, found, role in (("foretold", queued, 4), ("measured after", done, 5)):
+    for name, found, role in (("predicted", queued, 4), ("measured after", done, 5)):
         if found:
-            values = [p.predicted if name == "foretold" else p.measured for p in found]
+            values = [p.predicted if name == "predicted" else p.measured for p in found]
             series.append(
                 Series(
                     name,

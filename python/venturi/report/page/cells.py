@@ -15,7 +15,7 @@ from venturi.report.draw import plotly_stack
 from venturi.report.figures import palette, pipeline, timeline
 from venturi.report.figures.figure import Figure
 from venturi.report.page import hosts
-from venturi.report.page.markup import parted, render
+from venturi.report.page.markup import render
 from venturi.report.text import cell as cells_text
 from venturi.report.text import reason, summary
 
@@ -103,7 +103,7 @@ def _document(results: Results, cell: Cell) -> dict[str, Any]:
             "sentence": plain(v.sentence),
             "confidence": v.confidence,
             "evidence": [plain(text) for text in cells_text.evidence(found)],
-            "next": [parted(plain(step)) for step in v.next],
+            "next": [[(plain(text), is_code) for text, is_code in r.parts] for r in v.remedies],
             "flagged": v.flagged,
         }
     return out

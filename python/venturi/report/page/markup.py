@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -36,6 +36,7 @@ def _environment() -> Environment:
         "begun": begun,
         "commands": commands,
         "formatted": format,
+        "in_parts": in_parts,
         "json": script_json,
         "sentence": _sentence,
     }
@@ -75,28 +76,13 @@ def script_json(document: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-_COMMAND = re.compile(
-    r"`([^`]+)`|(?:^|(?<=: )|(?<=then )|(?<=or ))"
-    r"(venturi [a-z].*?)(?= there\b| on the other host|, then |; |$)"
-)
-
-
-def parted(text: str) -> list[tuple[str, bool]]:
-    """A sentence in pieces, each with whether it is a command: `there: venturi serve flight there, then
-    venturi run quick` holds two. What stands between backticks is one as well."""
-    out: list[tuple[str, bool]] = []
-    done = 0
-    for found in _COMMAND.finditer(text):
-        if found.start() > done:
-            out.append((text[done : found.start()], False))
-        out.append((found.group(1) or found.group(2), True))
-        done = found.end()
-    if done < len(text):
-        out.append((text[done:], False))
-    return out
-
-
 def commands(text: str) -> Markup:
-    """A sentence with its commands set as code."""
+    """A sentence with its commands, which stand between backticks, set as code."""
+    pieces = text.split("`")
+    return in_parts([(piece, i % 2 == 1) for i, piece in enumerate(pieces)])
+
+
+def in_parts(parts: Iterable[tuple[str, bool]]) -> Markup:
+    """A sentence in parts, each with whether it is a command."""
     code = Markup("<code>%s</code>")
-    return Markup().join(code % _clean(part) if is_code else _clean(part) for part, is_code in parted(text))
+    return Markup().join(code % _clean(part) if is_code else _clean(part) for part, is_code in parts)

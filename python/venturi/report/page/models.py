@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from venturi.analysis.cells.limits import limits
+from venturi.analysis.cells.limits import limits, raw_tcp_meaning
 from venturi.analysis.results import Results
 from venturi.report.page.markup import render
 from venturi.report.text import models as fits
@@ -27,7 +27,7 @@ def ceilings(results: Results) -> Markup:
         own = meanings.setdefault(limit.family, [])
         meaning = limit.meaning
         if several and limit.fields.get("kind") == "tcp":
-            meaning = f"{meaning.partition(', in messages')[0]}, in messages as large as the trials' batches"
+            meaning = raw_tcp_meaning("as large as the trials' batches")
         if meaning not in own:
             own.append(meaning)
     # Memory, sockets, engine, codecs: each family together, as its rows are to be compared.
