@@ -187,7 +187,7 @@ def _cores(seen: Seen, hit: Hit) -> list[Remedy]:
         return [stop_others()]
     if hit.cause is Cause.ONE_CORE_FOR_BOTH:
         return [Remedy(Why.OWN_CORE, {"pin": [0]}), *_more_streams(seen)]
-    found = [*without_pin(seen), *larger_quota(seen, hit)]
+    found = [*without_pin(seen), *larger_quota(hit)]
     if hit.stage in ("encode", "decode"):
         found += _without_codec(seen)
     found += _larger_batches(seen)
