@@ -19,7 +19,7 @@ ROWS = {
     "chspark": 45,
     "memsql": 3,
     "cassandra": 3,
-    "akumuli": 1,
+    "akumuli": 2,
 }
 
 
