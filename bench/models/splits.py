@@ -4,7 +4,7 @@
 
 Sweeps of 1..8 streams x 10 sizes from known laws (2 % noise, 5 repeats) with 4M rows divided over 1, 2, 4 and
 8 streams beside them, reported as runs are. Counts how often the interval of the limit holds the true one,
-how often a measured split lies in the interval foretold for it, and how often start-up of every stream is
+how often a measured split lies in the interval predicted for it, and how often start-up of every stream is
 claimed. Seeded; prints Markdown.
 """
 

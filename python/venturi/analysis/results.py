@@ -105,7 +105,7 @@ class Results:
 
     @cached_property
     def predictions(self) -> list[Checked]:
-        """What was foretold and queued, beside what was measured since."""
+        """What was predicted and queued, beside what was measured since."""
         from venturi.analysis.models import predict
 
         return predict.checked(self.directory.prediction_records(), self.cells)

@@ -88,11 +88,11 @@ def fit(
         found_costs = {"batch_cost": [_cost(one) for one in costs]}
         print(
             json.dumps(
-                document(made, _foretold(made, cells, over, held)) | found_costs, ensure_ascii=False, indent=2
+                document(made, _held_out(made, cells, over, held)) | found_costs, ensure_ascii=False, indent=2
             )
         )
         return
-    _print(made, _foretold(made, cells, over, held), all, costs)
+    _print(made, _held_out(made, cells, over, held), all, costs)
 
 
 def _numbers(text: str) -> list[float]:
@@ -102,7 +102,7 @@ def _numbers(text: str) -> list[float]:
         raise VenturiError(f"--hold-out {text}: write numbers, as in 8 or 6,7,8") from None
 
 
-def _foretold(
+def _held_out(
     made: Fits, cells: Sequence[Cell], over: str | None, held: Sequence[float]
 ) -> list[dict[str, Any]]:
     """The values left out, with what the fits say of them and what was measured."""
@@ -165,7 +165,7 @@ def _cost(one: BatchCost) -> dict[str, Any]:
 
 
 def _print(
-    made: Fits, foretold: Sequence[dict[str, Any]], every: bool, costs: Sequence[BatchCost] = ()
+    made: Fits, held_out: Sequence[dict[str, Any]], every: bool, costs: Sequence[BatchCost] = ()
 ) -> None:
     from rich.console import Console
 
@@ -189,7 +189,7 @@ def _print(
         say(fit_words.head(one), "bold")
         for text in fit_words.axis_sentences(one):
             say(text, indent=2)
-        for row in foretold:
+        for row in held_out:
             if row["fit"] == fit_words.head(one):
                 where = "inside" if row["inside"] else "outside"
                 say(f"{row['text']}, {where} the interval", indent=2)
@@ -215,7 +215,7 @@ def _print(
         say(f"{hidden} more fits; --all has them", "dim")
 
 
-def document(made: Fits, foretold: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+def document(made: Fits, held_out: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
     """All fits for machines: base units, intervals of 95 %."""
     from venturi.analysis.models import fit_words
 
@@ -291,6 +291,6 @@ def document(made: Fits, foretold: Sequence[dict[str, Any]] = ()) -> dict[str, A
         "scaling": scalings,
         "hockney": sizes,
         "effects": effects,
-        "hold_out": list(foretold),
+        "hold_out": list(held_out),
         "notes": made.notes,
     }

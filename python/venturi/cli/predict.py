@@ -172,7 +172,7 @@ def _entry(one: Checked) -> dict[str, Any]:
 
 
 def _print(statements: Sequence[str]) -> None:
-    """What is foretold on a line, and indented below it what it stands on."""
+    """The prediction on a line, and indented below it what it stands on."""
     from rich.console import Console
     from rich.text import Text
 

@@ -2,7 +2,7 @@
 
 A prediction is a line of predictions.jsonl (docs/format.md) with the parameters of the cell it is about. That
 cell is run in the same directory, with the run's own scenario, repeats and order, as if it had been in the
-matrix from the start; so what was foretold and what came out stand in one run.
+matrix from the start; so what was predicted and what came out stand in one run.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def execute(
         if resume:
             from venturi.measure import checks
 
-            # What was foretold and queued since is measured too.
+            # What was predicted and queued since is measured too.
             result = result.with_more(
                 checks.measure(scenario, writer, executor, observer, interrupts, retry_failed)
             )

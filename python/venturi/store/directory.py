@@ -118,7 +118,7 @@ class RunDirectory:
         return read_lines(self.path / CEILINGS)[0]
 
     def prediction_records(self) -> list[dict[str, Any]]:
-        """The lines of predictions.jsonl: what was foretold, to be checked by a trial."""
+        """The lines of predictions.jsonl: what was predicted, to be checked by a trial."""
         return read_lines(self.path / PREDICTIONS)[0]
 
     def trials(self) -> pa.Table:

@@ -1,1 +1,1 @@
-"""Laws fitted to cells, and what they foretell."""
+"""Laws fitted to cells, and what they predict."""

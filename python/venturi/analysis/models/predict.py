@@ -23,7 +23,7 @@ DEFAULT_REPEATS = 5
 
 @dataclass(frozen=True)
 class Prediction:
-    """A foretold median. `throughput` is in its unit with the 95 % prediction interval."""
+    """A predicted median. `throughput` is in its unit with the 95 % prediction interval."""
 
     operation: str
     axis: str
@@ -39,7 +39,7 @@ class Prediction:
     laws: dict[str, float] = field(default_factory=dict)
     """Akaike weights of the laws that the interval is averaged over."""
     parameters: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Of the cell foretold, for a trial to check it."""
+    """Of the predicted cell, for a trial to check it."""
 
     @property
     def extrapolation(self) -> float:
@@ -49,7 +49,7 @@ class Prediction:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """What is foretold, `get with 32 streams: 2,404 MB/s [...] ...`, from what, what is against it."""
+        """What is predicted, `get with 32 streams: 2,404 MB/s [...] ...`, from what, what is against it."""
         made = [
             f"{self.operation} with {fit_words.several(self.axis, self.value)}: {self.throughput} "
             f"(95 % for the median of {self.repeats} new trials)",
@@ -223,7 +223,7 @@ def _by_law(operation: str, cells: Sequence[Cell], axis: str, value: float, repe
         )
     basis = max(usable, key=fits._rank)
     assert basis.fit is not None
-    # Of pooled settings an observation is the median of a whole cell: so is what is foretold.
+    # Of pooled settings an observation is the median of a whole cell: so is what is predicted.
     interval = basis.fit.predict(value, 1 if basis.pooled else repeats)
     return Prediction(
         operation,

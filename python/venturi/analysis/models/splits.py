@@ -1,7 +1,7 @@
-"""One amount of data divided over more and more streams: foretold from the sweep, and what was measured.
+"""One amount of data divided over more and more streams: predicted from the sweep, and what was measured.
 
 4M rows are 4M x 1, 2M x 2, 1M x 4, 500k x 8. Hockney's t = a + n/b, fitted at each number of streams to the
-*other* sizes of the sweep, foretells how long the whole amount takes with so many streams; the cells of the
+*other* sizes of the sweep, predicts how long the whole amount takes with so many streams; the cells of the
 amount itself are held out, so that they check it.
 
 Where the rates converge follows from the same fits: start-up a + a' N (a' >= 0: each stream has its own to
@@ -26,7 +26,7 @@ from venturi.common.units import Quantity
 if TYPE_CHECKING:
     from venturi.analysis.statistics.regression import Array
 
-__all__ = ["Convergence", "Limit", "Split", "convergences", "foretell", "limit"]
+__all__ = ["Convergence", "Limit", "Split", "convergences", "limit"]
 
 LEAST, CERTAIN = 3, 4
 """Numbers of streams over which an amount is divided, from which on it may be, and is, one that was meant."""
@@ -44,22 +44,22 @@ class Split:
 
     streams: int
     rows_per_stream: int | None
-    foretold: Quantity
+    predicted: Quantity
     """Of the median of as many trials as were measured, with its 95 % prediction interval."""
     measured: Quantity
     refused: str = ""
 
     @property
     def error(self) -> float | None:
-        """Foretold over measured, less one."""
-        if not self.measured.value or self.foretold.value is None:
+        """Predicted over measured, less one."""
+        if not self.measured.value or self.predicted.value is None:
             return None
-        return self.foretold.value / self.measured.value - 1
+        return self.predicted.value / self.measured.value - 1
 
     @property
     def inside(self) -> bool | None:
         """Whether the measured median lies in the interval; None where one of them is missing."""
-        low, value, high = self.foretold.low, self.measured.value, self.foretold.high
+        low, value, high = self.predicted.low, self.measured.value, self.predicted.high
         return None if value is None or low is None or high is None else low <= value <= high
 
 
@@ -97,7 +97,7 @@ class Convergence:
     payload_bytes: float
     splits: tuple[Split, ...]
     """Those that were measured, the fewest streams first."""
-    foretold: dict[int, Quantity] = field(default_factory=dict)
+    predicted: dict[int, Quantity] = field(default_factory=dict)
     """Rates at every number of streams of the sweep, measured with this amount or not."""
     limit: Limit | None = None
     refused: str = ""
@@ -191,12 +191,6 @@ def _rate(fit: Hockney, payload: float, repeats: int | None) -> Quantity:
     time = fit.predict(payload, repeats or 5)
     low, high = (payload / t * 1e9 if t > 0 else None for t in (time.high, time.low))
     return Quantity(payload / time.median * 1e9, low, high, "B/s")
-
-
-def foretell(cells: Sequence[Cell], payload: float) -> tuple[dict[int, Quantity], Limit | None, str]:
-    """Rates (B/s) of `payload` bytes in all by number of streams, what they tend to, and why to nothing."""
-    fitted, _ = _fitted(cells)
-    return {n: _rate(f, payload, None) for n, f in sorted(fitted.items())}, *limit(fitted, payload)
 
 
 def limit(fitted: Mapping[int, Hockney], payload: float) -> tuple[Limit | None, str]:

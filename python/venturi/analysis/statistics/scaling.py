@@ -38,7 +38,7 @@ PLAUSIBLE = 0.01
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The largest N, foretold by the others."""
+    """The largest N, predicted from the others."""
 
     n: float
     measured: float
@@ -215,7 +215,7 @@ class Scaling:
         """Variance (of the log) that a prediction at n gets because laws are never quite true.
 
         Within the range the points themselves tell (`extra`). Beyond it only the largest N can, left out and
-        foretold: by how much more than its interval explains it was missed, in proportion to the distance on
+        predicted: by how much more than its interval explains it was missed, in proportion to the distance on
         a logarithmic scale, from the range's end to n as from the last but one to the last.
         """
         last = float(self.points.x[-1])
@@ -231,7 +231,7 @@ class Scaling:
 
     @cached_property
     def held_out(self) -> HeldOut | None:
-        """The largest N left out of the fit and foretold by it; None where too few points are left."""
+        """The largest N left out of the fit and predicted by it; None where too few points are left."""
         if len(self.points.x) <= LEAST_POINTS:
             return None
         try:
@@ -239,8 +239,8 @@ class Scaling:
         except Refused:
             return None
         n = float(self.points.x[-1])
-        foretold = fitted.predict(n, int(self.points.counts[-1]))
-        return HeldOut(n, math.exp(float(self.points.y[-1])), foretold, fitted.chosen.name)
+        predicted = fitted.predict(n, int(self.points.counts[-1]))
+        return HeldOut(n, math.exp(float(self.points.y[-1])), predicted, fitted.chosen.name)
 
     @property
     def doubtful(self) -> str:

@@ -254,7 +254,7 @@ def _flow_control(seen: Seen, hit: Hit) -> list[Remedy]:
         if seen.receiver is not seen.client:
             found.append(Remedy(Why.SERVER_WINDOW, settings={"server.window": "larger"}))
         elif seen.cell.parameters.get("window"):
-            # Twice what is under way at the rate wanted would do; without a limit TCP's own windows rule.
+            # Twice what is in flight at the rate wanted would do; without a limit TCP's own windows rule.
             found.append(Remedy(Why.NO_WINDOW, {"window": None}))
         else:
             found.append(Remedy(Why.LARGER_WINDOW))

@@ -29,7 +29,7 @@ CASSANDRA_MOST = 500
 STREAMS_MOST = 256
 IN_FLIGHT_MOST = 128
 PIPELINED = ("cassandra", "postgres")
-"""Protocols in which a connection may have several statements under way."""
+"""Protocols in which a connection may have several statements in flight."""
 SERVED = {"mysql": "mariadb", "cassandra": "cassandra", "postgres": "postgres"}
 
 

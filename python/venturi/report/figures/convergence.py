@@ -19,15 +19,15 @@ def convergence_name(one: Convergence) -> str:
 
 
 def figure(results: Results) -> Figure | None:
-    """What was foretold of one amount over streams, and what was measured; None where nothing was."""
-    found = [one for one in results.convergences if one.foretold]
+    """What was predicted of one amount over streams, and what was measured; None where nothing was."""
+    found = [one for one in results.convergences if one.predicted]
     if not found:
         return None
     panels = [_panel(one) for one in found[:4]]
     told = [f"{convergence_name(one)}: {_at(one)}" for one in found[:4]]
     text = "; ".join(told)
     ticks = sorted(
-        {n for one in found for n in (*one.foretold, *(s.streams for s in one.splits), *_ends(one))}
+        {n for one in found for n in (*one.predicted, *(s.streams for s in one.splits), *_ends(one))}
     )
     return Figure(
         "convergence",
@@ -44,7 +44,7 @@ def figure(results: Results) -> Figure | None:
 
 def _ends(one: Convergence) -> list[int]:
     """How far the line for any number of streams is drawn."""
-    most = 1.5 * max(one.foretold, default=0)
+    most = 1.5 * max(one.predicted, default=0)
     return [max((n for n in one.limit.curve if n <= most), default=1)] if one.limit is not None else []
 
 
@@ -72,7 +72,7 @@ def _panel(one: Convergence) -> Panel:
         series.append(Series("any number", at, [_mb(v) for v in curve.values()], "$c0/0.6", markers=False))
         level, ends = [_mb(one.limit.rate.value)] * 2, [at[0], at[-1]]
         series.append(Series("highest", ends, level, "$ceiling", dash="dash", markers=False))
-    series.append(drawn("foretold", one.foretold, palette.series_colour(0)))
+    series.append(drawn("foretold", one.predicted, palette.series_colour(0)))
     measured = {s.streams: s.measured for s in one.splits}
     series.append(drawn("measured", measured, palette.series_colour(1)))
     return Panel(convergence_name(one), series)

@@ -82,7 +82,7 @@ def _convergence(results: Results) -> Iterable[Row]:
                 "total_payload_bytes": one.payload_bytes,
                 "streams": split.streams,
                 "rows_per_stream": split.rows_per_stream,
-                **_margins("foretold_bytes_per_second", split.foretold),
+                **_margins("foretold_bytes_per_second", split.predicted),
                 **_margins("bytes_per_second", split.measured),
                 "inside": split.inside,
                 **_margins("limit_bytes_per_second", limit),

@@ -113,7 +113,7 @@ def _with(row: Row) -> str:
 
 
 def convergence(results: Results) -> Section | None:
-    """A table a setting: the amount over so many streams, foretold and measured. None where no amount was
+    """A table a setting: the amount over so many streams, predicted and measured. None where no amount was
     divided on purpose, or the run has one place and one host."""
     found = results.convergences
     if not found:
@@ -133,13 +133,13 @@ def convergence(results: Results) -> Section | None:
 def _splits(one: Convergence) -> list[Column]:
     splits_ = one.splits
     unit = "MB/s"
-    margins = [s.foretold.margin(unit) for s in splits_]
+    margins = [s.predicted.margin(unit) for s in splits_]
     held = [MISSING if s.inside is None else "yes" if s.inside else "no" for s in splits_]
     errors = [MISSING if s.error is None else f"{100 * s.error:+.1f}" for s in splits_]
     return [
         Column("streams", "", [f"{s.streams}" for s in splits_], 0),
         Column("rows/stream", "", [labels.value("rows_per_stream", s.rows_per_stream) for s in splits_], 0),
-        numbers("foretold", [s.foretold for s in splits_], 0, unit),
+        numbers("foretold", [s.predicted for s in splits_], 0, unit),
         Column("95 %", unit, margins, 1),
         numbers("measured", [s.measured for s in splits_], 0, unit),
         Column("interval", unit, [s.measured.margin(unit) for s in splits_], 2),

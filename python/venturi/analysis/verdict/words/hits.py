@@ -388,7 +388,7 @@ def _server(seen: Seen, hit: Hit) -> str:
 
 
 def limit(numbers: Mapping[str, float], fewer: Quantity) -> str:
-    """What a cell with fewer batches under way says of one with more."""
+    """What a cell with fewer batches in flight says of one with more."""
     took = [numbers.get("batch_ns"), numbers.get("fewer_batch_ns")]
     more, less = (Quantity(ns, unit="ns").text() if ns is not None else None for ns in took)
     slower = f": each batch took {more} in place of {less}" if more and less else ""
