@@ -205,7 +205,7 @@ def test_the_built_in_ones() -> None:
     settings = {tuple(c.parameters[n] for n in ("streams", "decoders", "encoders")) for c in cells}
     from venturi.store import reference
 
-    rows = reference.load("chspark").to_pylist()
+    rows = reference.SETS["chspark"].rows()
     assert settings == {(r["partitions"], r["decoders"], r["encoders"]) for r in rows}
     assert len(settings) == 41 and len(rows) == 45
     assert all(c.parameters["data"] == "states" for c in cells) and published.reference

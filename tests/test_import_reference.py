@@ -12,7 +12,6 @@ from venturi.common.errors import VenturiError
 from venturi.report.tables import perf_stats
 from venturi.store import reference
 from venturi.store.importers.record import Origin, lines
-from venturi.store.reference import runs
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +93,7 @@ def test_lines_go_back_to_perf_stats() -> None:
         assert line.split("\t")[1:7] == fields[1:7]
 
 
-@pytest.mark.parametrize("name", runs.names())
+@pytest.mark.parametrize("name", reference.names())
 def test_every_set_is_a_run_that_says_where_it_is_from(name: str) -> None:
     results = load(f"reference:{name}")
     assert results.imported and not results.directory.saved

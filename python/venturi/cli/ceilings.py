@@ -84,9 +84,7 @@ def ceilings(
         typer.Option("--format", help="table for people; json: limits and single repeats, base units."),
     ] = forms.TableOrJson.table,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    executor: Annotated[
-        str, typer.Option("--executor", hidden=True, help="core, or model for tests.")
-    ] = "core",
+    executor: forms.Executor = "core",
     *,
     settings: dict[str, Any],
 ) -> None:

@@ -10,6 +10,10 @@ import typer
 AnyRun = Annotated[
     str, typer.Argument(metavar="RUN", help="A run directory, last, or reference:NAME for published figures.")
 ]
+NewestRun = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run directory, last (the newest), or reference:NAME.")
+]
+Executor = Annotated[str, typer.Option("--executor", hidden=True, help="core, or model for tests.")]
 
 
 class TableOrJson(str, enum.Enum):

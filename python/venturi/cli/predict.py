@@ -62,9 +62,7 @@ def predict(
     format: Annotated[
         forms.TableOrJson, typer.Option("--format", help="table for people, json in base units.")
     ] = forms.TableOrJson.table,
-    executor: Annotated[
-        str, typer.Option("--executor", hidden=True, help="core, or model for tests.")
-    ] = "core",
+    executor: forms.Executor = "core",
 ) -> None:
     """Predict the throughput of a cell that was not measured, with a 95 % prediction interval."""
     from venturi.analysis import results

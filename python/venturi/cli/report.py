@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from venturi.cli import forms
 from venturi.common.errors import StoreError, VenturiError
 
 if TYPE_CHECKING:
@@ -48,9 +49,7 @@ class Format(str, enum.Enum):
 
 @app.command(epilog=EPILOG)
 def report(
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run directory, last (the newest), or reference:NAME.")
-    ] = "last",
+    run: forms.NewestRun = "last",
     out: Annotated[
         Path | None,
         typer.Option(

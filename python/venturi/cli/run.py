@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from venturi.cli import flags as f
-from venturi.cli import output
+from venturi.cli import forms, output
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.common.say import say
 from venturi.common.units import plural
@@ -95,9 +95,7 @@ def run(
             help="Measure all ceilings now; take none over from a run of the last hour.",
         ),
     ] = False,
-    executor: Annotated[
-        str, typer.Option("--executor", hidden=True, help="core, or model for tests.")
-    ] = "core",
+    executor: forms.Executor = "core",
     *,
     settings: dict[str, Any],
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from venturi.cli import forms
 from venturi.common.errors import VenturiError
 
 app = typer.Typer(rich_markup_mode=None)
@@ -36,9 +37,7 @@ class Format(str, enum.Enum):
 
 @app.command(epilog=EPILOG)
 def show(
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run directory, last (the newest), or reference:NAME.")
-    ] = "last",
+    run: forms.NewestRun = "last",
     format: Annotated[
         Format,
         typer.Option(

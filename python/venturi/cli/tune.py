@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from venturi.cli import flags as f
-from venturi.cli import output
+from venturi.cli import forms, output
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.say import say
 from venturi.measure.budget import DEFAULT_TRIALS, Budget
@@ -91,9 +91,7 @@ def tune(
     seed: Annotated[int, typer.Option("--seed", help="Chooses among first trials that are as good.")] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The answer only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
-    executor: Annotated[
-        str, typer.Option("--executor", hidden=True, help="core, or model for tests.")
-    ] = "core",
+    executor: forms.Executor = "core",
     *,
     settings: dict[str, Any],
 ) -> None:

@@ -1,7 +1,7 @@
 """The physical limits that results are set against, measured when a run begins; docs/ceilings.md.
 
 Only what the run's cells need is probed, and what was probed within the last hour, under the same boot and
-configuration, is taken over.
+configuration, is reused.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,7 +174,6 @@ class RunWriter:
         import pyarrow.parquet as pq
 
         path = self.path / SAMPLES / f"{trial}.parquet"
-        partial = path.with_suffix(".tmp")
         sink = pa.BufferOutputStream()
         # One row group of numbers that grow: statistics would only take room.
         pq.write_table(
@@ -184,30 +183,15 @@ class RunWriter:
             use_dictionary=["end"],
             write_statistics=False,
         )
-        with explained(path):
-            try:
-                partial.write_bytes(sink.getvalue())
-                partial.replace(path)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    partial.unlink(missing_ok=True)
-                raise
+        with _replaced(path) as partial:
+            partial.write_bytes(sink.getvalue())
 
     def _replace(self, name: str, text: str) -> None:
         """Writes a whole file, so that a crash leaves the old or the new one."""
-        path = self.path / name
-        partial = path.with_name(path.name + ".tmp")
-        with explained(path):
-            try:
-                with partial.open("w", encoding="utf-8") as file:
-                    file.write(text)
-                    file.flush()
-                    os.fsync(file.fileno())
-                partial.replace(path)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    partial.unlink(missing_ok=True)
-                raise
+        with _replaced(self.path / name) as partial, partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _take_lock(root: Path) -> int:
@@ -238,3 +222,17 @@ def _repair(path: Path) -> int:
             file.truncate(path.stat().st_size - torn)
             os.fsync(file.fileno())
     return torn
+
+
+@contextlib.contextmanager
+def _replaced(path: Path) -> Iterator[Path]:
+    """A file to write, which replaces `path` when it is whole and is removed when that fails."""
+    partial = path.with_name(path.name + ".tmp")
+    with explained(path):
+        try:
+            yield partial
+            partial.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise

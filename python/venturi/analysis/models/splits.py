@@ -26,7 +26,7 @@ from venturi.common.units import Quantity
 if TYPE_CHECKING:
     from venturi.analysis.statistics.regression import Array
 
-__all__ = ["Convergence", "Limit", "Split", "convergences", "limit", "predict"]
+__all__ = ["Convergence", "Limit", "Split", "convergences", "limit"]
 
 LEAST, CERTAIN = 3, 4
 """Numbers of streams over which an amount is divided, from which on it may be, and is, one that was meant."""
@@ -191,12 +191,6 @@ def _rate(fit: Hockney, payload: float, repeats: int | None) -> Quantity:
     time = fit.predict(payload, repeats or 5)
     low, high = (payload / t * 1e9 if t > 0 else None for t in (time.high, time.low))
     return Quantity(payload / time.median * 1e9, low, high, "B/s")
-
-
-def predict(cells: Sequence[Cell], payload: float) -> tuple[dict[int, Quantity], Limit | None, str]:
-    """Rates (B/s) of `payload` bytes in all by number of streams, what they tend to, and why to nothing."""
-    fitted, _ = _fitted(cells)
-    return {n: _rate(f, payload, None) for n, f in sorted(fitted.items())}, *limit(fitted, payload)
 
 
 def limit(fitted: Mapping[int, Hockney], payload: float) -> tuple[Limit | None, str]:

@@ -74,7 +74,6 @@ class End:
     quota: float | None = None
     throttled: float | None = None
     """Share of the interval that a control group held it back; summed over CPUs, so it may pass 1."""
-    psi_cpu: float | None = None
     psi_io: float | None = None
     disk_busy: float | None = None
     disk_rate: float | None = None
@@ -84,7 +83,6 @@ class End:
     rtt: float | None = None
     min_rtt: float | None = None
     retransmits: float | None = None
-    delivery_rate: float | None = None
     receive_window_limited: float | None = None
     send_buffer_limited: float | None = None
     send_buffer: float | None = None
@@ -140,7 +138,7 @@ class Seen:
     same_machine: bool | None
     loopback: bool | None
     reference: bool | None
-    """Whether the server is one of ours, which gives account of itself."""
+    """Whether the server is one of ours, which reports its own stages."""
     round_trip: float | None
     """ns there and back, of the connection itself where it was asked, else of TCP's least."""
     instrument: float | None
@@ -193,7 +191,7 @@ class Seen:
 
 # What is read of an end's resources as it stands: one of thousands of trials has sixty numbers, a third used.
 _PARTS: dict[str, tuple[str, ...]] = {
-    "host": ("cores", "busy_share", "steal_share", "softirq_share", "psi_cpu_share", "psi_io_share"),
+    "host": ("cores", "busy_share", "steal_share", "softirq_share", "psi_io_share"),
     "cgroup": ("quota_cores",),
     "network": ("loopback", "speed_bits_per_second"),
     "disk": ("busy_share",),
@@ -201,7 +199,6 @@ _PARTS: dict[str, tuple[str, ...]] = {
         "rtt_ns",
         "min_rtt_ns",
         "retransmits",
-        "delivery_rate",
         "receive_window_limited_share",
         "send_buffer_limited_share",
         "send_buffer_bytes",
@@ -414,7 +411,6 @@ def _end(end: str, found: Facts, cell: Cell) -> End:
         run_delay=at("run_delay"),
         quota=at("cgroup", "quota_cores"),
         throttled=at("throttled"),
-        psi_cpu=at("host", "psi_cpu_share"),
         psi_io=at("host", "psi_io_share"),
         disk_busy=at("disk", "busy_share"),
         disk_rate=at("disk_rate"),
@@ -424,7 +420,6 @@ def _end(end: str, found: Facts, cell: Cell) -> End:
         rtt=at("sockets", "rtt_ns"),
         min_rtt=at("sockets", "min_rtt_ns"),
         retransmits=at("sockets", "retransmits"),
-        delivery_rate=at("sockets", "delivery_rate"),
         receive_window_limited=at("sockets", "receive_window_limited_share"),
         send_buffer_limited=at("sockets", "send_buffer_limited_share"),
         send_buffer=at("sockets", "send_buffer_bytes"),

@@ -187,7 +187,7 @@ def _cores(seen: Seen, hit: Hit) -> list[Remedy]:
         return [stop_others()]
     if hit.cause is Cause.ONE_CORE_FOR_BOTH:
         return [Remedy(Why.OWN_CORE, {"pin": [0]}), *_more_streams(seen)]
-    found = [*without_pin(seen), *larger_quota(seen, hit)]
+    found = [*without_pin(seen), *larger_quota(hit)]
     if hit.stage in ("encode", "decode"):
         found += _without_codec(seen)
     found += _larger_batches(seen)
@@ -254,7 +254,7 @@ def _flow_control(seen: Seen, hit: Hit) -> list[Remedy]:
         if seen.receiver is not seen.client:
             found.append(Remedy(Why.SERVER_WINDOW, settings={"server.window": "larger"}))
         elif seen.cell.parameters.get("window"):
-            # Twice what is under way at the rate wanted would do; without a limit TCP's own windows rule.
+            # Twice what is in flight at the rate wanted would do; without a limit TCP's own windows rule.
             found.append(Remedy(Why.NO_WINDOW, {"window": None}))
         else:
             found.append(Remedy(Why.LARGER_WINDOW))

@@ -19,7 +19,7 @@ def without_pin(seen: Seen) -> list[Remedy]:
     return [Remedy(Why.WITHOUT_PIN, {"pin": None})] if pinned else []
 
 
-def larger_quota(seen: Seen, hit: Hit) -> list[Remedy]:
+def larger_quota(hit: Hit) -> list[Remedy]:
     """For a control group's quota that is used up."""
     if hit.cause is not Cause.CPU_QUOTA:
         return []

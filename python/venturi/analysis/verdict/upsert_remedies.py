@@ -111,7 +111,7 @@ def _cores(seen: Seen, hit: Hit) -> list[Remedy]:
         return [stop_others()]
     return [
         *without_pin(seen),
-        *larger_quota(seen, hit),
+        *larger_quota(hit),
         *_ahead(seen),
         *larger_batches(seen),
         *_method(seen),

@@ -83,7 +83,7 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
         if one.place is None or not any(c.operation == one.operation for c in cells):
             continue
         counts = {n for by_streams in sides.values() for n in by_streams}
-        rows = published.load(one.name).to_pylist()
+        rows = one.rows()
         near = _sizes_near({r["rows_per_stream"] for r in rows}, cells)
         for row in rows:
             if row["streams"] in counts and row["rows_per_stream"] in near:

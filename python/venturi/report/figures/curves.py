@@ -62,15 +62,7 @@ def _lines(
 
 def over_streams(results: Results, reference: str | None = None) -> Figure | None:
     """Throughput over streams with the raw TCP ceiling; None unless at least two stream counts were run."""
-    return _over(
-        results,
-        "streams",
-        "throughput-streams",
-        "{stream}s",
-        lambda c: float(c.parameters["streams"]),
-        log=False,
-        reference=reference,
-    )
+    return _over(results, "streams", "throughput-streams", "{stream}s", log=False, reference=reference)
 
 
 def over_size(results: Results, reference: str | None = None) -> Figure | None:
@@ -80,9 +72,9 @@ def over_size(results: Results, reference: str | None = None) -> Figure | None:
         "rows_per_stream",
         "throughput-size",
         "payload per {stream}, MB",
-        lambda c: (c.payload_bytes or 0.0) / c.parameters["streams"] / MB,
         log=True,
         reference=reference,
+        position=lambda c: (c.payload_bytes or 0.0) / c.parameters["streams"] / MB,
     )
 
 
@@ -93,7 +85,6 @@ def over_batch(results: Results, reference: str | None = None) -> Figure | None:
         "rows_per_batch",
         "throughput-batch",
         "{row}s per batch",
-        lambda c: float(c.parameters["rows_per_batch"]),
         log=True,
         reference=reference if overlay.rows_only(reference) else None,
     )
@@ -107,7 +98,6 @@ def over_hosts(results: Results, reference: str | None = None) -> Figure | None:
         axis,
         "throughput-hosts",
         axis,
-        lambda c: float(c.parameters[axis]),
         log=False,
         reference=reference if overlay.rows_only(reference) else None,
     )
@@ -115,15 +105,7 @@ def over_hosts(results: Results, reference: str | None = None) -> Figure | None:
 
 def over_encoders(results: Results, reference: str | None = None) -> Figure | None:
     """Throughput over a server's encoders; None unless at least two numbers of them were measured."""
-    return _over(
-        results,
-        "encoders",
-        "throughput-encoders",
-        "encoders",
-        lambda c: float(c.parameters["encoders"]),
-        log=True,
-        reference=reference,
-    )
+    return _over(results, "encoders", "throughput-encoders", "encoders", log=True, reference=reference)
 
 
 def _over(
@@ -131,10 +113,12 @@ def _over(
     axis: str,
     name: str,
     x_label: str,
-    position: Callable[[Cell], float],
+    *,
     log: bool,
     reference: str | None,
+    position: Callable[[Cell], float] | None = None,
 ) -> Figure | None:
+    position = position or (lambda cell: float(cell.parameters[axis]))
     panels, findings, reduced = [], [], dict[str, None]()
     scales: list[Scale] = []
     knees: list[str] = []

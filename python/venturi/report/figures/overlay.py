@@ -31,7 +31,7 @@ def published_upserts(
     """
     if operation != one.operation or scale.measure != "rows" or not xs:
         return []
-    rows = sorted(published.load(one.name).to_pylist(), key=lambda row: row["hosts"])
+    rows = sorted(one.rows(), key=lambda row: row["hosts"])
     if axis == "hosts":
         name, x, y = one.label, [float(r["hosts"]) for r in rows], [r["rows_per_second"] for r in rows]
     else:
@@ -51,7 +51,8 @@ def published_ingests(
     """A published ingest, which has one number of connections: a point over streams, else a level line."""
     if operation != one.operation or scale.measure != "rows" or not xs:
         return []
-    (row,) = published.load(one.name).to_pylist()
+    # Of one load alone the number of connections is known.
+    (row,) = (row for row in one.rows() if "streams" in row)
     name = f"{one.label}, {row['streams']} streams"
     inside = axis == "streams" and min(xs) <= row["streams"] <= max(xs)
     x = [float(row["streams"])] if inside else [min(xs), max(xs)]
@@ -68,7 +69,7 @@ def published_pools(
     """
     if operation != one.operation or axis not in ("streams", "encoders"):
         return []
-    rows = [row for row in published.load(one.name).to_pylist() if row["decoders"] == 4]
+    rows = [row for row in one.rows() if row["decoders"] == 4]
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         partitions, encoders = int(row["partitions"]), int(row["encoders"])
@@ -94,7 +95,7 @@ def reference_lines(
     """A published set on the same axes, at its size (or its streams) nearest to the run's own."""
     if one.operation != operation or one.place is None:
         return []
-    rows = published.load(one.name).to_pylist()
+    rows = one.rows()
     if axis == "streams":
         own = sorted(float(c.parameters.get("rows_per_stream") or 0) for c in cells)
         middle = own[len(own) // 2] if own and own[len(own) // 2] > 0 else 1e7

@@ -1,101 +1,198 @@
 """Published figures, carried with the package so that a run can be laid over them.
 
-The files beside this module are as published (README.md says where from), only put into one CSV a set. Units
-are converted here, once: what the Flight tool calls MB/s is MiB/s.
+The files beside this module are as published (README.md says where from), only put into one CSV a set.
 """
 
 from __future__ import annotations
 
 import csv
 import importlib.resources
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 from venturi.common.errors import VenturiError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from venturi.store.importers.record import Draft
-
-RECORD_BYTES = 32
-"""Four int64: the record of Arrow's Flight benchmark."""
+from venturi.store.importers import akumuli, chspark, flight, memsql
+from venturi.store.importers.record import Draft
 
 
 @dataclass(frozen=True)
 class ReferenceSet:
-    """A published set of figures. `label` names the hardware wherever a figure of it is drawn."""
+    """A published set of figures. `label` names the hardware wherever a figure of it is drawn; `client` and
+    `server` hold what the publication tells of the machines, in the form of environment.json."""
 
     name: str
     label: str
-    hardware: str
-    what: str
     operation: str
-    place: str | None
+    file: str
+    format: str
+    source: str
+    parse: Callable[[str], list[Draft]] = field(repr=False)
+    client: dict[str, Any] = field(default_factory=dict)
+    server: dict[str, Any] = field(default_factory=dict)
+    place: str | None = None
 
+    def drafts(self) -> list[Draft]:
+        """Its trials as published."""
+        return self.parse(
+            importlib.resources.files(__package__).joinpath(self.file).read_text(encoding="utf-8")
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Parameters and figures of each published trial, in base units (`_ns`, bytes, per second)."""
+        return [d.parameters | d.counts | d.times | d.rates for d in self.drafts()]
+
+
+def _flight(place: str) -> Callable[[str], list[Draft]]:
+    def drafts(text: str) -> list[Draft]:
+        out = []
+        for at, row in enumerate(csv.DictReader(text.splitlines()), 2):
+            out.append(
+                flight.draft(
+                    row["operation"],
+                    int(row["streams"]),
+                    int(row["threads"]),
+                    int(row["rows_per_stream"]),
+                    int(row["rows_per_batch"]),
+                    float(row["seconds"]),
+                    float(row["mebibytes_per_second"]),
+                    place=place,
+                    line=at,
+                )
+            )
+        return out
+
+    return drafts
+
+
+def _chspark(text: str) -> list[Draft]:
+    return chspark.parse(text, "chspark.csv").drafts
+
+
+def _akumuli(text: str) -> list[Draft]:
+    return akumuli.parse(text, "akumuli.txt").drafts
+
+
+def _upsert(system: str) -> Callable[[str], list[Draft]]:
+    def drafts(text: str) -> list[Draft]:
+        return [d for d in memsql.parse(text, "upsert.txt").drafts if d.parameters["target"] == system]
+
+    return drafts
+
+
+_MACBOOK = {
+    "host": "MacBook Pro (2018)",
+    "system": "Darwin",
+    "architecture": "x86_64",
+    "cpu": "Intel Core i5, quad-core, 2.3 GHz",
+    "cores": {"physical": 4},
+    "memory": {"total": 16 * 2**30},
+}
+_CARTESIUS = {
+    "host": "bullx node of Cartesius",
+    "system": "Linux",
+    "architecture": "x86_64",
+}
+# Published as one list for the benchmark: client and server shared this machine or had one like it each.
+_CHSPARK = {
+    "system": "Linux",
+    "architecture": "x86_64",
+    "cpu": "Intel Xeon E312xx, 2.4 GHz",
+    "cores": {"logical": 16},
+    "memory": {"total": 16 * 2**30},
+}
+# Each host ran both the benchmark and its share of the database.
+_M4 = {
+    "host": "m4.10xlarge",
+    "system": "Linux",
+    "cpu": "Intel Xeon E5-2676 v3, 2.4 GHz",
+    "cores": {"logical": 40},
+    "memory": {"total": 160 * 2**30},
+}
+_FLIGHT_TOOL = "Arrow C++ flight_benchmark"
 
 SETS = {
-    s.name: s
-    for s in (
-        ReferenceSet(
-            "macbook-get",
-            "MacBook Pro 2018",
-            "2.3 GHz quad-core Intel Core i5, 16 GB LPDDR3-2133, macOS 10.15.1",
-            "Arrow Flight DoGet, Arrow C++, one host, one repeat",
-            "get",
-            "local",
-        ),
-        ReferenceSet(
-            "macbook-put",
-            "MacBook Pro 2018",
-            "2.3 GHz quad-core Intel Core i5, 16 GB LPDDR3-2133, macOS 10.15.1",
-            "Arrow Flight DoPut, Arrow C++, one host, one repeat",
-            "put",
-            "local",
+    run.name: run
+    for run in (
+        *(
+            ReferenceSet(
+                f"macbook-{operation}",
+                "MacBook Pro 2018",
+                operation,
+                f"macbook-{operation}.csv",
+                "perf_stats",
+                f"{_FLIGHT_TOOL} on a MacBook Pro 2018, published 2019",
+                _flight("local"),
+                _MACBOOK,
+                _MACBOOK,
+                "local",
+            )
+            for operation in ("get", "put")
         ),
         ReferenceSet(
             "cartesius-localhost",
             "Cartesius node",
-            "one bullx node of the Dutch national supercomputer Cartesius",
-            "Arrow Flight DoGet, Arrow C++, one node, ten repeats",
             "get",
+            "cartesius-localhost.csv",
+            "perf_stats",
+            f"{_FLIGHT_TOOL} within one node of Cartesius",
+            _flight("local"),
+            _CARTESIUS,
+            _CARTESIUS,
             "local",
         ),
         ReferenceSet(
             "cartesius-remote",
             "Cartesius, two nodes",
-            "two bullx nodes of Cartesius, InfiniBand 4 x FDR (56 Gbit/s)",
-            "Arrow Flight DoGet, Arrow C++, between two nodes, ten repeats",
             "get",
+            "cartesius-remote.csv",
+            "perf_stats",
+            f"{_FLIGHT_TOOL} between two nodes of Cartesius, InfiniBand 4 x FDR (56 Gbit/s)",
+            _flight("remote"),
+            _CARTESIUS,
+            _CARTESIUS,
             "remote",
         ),
         ReferenceSet(
             "chspark",
             "CHSpark",
-            "Intel Xeon E312xx, 16 cores, 2.4 GHz, 16 GB, CentOS 7.2",
-            "ClickHouse's Arrow-over-TCP interface, partitions x decoders x encoders, one repeat",
             "get",
-            None,
-        ),
-        *(
-            ReferenceSet(
-                name,
-                f"{title}, m4.10xlarge",
-                "AWS m4.10xlarge each: 40 vCPU of Intel Xeon E5-2676 v3, 2.4 GHz, 160 GB",
-                f"upserts into {title} from all of 1, 5 and 10 hosts, 500 rows a batch, one repeat",
-                "upsert",
-                None,
-            )
-            for name, title in (("memsql", "MemSQL"), ("cassandra", "Cassandra"))
+            "chspark.csv",
+            "chspark",
+            "CHSpark: ClickHouse's Arrow-over-TCP interface",
+            _chspark,
+            _CHSPARK,
+            _CHSPARK,
         ),
         ReferenceSet(
             "akumuli",
             "Akumuli, c3.8xlarge",
-            "AWS c3.8xlarge: 32 vCPU of Intel Xeon E5-2680 v2, SSD; loaded by four m3.xlarge",
-            "2.76 G points of 32,000 series into Akumuli over 32 connections, one repeat",
             "ingest",
-            None,
+            "akumuli.txt",
+            "akumuli",
+            "Akumuli's ingest benchmark on AWS, published 2017",
+            _akumuli,
+            {"host": "m3.xlarge"},
+            {
+                "host": "c3.8xlarge",
+                "system": "Linux",
+                "cpu": "Intel Xeon E5-2680 v2",
+                "cores": {"logical": 32},
+            },
+        ),
+        *(
+            ReferenceSet(
+                system,
+                f"{title}, m4.10xlarge",
+                "upsert",
+                "upsert.txt",
+                "memsql",
+                f"{title} on 1, 5 and 10 machines of AWS, published with MemSQL's benchmark.py",
+                _upsert(system),
+                _M4,
+                _M4,
+            )
+            for system, title in (("memsql", "MemSQL"), ("cassandra", "Cassandra"))
         ),
     )
 }
@@ -114,76 +211,6 @@ def names() -> list[str]:
 
 def sets(name: str) -> list[ReferenceSet]:
     """The set or the group of this name. Raises `VenturiError` (usage) for one that does not exist."""
-    if name in GROUPS:
-        return [SETS[member] for member in GROUPS[name]]
-    if name in SETS:
-        return [SETS[name]]
-    raise VenturiError(f"there is no reference {name!r}", hint=f"choose one of: {', '.join(names())}")
-
-
-def load(name: str) -> pa.Table:
-    """One set as a table, a row a published trial, in base units (`_ns`, bytes, B/s).
-
-    The published MiB and seconds have six significant digits, so payload is taken from the row counts, which
-    are exact: rows x 32 bytes. The rate is the published one, x 2^20; `chspark` has it in B/s as published.
-    Of upserts rows a second, of ingests points a second are known, and bytes are not.
-    """
-    import pyarrow as pa
-
-    (one,) = sets(name) if name in SETS else (None,)
-    if one is None:
-        raise VenturiError(f"{name!r} is a group of sets", hint=f"load one of: {', '.join(GROUPS[name])}")
-    if one.operation == "upsert":
-        return pa.Table.from_pylist(_upserts(name))
-    if one.operation == "ingest":
-        return pa.Table.from_pylist(_ingests(name))
-    rows: list[dict[str, Any]] = []
-    for line in csv.DictReader(_text(f"{name}.csv").splitlines()):
-        numbers = {k: int(v) for k, v in line.items() if v.isdigit()}
-        if name == "chspark":
-            rows.append({"reference": name, "operation": "get", **numbers})
-            continue
-        # Gets and puts alike move every stream's rows once.
-        payload = numbers["streams"] * numbers["rows_per_stream"] * RECORD_BYTES
-        rows.append(
-            {
-                "reference": name,
-                "operation": line["operation"],
-                "place": one.place,
-                **{k: numbers[k] for k in ("streams", "threads", "rows_per_stream", "rows_per_batch")},
-                "payload_bytes": payload,
-                "interval_ns": round(float(line["seconds"]) * 1e9),
-                "bytes_per_second": float(line["mebibytes_per_second"]) * 2**20,
-            }
-        )
-    return pa.Table.from_pylist(rows)
-
-
-def _ingests(name: str) -> list[dict[str, Any]]:
-    """The one load whose connections are known."""
-    from venturi.store.importers import akumuli
-
-    drafts = akumuli.parse(_text("akumuli.txt"), "akumuli.txt").drafts
-    return [_paced(name, d, ("hosts", "streams")) for d in drafts if "streams" in d.parameters]
-
-
-def _upserts(system: str) -> list[dict[str, Any]]:
-    from venturi.store.importers import memsql
-
-    drafts = memsql.parse(_text("upsert.txt"), "upsert.txt").drafts
-    kept = ("hosts", "rows_per_batch", "duration_ns")
-    return [_paced(system, d, kept) for d in drafts if d.parameters["target"] == system]
-
-
-def _text(file: str) -> str:
-    return importlib.resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
-
-
-def _paced(name: str, draft: Draft, parameters: Sequence[str]) -> dict[str, Any]:
-    return {
-        "reference": name,
-        "operation": draft.operation,
-        **{k: draft.parameters[k] for k in parameters},
-        "rows": draft.counts["rows"],
-        "rows_per_second": draft.rates["rows_per_second"],
-    }
+    if name not in names():
+        raise VenturiError(f"there is no reference {name!r}", hint=f"choose one of: {', '.join(names())}")
+    return [SETS[member] for member in GROUPS.get(name, (name,))]

@@ -41,7 +41,7 @@ def shared(seen: Seen) -> bool:
     return seen.same_machine is True or (seen.same_machine is None and seen.loopback is True)
 
 
-def mix(seen: Seen, ends: tuple[End, ...]) -> dict[Work, float]:
+def mix(ends: tuple[End, ...]) -> dict[Work, float]:
     """What the busy cores of these ends do: each stage's share of them; `OTHERS` where they show.
 
     An end's CPU time is given to its stages in proportion to the time that its workers spent in them: the
@@ -68,7 +68,7 @@ def mix(seen: Seen, ends: tuple[End, ...]) -> dict[Work, float]:
 def crowded(seen: Seen) -> bool:
     """Whether the cores are full, but mostly of what neither end does."""
     ends = busy_ends(seen)
-    return bool(ends) and mix(seen, ends).get(OTHERS, 0.0) > ELSEWHERE
+    return bool(ends) and mix(ends).get(OTHERS, 0.0) > ELSEWHERE
 
 
 def filled(seen: Seen) -> tuple[End, ...]:
@@ -110,7 +110,7 @@ def others(seen: Seen) -> Hit | None:
 def _saturated(seen: Seen, cause: Cause) -> Hit:
     ends, found = busy_ends(seen), filled(seen)
     busy, steal = max(e.busy or 0.0 for e in found), max(e.steal or 0.0 for e in found)
-    work = mix(seen, ends)
+    work = mix(ends)
     stages = [part.stage for part in work if part.stage is not None]
     elsewhere = cause is Cause.CORES_OF_OTHERS
     return Hit(

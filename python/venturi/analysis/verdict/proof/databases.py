@@ -1,5 +1,5 @@
 """Proofs for upserts: an engine within the client's own process, batches that wait for nothing that is busy,
-a database that gives no account of itself.
+a database that reports none of its stages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DELAYED = 0.2
 DISK_SEEN = 0.3
 """Busy share of a disk from which it is named beside waiting that nothing else explains."""
 AWAY = 0.5
-"""Share of a batch's service time that the bare round trip takes, from which it waits for the way."""
+"""Share of a batch's service time that the bare round trip takes, from which on the path is the limit."""
 
 
 def engine(seen: Seen) -> Hit | None:
@@ -59,7 +59,7 @@ def disk_busy(seen: Seen) -> float:
 
 
 def under_way(seen: Seen) -> Hit | None:
-    """Neither end is busy: rows a second are what is under way over how long that takes."""
+    """Neither end is busy: rows a second are what is in flight over how long that takes."""
     client, server = seen.client, seen.server
     reply = client.share("await_reply")
     if not seen.cell.answered or server.stages or reply < CLIENT_WAITS or not seen.service:
@@ -101,7 +101,7 @@ def one_thread(seen: Seen) -> bool:
 
 
 def server(seen: Seen) -> Hit | None:
-    """The client waits and the database gives no account of itself."""
+    """The client waits and the database does not report its stages."""
     client, other = seen.client, seen.server
     if not seen.cell.in_rows or other.stages or not client.stages:
         return None

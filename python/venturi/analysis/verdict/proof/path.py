@@ -119,11 +119,11 @@ def flow_control(seen: Seen) -> Hit | None:
     bound = buffer_bound(seen, own)
     idle = sender.occupancy is None or sender.occupancy < WORKERS
     if window >= WINDOW and window >= max(sender.waiting.values(), default=0.0) and idle:
-        return _window(seen, window, own, bound)
+        return _window(window, own, bound)
     # A foreign sender: only the client's waiting and the arithmetic speak.
     fits = bool(bound) and not sender.stages and NEAR_BOUND <= moved / (bound or 1.0) <= OVER_BOUND
     if own and fits and receiver.share("await_input", "wait") >= CLIENT_WAITS:
-        return _window(seen, None, own, bound)
+        return _window(None, own, bound)
     buffered = _buffered(seen)
     if buffered is not None and idle:
         cause, limited, bound = buffered
@@ -146,7 +146,7 @@ def own_window(seen: Seen) -> float | None:
     return found if isinstance(found, int | float) else None
 
 
-def _window(seen: Seen, share: float | None, own: float | None, bound: float | None) -> Hit:
+def _window(share: float | None, own: float | None, bound: float | None) -> Hit:
     lacks = [] if bound is not None or not own else [Lack.ROUND_TRIP]
     if share is None:
         lacks.insert(0, Lack.SERVER_STAGES)

@@ -108,9 +108,9 @@ def _whose(seen: Seen) -> str:
     return " of the " + " and of the ".join(e.name for e in filled)
 
 
-def _mix(seen: Seen, ends: tuple[End, ...]) -> str:
+def _mix(ends: tuple[End, ...]) -> str:
     """`send 41 %, receive 35 %`; a stage that both ends have, with its end."""
-    found = cores.mix(seen, ends)
+    found = cores.mix(ends)
     stages = [part.stage for part in found]
     named = {
         "other processes"
@@ -131,7 +131,7 @@ def _cores(seen: Seen, hit: Hit) -> str:
     steal = hit.numbers["stolen"]
     if steal > 0.01:
         text += f" of the time that was not stolen ({percent(steal)} was)"
-    mix = _mix(seen, cores.busy_ends(seen))
+    mix = _mix(cores.busy_ends(seen))
     text += f": {mix}" if mix else ""
     if hit.numbers.get("others", 0.0) > cores.ELSEWHERE:
         text += "; others hold them, so this says little of either end"
@@ -139,7 +139,7 @@ def _cores(seen: Seen, hit: Hit) -> str:
 
 
 def _quota(seen: Seen, hit: Hit) -> str:
-    mix = _mix(seen, (end_of(seen, hit),))
+    mix = _mix((end_of(seen, hit),))
     return (
         f"the {plural(hit.numbers['quota_cores'], 'core')} that the {hit.end}'s control group allows are "
         f"used up{f': {mix}' if mix else ''}"
@@ -158,7 +158,7 @@ def _part_of_a_core(seen: Seen, hit: Hit) -> str:
 def _one_core(seen: Seen, hit: Hit) -> str:
     return (
         f"the scheduler keeps both ends on one core, busy {percent(hit.numbers['busy'])}, while the others "
-        f"have time to spare: {_mix(seen, (seen.client, seen.server))}"
+        f"have time to spare: {_mix((seen.client, seen.server))}"
     )
 
 
@@ -388,7 +388,7 @@ def _server(seen: Seen, hit: Hit) -> str:
 
 
 def limit(numbers: Mapping[str, float], fewer: Quantity) -> str:
-    """What a cell with fewer batches under way says of one with more."""
+    """What a cell with fewer batches in flight says of one with more."""
     took = [numbers.get("batch_ns"), numbers.get("fewer_batch_ns")]
     more, less = (Quantity(ns, unit="ns").text() if ns is not None else None for ns in took)
     slower = f": each batch took {more} in place of {less}" if more and less else ""
