@@ -183,7 +183,7 @@ def _failed(spec: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _lost(spec: Mapping[str, Any], message: str) -> dict[str, Any]:
-    """`errors` of a trial whose server went away with a batch on every stream under way."""
+    """`errors` of a trial whose server went away with a batch in flight on every stream."""
     lost = {"kind": "lost", "code": None, "count": spec["streams"], "message": message}
     doubt = {"batches": spec["streams"], "rows": spec["streams"] * spec["rows_per_batch"]}
     return {

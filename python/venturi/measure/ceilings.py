@@ -1,7 +1,7 @@
 """The physical limits that results are set against, measured when a run begins; docs/ceilings.md.
 
 Only what the run's cells need is probed, and what was probed within the last hour, under the same boot and
-configuration, is taken over.
+configuration, is reused.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def measure(
     ]
     keys = {probe: cache_key(probe, peers or {}) for probe in wanted}
     if not fresh:
-        wanted = _taken_over(wanted, keys, cache, writer, done, note)
+        wanted = _from_cache(wanted, keys, cache, writer, done, note)
     if executor.measures and wanted:
         kinds = {NAMES[p.kind]: sum(q.kind == p.kind for q in wanted) for p in wanted}
         parts = ", ".join(f"{name} ({n})" if n > 1 else name for name, n in kinds.items())
@@ -146,7 +146,7 @@ def keep(cache: CeilingCache, key: Mapping[str, Any] | None, lines: list[dict[st
         cache.put(key, lines)
 
 
-def _taken_over(
+def _from_cache(
     wanted: list[Probe],
     keys: Mapping[Probe, Mapping[str, Any] | None],
     cache: CeilingCache,

@@ -1,7 +1,7 @@
-"""What one cell cannot know of itself and its sweep can: whether having more under way moved more.
+"""What one cell cannot know of itself and its sweep can: whether having more in flight moved more.
 
 Where neither end is busy, batches may be too few, or they may queue before a lock or a log within the server.
-A cell with fewer under way that does as much settles it.
+A cell with fewer in flight that does as much settles it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from venturi.analysis.verdict.types import Verdict
 from venturi.analysis.verdict.words import hits
 
 FEWER = 1.5
-"""So many times fewer batches under way make a cell one to compare with."""
+"""So many times fewer batches in flight make a cell one to compare with."""
 NO_MORE = 0.05
 """A gain up to this share is none: the machine alone may do that."""
 _LANES = ("streams", "threads", "in_flight")
 
 
 def against_fewer(cells: Sequence[Cell], found: Mapping[str, Verdict]) -> dict[str, Verdict]:
-    """These verdicts; those that say too little is under way are corrected by cells with less under way."""
+    """These verdicts; those that say too little is in flight are corrected by cells with less in flight."""
     out = dict(found)
     asked = [c for c in cells if c.answered and c.name in out and out[c.name].cause is Cause.LITTLE_UNDER_WAY]
     if not asked:
@@ -38,7 +38,7 @@ def against_fewer(cells: Sequence[Cell], found: Mapping[str, Verdict]) -> dict[s
 
 
 def lanes(cell: Cell) -> float:
-    """Batches under way at a time."""
+    """Batches in flight at a time."""
     return float(cell.parameters.get("streams") or 1) * float(cell.parameters.get("in_flight") or 1)
 
 

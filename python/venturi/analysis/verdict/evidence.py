@@ -140,7 +140,7 @@ class Seen:
     same_machine: bool | None
     loopback: bool | None
     reference: bool | None
-    """Whether the server is one of ours, which gives account of itself."""
+    """Whether the server is one of ours, which reports its CPU time and stages."""
     round_trip: float | None
     """ns there and back, of the connection itself where it was asked, else of TCP's least."""
     instrument: float | None

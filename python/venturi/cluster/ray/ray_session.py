@@ -74,7 +74,7 @@ def _at_home() -> Iterator[None]:
                 os.environ["HOME"] = before
 
 
-def _hush() -> None:
+def _silence_worker_logs() -> None:
     """Ray prints workers' deaths to standard output, which is for results; a trial's record tells them."""
     with contextlib.suppress(Exception):
         from ray._private import worker
@@ -100,7 +100,7 @@ class Session:
         self.on, self.ray = on, load_ray(on)
         self.boot_id = read("/proc/sys/kernel/random/boot_id")
         self.alone = on == "local"
-        _hush()
+        _silence_worker_logs()
         warnings.filterwarnings("ignore", module=r"ray\..*")
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:

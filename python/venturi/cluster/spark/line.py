@@ -27,7 +27,7 @@ from venturi.common.errors import VenturiError
 __all__ = ["Line", "Switchboard", "answer_calls"]
 
 _LENGTH = struct.Struct(">I")
-# A record with its samples may have some MB; a stranger's first word has no more than a line.
+# A record with its samples may have some MB; the first word of whoever connects has no more than a line.
 _MOST_BYTES = 512 << 20
 _MOST_HELLO = 1024
 _PATIENCE = 10.0  # seconds, to connect, to say who one is, and for a peer to take what it is sent

@@ -167,7 +167,7 @@ def _head(order: dict[str, Any], held_port: int, words: Sequence[str]) -> int:
             try:
                 return running.wait()
             except Ended:
-                # A trial that is under way is kept as interrupted.
+                # A running trial is kept as interrupted.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     running.wait(_HEARD_SECONDS)
                 running.send_signal(signal.SIGINT)
