@@ -329,7 +329,7 @@ def _upserted(spec: Mapping[str, Any], record: dict[str, Any], row_bytes: float)
 
 
 def _ingested(spec: Mapping[str, Any], record: dict[str, Any]) -> dict[str, Any]:
-    """The record of a store of time series of ours: it tells what it has, not where its time went."""
+    """The record of our time-series store, which reports what it holds but no stages."""
     points = record["counts"]["rows"]
     record["target"] |= {"software": "venturi store (model)", "protocol": scheme_of(spec["target"])}
     record["counts"] |= {"stored_bytes": int(points * 2.93), "wire_bytes": int(points * 35.5)}

@@ -64,7 +64,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def _patient(connection: socket.socket) -> None:
-    """Waits for a peer as long as it is there, and for it to take what it is sent a while."""
+    """Reads wait while the peer is alive, writes for a limited time."""
     connection.settimeout(None)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A peer whose host is gone never hangs up.
@@ -207,6 +207,6 @@ class Switchboard:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            # An accept that waits does not notice a close.
+            # A blocked accept does not notice a close.
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
