@@ -368,7 +368,7 @@ def tls(place: Place) -> None:
     if place.scheme != "flight":  # whose endpoints may have TLS where the URL has none
         # Without this the rows would go in the clear.
         kind, message = place.refused(place.first, options={"tls_insecure": True})
-        assert kind == "usage" and f"{place.scheme}+tls://" in message
+        assert kind == "usage" and f"{place.server.url.partition('://')[0]}+tls://" in message
 
 
 @behaviour

@@ -18,7 +18,7 @@ from synthetic import HOSTILE, cells, hostile, make_run
 from venturi.analysis.results import load
 from venturi.report.figures import palette
 from venturi.report.figures import registry as figures
-from venturi.report.page import page as html
+from venturi.report.page import page as html_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NARROW = 390
@@ -46,7 +46,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("report")
     matrix = cells(streams=(1, 2, 3, 4), rows=(5_000_000, 10_000_000))
     run = make_run(place / "run", matrix, repeats=3, fail="streams == 2")
-    return html.write(run, place / "report.html", "macbook")
+    return html_page.write(run, place / "report.html", "macbook")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def long_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("long")
     matrix = cells(operations=("get",), streams=(1, 2, 4), rows=range(1_000_000, 81_000_000, 1_000_000))
     run = make_run(place / "run", matrix, repeats=1, warmup=0, samples=False)
-    return html.write(run, place / "report.html")
+    return html_page.write(run, place / "report.html")
 
 
 def quiet(browser: Browser) -> None:
@@ -66,7 +66,7 @@ def quiet(browser: Browser) -> None:
 
 def test_every_figure_is_drawn_when_it_comes_into_sight(browser: Browser, report: Path) -> None:
     browser.open(report)
-    expected = figures.build(load(report.parent / "run"), "macbook", without=html.IN_VIEW)
+    expected = figures.build(load(report.parent / "run"), "macbook", without=html_page.IN_VIEW)
     assert {f.name for f in expected} >= {"throughput-size", "box-size", "stages", "latency", "roofline"}
     last = f"document.querySelector('#figure-{expected[-1].name} .plot')"
     assert browser.run(f"{last}.querySelectorAll('.main-svg').length") == 0, "drawn before it is seen"
@@ -200,7 +200,7 @@ def test_a_long_table_keeps_only_the_rows_in_sight(browser: Browser, long_report
 
 def test_hostile_names_stay_text(browser: Browser, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", cells(streams=(1, 2)), repeats=2, edit=hostile)
-    page = html.write(run, tmp_path / "report.html")
+    page = html_page.write(run, tmp_path / "report.html")
     browser.open(page)
     # A dialog would stand still: the next call would not be answered.
     height = browser.run("document.documentElement.scrollHeight")
@@ -241,7 +241,7 @@ def test_a_narrow_window_in_dark_colours(browser: Browser, report: Path) -> None
 def test_hosts_and_who_sent_what_at_every_width(browser: Browser, tmp_path: Path) -> None:
     loaders = [{**p, "loaders": n} for n in (2, 4) for p in cells(("get",), (8,))]
     run = make_run(tmp_path / "run", placed(loaders), repeats=2, warmup=0, edit=spread(4, 3))
-    path = html.write(run, tmp_path / "report.html")
+    path = html_page.write(run, tmp_path / "report.html")
     for width, dark in ((1280, False), (NARROW, True)):
         browser.size(width, 900)
         browser.dark(dark)

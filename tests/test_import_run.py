@@ -17,7 +17,7 @@ from synthetic import cells, make_run
 from venturi.analysis.cells.summary import throughput
 from venturi.analysis.results import load
 from venturi.common.errors import ExitCode, ScenarioError, StoreError, VenturiError
-from venturi.report.page import page as html
+from venturi.report.page import page as html_page
 from venturi.report.tables import perf_stats
 from venturi.store.directory import RunDirectory
 from venturi.store.importers import files, formats
@@ -212,7 +212,7 @@ def test_round_trip_through_perf_stats(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", list(FORMATS))
 def test_every_command_takes_an_imported_run(name: str, tmp_path: Path) -> None:
     results = imported(tmp_path / "run", name)
-    page = html.page(results)
+    page = html_page.page(results)
     assert name in page and "Another tool measured this" in page
     assert [
         a.kind for a in results.advice if a.kind in ("imported", "unverified", "no-ceiling", "steal")

@@ -22,9 +22,9 @@ from venturi.report.draw import matplotlib_figures
 from venturi.report.figures import profiles
 from venturi.report.figures import registry as figures
 from venturi.report.page import markup
-from venturi.report.page import page as html
+from venturi.report.page import page as html_page
 from venturi.report.tables import machine
-from venturi.report.tables import write as csv
+from venturi.report.tables import write as table_files
 from venturi.report.text import markdown
 
 
@@ -53,7 +53,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_page(run: Path, tmp_path: Path) -> None:
-    path = html.write(run, tmp_path / "report.html", "macbook")
+    path = html_page.write(run, tmp_path / "report.html", "macbook")
     text = path.read_text(encoding="utf-8")
     assert len(text) < 6e6
     assert text.count("<script") == 4
@@ -63,7 +63,7 @@ def test_page(run: Path, tmp_path: Path) -> None:
 
 
 def test_page_loads_nothing(run: Path) -> None:
-    text = html.page(load(run))
+    text = html_page.page(load(run))
     assert "default-src 'none'" in text
     head = text.split('<script type="application/json"')[0]
     assert re.findall(r'<[a-z]+[^>]*\s(?:src|srcset|action|href)="(?!#)', head) == []
@@ -83,8 +83,8 @@ def test_markdown(run: Path) -> None:
 
 def test_tables(run: Path, tmp_path: Path) -> None:
     results = load(run)
-    written = csv.write(results, tmp_path / "csv", "csv")
-    stored = csv.write(results, tmp_path / "parquet", "parquet")
+    written = table_files.write(results, tmp_path / "csv", "csv")
+    stored = table_files.write(results, tmp_path / "parquet", "parquet")
     assert [p.stem for p in written] == [p.stem for p in stored]
     assert {"cells", "trials"} <= {p.stem for p in written}
     for one, other in zip(written, stored, strict=True):
@@ -121,7 +121,7 @@ def test_same_run_gives_the_same_files(tmp_path: Path) -> None:
     results = load(make_run(tmp_path / "run", cells(("get",), (1, 2)), repeats=2))
     figure = figures.one(results, "throughput-streams")
     assert matplotlib_figures.render(figure, "svg") == matplotlib_figures.render(figure, "svg")
-    assert html.page(results) == html.page(load(tmp_path / "run"))
+    assert html_page.page(results) == html_page.page(load(tmp_path / "run"))
 
 
 def test_readings_at_start_and_end_make_no_spikes() -> None:

@@ -20,9 +20,9 @@ from venturi.analysis.results import load
 from venturi.report.draw import matplotlib_figures
 from venturi.report.figures import flows as pictures
 from venturi.report.figures import registry as figures
-from venturi.report.page import page as html
+from venturi.report.page import page as html_page
 from venturi.report.tables import machine
-from venturi.report.tables import write as csv
+from venturi.report.tables import write as table_files
 from venturi.report.text import hosts, markdown
 from venturi.report.text.several import sections
 from venturi.report.text.terminal import print_cell
@@ -140,7 +140,7 @@ def test_one_process_and_several_servers(tmp_path: Path) -> None:
     assert [(f.sender, f.payload_bytes) for f in found.flows] == [("a:1", 640e6), ("b:1", 320e6)]
     title = pictures.title(results, results.cells[0])
     assert title.endswith("960.0 MB from 2 servers to this process")
-    assert 'class="sankey"' in html.page(results) and "Loaders" not in shown(results)
+    assert 'class="sankey"' in html_page.page(results) and "Loaders" not in shown(results)
 
 
 def test_a_put_goes_the_other_way(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_of_many_ends_the_smallest_stand_as_one(tmp_path: Path) -> None:
     assert found.receivers[-1].name == "85 others"
     text = shown(results)
     assert "88 more between those shown" in text
-    assert html.page(results).count("loader-") > 100
+    assert html_page.page(results).count("loader-") > 100
 
 
 # What a reader sees
@@ -183,12 +183,12 @@ def test_nothing_is_new_with_one_host_and_one_place(tmp_path: Path) -> None:
     results = load(make_run(tmp_path / "run", cells(streams=(1, 2, 4)), repeats=2))
     assert sections(results) == []
     assert results.convergences == []
-    page = html.page(results)
+    page = html_page.page(results)
     for text in ('id="places"', 'id="hosts"', 'class="sankey"', '"loaders":'):
         assert text not in page
     assert not {f.name for f in figures.build(results)} & {"flows", "convergence", "throughput-hosts"}
     assert set(machine.document(results)) == {"run", "cells", "findings", "failed", "warnings"}
-    written = {path.stem for path in csv.write(results, tmp_path / "tables", "csv")}
+    written = {path.stem for path in table_files.write(results, tmp_path / "tables", "csv")}
     assert not written & {"hosts", "places", "efficiency", "convergence", "flows"}
 
 
@@ -214,14 +214,14 @@ def test_the_screen_of_a_cell_has_its_loaders(several: Path) -> None:
 
 
 def test_page(several: Path, placed_run: Path) -> None:
-    page = html.page(load(several))
+    page = html_page.page(load(several))
     body = page.split('<script type="application/json"')[0]
     assert 'id="hosts"' in body and 'id="places"' not in body
     top = hosts.chosen(load(several))[0].parameters["loaders"]
     assert f"get, {top} loaders: 2.560 GB from 2 servers to {top} loaders" in body
     assert 'class="sankey"' in body and "10.77.0.11:31337 to loader-1: " in body
     assert '"loaders":{"heads":' in page
-    body = html.page(load(placed_run)).split('<script type="application/json"')[0]
+    body = html_page.page(load(placed_run)).split('<script type="application/json"')[0]
     assert 'id="places"' in body and 'id="hosts"' not in body
     assert "Get: remote does " in body
 
@@ -231,7 +231,7 @@ def test_markdown_and_files(several: Path, tmp_path: Path) -> None:
     text = markdown.text(results)
     for part in ("## Efficiency over hosts", "## Loaders", "| loader-2 ! | 10.77.0.3 |"):
         assert part in text
-    written = {path.stem: path for path in csv.write(results, tmp_path / "tables", "csv")}
+    written = {path.stem: path for path in table_files.write(results, tmp_path / "tables", "csv")}
     assert {"hosts", "efficiency", "flows"} <= set(written) and "places" not in written
     lines = written["flows"].read_text().splitlines()
     assert lines[0] == "cell,sender,receiver,payload_bytes,share"
@@ -278,8 +278,8 @@ def test_hostile_hosts_stay_text(tmp_path: Path) -> None:
 
     run = make_run(tmp_path / "run", placed(cells(("get",), (4,)), 2), repeats=2, warmup=0, edit=edit)
     results = load(run)
-    assert HOSTILE not in html.page(results)
-    assert "<img" not in html.page(results).split("<script>")[0]
+    assert HOSTILE not in html_page.page(results)
+    assert "<img" not in html_page.page(results).split("<script>")[0]
     assert "\x1b" not in shown(results)
     matplotlib_figures.render(figures.one(results, "flows"), "svg")
 
@@ -296,4 +296,4 @@ def test_trials_without_resources_or_clocks(tmp_path: Path) -> None:
     matrix = placed(cells(("get",), (2,)), 2)
     results = load(make_run(tmp_path / "run", matrix, repeats=1, warmup=0, edit=edit))
     assert "loader-2" in shown(results)
-    assert html.page(results)
+    assert html_page.page(results)

@@ -15,8 +15,8 @@ from venturi.analysis.models import splits
 from venturi.analysis.results import load
 from venturi.report.draw import matplotlib_figures
 from venturi.report.figures import registry as figures
-from venturi.report.page import page as html
-from venturi.report.tables import write as csv
+from venturi.report.page import page as html_page
+from venturi.report.tables import write as table_files
 from venturi.report.text import places as texts
 
 MIB = 2**20
@@ -182,7 +182,7 @@ def test_a_run_of_splits_is_reported(tmp_path: Path) -> None:
     assert [p.title for p in figure.panels] == ["get, local", "get, remote"]
     assert {"measured", "predicted"} <= {s.name for s in figure.panels[0].series}
     assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
-    body = html.page(results).split('<script type="application/json"')[0]
+    body = html_page.page(results).split('<script type="application/json"')[0]
     assert "get, remote, 4M rows in all" in body and 'id="figure-convergence"' in body
-    table = csv.table(results, "convergence").to_pylist()
+    table = table_files.table(results, "convergence").to_pylist()
     assert len(table) == 8 and {row["total_rows"] for row in table} == {4_000_000}

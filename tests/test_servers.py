@@ -37,7 +37,7 @@ from venturi.measure.ceiling_probes import Probe, Prober, probes
 from venturi.plan import layers
 from venturi.plan.cell import Cell
 from venturi.plan.load import load as load_scenario
-from venturi.report.page import page as html
+from venturi.report.page import page as html_page
 from venturi.servers.local import LocalTargets
 from venturi.servers.local_store import Settings
 from venturi.servers.reference import ReferenceServer
@@ -82,7 +82,7 @@ def test_a_run_keeps_what_each_server_tells(both: tuple[str, str], tmp_path: Pat
     results = load(out)
     assert results.records[0]["target"]["address"] == ",".join(both)
     assert not {a.kind for a in results.advice} & {"unlike-servers", "silent-servers"}
-    page = html.page(results)
+    page = html_page.page(results)
     assert all(f">server {address}</th>" in page for address in both) and "server_hosts" not in page
 
 

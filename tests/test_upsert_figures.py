@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv as plain_csv
+import csv
 import io
 import json
 import os
@@ -22,9 +22,9 @@ from venturi.analysis.search import best
 from venturi.report.draw import matplotlib_figures
 from venturi.report.figures import registry as figures
 from venturi.report.figures import tail
-from venturi.report.page import page as html
+from venturi.report.page import page as html_page
 from venturi.report.tables import seed
-from venturi.report.tables import write as csv
+from venturi.report.tables import write as table_files
 from venturi.report.text import markdown, summary
 from verdict_support import trial as transfer
 
@@ -167,7 +167,7 @@ def test_a_rate_that_was_not_held_is_a_warning(tmp_path: Path) -> None:
 
 def test_csv_and_json_have_rows_in_columns_of_their_own(tmp_path: Path) -> None:
     results = load(make_run(tmp_path / "run", repeated(errors=REFUSED)))
-    (row,) = plain_csv.DictReader(io.StringIO(csv.text(csv.table(results, "cells"))))
+    (row,) = csv.DictReader(io.StringIO(table_files.text(table_files.table(results, "cells"))))
     assert row["steady_bytes_per_second"] == "" == row["bytes_per_client_cpu_second"]
     assert float(row["steady_rows_per_second"]) > 0 and float(row["rows_per_client_cpu_second"]) > 0
     assert float(row["service_p99_ns"]) > float(row["service_mean_ns"]) > float(row["service_min_ns"])
@@ -276,7 +276,7 @@ def test_published_hosts_are_drawn(tmp_path: Path) -> None:
 def test_the_page_of_upserts_and_transfers(tmp_path: Path) -> None:
     get: list[dict[str, Any]] = [transfer(repeat=r, cell="get-1") for r in range(5)]
     run = make_run(tmp_path / "run", [*sweep((1, 4), (10, 100, 500, 2000)), *get])
-    page = html.page(load(run))
+    page = html_page.page(load(run))
     assert "krows/s" in page and "MB/s" in page and "cost of a batch of n rows" in page
     mixed = load(run)
     box = next(f for f in figures.build(mixed) if f.name == "box-size")

@@ -86,7 +86,7 @@ def test_a_server_elsewhere_is_not_seen() -> None:
     assert "not known: the server's CPU" in found.sentence
 
 
-def test_too_little_under_way() -> None:
+def test_too_little_in_flight() -> None:
     found = of(
         {"streams": 1, "threads": 1},
         cpu=(0.05, 0.15),
@@ -102,7 +102,7 @@ def test_too_little_under_way() -> None:
     assert "in-flight" not in proposals(found)  # the MySQL protocol has one statement under way
 
 
-def test_too_little_under_way_on_a_long_path() -> None:
+def test_too_little_in_flight_on_a_long_path() -> None:
     away = end(0.02, network={"loopback": False})
     found = of(
         {"streams": 1, "threads": 1, "target": "cassandra://far/venturi"},

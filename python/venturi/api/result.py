@@ -167,9 +167,9 @@ class Run:
         """One of the tables by name. Raises `VenturiError` for an unknown one."""
         if name not in TABLES:
             raise VenturiError(f"there is no table {name!r}", hint=f"choose one of: {', '.join(TABLES)}")
-        from venturi.report.tables import write as csv
+        from venturi.report.tables import write as table_files
 
-        return csv.table(self.results, name)
+        return table_files.table(self.results, name)
 
     @property
     def trials(self) -> pa.Table:
@@ -217,11 +217,11 @@ class Run:
 
         Raises `VenturiError` where no `path` is given for published figures: they are no directory.
         """
-        from venturi.report.page import page as html
+        from venturi.report.page import page as html_page
 
         if path is None and not self.results.directory.saved:
             raise VenturiError(f"{self.name} is no directory", hint="give report() a path")
-        return html.write(self.path, path or self.path / "report.html", reference)
+        return html_page.write(self.path, path or self.path / "report.html", reference)
 
     def __repr__(self) -> str:
         from venturi.report.text import summary

@@ -133,9 +133,9 @@ def _write(
 ) -> list[Path]:
     home = found.directory.path
     if format is Format.html:
-        from venturi.report.page import page as html
+        from venturi.report.page import page as html_page
 
-        return [html.write(found, out or home / "report.html", reference)]
+        return [html_page.write(found, out or home / "report.html", reference)]
     if format in (Format.png, Format.svg):
         return _figures(found, out, format.value, figure, reference, cell)
     if format in (Format.csv, Format.parquet):
@@ -201,13 +201,13 @@ def _figures(
 
 def _tables(found: Results, out: Path | None, kind: str) -> list[Path]:
     """All tables into a directory; with a file name, the cells into that file."""
-    from venturi.report.tables import write as csv
+    from venturi.report.tables import write as table_files
 
     if out is None or out.suffix != f".{kind}":
-        return csv.write(found, out or found.directory.path / "tables", kind)
-    cells = csv.table(found, "cells")
+        return table_files.write(found, out or found.directory.path / "tables", kind)
+    cells = table_files.table(found, "cells")
     if kind == "csv":
-        out.write_text(csv.text(cells), encoding="utf-8")
+        out.write_text(table_files.text(cells), encoding="utf-8")
     else:
         import pyarrow.parquet as pq
 

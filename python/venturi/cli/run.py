@@ -292,11 +292,11 @@ def _print_results(results: Results) -> None:
 
 
 def _write_report(results: Results) -> Path:
-    from venturi.report.page import page as html
+    from venturi.report.page import page as html_page
 
     path = results.directory.path / "report.html"
     try:
-        html.write(results, path)
+        html_page.write(results, path)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from None
     return path

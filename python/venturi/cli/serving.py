@@ -93,10 +93,10 @@ def common(
     """The part of a spec that flight and charrow share; warns of what its user should know. `each`: what a
     handicap slows down. Raises VenturiError naming the flag that is wrong."""
     from venturi.common.environment import describe
-    from venturi.targets.handicap import nanoseconds as burned
+    from venturi.targets.handicap import nanoseconds
 
     try:
-        slowed = burned(handicap) if handicap is not None else {}
+        slowed = nanoseconds(handicap) if handicap is not None else {}
     except ValueError as error:
         raise VenturiError(f"--handicap: {error}") from None
     buffer_bytes = count("--send-buffer", send_buffer) if send_buffer is not None else None

@@ -92,9 +92,9 @@ def show(
 
         print(json.dumps(document(found), ensure_ascii=False, indent=2, default=str))
     elif format is Format.csv:
-        from venturi.report.tables import write as csv
+        from venturi.report.tables import write as table_files
 
-        sys.stdout.write(csv.text(csv.table(found, "cells")))
+        sys.stdout.write(table_files.text(table_files.table(found, "cells")))
     elif format is Format.seed:
         from venturi.report.tables import seed
 

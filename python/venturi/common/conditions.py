@@ -2,7 +2,7 @@
 
 A small evaluator over Python's own syntax tree: names, numbers, strings, lists,
 comparisons, and/or/not, and arithmetic. Nothing can be called or looked into, so
-a scenario from a stranger can do nothing but compare.
+a scenario from anywhere can do nothing but compare.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class ModelExecutor:
         hung = self._hang is not None and self._hang(names)
         if hung:
             assert isinstance(control, ModelControl)
-            # So that a test knows when to interrupt it.
+            # Tells a test when to interrupt.
             print("info: the model hangs, as it was told to", file=sys.stderr, flush=True)
             control.cancelled.wait()
         record = _record(fields)
@@ -307,7 +307,7 @@ def _record(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _upserted(spec: Mapping[str, Any], record: dict[str, Any], row_bytes: float) -> dict[str, Any]:
-    """The record of a database: nobody tells of the server's own stages, and sums are compared."""
+    """The record of a database: no server stages, and sums are compared."""
     software, more = _UPSERTED.get(scheme_of(spec["target"]), ("model", 0.0))
     rows = record["counts"]["rows"]
     keys = min(rows, spec["data"].get("working_set", rows))
@@ -329,7 +329,7 @@ def _upserted(spec: Mapping[str, Any], record: dict[str, Any], row_bytes: float)
 
 
 def _ingested(spec: Mapping[str, Any], record: dict[str, Any]) -> dict[str, Any]:
-    """The record of a store of time series of ours: it tells what it has, not where its time went."""
+    """The record of our time-series store, which reports what it holds but no stages."""
     points = record["counts"]["rows"]
     record["target"] |= {"software": "venturi store (model)", "protocol": scheme_of(spec["target"])}
     record["counts"] |= {"stored_bytes": int(points * 2.93), "wire_bytes": int(points * 35.5)}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DataStore", "Prepared", "locate", "read_table"]
 
-# Without a wish, batches are of this many rows: what a typical Arrow reader hands out.
+# Unless asked otherwise, batches are of this many rows: what a typical Arrow reader hands out.
 _USUAL_BATCH = 65_536
 _CSV_PIECE = 1 << 22
 _BUILTIN = {"builtin:birdstrikes": "birdstrikes.parquet"}

@@ -20,7 +20,7 @@ __all__ = ["LIFETIME_SECONDS", "CeilingCache", "directory", "machine"]
 
 LIFETIME_SECONDS = 3600
 _FORMAT = 1
-# Files of so long ago are of no use to anybody.
+# Older files are removed.
 _REMOVED_SECONDS = 24 * LIFETIME_SECONDS
 _MOST_SCANNED = 1000
 
@@ -130,7 +130,7 @@ def _usable(line: object, now_ns: int) -> bool:
     numbers = [line.get(name) for name in ("bytes", "interval_ns", "measured_unix_ns")]
     if not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in numbers):
         return False
-    # A clock that was set back since makes a line seem to come from the future.
+    # After the clock was set back, a line may lie in the future.
     age: int = now_ns - line["measured_unix_ns"]
     return 0 <= age <= LIFETIME_SECONDS * 10**9
 

@@ -48,9 +48,9 @@ _MAKING_READY = {"memory": 0.5, "engine": 0.05, "disk": 0.1}
 """Before a repeat, about: memory is touched, batches are made."""
 MOST_DISK_BYTES = 1 << 30
 _LINKS = 16
-"""Up to so many loaders each one's way is measured by itself, too, and so many links from host to host."""
+"""The most loaders, and the most links between hosts, that are also measured one by one."""
 _MOST_ENGINE_ROWS = 50_000
-"""Rows of `usage` that the engine's probe of upserts goes round in."""
+"""Rows of `usage` that the engine's probe of upserts cycles through."""
 NAMES = {
     "tcp": "raw TCP", "memory": "memory copy", "engine": "engine", "codec": "codecs", "disk": "disk"
 }  # fmt: skip
@@ -104,16 +104,16 @@ def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) ->
 
     for cell in found:
         p, size, url = cell.parameters, cell.message_bytes, str(cell.parameters["target"])
-        # What the empty target does is a limit, and has none.
+        # The empty target is itself a limit.
         if url.startswith("empty:"):
             continue
         ways = _ways(cell, size, servers if is_remote(url) else len(each_host(url)))
         if p.get("on") == "ray" and (p.get("loaders") or 1) > 1:
-            # What one host can do is no limit of several.
+            # One host's limit does not bound several hosts.
             for probe in ways:
                 want(probe)
             continue
-        # A point is more on every wire than its payload: memory holds none back before the engine does.
+        # A point is larger on the wire than its payload, so the engine is the limit before memory.
         for threads in sorted({1, usable_cores()}) if p["operation"] != "ingest" else ():
             want(Probe("memory", end="client", name="copy", threads=threads))
         if waits_for_disk(p) and not foreign(url):
@@ -140,7 +140,7 @@ def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) ->
         codec = None if upsert or p["operation"] == "ingest" else codec_of(p.get("compression"))
         mine = "encode" if p["operation"] == "put" else "decode"
         for verb in ("encode", "decode") if codec else ():
-            # Another host's cores are not ours to measure.
+            # Another host's cores cannot be measured from here.
             if verb == mine or not foreign(url):
                 name = f"{codec}-{verb}"
                 want(
@@ -154,7 +154,7 @@ def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) ->
 def _ways(cell: Cell, size: int | None, servers: int) -> list[Probe]:
     """Raw TCP over all ways of a cell at once, and over each alone where there are several but few."""
     p, url = cell.parameters, str(cell.parameters["target"])
-    # A database has no port that takes plain bytes, nor a store of time series.
+    # Databases and stores of time series have no port for plain bytes.
     if size is None or p["operation"] not in ("get", "put"):
         return []
     placed, streams = p.get("on") == "ray", int(p["streams"])
@@ -175,13 +175,13 @@ def _ways(cell: Cell, size: int | None, servers: int) -> list[Probe]:
 
     all_at_once = together(loaders) if placed else None
     found = [probe(all_at_once, streams, loader=all_at_once)]
-    # Who has fewer streams than loaders is told so by the trial.
+    # The trial refuses fewer streams than loaders.
     shares = [(n + 1, share) for n, share in enumerate(divide(streams, min(loaders, streams)))]
     if 1 < loaders <= _LINKS:
         found += [
             probe(link(n, None), share.count, loader=link(n, None), first=share.first) for n, share in shares
         ]
-    # Of a loopback all ways are the same one.
+    # All connections over loopback share one path.
     links = Counter(
         (n if placed else None, stream % servers + 1)
         for n, share in (shares if servers > 1 and foreign(url) else ())
@@ -203,7 +203,7 @@ def _storage(url: str, usual: Path) -> Path:
 
 
 def seconds(wanted: Iterable[Probe]) -> float:
-    """How long probing takes, about."""
+    """Approximate duration of probing."""
     return sum(SECONDS[p.kind] + _MAKING_READY.get(p.kind, 0.0) for p in wanted) * REPEATS
 
 
@@ -268,7 +268,7 @@ class Prober:
                 one = {"address": place_of(target)}
             spec: dict[str, Any] = {
                 "target": target,
-                # Another host may ask for a token or a certificate; servers that are only ours do not.
+                # Another host may want a token or a certificate; the run's own servers do not.
                 "options": options,
                 "direction": probe.direction,
                 "streams": probe.streams,
@@ -304,7 +304,7 @@ class Prober:
             scheme = scheme_of(str(p["target"]))
             spec["options"] = {"dialect": scheme} if scheme in DIALECTS else {}
             if p["working_set"] is not None:
-                # Statements that come again cost what they cost before, and all of them take time to build.
+                # Repeated statements cost the same, and building all of them would take time.
                 most = max(_MOST_ENGINE_ROWS, 16 * p["rows_per_batch"])
                 spec["data"]["working_set"] = min(p["working_set"], most)
         record = run_with_progress(self._executor.run_trial, spec, control)
@@ -314,7 +314,7 @@ class Prober:
             "interval_ns": record["times"]["interval_ns"],
             "outcome": record["outcome"],
             "error": record["error"],
-            # A deterministic executor has its own time.
+            # A deterministic executor tells its own time.
             "measured_unix_ns": None if self._executor.measures else record["times"]["started_unix_ns"],
         }
 

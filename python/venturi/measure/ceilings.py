@@ -51,7 +51,7 @@ def cache_key(probe: Probe, peers: Mapping[str, Told]) -> dict[str, Any] | None:
             return None
     if probe.kind == "tcp" and foreign(probe.url):
         told = list((peers.get(str(probe.place)) or {}).values())
-        # The same address may be another machine tomorrow, and the same machine may have started anew.
+        # The address may belong to another machine later, or the machine may have rebooted.
         known = [peer for peer in told if peer and peer.get("boot_id")]
         if not known or len(known) < len(told):
             return None
@@ -87,10 +87,10 @@ def measure(
     if any(cell.parameters["data"] == "remote" for cell in endpoints.cells):
         note("info", "no raw TCP ceiling for remote data: the size of its messages is not known before")
     if cache is None:
-        # Limits of other hosts are not this one's, and need not be the same hosts tomorrow.
+        # Other hosts' limits are not kept: another run may be given other hosts.
         here = executor.measures and not getattr(executor, "elsewhere", False)
         cache = CeilingCache.of_this_user() if here else CeilingCache(None, None)
-    # A run that was interrupted while it probed goes on where it stopped.
+    # A resumed run skips probes already done.
     done = {(*(line.get(n) for n in IDENTITY), line["repeat"]) for line in writer.read().ceiling_records()}
     wanted = [
         probe
@@ -99,7 +99,7 @@ def measure(
     ]
     keys = {probe: cache_key(probe, peers or {}) for probe in wanted}
     if not fresh:
-        wanted = _taken_over(wanted, keys, cache, writer, done, note)
+        wanted = _from_cache(wanted, keys, cache, writer, done, note)
     if executor.measures and wanted:
         kinds = {NAMES[p.kind]: sum(q.kind == p.kind for q in wanted) for p in wanted}
         parts = ", ".join(f"{name} ({n})" if n > 1 else name for name, n in kinds.items())
@@ -146,7 +146,7 @@ def keep(cache: CeilingCache, key: Mapping[str, Any] | None, lines: list[dict[st
         cache.put(key, lines)
 
 
-def _taken_over(
+def _from_cache(
     wanted: list[Probe],
     keys: Mapping[Probe, Mapping[str, Any] | None],
     cache: CeilingCache,
@@ -159,7 +159,7 @@ def _taken_over(
     for probe in wanted:
         key = keys[probe]
         lines = cache.get(key) if key is not None else []
-        # Half of a probe from then and half from now would be one figure of two states of the machine.
+        # Old and new repeats together would mix two states of the machine.
         if len(lines) != REPEATS or any((*probe.key, repeat) in done for repeat in range(REPEATS)):
             missing.append(probe)
             continue

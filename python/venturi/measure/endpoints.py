@@ -53,7 +53,7 @@ class Endpoints:
         self.cells: list[Cell] = []
 
     def __enter__(self) -> Endpoints:
-        # Also where this run makes no directory of its own: what a killed one left goes now.
+        # Even if this run makes no directory: removes what a killed run left.
         temporary.sweep()
         try:
             self._prepare()
@@ -101,7 +101,7 @@ class Endpoints:
         self._local.ensure(doubted)
 
     def ready(self, cell: Cell) -> None:
-        """What a trial of this cell must find: an empty store, where the store is ours."""
+        """Empties a store of ours before a trial of this cell."""
         if self._needs_server:
             self._local.empty_store(str(cell.parameters["target"]), _settings(cell))
 
@@ -226,7 +226,7 @@ class Endpoints:
         label, rows = str(cell.parameters["data"]), int(cell.parameters["rows_per_batch"])
         if is_charrow(str(cell.parameters["target"])):
             return self._store.prepare_values(label, rows)
-        # An upsert gets each row once, and is cut where it is read.
+        # Upserts read each row once and are split while reading.
         return self._store.prepare(label, None if cell.parameters["operation"] == "upsert" else rows)
 
     def _served(self, cell: Cell) -> Prepared | None:

@@ -75,7 +75,7 @@ def exit_code(result: Result) -> ExitCode:
         return ExitCode.OK
     if "verification" in result.kinds:
         return ExitCode.VERIFICATION
-    # Only where nothing else went wrong and nothing went well: some answered trials mean the host is there.
+    # Only if nothing else went wrong and no trial was answered: otherwise the host is there.
     if result.kinds == {"unreachable"} and result.failed == result.trials:
         return ExitCode.UNREACHABLE
     return ExitCode.TRIALS_FAILED

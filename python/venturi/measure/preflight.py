@@ -56,9 +56,9 @@ def check_hosts(scenario: Scenario, cells: Sequence[Cell]) -> None:
     two names would be asked for its count twice, and no trial's sum would be right. Raises ScenarioError."""
     places = {str(cell.parameters["target"]): str(cell.parameters["place"]) for cell in cells}
     for url, place in places.items():
-        # Nodes of a database share what they hold: that is asked once.
+        # Nodes of a database share their data: one check is enough.
         hosts = [] if is_database(url) else each_host(url)
-        # One is what it is, and its name is looked up by the trial, whose time that is.
+        # A single host cannot repeat; the trial looks up its name.
         named = [(at, host) for host in hosts if len(hosts) > 1 for at in _addresses(host)]
         first: dict[tuple[str, int], str] = {}
         for at, host in named:
@@ -149,7 +149,7 @@ def _tls(scenario: Scenario, cells: Sequence[Cell]) -> None:
             raise ScenarioError(f"{_where(scenario, 'target', key)}: goes with {other}; give both")
     given = [key for key in (*_FILES, "tls_server_name") if _values(scenario, "target", key)]
     if given and not any("+tls://" in str(cell.parameters["target"]) for cell in cells):
-        # Without this the data would travel in the clear, and nothing would say so.
+        # Else the data would silently travel in the clear.
         raise ScenarioError(
             f"{_where(scenario, 'target', given[0])}: no address of this scenario uses TLS",
             hint=f"write the address as {_with_tls(cells)}://HOST:PORT",
@@ -198,7 +198,7 @@ def _archive(scenario: Scenario, cell: Cell) -> None:
 
 
 def _file(scenario: Scenario, cell: Cell) -> None:
-    """Whether a database of one file can be where it shall be."""
+    """Whether an embedded database's file can be created there."""
     url = str(cell.parameters["target"])
     if not in_process(url):
         return

@@ -50,11 +50,11 @@ def execute(
             observer.note("warning", text)
         began = {"run": out.resolve().name, "started_unix_ns": time.time_ns(), "command": command}
         if not resume:
-            # The name first: a run that is killed at once can still be resumed.
+            # The name first, so that a run killed at once can be resumed.
             writer.write_scenario(to_toml(scenario))
             writer.write_environment(began)
         observer.begin(endpoints.cells)
-        # Of placements on several hosts only: what they need to know and can tell.
+        # Only placements on several hosts have these.
         if (check := getattr(executor, "check", None)) is not None:
             check(endpoints.cells)
         endpoints.start()

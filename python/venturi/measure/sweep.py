@@ -25,10 +25,10 @@ from venturi.targets.urls import is_loopback
 
 __all__ = ["Sweep"]
 
-# An address that never let a trial begin is given up after this many; a sweep of 800 cells
-# against a host that is switched off would take hours to say so.
+# Failures after which an address that never answered is given up: 800 cells against a host that is
+# switched off would take hours.
 _TRIES = 2
-# One that has worked and is silent since: a server may come back.
+# The same once it has answered: a server may come back.
 _TRIES_ONCE_SEEN = 10
 # What lies with the address and not with the cell, as long as nothing has gone well there.
 _HOPELESS = {"unreachable", "tls", "auth", "protocol", "timeout"}
@@ -190,7 +190,7 @@ class Sweep:
             kind = "unreachable" if error.exit_code == ExitCode.UNREACHABLE else "internal"
             return failed_record(kind, error.message)
         except ValueError as error:
-            # The core's word for a spec that asks for something impossible.
+            # The core's error kind for an impossible spec.
             return failed_record("usage", str(error))
         except Exception as error:  # a failure is a row: the sweep goes on, and the reason is kept
             return failed_record("internal", f"{type(error).__name__}: {error}")
@@ -214,7 +214,7 @@ class Sweep:
 
         rates = self._rates.get(cell.id, [])
         if not rates:
-            # It has failed every time; more repeats would settle nothing.
+            # All trials failed: more repeats would not help.
             return True
         interval = median_interval(rates)
         assert self._run.adaptive is not None

@@ -163,7 +163,7 @@ def execute(
             result, reason = _measure(sweep, cells, search, repeats, budget, learned, interrupts)
             answer = search.answer()
             if answer is not None and scenario.run.ceilings and not interrupts.asked:
-                # Of the whole matrix they would take longer than the search; of the answer they are worth it.
+                # Ceilings of the whole matrix would take longer than the search; those of the answer pay off.
                 endpoints.cells = [cells[answer.best]]
                 ceilings.measure(endpoints, executor, writer, observer.note, interrupts.guard)
     return Tuned(search, candidates, names, answer, reason, search.trials, RunResult(out, result))
@@ -203,7 +203,7 @@ def _measure(
         cell = cells[at]
         total = result.trials + (left if left is not None else 1)
         if not warm:
-            # One warm-up for all: a server that has just started is slow for whoever comes first.
+            # One warm-up for all: a server that has just started is slow at first.
             warm = True
             if not sweep.take(Slot(cell, 0, True), total + 1, result):
                 break
@@ -219,7 +219,7 @@ def _measure(
 
 
 class Recorded:
-    """A run that was measured already, as a surface to search: to learn what a search would have cost."""
+    """A measured run to search in: what would the search have cost?"""
 
     def __init__(self, cells: Sequence[Summary]) -> None:
         """`cells` with at least one good trial each count. Raises ScenarioError as `settings`."""

@@ -57,7 +57,7 @@ def load(layers: Sequence[Layer], stored: bool = False) -> Scenario:
         layers=tuple(layers),
         notes=still_zipped(layers, zips),
     )
-    scenario = options.without_strangers(defaults.settled(scenario))
+    scenario = options.without_inapplicable(defaults.settled(scenario))
     scenario = _resolve_files(scenario)
     matrix.check(scenario)
     for layer in layers:

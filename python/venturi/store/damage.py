@@ -53,12 +53,12 @@ def _wrong(value: Any, rule: Any, schema: Mapping[str, Any], path: str) -> Itera
     if "anyOf" in rule:
         each = [list(_wrong(value, one, schema, path)) for one in rule["anyOf"]]
         if all(each):
-            # Of "null or an object" the object's faults tell more.
+            # For "null or an object" the object's faults say more.
             yield from max(each, key=lambda found: len(found[0]))
     kinds = rule.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if "enum" in rule:
-        # Of another version it may have more members, but not of another kind.
+        # Another version may have more members, but not of another type.
         kinds = list(dict.fromkeys("null" if one is None else _NAMES[type(one)] for one in rule["enum"]))
     if kinds and not _is(value, kinds):
         shown = json.dumps(value, default=str)
@@ -86,7 +86,7 @@ def _wrong(value: Any, rule: Any, schema: Mapping[str, Any], path: str) -> Itera
 
 
 def _is(value: Any, kinds: Sequence[str]) -> bool:
-    # A bool is an int to Python, and none to JSON.
+    # A bool is an int in Python, not in JSON.
     if isinstance(value, bool):
         return "boolean" in kinds
     return any(isinstance(value, _KINDS[kind]) for kind in kinds)

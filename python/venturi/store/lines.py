@@ -23,7 +23,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def line_text(line: Mapping[str, Any]) -> str:
-    """A line as it is stored, and as `--json` prints it. What is no finite number, JSON has no word for."""
+    """A line as stored, and as `--json` prints it. JSON has no infinity and no NaN."""
     try:
         return json.dumps(line, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
@@ -71,7 +71,7 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     lines: list[dict[str, Any]] = []
     number = 0
     try:
-        # The collector would look again and again through millions of objects in which there is no cycle.
+        # The collector would repeatedly scan millions of objects without a cycle.
         with without_collector(), path.open("rb") as file:
             while chunk := file.readlines(_CHUNK):
                 found = _parsed(chunk)
@@ -108,7 +108,7 @@ def _parsed(chunk: list[bytes]) -> list[dict[str, Any]] | None:
         found: list[dict[str, Any]] = _JSON.decode((b"[%b]" % b",".join(chunk)).decode())
     except (ValueError, RecursionError):
         return None
-    # Lines that are wrong one by one can make a right list together: "{" and "}", or "{},{}".
+    # Invalid lines can be valid when joined: "{" and "}", or "{},{}".
     if len(found) != len(chunk) or not all(isinstance(line, dict) for line in found):
         return None
     if not all(line.startswith(b"{") and line.endswith(b"}\n") for line in chunk):

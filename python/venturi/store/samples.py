@@ -147,7 +147,7 @@ def _by_row(items: Sequence[Sequence[int | None]], rows: int) -> pa.Array:
     import numpy as np
 
     if any(None in values for values in items):
-        # Imported ones only; those that Venturi takes are whole.
+        # Only imported samples lack items.
         return pa.array([[values[row] for values in items] for row in range(rows)], _LIST)
     values = np.asarray(items, dtype=np.int64).reshape(len(items), rows).T
     offsets = np.arange(0, values.size + 1, len(items), dtype=np.int32)

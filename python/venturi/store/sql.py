@@ -37,7 +37,7 @@ def ask(runs: Sequence[str | Path], query: str) -> tuple[pa.Table, list[store_ta
             damaged = store_tables.Sealed(stores[0]).views(connection)
             return _table(connection, query), damaged
         _register(connection, paths)
-        # Only the run's tables: a query copied from somewhere must not read or write other files.
+        # Only the run's tables: a copied query must not read or write other files.
         connection.execute("set enable_external_access = false")
         return _table(connection, query), []
 

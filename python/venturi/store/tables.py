@@ -178,7 +178,7 @@ def _figures(record: Record) -> dict[str, float | None]:
         for figure in _FIGURES:
             percent = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}.get(figure)
             value = _percentile(found, percent) if percent else _inner(found, figure)
-            # Of no batch at all there is no least and no mean, though the summary has zeros.
+            # Without batches there is no minimum and no mean, though the summary has zeros.
             out[f"{kind}_{figure}_ns"] = value if found and found.get("count") != 0 else None
     return out
 
@@ -195,7 +195,7 @@ def trials(records: Sequence[Record]) -> pa.Table:
     def row(record: Record) -> dict[str, Any]:
         counts, times = record.get("counts") or {}, record.get("times") or {}
         cpu = {end: _inner(record, "cpu", end) or {} for end in ("client", "server")}
-        # Where nothing failed there is no account of it.
+        # Absent where nothing failed.
         known = 0 if parameters_of(record).get("operation") == "upsert" else None
         parameters = parameters_of(record)
         return {
@@ -331,7 +331,7 @@ def hosts(records: Sequence[Record]) -> pa.Table:
 
 
 def _share(found: Mapping[str, Any], record: Mapping[str, Any]) -> float | None:
-    """Of what all loaders moved, in payload; null where nothing was."""
+    """Share of the payload that all loaders moved; null where nothing was."""
     total = sum(host.get("payload_bytes") or 0 for host in record["hosts"])
     return (found.get("payload_bytes") or 0) / total if total else None
 

@@ -38,7 +38,7 @@ class RunWriter:
     def __init__(self, path: Path, lock: int, repaired: list[str]) -> None:
         self.path = path
         self._lock = lock
-        # What a resume had to mend, for the user to read.
+        # What a resume repaired, for the user to read.
         self.repaired = repaired
 
     @classmethod
@@ -46,7 +46,7 @@ class RunWriter:
         """Makes a new run directory. Raises StoreError where one is there already."""
         root = Path(path)
         if (root / TRIALS).exists() or (root / ENVIRONMENT).exists():
-            # A run at work in there is the better explanation, so its lock is tried first.
+            # The lock first: "a run is writing here" explains more than "exists".
             os.close(_take_lock(root))
             raise StoreError(
                 f"{root}: holds a run already",
@@ -111,7 +111,7 @@ class RunWriter:
         try:
             self._keep_samples(line)
         except StoreError as error:
-            # The line itself is far smaller and worth more, so it is tried all the same.
+            # The line is far smaller and worth more, so it is written even so.
             trouble = error
         self._append(TRIALS, kept)
         if trouble is not None:
@@ -156,7 +156,7 @@ class RunWriter:
                     rest = rest[os.write(descriptor, rest) :]
                 os.fsync(descriptor)
             except OSError:
-                # Half a line would be a torn one; taking it back needs no space.
+                # Half a line would be torn; truncating it needs no space.
                 with contextlib.suppress(OSError):
                     os.ftruncate(descriptor, before)
                 raise
@@ -175,7 +175,7 @@ class RunWriter:
 
         path = self.path / SAMPLES / f"{trial}.parquet"
         sink = pa.BufferOutputStream()
-        # One row group of numbers that grow: statistics would only take room.
+        # One row group of growing numbers: statistics would only take space.
         pq.write_table(
             samples_of(samples),
             sink,
@@ -207,7 +207,7 @@ def _take_lock(root: Path) -> int:
             f"{root}: another run is writing here{by}",
             hint="wait for it to end, or choose another directory by --out",
         ) from None
-    # The number is a help for the reader only; the lock itself dies with its process.
+    # The process id only informs the reader; the lock itself ends with its process.
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

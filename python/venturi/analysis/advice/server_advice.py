@@ -1,4 +1,4 @@
-"""Warnings of several servers that are one target: hosts that differ, and servers that tell nothing."""
+"""Warnings about a target of several servers: hosts that differ, servers that report nothing."""
 
 from __future__ import annotations
 

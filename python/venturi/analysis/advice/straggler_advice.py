@@ -17,11 +17,11 @@ from venturi.common.units import Quantity, percent, plural
 __all__ = ["advise", "told"]
 
 FULL = 0.9
-"""A host's CPUs that are busier than this leave little to whoever comes next."""
+"""CPUs busier than this leave little for another process."""
 MORE = 0.1
 """So much more of all CPU time than at the others tells the host from them."""
 HELD = 0.05
-"""Share of the time that a quota or the machine's own host took away, from which it is worth a word."""
+"""Share of time taken by a quota or by the hypervisor from which it is reported."""
 FARTHER = 2.0
 """Its round trip over the others'. Under 0.1 ms more it is the scheduler's, not the way's."""
 _LEAST_ROUND_TRIP_NS = 100e3
@@ -98,7 +98,7 @@ def _at(one: Straggler) -> str:
 
 
 def _signs(one: Straggler, probes: Sequence[Mapping[str, Any]]) -> list[_Sign]:
-    """What is plainly otherwise at this host than at the others, the most telling first."""
+    """What clearly differs at this host from the others, the most telling first."""
     looks = (_link, _quota, _stolen, _busy, _smaller, _slower_port, _lost, _far, _late)
     return [sign for look in looks if (sign := look(one, probes)) is not None]
 
@@ -270,7 +270,7 @@ def _started(host: Mapping[str, Any], record: Mapping[str, Any]) -> float | None
 
 
 def _nothing(one: Straggler, probes: Sequence[Mapping[str, Any]]) -> str:
-    """What was measured and is as at the others."""
+    """What was measured and does not differ from the others."""
     same = []
     if (links := _links(one, probes)) is not None:
         same.append(

@@ -53,7 +53,7 @@ class Straggler:
     ratio: float
     """Its rate per stream over the median of the others'."""
     behind: int
-    """Trials in which it was."""
+    """Trials in which it was behind."""
     trials: int
     """Good trials in which it took part beside others."""
     others: tuple[str, ...]
@@ -71,7 +71,7 @@ class Straggler:
 
     @property
     def one_of_two(self) -> bool:
-        """Whether nobody could tell if this one is slow or the other one fast."""
+        """Whether there is only one other host, so that either may be the odd one."""
         return self.hosts == 1
 
 
@@ -149,14 +149,14 @@ def stragglers(cell: Cell, boots: Mapping[str, str] | None = None) -> list[Strag
         for trials in seen.values()
         if _is_behind(trials) and _stands_out(trials)
     ]
-    # Of three hosts one that is fast leaves two behind: what is usual is where most are.
+    # One fast host of three makes the other two look slow, though they are the usual ones.
     if len(found) > 1 and 2 * len(found) > max(one.hosts for one in found):
         return []
     return sorted(found, key=lambda one: one.ratio)
 
 
 def _kept_up(record: Record) -> bool:
-    """Whether a schedule set the rate: what nobody was asked for nobody lacks."""
+    """Whether a schedule set the rate: then no host is behind."""
     rate = numeric(record, "schedule", "rate")
     done = quotient(numeric(record, "counts", "batches"), numeric(record, "times", "interval_ns"), 1e9)
     return bool(rate) and (done is None or done >= KEPT_UP * (rate or 0.0))
@@ -188,7 +188,7 @@ def _stands_out(trials: Sequence[_Seen]) -> bool:
     between = 0.0
     if len(usual) > 1:
         middle = median(usual.values())
-        # Each was compared with the rest of them, which is no more certain than it is itself.
+        # Each was compared with the rest, whose median is no more certain than it is.
         few = math.sqrt((len(usual) - 1) / len(usual))
         between = _NORMAL * few * median(abs(value - middle) for value in usual.values())
     return own <= -OUTLIER * math.hypot(chance, between)
@@ -232,7 +232,7 @@ def _compared(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, 
     whole = sum(unit.amount for unit in units.values())
     for group in alike.values():
         ratios = _ratios(group)
-        # What compares with nobody is nobody's measure.
+        # A host without peers is no measure for others either.
         told = [unit for unit in group if _key(unit) in ratios]
         ends = sorted(unit.end for unit in told)
         amounts = sorted(unit.amount / unit.count for unit in told)
@@ -290,7 +290,7 @@ def _units(record: Record, what: str, boots: Mapping[str, str]) -> dict[str, _Un
     apart = len(server_addresses(record)) if told_apart(record) else 1
     for stream in record.get("streams") or []:
         number, amount = stream.get("stream"), numeric(stream, what)
-        # One that came to nothing has no end of its own.
+        # A stream that moved nothing has no end.
         end = numeric(stream, "end_ns") or numeric(record, "times", "interval_ns")
         if number in owners and amount is not None and end:
             owners[number].add(number % apart, amount, end)

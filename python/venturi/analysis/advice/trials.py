@@ -69,7 +69,7 @@ def _label(cell: Cell) -> str:
     streams = p.get("streams")
     place = f" {p['place']}" if p.get("place") not in (None, "local") else ""
     if streams is None:
-        # Results of other tools have axes of their own.
+        # Other tools' results have other axes.
         axes = [n for n in ("target", "hosts", "partitions", "encoders", "decoders", "threads") if p.get(n)]
         given = ", ".join(f"{p[n]}" if n == "target" else f"{n} {p[n]}" for n in axes)
         return f"{cell.operation}{place}" + (f" with {given}" if given else "")
@@ -125,7 +125,7 @@ def unverified(cells: Sequence[Cell]) -> Advice | None:
         r
         for c in cells
         for r in c.records
-        # Of an upsert, sums of what was added stand for the values.
+        # For upserts, sums of what was added stand for the values.
         if (_asked(r) == "checksum" and _achieved(r) not in ("checksum", "sums"))
         or (_asked(r) == "count" and _achieved(r) in ("acknowledged", "none"))
     ]
@@ -283,7 +283,7 @@ def steady(cells: Sequence[Cell]) -> Advice | None:
 
 
 def _move_more(cells: Sequence[Cell]) -> str:
-    """What makes these trials longer: they end with their work, or with their time."""
+    """How to make these trials longer: they end with their work, or with their time."""
     if all(ends_by_itself(c) for c in cells):
         return "The server has sent all that it holds: read a larger table"
     timed = all(c.parameters.get("duration_ns") for c in cells)
@@ -309,7 +309,7 @@ def too_short(cells: Sequence[Cell]) -> Advice | None:
 
 
 def cut_short(cells: Sequence[Cell]) -> Advice | None:
-    """Trials that were over, by their time, before a batch was."""
+    """Trials whose time ended before their first batch did."""
     longer = [
         (taken / asked, taken, asked, c)
         for c in cells
@@ -372,12 +372,12 @@ def too_wide(cells: Sequence[Cell]) -> Advice | None:
 
 
 def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Advice | None:
-    # The empty target is a limit itself.
+    # The empty target is itself a limit.
     without = [
         c
         for c in cells
         if c.throughput.known
-        # A database is no TCP server: what raw TCP does says little of what it could.
+        # Raw TCP says little about what a database could do.
         and not c.in_rows
         and "raw TCP" not in c.ceilings
         and scheme_of(str(c.parameters.get("target") or "")) not in NO_PLACE

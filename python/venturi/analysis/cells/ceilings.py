@@ -35,7 +35,7 @@ RAW_TCP, ENGINE, MEMORY, DISK = "raw TCP", "engine", "memory copy", "disk"
 DIALECTS = ("mysql", "postgres", "sqlite", "duckdb")
 """Statements that `empty://` can build."""
 _ALONE = "loader-"
-"""How names of probes begin that one loader made by itself."""
+"""Prefixes of the names of probes that one loader made alone."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def data_label(parameters: Mapping[str, Any]) -> str | None:
         return f"records, {parameters.get('columns')} columns, {parameters.get('values')}"
     scheme = urlsplit(str(parameters.get("target") or "")).scheme.partition("+")[0]
     if scheme == "charrow":
-        # The rows are the server's.
+        # The server chooses the rows.
         return None
     return None if data in (None, "remote", "states") else str(data)
 
@@ -176,7 +176,7 @@ def _scaled(rate: Interval, factor: float) -> Interval:
 def _of_payload(
     raw: Ceiling | None, parameters: Mapping[str, Any], payload_per_wire: float | None
 ) -> Ceiling | None:
-    """Sockets carry compressed bytes, results count payload; where nobody counted both, no limit is known."""
+    """Sockets carry compressed bytes, results count payload: without both counts no limit is known."""
     if raw is None or codec_of(parameters.get("compression")) is None:
         return raw
     if payload_per_wire is None:
@@ -229,7 +229,7 @@ class Limits:
         """
         raw = self._tcp(parameters, message_bytes)
         if (parameters.get("loaders") or 1) > 1:
-            # What one host can do is no limit of several.
+            # One host's limit does not bound several hosts.
             found = [_of_payload(raw, parameters, payload_per_wire)]
             return {ceiling.name: ceiling for ceiling in found if ceiling is not None}
         found = [
@@ -272,7 +272,7 @@ class Limits:
         return self._nearest(ENGINE, self._found.get("engine", {}).get(key, {}), size) if label else None
 
     def _memory(self) -> Ceiling | None:
-        """The best of one core and all: which of them is higher is the machine's affair."""
+        """The better of one core and all: which is higher depends on the machine."""
         found = [
             self._interval(values)
             for (end, _, _), rates in self._found.get("memory", {}).items()
@@ -290,13 +290,13 @@ class Limits:
         """The codec's rate of one core x the cores that each end on this host can put to it."""
         codec = codec_of(parameters.get("compression"))
         if codec is None or parameters.get("operation") == "upsert":
-            # A database compresses its own frames, in its own way.
+            # A database compresses its own frames its own way.
             return
         sender = "client" if parameters.get("operation") == "put" else "server"
         for verb, end in (("encode", sender), ("decode", "client" if sender == "server" else "server")):
             if end == "server" and not _same_machine(parameters, records):
                 continue
-            # The client has as many threads as it was given. What a server has is its own affair.
+            # The client's threads are set by the run, the server's are not.
             threads = parameters.get("threads") if end == "client" else None
             workers = min(int(threads or self._cores), self._cores)
             key = ("client", data_label(parameters), f"{codec}-{verb}")
@@ -338,7 +338,7 @@ def binding(limits: Mapping[str, Ceiling]) -> Ceiling | None:
 
 
 def share(binding_name: str | None) -> str:
-    """How a share of that limit is called: `of raw TCP`, `of the engine's limit`."""
+    """What a share of that limit is called: `of raw TCP`, `of the engine's limit`."""
     if binding_name is None:
         return ""
     return {ENGINE: "of the engine's limit", DISK: "of the disk"}.get(binding_name, f"of {binding_name}")

@@ -33,7 +33,7 @@ def table(cells: Sequence[Cell]) -> pa.Table:
             columns[name + suffix] = pa.array([getattr(q, part) for q in quantities], pa.float64())
 
     margins("bytes_per_second", [c.throughput for c in cells])
-    # Of what is counted in rows the same figures stand in columns of their own, below.
+    # Cells counted in rows have these figures in columns of their own, below.
     nothing = Quantity(None, unit="B/s")
     margins("steady_bytes_per_second", [nothing if c.in_rows else c.steady for c in cells])
     margins("rows_per_second", [c.rows for c in cells])
@@ -67,7 +67,7 @@ def table(cells: Sequence[Cell]) -> pa.Table:
 def _batches(
     cells: Sequence[Cell], columns: dict[str, Any], margins: Callable[[str, list[Quantity]], None]
 ) -> None:
-    """What only upserts have; empty fields for other cells beside them."""
+    """Fields that only upserts have; empty for other cells."""
     import pyarrow as pa
 
     nothing = Quantity(None)

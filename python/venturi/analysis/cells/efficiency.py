@@ -17,7 +17,7 @@ __all__ = ["Scaled", "Step", "axis_of", "scaled"]
 
 @dataclass(frozen=True)
 class Step:
-    """One number of hosts."""
+    """The figures of one number of hosts."""
 
     hosts: int
     cell: Cell
@@ -28,7 +28,7 @@ class Step:
     slowest: float | None
     """The slowest loader's rate over the fastest's, median over the trials."""
     machines: int
-    """On how many the hosts' processes really ran: loaders may share one."""
+    """On how many machines the processes really ran: loaders may share one."""
 
     @property
     def each(self) -> Quantity:
@@ -40,7 +40,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Scaled:
-    """One setting of everything but the number of hosts."""
+    """Cells that differ in the number of hosts only."""
 
     operation: str
     where: dict[str, Any]

@@ -52,7 +52,7 @@ class Flows:
 
 def flows(cell: Cell) -> Flows | None:
     """None where one process spoke to one server, or where streams were not recorded."""
-    # Most runs have one of each; a large one need not look at every stream to know.
+    # Most runs have one of each; this saves a large one from looking at every stream.
     if not any(len(r.get("hosts") or []) > 1 or len(server_addresses(r)) > 1 for r in cell.records):
         return None
     found: dict[tuple[str, str], float] = {}
@@ -104,7 +104,7 @@ def told_apart(record: Mapping[str, Any]) -> bool:
 
 
 def _owners(record: Mapping[str, Any]) -> list[tuple[int, int, str]]:
-    """First stream, how many, and whose they are."""
+    """First stream, number of streams, and the loader that runs them."""
     out = []
     for host in record.get("hosts") or []:
         first, count = host["streams"]

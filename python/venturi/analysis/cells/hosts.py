@@ -28,13 +28,13 @@ class Host:
     rate: float
     """Payload bytes, or of upserts rows, of ingests points, per second of its own interval."""
     share: float
-    """Of what all loaders moved."""
+    """Its share of what all loaders moved."""
     late_ns: float
     """How much later than agreed its last stream began, by its own clock."""
     offset_ns: float
     """Its clock minus the driver's."""
     uncertainty_ns: float
-    """The most that this offset is wrong."""
+    """The largest error of this offset."""
     cores: float | None
     """CPU-seconds a second of its process."""
     busy: float | None

@@ -31,7 +31,7 @@ class Limit:
     """(largest - smallest) / median of the repeats; None for a single one."""
     error: str | None = None
     cached: bool = False
-    """Reused from an earlier run of the same boot, machine and configuration."""
+    """From an earlier run of the same boot, machine and configuration."""
     rates: tuple[float, ...] = field(default=(), repr=False)
 
     @property

@@ -17,9 +17,9 @@ Weight = Literal["unlike", "matters", "note"]
 very thing that is compared. `note`: it does not."""
 OTHERS, STOLEN = "CPU used by others", "stolen CPU time"
 _POINTS = {OTHERS: 0.05, STOLEN: 0.01}
-"""Shares of all CPUs that differ by less are the same: a desktop never stands still."""
+"""CPU shares that differ by less count as equal: a desktop is never idle."""
 MEMORY_TOLERANCE = 0.1
-"""A kernel keeps a little more or less of the same memory for itself."""
+"""Kernels reserve slightly different amounts of the same memory."""
 
 # name shown, path in an end of environment.json, weight of a difference
 _FACTS: tuple[tuple[str, tuple[str, ...], Weight], ...] = (
@@ -47,7 +47,7 @@ _FACTS: tuple[tuple[str, tuple[str, ...], Weight], ...] = (
     ("load before", ("loadavg",), "note"),
     ("open files", ("open_files",), "note"),
 )
-# Settings of the kernel that bulk flows do not feel.
+# Kernel settings that do not affect bulk flows.
 _IDLE_SYSCTLS = frozenset({"net.core.somaxconn", "vm.overcommit_memory", "vm.swappiness"})
 
 
@@ -100,19 +100,19 @@ def properties(ends: Sequence[Mapping[str, Any]]) -> list[tuple[str, tuple[str, 
 
 
 def common(name: str, values: Sequence[Any]) -> Any:
-    """The value of a property that all have who know it; where they differ, each once."""
+    """The value shared by all that report the property; where they differ, each value once."""
     distinct: list[Any] = []
     for value in values:
         if value is not None and value not in distinct:
             distinct.append(value)
     if len(distinct) < 2 or (name == "memory" and _same_memory(distinct)):
         return distinct[0] if distinct else None
-    # In whichever order they were named, they are the same servers.
+    # The order in which servers are named does not matter.
     return tuple(sorted(distinct, key=str))
 
 
 def _same_memory(sizes: Sequence[Any]) -> bool:
-    """Whether these sizes (bytes) are one, but for what a kernel keeps."""
+    """Whether these sizes (bytes) are equal but for what a kernel reserves."""
     known = [size for size in sizes if isinstance(size, int | float)]
     return len(known) == len(sizes) and max(known) - min(known) <= MEMORY_TOLERANCE * max(known)
 

@@ -31,13 +31,13 @@ class Pair:
 
     def cost(self, end: str) -> Quantity:
         """CPU time of what was moved, remote over local (fraction): above 1 the path costs CPU."""
-        # per_cpu is what a CPU-second moves, so the quotient is turned round.
+        # per_cpu is what a CPU-second moves, so the quotient is inverted.
         return over(self.local.per_cpu[end], self.remote.per_cpu[end])
 
 
 @dataclass(frozen=True)
 class Row:
-    """Both places at one setting of everything but the size."""
+    """Both places over sizes, all else equal."""
 
     operation: str
     where: dict[str, Any]

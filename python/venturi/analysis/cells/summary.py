@@ -36,7 +36,7 @@ NOT_DISTINGUISHING = frozenset({"row_bytes", "seed", "operation"})
 def get(record: Any, *path: str) -> Any:
     """The value under a path of keys, None where any of them is missing."""
     for name in path:
-        # Asking an abstract class is slow, and a large run asks millions of times; records are dictionaries.
+        # isinstance of an abstract class is slow, and a large run asks millions of times.
         if type(record) is not dict and not isinstance(record, Mapping):
             return None
         record = record.get(name)
@@ -217,7 +217,7 @@ class Cell:
 
     @property
     def noun(self) -> str:
-        """What it counts in `rows`: `row`, or `point`."""
+        """`row`, or `point` of an ingest."""
         return noun(self.operation)
 
     @property
@@ -271,7 +271,7 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
     counted = "rows" if unit in ROW_UNITS else "payload_bytes"
     speed = _interval(map(throughput, good))
     payload = _quantity((numeric(r, "counts", "payload_bytes") for r in good), "B").value
-    # As asked for; what was moved is a little less, because a last batch is short. Imported runs have
+    # As asked for: a short last batch makes what was moved a little less. Imported runs have
     # only that.
     width, per_batch = parameters.get("row_bytes"), parameters.get("rows_per_batch")
     batches = _quantity((numeric(r, "counts", "batches") for r in good), "").value
@@ -342,13 +342,13 @@ def sort_key(parameters: Mapping[str, Any]) -> tuple[Any, ...]:
             return (0, float(value), "")
         return (1, 0.0, "" if value is None else str(value))
 
-    # Imported runs have parameters of their own.
+    # Imported runs have other parameters.
     others = sorted(set(parameters) - set(PARAMETER_ORDER))
     return tuple((name, comparable(parameters.get(name))) for name in (*PARAMETER_ORDER, *others))
 
 
 def varying(cells: Sequence[Cell]) -> list[str]:
-    """The parameters which tell these cells apart, in table order, without those that say the same again."""
+    """The parameters that distinguish these cells, in table order, without redundant ones."""
     names = [n for n in PARAMETER_ORDER if any(n in c.parameters for c in cells)]
     names += sorted({n for c in cells for n in c.parameters} - set(names))
     columns = {n: [repr(c.parameters.get(n)) for c in cells] for n in names if n not in NOT_DISTINGUISHING}
@@ -367,7 +367,7 @@ def varying(cells: Sequence[Cell]) -> list[str]:
 
 
 def _of_one_system(column: list[str], places: list[str] | None) -> bool:
-    """Whether it is an option that some places do not have, and the others all have alike."""
+    """Whether some places lack this option and all others have one value of it."""
     values = set(column)
     if places is None or len(values) != 2 or repr(None) not in values:
         return False

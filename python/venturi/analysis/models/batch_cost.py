@@ -31,7 +31,7 @@ class BatchCost:
     where: dict[str, Any]
     cells: tuple[Cell, ...]
     lanes: int
-    """Batches in flight: streams x in_flight."""
+    """Batches in flight at a time: streams x in_flight."""
     fit: Hockney | None = None
     refused: str = ""
 
@@ -114,7 +114,7 @@ def _fitted(operation: str, where: dict[str, Any], group: Sequence[Cell]) -> Bat
     times: dict[float, list[float]] = {}
     for cell in group:
         for record in cell.records:
-            # The mean time of a batch, by Little's law: so many were in flight all the time.
+            # The mean time of a batch, by Little's law: so many were in flight throughout.
             each = quotient(
                 numeric(record, "times", "interval_ns"), numeric(record, "counts", "batches"), _lanes(cell)
             )

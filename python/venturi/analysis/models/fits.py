@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from venturi.analysis.cells import summary as c
+from venturi.analysis.cells import summary
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.statistics import gain as gains_module
 from venturi.analysis.statistics import hockney, scaling
@@ -178,12 +178,12 @@ def _rank(one: AxisFit) -> tuple[bool, int, float]:
 def build(cells: Sequence[Cell], over: str | None = None) -> Fits:
     """Fits everything there is to fit. `over` asks for one axis only, be it an unusual one."""
     found = Fits()
-    for operation, every in c.by_operation(cells).items():
-        unit = f"{c.noun(operation)}s/s" if c.in_rows(every) else "B/s"
+    for operation, every in summary.by_operation(cells).items():
+        unit = f"{summary.noun(operation)}s/s" if summary.in_rows(every) else "B/s"
         members = [m for m in every if _value(m, unit) is not None]
         if len(members) < 2:
             continue
-        differing = c.varying(members)
+        differing = summary.varying(members)
         if over is None or over in SIZES:
             _sizes(found, operation, members, differing, unit)
         axes = [n for n in differing if _is_axis(members, n, over)]
@@ -202,8 +202,8 @@ def _value(cell: Cell, unit: str) -> float | None:
     return (cell.throughput if unit == "B/s" else cell.rows).value
 
 
-def _trial(record: c.Record, unit: str) -> float | None:
-    return c.throughput(record) if unit == "B/s" else c.per_second(record, "rows")
+def _trial(record: summary.Record, unit: str) -> float | None:
+    return summary.throughput(record) if unit == "B/s" else summary.per_second(record, "rows")
 
 
 def _is_axis(cells: Sequence[Cell], name: str, over: str | None) -> bool:
@@ -251,8 +251,8 @@ def times(cells: Sequence[Cell], unit: str = "B/s") -> dict[float, list[float]]:
     out: dict[float, list[float]] = {}
     for cell in cells:
         for record in cell.records:
-            amount = c.numeric(record, "counts", field_name)
-            spent = c.numeric(record, "times", "interval_ns")
+            amount = summary.numeric(record, "counts", field_name)
+            spent = summary.numeric(record, "times", "interval_ns")
             if amount and spent:
                 # Fixed work: all repeats of a cell move the same, so they meet at one key.
                 out.setdefault(amount, []).append(spent)
@@ -383,7 +383,7 @@ def large_sizes(cells: Sequence[Cell], size: str, axis: str, unit: str = "B/s") 
 def _payload(cell: Cell, unit: str) -> float | None:
     if unit == "B/s":
         return cell.payload_bytes
-    return c.numeric(cell.records[0], "counts", "rows") if cell.records else None
+    return summary.numeric(cell.records[0], "counts", "rows") if cell.records else None
 
 
 def observations(one: AxisFit) -> dict[float, list[float]]:
@@ -447,7 +447,7 @@ def _effects(
 def _effect(
     cells: Sequence[Cell], name: str, unit: str, keep: Callable[[Any], bool] = lambda _: True
 ) -> Effect | None:
-    others = [n for n in c.varying(cells) if n != name and not _follows(cells, n, name)]
+    others = [n for n in summary.varying(cells) if n != name and not _follows(cells, n, name)]
     blocks: dict[Any, dict[object, float]] = {}
     for cell in cells:
         level, value = cell.parameters.get(name), _value(cell, unit)

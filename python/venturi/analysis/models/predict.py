@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from venturi.analysis.cells import summary as c
+from venturi.analysis.cells import summary
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.models import fit_words, fits
 from venturi.analysis.models.fits import AxisFit, SizeFit
@@ -126,7 +126,7 @@ def predict(
     one respect, or for which no law could be fitted, with the reason.
     """
     out, reasons = [], []
-    operations = c.by_operation([m for m in cells if c.speed(m, cells).known])
+    operations = summary.by_operation([m for m in cells if summary.speed(m, cells).known])
     if not operations:
         raise VenturiError("no trial of this run succeeded, so there is nothing to predict from")
     asked = wanted.get("operation")

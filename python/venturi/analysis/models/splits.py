@@ -35,7 +35,7 @@ APART = 2
 FAR = 16
 """How many times beyond the sweep's most streams the highest rate is looked for."""
 NEAR = 0.95
-"""Share of the highest rate that counts as having arrived there."""
+"""Share of the highest rate that counts as reaching it."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ class Limit:
     near: int
     """The fewest streams that come within 5 % of it."""
     startup: Quantity
-    """What start-up grows by with every stream (ns); unknown where that may be nothing."""
+    """Growth of start-up per stream (ns); unknown where it may be zero."""
     law: str
-    """That b follows over streams."""
+    """The law of b over streams."""
     curve: dict[int, float]
     """Rates by streams, up to twice the sweep's most."""
 
@@ -88,12 +88,12 @@ class Limit:
 
 @dataclass(frozen=True)
 class Convergence:
-    """One amount at one setting of everything but streams and size."""
+    """One amount, with all but streams and size equal."""
 
     operation: str
     where: dict[str, Any]
     rows: int
-    """In all."""
+    """Total amount."""
     payload_bytes: float
     splits: tuple[Split, ...]
     """Those that were measured, the fewest streams first."""

@@ -30,7 +30,7 @@ POWER = 0.8
 """With what probability the smallest detectable difference would have been found."""
 LEAST_SHIFT_CELLS = 4
 LEAST_SHIFT = 0.005
-"""A shift of all cells below half a percent is nobody's concern, however certain."""
+"""A shift of all cells below half a percent does not matter, however certain."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Hockney:
     extra: float
     """Variance of log t beyond the repeats'."""
     weight: Array
-    """What each size counts: 1, less for those far off."""
+    """The weight of each size: 1, less for outliers."""
     r_squared: float
     """Of the mean times."""
     deviation: float
@@ -138,7 +138,7 @@ class Hockney:
 
     def text(self) -> str:
         """`b = 6,210 MB/s [6,100..6,330], a = 1.2 ms [0.9..1.5], n_half = 7.4 MB [...]`."""
-        # One unit for value and margin: "0 ns [0..27,160,356]" nobody reads.
+        # One unit for value and margin: nobody can read "0 ns [0..27,160,356]".
         q = {k: v.text(pick_unit(v.unit, [v.value, v.high])) for k, v in self.quantities().items()}
         fitted = f"{percent(self.r_squared, 1)} of the variance"
         return f"b = {q['b']}, a = {q['a']}, n_half = {q['n_half']}; {fitted}"

@@ -198,7 +198,7 @@ class Scaling:
                 one = float(self.points.spread[near]) ** 2 * regression.median_variance(repeats)
                 scale = math.sqrt(one + self.extra + self.beyond(n))
             else:
-                # One trial a point: what it deviates holds its own noise, which repeats cannot be told from.
+                # With one trial a point, its deviation includes its own noise.
                 scale = math.sqrt(max(self.extra, 1e-12) + self.beyond(n))
             found = found + scale * generator.standard_t(self.freedom, size)
             rows.append(found)

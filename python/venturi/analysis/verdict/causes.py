@@ -26,7 +26,7 @@ Kind = Literal[
 _STREAMS = ("streams", "threads")
 _BATCHES = "rows_per_batch"
 _COMMITS = ("synchronous", "journal")
-_UNDER_WAY = (*_STREAMS, "in_flight", _BATCHES, *_COMMITS)
+_IN_FLIGHT = (*_STREAMS, "in_flight", _BATCHES, *_COMMITS)
 
 
 class Name(str, Enum):
@@ -147,19 +147,19 @@ class Cause(Name):
     LITTLE_UNDER_WAY = (
         "little-under-way", "flow-control", "Nothing is busy: few batches are under way, each takes long.",
         ("batches_under_way", "batch_ns", "await_reply", "round_trip_share", "cpu_cores", "disk_busy"),
-        _UNDER_WAY,
+        _IN_FLIGHT,
     )  # fmt: skip
     HTTP2_WINDOW = (
         "http2-window", "flow-control", "The receiver's HTTP/2 window is small for the round trip.",
-        ("await_window", "bound_bytes_per_second"), ("window", *_UNDER_WAY),
+        ("await_window", "bound_bytes_per_second"), ("window", *_IN_FLIGHT),
     )  # fmt: skip
     RECEIVE_WINDOW = (
         "receive-window", "flow-control", "The receiver's TCP window holds the sender back.",
-        ("limited",), _UNDER_WAY,
+        ("limited",), _IN_FLIGHT,
     )  # fmt: skip
     SEND_BUFFER = (
         "send-buffer", "flow-control", "The sender's socket buffer is small for the round trip.",
-        ("limited", "bound_bytes_per_second"), ("send_buffer", *_UNDER_WAY),
+        ("limited", "bound_bytes_per_second"), ("send_buffer", *_IN_FLIGHT),
     )  # fmt: skip
     ACKNOWLEDGEMENTS = (
         "acknowledgements", "flow-control", "The client waits for answers and the server for input.",

@@ -38,7 +38,7 @@ def against_fewer(cells: Sequence[Cell], found: Mapping[str, Verdict]) -> dict[s
 
 
 def lanes(cell: Cell) -> float:
-    """Batches in flight."""
+    """Batches in flight at a time."""
     return float(cell.parameters.get("streams") or 1) * float(cell.parameters.get("in_flight") or 1)
 
 

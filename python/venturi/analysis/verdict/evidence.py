@@ -138,7 +138,7 @@ class Seen:
     same_machine: bool | None
     loopback: bool | None
     reference: bool | None
-    """Whether the server is one of ours, which reports its own stages."""
+    """Whether the server is one of ours, which reports its CPU time and stages."""
     round_trip: float | None
     """ns there and back, of the connection itself where it was asked, else of TCP's least."""
     instrument: float | None
@@ -189,7 +189,7 @@ class Seen:
         return self.facts.get(f"share.{limit}")
 
 
-# What is read of an end's resources as it stands: one of thousands of trials has sixty numbers, a third used.
+# The resources read as they stand; of a trial's sixty numbers only these are used.
 _PARTS: dict[str, tuple[str, ...]] = {
     "host": ("cores", "busy_share", "steal_share", "softirq_share", "psi_io_share"),
     "cgroup": ("quota_cores",),
@@ -312,7 +312,7 @@ def _cores(record: Record, end: str, seen: Mapping[str, Any], usable: int | None
     if pin and cores and all(isinstance(c, int) and 0 <= c < len(cores) for c in pin):
         chosen = [cores[c] for c in sorted(set(pin))]
     elif usable and total and usable < total and cores:
-        # Which ones it may use is not recorded; the busiest are the ones that it used.
+        # Which ones it may use is not recorded: taken to be the busiest.
         chosen = sorted(cores, reverse=True)[:usable]
     else:
         chosen = []
@@ -352,7 +352,7 @@ def seen(cell: Cell, found: Facts, trials: int) -> Seen:
         same_machine=_truth(found.get("same_machine")),
         loopback=_truth(loopback[0]) if loopback else _address_is_loopback(cell),
         reference=_truth(found.get("reference")),
-        # What asked the other end itself also sees through a proxy, which TCP does not.
+        # A request of our own also measures through a proxy; TCP's figures do not.
         round_trip=max(trips[:2], default=None) if trips else None,
         instrument=found.get("instrument"),
         sampler=found.get("sampler"),
@@ -430,7 +430,7 @@ def _end(end: str, found: Facts, cell: Cell) -> End:
 
 
 def _thread_name(cell: Cell, end: str) -> str:
-    """Of the thread that is busiest in most trials."""
+    """The thread that is busiest in most trials."""
     names: dict[str, float] = {}
     for record in cell.records:
         for thread in get(record, "resources", end, "process", "threads") or ():

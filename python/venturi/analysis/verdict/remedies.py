@@ -119,7 +119,7 @@ def elsewhere(seen: Seen, why: Why) -> Remedy:
     return Remedy(why, changes, left_out=left, before=start)
 
 
-def stranger(seen: Seen) -> bool:
+def foreign_server(seen: Seen) -> bool:
     """Whether the server is somebody else's Flight server, which can be asked for nothing that is ours."""
     known = [get(r, "target", "reference") for r in seen.cell.records]
     return (
@@ -129,7 +129,7 @@ def stranger(seen: Seen) -> bool:
 
 def raw_tcp(seen: Seen, why: Why) -> Remedy:
     """Raw TCP over this cell's path, measured."""
-    if stranger(seen):
+    if foreign_server(seen):
         start = "venturi serve flight --host 0.0.0.0 --port 31338"
         return Remedy(why, before=start, command="venturi ceilings flight://HOST:31338")
     return Remedy(why, command=f"venturi ceilings {_url(seen) or 'URL'}")
@@ -221,7 +221,7 @@ def _stage(seen: Seen, hit: Hit) -> list[Remedy]:
 
 def _link(seen: Seen, hit: Hit) -> list[Remedy]:
     found = []
-    asked_in_vain = stranger(seen) and seen.cell.operation == "get"
+    asked_in_vain = foreign_server(seen) and seen.cell.operation == "get"
     if codec_of(seen.cell.parameters.get("compression")) is None and not asked_in_vain:
         found.append(Remedy(Why.COMPRESSION, {"compression": "lz4"}))
     if seen.sender.retransmits and seen.streams < 8:
@@ -232,7 +232,7 @@ def _link(seen: Seen, hit: Hit) -> list[Remedy]:
 
 
 def _disk(seen: Seen, hit: Hit) -> list[Remedy]:
-    address = "" if stranger(seen) else f" {_url(seen)}".rstrip()
+    address = "" if foreign_server(seen) else f" {_url(seen)}".rstrip()
     return [Remedy(Why.DISK_LIMIT, command=f"venturi ceilings{address}"), faster_disk(hit)]
 
 
@@ -263,7 +263,7 @@ def _flow_control(seen: Seen, hit: Hit) -> list[Remedy]:
         theirs = {"server.send_buffer": larger}
         if seen.sender is seen.client:
             found.append(Remedy(Why.SEND_BUFFER, {"send_buffer": larger}))
-        elif stranger(seen):
+        elif foreign_server(seen):
             found.append(Remedy(Why.SERVER_OWN_SEND_BUFFER, settings=theirs))
         else:
             command = f"{serving(seen)} --send-buffer {larger}"

@@ -38,7 +38,7 @@ def figure(cell: Cell) -> Quantity:
 
 
 def gain(base: Cell, other: Cell) -> Gain | None:
-    """How much more `other` moves than `base`; None where either was not measured."""
+    """The gain of `other` over `base`; None where either was not measured."""
     one, two = figure(base), figure(other)
     if not (one.known and two.known) or not one.value or two.value is None or one.unit != two.unit:
         return None
@@ -158,9 +158,9 @@ def _chosen(made: list[Series], axis: str) -> list[Series]:
         if name != axis and len(set(sizes)) > 1:
             made = [s for s in made if dict(s.fixed).get(name) == max(sizes)]
     if axis not in PARALLEL and made:
-        # Of sizes one series is enough: the best.
+        # One series over sizes is enough: the best.
         return [max(made, key=lambda s: figure(s.peak).value or 0.0)]
-    # A series of two points beside one of ten repeats less of the same.
+    # A series of two points adds nothing to one of ten.
     longest = max((len(s.cells) for s in made), default=0)
     made = [s for s in made if len(s.cells) > longest / 2]
     if len(made) <= SERIES:

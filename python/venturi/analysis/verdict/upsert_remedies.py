@@ -140,7 +140,7 @@ def _disk(seen: Seen, hit: Hit) -> list[Remedy]:
     return [*larger_batches(seen), *_cheaper_commits(seen), *shared, faster_disk(hit)]
 
 
-def _under_way(seen: Seen, hit: Hit) -> list[Remedy]:
+def _little_in_flight(seen: Seen, hit: Hit) -> list[Remedy]:
     more = [*more_streams(seen, Why.MORE_CONNECTIONS), *more_in_flight(seen)]
     return [*more, *larger_batches(seen), *_cheaper_commits(seen)]
 
@@ -157,7 +157,7 @@ BY_KIND: dict[str, Callable[[Seen, Hit], list[Remedy]]] = {
     "cores": _cores,
     "stage": _stage,
     "disk": _disk,
-    "flow-control": _under_way,
+    "flow-control": _little_in_flight,
     "server": _server,
 }
 """What opens the place of a hit, the most promising first. For other kinds a transfer's remedies hold."""

@@ -38,9 +38,9 @@ _BEGIN_A_LOADER_SECONDS = 2.0
 _REVIVE_SECONDS = 15.0
 _PING_SECONDS = 5.0
 _CLOCK_SECONDS = 10.0
-"""So old may a clock's measurement be: what crystals drift in it is far less than a millisecond."""
+"""The longest that a clock's measurement holds: drift stays far below a millisecond."""
 _HEARD_SECONDS = 2.0
-"""Who ended a trial well so short a time ago is there, and is not asked again whether it is."""
+"""A loader that ended a trial well so recently is not asked again whether it is alive."""
 _CHUNK = 32 * 1024 * 1024
 Note = Callable[[str, str], None]
 
@@ -61,9 +61,9 @@ class RayHandle:
     actor: Any
     identity: dict[str, Any] = field(default_factory=dict)
     clock: Clock = ONE_MACHINE
-    # Files that were sent there, by what they were here, and where they are.
+    # Remote paths of files sent there, by what tells the file here.
     files: dict[tuple[str, int, int], str] = field(default_factory=dict)
-    # By the monotonic clock, when it had ended a trial well.
+    # Monotonic time at which it last ended a trial well.
     heard: float = float("-inf")
 
     @property

@@ -18,7 +18,7 @@ __all__ = ["RayServer", "RayServers"]
 _BEGIN_SECONDS = 60.0
 _CALLS = 8
 _REPLACE_SECONDS = 8.0
-"""To find another host for what was on a dead one: the dead one may just have been noticed."""
+"""To replace a dead host, which may only just have been noticed."""
 _TRIES = 5
 Note = Callable[[str, str], None]
 
@@ -109,7 +109,7 @@ class RayServers:
 
     def _address(self, actor: Any, place: int) -> str:
         if self._session.alone:
-            # One machine plays several hosts, each with a loopback address of its own.
+            # One machine acts as several hosts, each with its own loopback address.
             return f"127.0.0.{1 + self._own.index(place)}" if place in self._own else "127.0.0.1"
         return self._session.address(_asked(actor, "node_id")) or "127.0.0.1"
 
@@ -134,7 +134,7 @@ class RayServers:
         return server
 
     def trouble(self, target: str) -> str | None:
-        """Why a server of this address serves no more; None as long as nothing is known against any."""
+        """Why a server of this address no longer serves; None while all are believed to."""
         found = (server.trouble() for server in self._serving if server.serves(target))
         return next((text for text in found if text is not None), None)
 
@@ -159,7 +159,7 @@ class RayServers:
             actor = self._actors.get(place)
             if actor is None:
                 self._places.check(_REPLACE_SECONDS)
-                # The place has a CPU, which a loader may hold: a server's host does next to nothing itself.
+                # The place's CPU may be held by a loader: this process itself does almost nothing.
                 actor = self._actors[place] = self._places.actor(RayServer, place, _CALLS, reserved=False)
             try:
                 _asked(actor, "boot_id")
@@ -174,7 +174,7 @@ class RayServers:
                 time.sleep(0.2)
 
     def _tell(self, kind: str, group: ServerGroup) -> None:
-        """Says where they are, unless they were there before: a store is another one for every trial."""
+        """Reports where they are if that is new: each trial gets a new store."""
         hosts = [address.rpartition(":")[0] for address in group.address.split(",")]
         if (told := (kind, *hosts)) not in self._told:
             self._told.add(told)

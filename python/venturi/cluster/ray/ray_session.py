@@ -19,7 +19,7 @@ from venturi.common.errors import ExitCode, VenturiError
 __all__ = ["Places", "Session", "kill", "later", "node_id"]
 
 _QUIET = {
-    # It would send statistics of use, or at least that they are switched off; nothing here phones home.
+    # Ray would send usage statistics, or at least that they are off; nothing here phones home.
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -51,7 +51,7 @@ def _access(on: str | None) -> dict[str, str]:
     if on is None:
         return {}
     if on == "local":
-        # A Ray that was imported before has read what it is to demand.
+        # A Ray imported earlier has already read these variables.
         return {} if "ray" in sys.modules else {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN}
     from venturi.cluster.up import access
 
@@ -60,7 +60,7 @@ def _access(on: str | None) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _at_home() -> Iterator[None]:
-    """A home that says that this is no cloud: without it Ray asks the clouds' metadata addresses."""
+    """A home that says this is no cloud: else Ray asks the clouds' metadata addresses."""
     with temporary.make("ray") as home:
         (home / "ray_bootstrap_config.yaml").write_text("provider: {type: local}\n", encoding="utf-8")
         before = os.environ.get("HOME")
@@ -74,7 +74,7 @@ def _at_home() -> Iterator[None]:
                 os.environ["HOME"] = before
 
 
-def _hush() -> None:
+def _silence_worker_logs() -> None:
     """Ray prints workers' deaths to standard output, which is for results; a trial's record tells them."""
     with contextlib.suppress(Exception):
         from ray._private import worker
@@ -100,7 +100,7 @@ class Session:
         self.on, self.ray = on, load_ray(on)
         self.boot_id = read("/proc/sys/kernel/random/boot_id")
         self.alone = on == "local"
-        _hush()
+        _silence_worker_logs()
         warnings.filterwarnings("ignore", module=r"ray\..*")
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
@@ -161,7 +161,7 @@ def _no_cluster(on: str, error: Exception) -> tuple[str, ExitCode, str]:
     start = "start one: venturi cluster up --hosts a,b,c; or try --on local"
     if on == "auto":
         return f"--on {on}: no Ray cluster is found from this host", ExitCode.UNREACHABLE, start
-    # Ray's client tries again and again, and does not tell why it gave up.
+    # Ray's client retries, and does not say why it gave up.
     return (
         f"--on {on}: no Ray cluster answers there, or not to this token",
         ExitCode.UNREACHABLE,
@@ -210,7 +210,7 @@ class Places:
             "num_cpus": int(reserved),
             "max_concurrency": calls,
             "max_restarts": 0,
-            # Nobody looks at Ray's own list of calls, and to report each costs three processes CPU time.
+            # Ray's list of calls is not used, and reporting each costs three processes CPU time.
             "enable_task_events": False,
             "scheduling_strategy": PlacementGroupSchedulingStrategy(
                 placement_group=self._group, placement_group_bundle_index=at

@@ -27,7 +27,7 @@ from venturi.common.errors import VenturiError
 __all__ = ["Line", "Switchboard", "answer_calls"]
 
 _LENGTH = struct.Struct(">I")
-# A record with its samples may have some MB; a stranger's first word has no more than a line.
+# A record with its samples may have some MB; the first word of whoever connects has no more than a line.
 _MOST_BYTES = 512 << 20
 _MOST_HELLO = 1024
 _PATIENCE = 10.0  # seconds, to connect, to say who one is, and for a peer to take what it is sent
@@ -64,7 +64,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def _patient(connection: socket.socket) -> None:
-    """Waits for a peer as long as it is there, and for it to take what it is sent a while."""
+    """Reads wait while the peer is alive, writes for a limited time."""
     connection.settimeout(None)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A peer whose host is gone never hangs up.
@@ -207,6 +207,6 @@ class Switchboard:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            # An accept that waits does not notice a close.
+            # A blocked accept does not notice a close.
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -75,7 +75,7 @@ class _Gang:
     def _run(self) -> None:
         context = self._session.context
         try:
-            # A task's failure must name what failed, not be tried again behind the driver's back.
+            # A failed task must be reported, not silently retried.
             context.setJobGroup(self._group, "venturi's loaders", interruptOnCancel=True)
             work = _task(self._session.host, self._board.port, self._board.token)
             told = context.parallelize(range(self.count), self.count).barrier().mapPartitions(work).collect()
@@ -156,7 +156,7 @@ class SparkExecutor:
             text, control, self._ready, lambda lines: [self._clock(line) for line in lines]
         )
         if record["outcome"] != "ok":
-            # Whatever is left of it, the next trial begins with tasks of its own.
+            # After a failure the next trial starts new tasks, whatever is left of these.
             self._dismiss()
         return json.dumps(record)
 

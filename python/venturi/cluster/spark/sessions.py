@@ -45,10 +45,10 @@ class Session:
             "spark.ui.enabled": "false",
             "spark.log.level": "ERROR",
             "spark.ui.showConsoleProgress": "false",
-            # A barrier stage takes its tasks all at once, and a loader that fails is not tried again.
+            # A barrier stage starts all tasks at once; a failed loader is not retried.
             "spark.dynamicAllocation.enabled": "false",
             "spark.stage.maxConsecutiveAttempts": "1",
-            # Executors elsewhere may take two minutes to be there; a local one is.
+            # Remote executors may take two minutes to start.
             "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "3s",
             "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": (
                 "4" if chosen.startswith("local") else "40"
@@ -91,7 +91,7 @@ class Session:
 
 @contextlib.contextmanager
 def _said_to(handle: int) -> Iterator[None]:
-    """What processes that are started meanwhile say goes there: Java greets at length, on both streams."""
+    """Redirects the output of processes started meanwhile: Java is verbose on both streams."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(ValueError, OSError):
             stream.flush()
@@ -139,7 +139,7 @@ def in_our_words(error: Exception, master: str, count: int) -> str:
 
 
 def _first(text: str) -> str:
-    """The line that says most: of Python's tracebacks the last, of Java's the first."""
+    """The most telling line: the last of Python's tracebacks, the first of Java's."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Exit)\b.*: ", line)]
     chosen = errors[0] if errors else lines[0] if lines else type(text).__name__

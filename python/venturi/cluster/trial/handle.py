@@ -12,7 +12,7 @@ from venturi.cluster.trial.loader import Loader
 __all__ = ["ClusterControl", "Gone", "Handle", "LocalHandle"]
 
 _CALLS = 6
-"""Calls in flight at a time: a long `wait` beside short ones."""
+"""Calls at a time: a long `wait` beside short ones."""
 
 
 class Gone(ConnectionError):

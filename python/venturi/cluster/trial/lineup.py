@@ -31,7 +31,7 @@ HEAD_START_NS = 50_000_000
 _HEAD_START_A_LOADER_NS = 2_000_000
 _POLL_SECONDS = 0.1
 _ASKED_AT_ONCE = 10
-"""Loaders that are asked how far they are, each time: a call costs the driver most of a millisecond."""
+"""Loaders polled for progress at a time: a call costs the driver almost a millisecond."""
 _LONGEST_CALL = 3600.0
 """A loader answers after so many seconds wherever it is, and is asked again."""
 
@@ -109,7 +109,7 @@ def placed(
             ask = None if trouble is None else functools.partial(trouble, spec)
             record = run(spec, handles, clocks(handles), control, localised=localised, trouble=ask)
     if control.cancelled and record["outcome"] == "failed" and record["error"]["kind"] == "lost":
-        # Who ends the run may end its hosts in the same moment, as Slurm does.
+        # Slurm, for one, ends the run and its hosts at the same moment.
         record["outcome"] = "interrupted"
     return record
 
@@ -132,7 +132,7 @@ def run(
     in the record.
     """
     shares = divide(int(spec["streams"]), len(handles))
-    # Servers remember the name of what several processes share, a trial that is tried again too.
+    # Servers remember the name that several processes share, so a retried trial needs a new one.
     spec = {**spec, "trial": f"{spec['trial']}.{secrets.token_hex(4)}"}
     members = [
         Member(handle, share, clock, at == 0)
@@ -198,7 +198,7 @@ class _LineUp:
         try:
             member = self._members[0]
             member.begun = True
-            # Without a share: nobody else says when to start.
+            # Without a share it starts by itself.
             begun = self._awaited(member, "done", "begin", json.dumps(dict(self._spec)))
             self._reach("done", [begun], self._longest())
         except _Broken:
@@ -339,7 +339,7 @@ class _LineUp:
                 member.call("cancel", self._spec["trial"])
 
     def _collect(self, seconds: float) -> None:
-        """The records of all that are there; who does not give one in time is lost."""
+        """The records of all loaders present; one that is late counts as lost."""
         waiting: dict[Future[Any], Member] = {}
         arrived: SimpleQueue[Future[Any]] = SimpleQueue()
 
@@ -350,7 +350,7 @@ class _LineUp:
         wanted = [m for m in self._members if m.begun and not m.lost and m.record is None]
         deadline = time.monotonic() + seconds + _POLL_SECONDS * (1 + len(wanted) / _ASKED_AT_ONCE)
         for member in wanted:
-            # What is not answered yet is waited for: a call might overtake the one that begins a trial.
+            # Wait for pending calls: a new one might overtake the call that begins a trial.
             last = member.awaited
             pending = last is not None and not last.done()
             expect(member, last if last and pending else member.call("wait", PHASES[-1], seconds))

@@ -110,7 +110,7 @@ def _node(given: argparse.Namespace) -> int:
             try:
                 connection.recv(1)  # nothing comes: the end does
             except Ended:
-                # The run, which ends with the step, has its trial to keep before its loaders go.
+                # The run ends with the step, and must store its trial before its loaders end.
                 connection.settimeout(_HEARD_SECONDS + _TOLD_SECONDS)
                 with contextlib.suppress(OSError):
                     connection.recv(1)
@@ -136,7 +136,7 @@ def _held(head: str, port: int) -> Iterator[socket.socket]:
             if time.monotonic() > until:
                 raise node.Refused(f"cannot reach the head at {head}: {error}") from None
             time.sleep(_POLL_SECONDS)
-    # A host that vanished without a word is noticed all the same.
+    # Keepalive notices a host that vanished.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
         connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -21,7 +21,7 @@ __all__ = [
     "given_with_address",
     "idle",
     "option_parameters",
-    "without_strangers",
+    "without_inapplicable",
 ]
 
 
@@ -31,8 +31,8 @@ def addresses(scenario: Scenario) -> list[str]:
     return list(scenario.axes.get("target", [scenario.target.url]))
 
 
-def without_strangers(scenario: Scenario) -> Scenario:
-    """Who names another address over a scenario does not mean its options that have no meaning there.
+def without_inapplicable(scenario: Scenario) -> Scenario:
+    """Without the scenario's options that mean nothing at the address that was named over it.
 
     Options that came with the address, or after it, stay: they are mistakes, and are named as such.
     """
@@ -76,7 +76,7 @@ def _schemes(scenario: Scenario) -> str:
 def _means_something(scenario: Scenario, name: str) -> bool:
     """Whether any of the option's values is known at any of the addresses."""
     values = [v for v in scenario.axes.get(name, [getattr(scenario.target, name)]) if v is not None]
-    return name not in _strangers(scenario) and any(
+    return name not in _inapplicable(scenario) and any(
         not _unknown(name, value, url) for url in addresses(scenario) for value in values
     )
 
@@ -97,7 +97,7 @@ def idle(scenario: Scenario) -> set[str]:
     }
 
 
-def _strangers(scenario: Scenario) -> list[str]:
+def _inapplicable(scenario: Scenario) -> list[str]:
     """Options that are given and mean nothing anywhere in the scenario."""
     given = set(scenario.target.given()) | {name for name in scenario.axes if name in APPLIES}
     urls = addresses(scenario)
@@ -150,7 +150,7 @@ def option_parameters(target: Target, operation: str) -> dict[str, Any]:
 
 def check_options(scenario: Scenario) -> None:
     """Whether every option means something somewhere in the scenario. Raises ScenarioError."""
-    for name in _strangers(scenario):
+    for name in _inapplicable(scenario):
         where = scenario.where("matrix" if name in scenario.axes else "target", name)
         if name in ONLY_HERE and any(map(is_time_series, addresses(scenario))):
             flag = "threads" if name == "pool" else name

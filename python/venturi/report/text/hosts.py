@@ -20,9 +20,8 @@ from venturi.report.text import summary
 from venturi.report.text.sections import Section, Table, numbers, settings
 from venturi.report.text.summary import Column
 
-__all__ = ["LOADERS", "MOST", "chosen", "columns", "efficiency", "evenness", "few", "loaders", "marks"]
+__all__ = ["MOST", "chosen", "columns", "efficiency", "evenness", "few", "loaders", "marks"]
 
-LOADERS = "Loaders"
 MOST = 12
 """Loaders that a terminal shows of one cell."""
 _MARK = "!"
@@ -127,7 +126,7 @@ def loaders(results: Results, most: int | None = None) -> Section | None:
         "clock; clock: that minus the driver's, and the most that this is wrong. !: a straggler, well behind "
         "the others in most trials."
     )
-    return Section(LOADERS, tables, note)
+    return Section("Loaders", tables, note, captioned=True)
 
 
 def evenness(found: Sequence[Host]) -> str:

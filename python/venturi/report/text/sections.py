@@ -38,6 +38,8 @@ class Section:
     title: str
     tables: list[Table]
     note: str
+    captioned: bool = False
+    """Whether a single table, too, needs its caption."""
 
 
 def numbers(head: str, quantities: Sequence[Quantity], rank: int, unit: str | None = None) -> Column:

@@ -89,7 +89,7 @@ def _sections(results: Results, console: Console, say: Callable[..., None]) -> N
         console.print()
         say(section.title, "bold cyan")
         for table in section.tables:
-            if len(section.tables) > 1 or section.title == hosts.LOADERS:
+            if len(section.tables) > 1 or section.captioned:
                 say(table.caption, "bold")
             shown = [replace(c, cells=c.cells[:MOST_ROWS]) for c in table.columns]
             kept, left_out = summary.fit(shown, console.width + GAP, lambda c: _width(c) + GAP)

@@ -34,7 +34,7 @@ _UNKNOWN = "verification, environment of the hosts beyond what is listed here, c
 
 @dataclass(frozen=True)
 class Imported:
-    """One file that was taken over. `trials` counts its results."""
+    """One imported file. `trials` counts its results."""
 
     name: str
     format: str

@@ -24,7 +24,7 @@ ORDER: tuple[Callable[[Seen], Hit | None], ...] = (
     path.link,
     path.disk,
     path.memory,
-    databases.under_way,
+    databases.little_in_flight,
     path.flow_control,
     databases.server,
     ends.server,

@@ -1,5 +1,5 @@
 """Proofs for upserts: an engine within the client's own process, batches that wait for nothing that is busy,
-a database that reports none of its stages.
+a database that reports nothing of itself.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def disk_busy(seen: Seen) -> float:
     return max((e.disk_busy or 0.0 for e in (seen.client, seen.server)), default=0.0)
 
 
-def under_way(seen: Seen) -> Hit | None:
+def little_in_flight(seen: Seen) -> Hit | None:
     """Neither end is busy: rows a second are what is in flight over how long that takes."""
     client, server = seen.client, seen.server
     reply = client.share("await_reply")
@@ -101,7 +101,7 @@ def one_thread(seen: Seen) -> bool:
 
 
 def server(seen: Seen) -> Hit | None:
-    """The client waits and the database does not report its stages."""
+    """The client waits and the database reports nothing of itself."""
     client, other = seen.client, seen.server
     if not seen.cell.in_rows or other.stages or not client.stages:
         return None

@@ -171,7 +171,7 @@ def waited_for(seen: Seen, share: float, lacks: Sequence[Lack]) -> Hit:
 
 
 def server(seen: Seen) -> Hit | None:
-    """The client waits and the server does not report its stages."""
+    """The client waits and the server reports nothing of itself."""
     client, other = seen.client, seen.server
     if other.stages or not client.stages or seen.cell.in_rows:
         return None

@@ -350,7 +350,7 @@ def _engine(seen: Seen, hit: Hit) -> str:
     return f"{busy}, but use{s} a CPU {percent(cpu / threads)} of it: {held}"
 
 
-def _under_way(seen: Seen, hit: Hit) -> str:
+def _little_in_flight(seen: Seen, hit: Hit) -> str:
     lanes, away = hit.numbers["batches_under_way"], hit.numbers.get("round_trip_share", 0.0)
     rows = seen.cell.parameters.get("rows_per_batch")
     batches = plural(int(lanes), "batch")
@@ -448,7 +448,7 @@ _SENTENCES: dict[Cause, Callable[[Seen, Hit], str]] = {
     **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), _link),
     **dict.fromkeys((Cause.DISK_BUSY, Cause.DISK_CEILING), _disk),
     Cause.MEMORY_BANDWIDTH: _memory,
-    Cause.LITTLE_UNDER_WAY: _under_way,
+    Cause.LITTLE_UNDER_WAY: _little_in_flight,
     Cause.HTTP2_WINDOW: _window,
     **dict.fromkeys((Cause.RECEIVE_WINDOW, Cause.SEND_BUFFER), _buffer),
     Cause.ACKNOWLEDGEMENTS: _acknowledgements,
