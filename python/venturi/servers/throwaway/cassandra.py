@@ -173,7 +173,7 @@ class Cassandra(ThrowawayServer):
         password = self.secret()
         try:
             if password is not None:
-                self._create_role(password)
+                self._give_account(password)
             with Cql(self._host, self._port, ("venturi", password or "")) as connection:
                 connection.execute(
                     "CREATE KEYSPACE IF NOT EXISTS venturi WITH replication = "
@@ -190,8 +190,8 @@ class Cassandra(ThrowawayServer):
             return None  # not ready for this yet
         return f"Cassandra {version.decode()}" if version else "Cassandra"
 
-    def _create_role(self, password: str) -> None:
-        """Creates the role `venturi` at the first start, and locks the default one."""
+    def _give_account(self, password: str) -> None:
+        """Makes the account `venturi` at the first start, and shuts the default one."""
         try:
             with Cql(self._host, self._port, _DEFAULT) as connection:
                 connection.execute(

@@ -128,18 +128,18 @@ class Guard:
 
 
 def _die_with(parent: int, number: int) -> Callable[[], None]:
-    """For the child between fork and exec, after it has changed its user, which would clear the setting."""
+    """For the child between fork and exec, after it has changed its user, which would clear the wish."""
     try:
         prctl = ctypes.CDLL(None).prctl
     except (OSError, AttributeError):
         return lambda: None  # no Linux: the parent of this process sees to it
 
-    def set_signal() -> None:
+    def wish() -> None:
         prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(127)
 
-    return set_signal
+    return wish
 
 
 def _end(child: subprocess.Popen[bytes], number: int, grace: float) -> None:

@@ -212,7 +212,7 @@ def main() -> None:
     # Interrupts are for the store, which closes standard input when it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdin.read()
-    os._exit(0)  # without waiting for running calls
+    os._exit(0)  # without waiting for calls under way
 
 
 if __name__ == "__main__":
