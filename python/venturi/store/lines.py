@@ -8,14 +8,11 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from venturi.common.collector import without_collector
 from venturi.common.errors import StoreError
 from venturi.engine.spec import FORMAT_VERSION, shorten_errors
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["check_version", "explained", "line_text", "read_lines"]
 

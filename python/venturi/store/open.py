@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from venturi.common.errors import StoreError
 from venturi.store.directory import RunDirectory
-
-if TYPE_CHECKING:
-    pass
 
 RUNS = Path("venturi-runs")
 """Where `venturi run` puts runs unless told otherwise."""

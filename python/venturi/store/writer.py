@@ -8,14 +8,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from venturi.common.errors import StoreError
 from venturi.engine.spec import FORMAT_VERSION
-from venturi.store.samples import samples_of
-
-if TYPE_CHECKING:
-    pass
 from venturi.store.directory import (
     CEILINGS,
     ENVIRONMENT,
@@ -28,6 +24,7 @@ from venturi.store.directory import (
     remove_unfinished,
 )
 from venturi.store.lines import explained, line_text, read_lines
+from venturi.store.samples import samples_of
 
 __all__ = ["RunWriter"]
 

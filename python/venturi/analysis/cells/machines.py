@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from venturi.analysis.cells.summary import get
 from venturi.common.units import Quantity
-
-if TYPE_CHECKING:
-    pass
 
 Weight = Literal["unlike", "matters", "note"]
 """`unlike`: a comparison across it says nothing about a change. `matters`: it moves figures, and may be the

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from venturi.analysis.cells.summary import get, numeric, quotient
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["noise", "noise_of_samples"]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.rules import timeseries as ingests
+from venturi.plan.rules.shared import only_ingest
 from venturi.plan.settings import Target
 from venturi.plan.workload import FileData, Workload
 from venturi.targets.system import (
@@ -17,10 +18,6 @@ from venturi.targets.system import (
     is_time_series,
     scheme_of,
 )
-
-if TYPE_CHECKING:
-    pass
-from venturi.plan.rules.shared import only_ingest
 
 __all__ = ["check_upsert"]
 

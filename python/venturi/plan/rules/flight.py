@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.rules import timeseries as ingests
+from venturi.plan.rules.shared import only_ingest
 from venturi.plan.workload import UPSERT, Workload
 from venturi.targets.system import is_charrow, is_clickhouse, is_database, is_time_series, scheme_of
-
-if TYPE_CHECKING:
-    pass
-from venturi.plan.rules.shared import only_ingest
 
 __all__ = ["check_flight", "names_something"]
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.workload import INGEST, Workload
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["only_ingest"]
 

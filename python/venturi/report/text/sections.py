@@ -5,14 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from venturi.analysis.words import labels
 from venturi.common.units import Quantity, pick_unit
 from venturi.report.text.summary import Column
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Section", "Table", "numbers", "settings"]
 

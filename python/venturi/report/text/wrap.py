@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
 
 def wrap(text: str, width: int) -> list[str]:
     """Lines of at most `width` characters, all indented as the first one is."""
