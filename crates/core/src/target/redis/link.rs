@@ -12,14 +12,12 @@ use std::time::Duration;
 
 use ::redis::{cmd, parse_redis_value, Cmd, ServerError, Value};
 use rustls::ClientConfig;
-use rustls_pki_types::ServerName;
-use tokio::net::TcpStream;
-use tokio_rustls::{TlsConnector, TlsStream};
+use tokio_rustls::TlsStream;
 
 use crate::error::{Error, Fate, Kind, Result};
 use crate::meter::clock::Stage;
 use crate::meter::sockets::Sockets;
-use crate::net::socket::prepare;
+use crate::net::dial;
 use crate::net::tls::tls_advice;
 use crate::net::wire::Wire;
 use crate::target::upsert::{Executing, Executor, Host, Login, Place, Prepared};
@@ -97,42 +95,20 @@ impl Access {
 
     async fn in_time<T>(&self, what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
         let done = tokio::time::timeout(self.timeout, work).await;
-        done.unwrap_or_else(|_| {
-            let seconds = self.timeout.as_secs_f64();
-            let hint = "is a firewall in the way, or the address wrong?";
-            let message = format!("no answer to {what} within {seconds} s: {hint}");
-            Err(Error::new(Kind::Unreachable, message))
-        })
+        done.unwrap_or_else(|_| Err(dial::late(what, self.timeout)))
     }
 
     async fn log_in(&self, sockets: Option<&Sockets>) -> Result<Link> {
-        let socket = TcpStream::connect((self.host.name.as_str(), self.host.port)).await;
-        let socket = socket.map_err(|error| {
-            let advice = match error.kind() {
-                io::ErrorKind::ConnectionRefused => {
-                    ": nothing listens there; is the server running, and is the port right?"
-                }
-                _ => "",
-            };
-            Error::new(Kind::Unreachable, format!("{error}{advice}"))
-        })?;
-        prepare((&socket).into(), None);
+        let socket = dial::tcp((self.host.name.as_str(), self.host.port), None, None).await?;
         if let Some(sockets) = sockets {
             sockets.keep(socket.as_fd());
         }
         let wire = match &self.tls {
             None => Wire::Tcp(socket),
             Some(config) => {
-                let name = ServerName::try_from(self.server_name.clone()).map_err(|_| {
-                    let name = &self.server_name;
-                    Error::usage(format!("{name:?} is no name that a certificate can have"))
-                })?;
-                let session = TlsConnector::from(config.clone()).connect(name, socket);
-                let session = session.await.map_err(|error| {
-                    let text = error.to_string();
-                    let advice = tls_advice(&text, "redis", self.has_authority);
-                    Error::new(Kind::Tls, format!("TLS: {text}{advice}"))
-                })?;
+                let name = dial::server_name(&self.server_name)?;
+                let advice = |text: &str| tls_advice(text, "redis", self.has_authority);
+                let session = dial::tls(socket, config.clone(), name, None, advice).await?;
                 Wire::Tls(Box::new(TlsStream::Client(session)))
             }
         };
