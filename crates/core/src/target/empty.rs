@@ -170,10 +170,6 @@ impl Target for Empty {
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
         Box::pin(async move { compare(&self.spec, self.source()?, tallies) })
     }
-
-    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
-        Box::pin(async { Ok(()) })
-    }
 }
 
 struct Stream {

@@ -365,5 +365,24 @@ pub trait Target: Send + Sync {
     }
 
     /// Removes what the trial left on the server.
-    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>>;
+    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// The sessions of a group whose streams have nothing in common: each stream's, in order. An error names
+/// the stream.
+pub async fn each<Opened>(
+    group: &[usize],
+    open: impl AsyncFn(usize) -> Result<Opened>,
+) -> Result<Vec<Box<dyn Session>>>
+where
+    Opened: IntoIterator<Item = Box<dyn Session>>,
+{
+    let mut sessions = Vec::with_capacity(group.len());
+    for &stream in group {
+        let opened = open(stream).await;
+        sessions.extend(opened.map_err(|error| error.context(format_args!("stream {stream}")))?);
+    }
+    Ok(sessions)
 }

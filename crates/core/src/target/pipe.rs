@@ -441,10 +441,6 @@ impl Target for Pipes {
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
         Box::pin(async move { compare(&self.spec, self.source()?, tallies) })
     }
-
-    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
-        Box::pin(async { Ok(()) })
-    }
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ use crate::net::wire::Wire;
 use crate::spec::{Data, Operation, TrialSpec};
 use crate::target::systems::System;
 use crate::target::upsert::{compare, Calls, Effect, Found, Host, Place, Share};
-use crate::target::{Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::target::{each, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 
 /// The protocol numbers a batch's statements with 16 bits.
 const MOST_ROWS: usize = 65_535;
@@ -377,15 +377,7 @@ impl Target for Cassandra {
     }
 
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
-        Box::pin(async move {
-            let mut sessions = Vec::with_capacity(group.len() * self.spec.in_flight);
-            for &stream in group {
-                let opened = self.open_stream(stream).await;
-                let opened = opened.map_err(|error| error.context(format_args!("stream {stream}")));
-                sessions.extend(opened?);
-            }
-            Ok(sessions)
-        })
+        Box::pin(each(group, async |stream| self.open_stream(stream).await))
     }
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {

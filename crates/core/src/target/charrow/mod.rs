@@ -27,8 +27,8 @@ use crate::net::tls::in_the_clear;
 use crate::spec::{Data, Operation, TrialSpec, Values, Verify};
 use crate::target::systems::System;
 use crate::target::{
-    Identity, LocalFuture, Pool as PoolRecord, ServerReport, Session, Tally, Target, Verification,
-    Watched,
+    each, Identity, LocalFuture, Pool as PoolRecord, ServerReport, Session, Tally, Target,
+    Verification, Watched,
 };
 use channel::Channel;
 use options::{parse_url, Options, Place};
@@ -314,14 +314,9 @@ impl Target for Charrow {
     }
 
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
-        Box::pin(async move {
-            let mut sessions = Vec::with_capacity(group.len());
-            for &stream in group {
-                let session = self.open_stream(stream).await;
-                sessions.push(session.map_err(|error| error.context(format!("stream {stream}")))?);
-            }
-            Ok(sessions)
-        })
+        Box::pin(each(group, async |stream| {
+            Ok([self.open_stream(stream).await?])
+        }))
     }
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
@@ -350,9 +345,5 @@ impl Target for Charrow {
     fn pools(&self) -> Vec<PoolRecord> {
         let record = self.pool.as_ref().and_then(|pool| pool.record());
         record.into_iter().collect()
-    }
-
-    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 }

@@ -22,7 +22,7 @@ use crate::error::{Error, Kind, Result};
 use crate::meter::sockets::Sockets;
 use crate::spec::{Data, Operation, TrialSpec, Verify};
 use crate::target::systems::System;
-use crate::target::{ColumnSum, Identity, LocalFuture, Session, Sums, Tally, Target, Verification};
+use crate::target::{each, ColumnSum, Identity, LocalFuture, Session, Sums, Tally, Target, Verification};
 
 pub use feed::Feed;
 use get::{Get, Question};
@@ -252,14 +252,9 @@ impl Target for ClickHouse {
     }
 
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
-        Box::pin(async move {
-            let mut sessions = Vec::with_capacity(group.len());
-            for &stream in group {
-                let session = self.open_stream(stream).await;
-                sessions.push(session.map_err(|error| error.context(format!("stream {stream}")))?);
-            }
-            Ok(sessions)
-        })
+        Box::pin(each(group, async |stream| {
+            Ok([self.open_stream(stream).await?])
+        }))
     }
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {

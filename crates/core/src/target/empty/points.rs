@@ -67,10 +67,6 @@ impl Target for Points {
         let note = "points were made and discarded; nothing holds them";
         Box::pin(async move { Ok(discarded(&self.spec, tallies, note)) })
     }
-
-    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
-        Box::pin(async { Ok(()) })
-    }
 }
 
 struct Discarded {

@@ -91,10 +91,6 @@ impl Target for Statements {
         let note = "statements were built and discarded; nothing holds their rows";
         Box::pin(async move { Ok(discarded(&self.spec, tallies, note)) })
     }
-
-    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
-        Box::pin(async { Ok(()) })
-    }
 }
 
 /// Builds a batch's whole statement as text.

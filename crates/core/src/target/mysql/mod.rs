@@ -25,7 +25,7 @@ use crate::target::upsert::{
     compare, Calls, Effect, Executing, Executor, Found, Host, Place, Prepared, Share,
     StatementKind, Waits, Work,
 };
-use crate::target::{Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::target::{each, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 
 use connection::Connection;
 use errors::Circumstances;
@@ -210,18 +210,10 @@ impl Target for MySql {
     }
 
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
-        Box::pin(async move {
-            let mut sessions = Vec::with_capacity(group.len());
-            for &stream in group {
-                let session = self.open_stream(stream).await;
-                let session = session.map_err(|error| {
-                    let error = self.circumstances_at(stream).explain(error);
-                    error.context(format!("stream {stream}"))
-                });
-                sessions.push(session?);
-            }
-            Ok(sessions)
-        })
+        Box::pin(each(group, async |stream| {
+            let session = self.open_stream(stream).await;
+            Ok([session.map_err(|error| self.circumstances_at(stream).explain(error))?])
+        }))
     }
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {

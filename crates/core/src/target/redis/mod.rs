@@ -26,7 +26,7 @@ use crate::target::upsert::{
     compare, is_own, occupied, Builder, Calls, Common, Effect, Form, Found, Given, Login, Place,
     Share, Work,
 };
-use crate::target::{Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::target::{each, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 
 use link::{escape, pattern, prefix, strange, Access, Call, Link, Statement, CLUSTER, REPLICA};
 
@@ -461,13 +461,9 @@ impl Target for Redis {
     }
 
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
-        Box::pin(async move {
-            let mut sessions = Vec::with_capacity(group.len());
-            for &stream in group {
-                sessions.push(self.open_one(stream).await?);
-            }
-            Ok(sessions)
-        })
+        Box::pin(each(group, async |stream| {
+            Ok([self.open_one(stream).await?])
+        }))
     }
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {

@@ -32,7 +32,7 @@ use crate::meter::sockets::Sockets;
 use crate::spec::{Data, Operation, TrialSpec};
 use crate::target::hosts::of_stream;
 use crate::target::systems::System;
-use crate::target::{Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::target::{each, Identity, LocalFuture, Session, Tally, Target, Verification};
 
 pub use making::{Batch, Maker, Supply};
 pub use options::Dialect;
@@ -341,13 +341,9 @@ impl Target for TimeSeries {
     }
 
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
-        Box::pin(async move {
-            let mut sessions = Vec::with_capacity(group.len());
-            for stream in group {
-                sessions.push(self.open_one(*stream).await?);
-            }
-            Ok(sessions)
-        })
+        Box::pin(each(group, async |stream| {
+            Ok([self.open_one(stream).await?])
+        }))
     }
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
@@ -356,11 +352,6 @@ impl Target for TimeSeries {
 
     fn sockets(&self) -> Option<Arc<Sockets>> {
         Some(self.sockets.clone())
-    }
-
-    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
-        // Points are not taken back: no protocol here can.
-        Box::pin(async { Ok(()) })
     }
 }
 

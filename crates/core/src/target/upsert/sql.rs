@@ -13,7 +13,7 @@ use crate::data::upsert::{Batches, Table};
 use crate::error::{Error, Kind, Result};
 use crate::meter::sockets::Sockets;
 use crate::spec::TrialSpec;
-use crate::target::{Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
+use crate::target::{each, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -263,13 +263,7 @@ impl<D: Database> Target for SqlTarget<D> {
     }
 
     fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
-        Box::pin(async move {
-            let mut sessions = Vec::with_capacity(group.len());
-            for &stream in group {
-                sessions.extend(self.open_stream(stream).await?);
-            }
-            Ok(sessions)
-        })
+        Box::pin(each(group, async |stream| self.open_stream(stream).await))
     }
 
     fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
