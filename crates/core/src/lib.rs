@@ -6,6 +6,7 @@ pub mod codec;
 pub mod data;
 pub mod engine;
 pub mod error;
+pub mod given;
 pub mod halt;
 pub mod http1;
 pub mod http2;

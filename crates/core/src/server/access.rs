@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::shell::Shell;
 use crate::error::{Error, Result};
 use crate::net::tls::{provider, read_certificates, read_key};
 use crate::net::url::secret;
@@ -48,29 +49,21 @@ impl Token {
     }
 }
 
-/// The files of a server's TLS.
-pub(crate) struct Files<'a> {
-    pub certificate: Option<&'a str>,
-    pub key: Option<&'a str>,
-    /// Clients must show a certificate of this CA.
-    pub client_ca: Option<&'a str>,
-}
-
 /// `None`: without TLS. `protocols`: those of ALPN, in order.
 pub(crate) fn tls_config(
-    files: &Files<'_>,
+    shell: &Shell,
     protocols: &[&[u8]],
 ) -> Result<Option<rustls::ServerConfig>> {
-    let (certificate, key) = match (files.certificate, files.key) {
+    let (certificate, key) = match (&shell.tls_certificate, &shell.tls_key) {
         (Some(certificate), Some(key)) => (certificate, key),
-        (None, None) if files.client_ca.is_none() => return Ok(None),
+        (None, None) if shell.tls_client_ca.is_none() => return Ok(None),
         _ => return Err(Error::usage("TLS needs both a certificate and its key")),
     };
     let wrong = |error: &dyn std::fmt::Display| Error::usage(format!("TLS: {error}"));
     let builder = rustls::ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| wrong(&error))?;
-    let builder = match files.client_ca {
+    let builder = match &shell.tls_client_ca {
         None => builder.with_no_client_auth(),
         Some(path) => {
             let mut roots = rustls::RootCertStore::empty();

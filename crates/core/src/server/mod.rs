@@ -8,13 +8,5 @@ pub mod flight;
 pub(crate) mod listening;
 pub(crate) mod machine;
 mod sampling;
+mod shell;
 pub mod timeseries;
-
-/// A file that is held in memory, and served as a table.
-#[derive(Debug, Clone, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TableSpec {
-    pub name: String,
-    /// An Arrow IPC file.
-    pub ipc: String,
-}

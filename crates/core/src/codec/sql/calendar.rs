@@ -8,16 +8,7 @@ pub fn date(days: i64, out: &mut Vec<u8>) -> bool {
     if !(FIRST..=LAST).contains(&days) {
         return false;
     }
-    // Howard Hinnant's civil_from_days: years begin in March, eras have 400 of them.
-    let day = days + 719_468;
-    let era = day.div_euclid(146_097);
-    let of_era = day.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (year, month, day) = civil(days);
     two(year / 100, out);
     two(year % 100, out);
     out.push(b'-');
@@ -25,6 +16,20 @@ pub fn date(days: i64, out: &mut Vec<u8>) -> bool {
     out.push(b'-');
     two(day, out);
     true
+}
+
+/// Year, month and day of a number of days since 1970-01-01 (proleptic Gregorian).
+pub fn civil(days: i64) -> (i64, i64, i64) {
+    // Howard Hinnant's civil_from_days: years begin in March, eras have 400 of them.
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + i64::from(month <= 2), month, day)
 }
 
 /// `HH:MM:SS`, then `digits` digits of the second's fraction; `part` of `parts` in a second.

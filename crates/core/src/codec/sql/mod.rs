@@ -13,7 +13,7 @@ use crate::data::upsert::Table;
 use crate::data::usage::Usage;
 use crate::error::{Error, Result};
 
-pub(super) mod calendar;
+pub mod calendar;
 mod ddl;
 mod rows;
 pub mod values;

@@ -32,9 +32,9 @@ use crate::error::{Error, Kind, Result};
 use crate::meter::handicap::Handicap;
 use crate::net::socket::prepare;
 use crate::os::machine::{boot_id, time_namespace};
-use crate::server::access::{tls_config, Files, Token};
+use crate::server::access::Token;
 use crate::server::account::{Accounts, Counted};
-use crate::server::listening::{cannot_listen, listen, Threads};
+use crate::server::listening::Threads;
 use crate::server::machine::TcpProbe;
 use builtin::Builtin;
 pub use config::{EngineKind, ServerSpec, StreamSpec};
@@ -150,22 +150,18 @@ impl Server {
     /// Binds and starts to serve.
     pub fn start(spec: &str) -> Result<Self> {
         let spec = ServerSpec::parse(spec)?;
-        let handicap = spec.handicap()?;
-        let files = Files {
-            certificate: spec.tls_certificate.as_deref(),
-            key: spec.tls_key.as_deref(),
-            client_ca: spec.tls_client_ca.as_deref(),
-        };
-        let tls = tls_config(&files, &[])?.map(Arc::new);
-        let token = Token::of(spec.token_env.as_deref())?;
+        let (handicap, stall) = (spec.handicap()?, spec.stall_timeout());
+        let shell = spec.shell;
+        let tls = shell.tls(&[])?;
+        let token = shell.token()?;
         let waiting_queries = Arc::new(WaitingQueries::default());
         let engine: Box<dyn Engine> = match spec.engine {
             EngineKind::Builtin => Box::new(Builtin::new(
-                &spec.tables,
+                &shell.tables,
                 &spec.streams,
                 spec.query_memory_bytes,
             )?),
-            EngineKind::Outside if !(spec.tables.is_empty() && spec.streams.is_empty()) => {
+            EngineKind::Outside if !(shell.tables.is_empty() && spec.streams.is_empty()) => {
                 return Err(Error::usage(
                     "tables and streams are for the built-in engine; another one has its own",
                 ))
@@ -175,12 +171,10 @@ impl Server {
                 memory: spec.query_memory_bytes,
             }),
         };
-        let io = |error: std::io::Error| cannot_listen(&spec.host, spec.port, None, &error);
-        let listener = listen(&spec.host, spec.port).map_err(io)?;
-        let address = listener.local_addr().map_err(io)?;
+        let io = |error: std::io::Error| shell.failed(&error);
+        let (listener, address) = shell.listen()?;
         let tcp = TcpProbe::new(address.ip());
         let tcp = tcp.guarded(token.is_some()).map_err(io)?;
-        let (patience, stall) = (spec.patience(), spec.stall_timeout());
         let state = Arc::new(State {
             started: Instant::now(),
             engine,
@@ -191,12 +185,12 @@ impl Server {
             }),
             totals: Totals::default(),
             token,
-            environment: spec.environment,
+            environment: shell.environment.clone(),
             tcp,
             query_memory: spec.query_memory_bytes,
-            send_buffer: spec.send_buffer,
+            send_buffer: shell.send_buffer,
             handicap,
-            patience,
+            patience: shell.patience(),
             stall,
             open: AtomicUsize::new(0),
             turned_away: AtomicUsize::new(0),
@@ -205,9 +199,10 @@ impl Server {
         });
         let shared = state.clone();
         let threads = Threads::default();
+        let most = shell.max_connections;
         threads
             .spawn("accept", move || {
-                accept(&listener, &shared, tls.as_ref(), spec.max_connections);
+                accept(&listener, &shared, tls.as_ref(), most);
             })
             .map_err(io)?;
         Ok(Self {

@@ -31,10 +31,9 @@ use crate::net::socket::prepare;
 use crate::net::wire::Wire;
 use crate::server::access::Token;
 use crate::server::account::{Accounts, Counted};
-use crate::server::listening::{cannot_listen, listen, Threads};
+use crate::server::listening::Threads;
 use crate::server::machine::TcpProbe;
-use crate::server::TableSpec;
-use config::tls_acceptor;
+use crate::server::shell::TableSpec;
 pub use config::ServerSpec;
 use store::{Store, Table};
 use worker::Worker;
@@ -109,20 +108,17 @@ pub struct Server {
 impl Server {
     /// Binds and starts to serve.
     pub fn start(spec: &str) -> Result<Self> {
-        let spec: ServerSpec = serde_json::from_str(spec)
-            .map_err(|error| Error::usage(format!("the server's spec: {error}")))?;
-        spec.check()?;
-        let window = spec.window();
-        let handicap = spec.handicap()?;
-        let acceptor = tls_acceptor(&spec)?;
-        let token = Token::of(spec.token_env.as_deref())?;
+        let spec = ServerSpec::parse(spec)?;
+        let (window, handicap) = (spec.window(), spec.handicap()?);
+        let shell = spec.shell;
+        let acceptor = shell.tls(&[b"h2"])?.map(TlsAcceptor::from);
+        let token = shell.token()?;
         let store = Store::new(spec.memory_bytes);
-        for table in &spec.tables {
+        for table in &shell.tables {
             load(&store, table)?;
         }
-        let io = |error: std::io::Error| cannot_listen(&spec.host, spec.port, None, &error);
-        let listener = listen(&spec.host, spec.port).map_err(io)?;
-        let address = listener.local_addr().map_err(io)?;
+        let io = |error: std::io::Error| shell.failed(&error);
+        let (listener, address) = shell.listen()?;
         let tcp = TcpProbe::new(address.ip()).within(spec.memory_bytes);
         let tcp = tcp.guarded(token.is_some()).map_err(io)?;
         let state = Arc::new(State {
@@ -131,11 +127,11 @@ impl Server {
             accounts: Accounts::default(),
             totals: Totals::default(),
             token,
-            environment: spec.environment,
+            environment: shell.environment.clone(),
             tcp,
             max_message: spec.max_message_size,
-            patience: Duration::from_nanos(spec.patience_ns),
-            send_buffer: spec.send_buffer,
+            patience: shell.patience(),
+            send_buffer: shell.send_buffer,
             window,
             handicap,
             incoming: Budget::new(spec.memory_bytes.max(spec.max_message_size as u64)),
@@ -144,9 +140,10 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let shared = state.clone();
         let threads = Threads::default();
+        let most = shell.max_connections;
         threads
             .spawn("accept", move || {
-                accept(listener, shared, acceptor, spec.max_connections, stopped);
+                accept(listener, shared, acceptor, most, stopped);
             })
             .map_err(io)?;
         Ok(Self {

@@ -8,9 +8,10 @@ use scylla::statement::Consistency;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::given::Given;
 use crate::error::{Error, Result};
 pub use crate::target::upsert::StatementKind;
-use crate::target::upsert::{Common, Form, Given, Login, Place};
+use crate::target::upsert::{Common, Form, Login, Place};
 
 pub const URL: Form = Form {
     scheme: "cassandra",

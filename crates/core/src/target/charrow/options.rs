@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::codec::charrow::{DEFAULT_PORT, EXTENDED, LARGEST_BLOCK, MOST_ENCODERS, PLAIN};
 use crate::codec::ipc::Compression;
+use crate::given::Given;
 use crate::error::{Error, Result};
 use crate::meter::clock::Stage;
 use crate::meter::handicap::Handicap;
@@ -99,14 +100,7 @@ pub struct Options {
 
 impl Options {
     pub fn parse(options: &BTreeMap<String, Value>) -> Result<Self> {
-        // null means: the default.
-        let given: serde_json::Map<_, _> = options
-            .iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-        let parsed: Self = serde_json::from_value(Value::Object(given))
-            .map_err(|error| Error::usage(format!("options of charrow://: {error}")))?;
+        let parsed: Self = Given::new("charrow", options).rest()?;
         parsed.encoders()?;
         let compressed = parsed.compression()? != Compression::None;
         if parsed.minor()? == PLAIN && (compressed || parsed.checksum) {

@@ -6,10 +6,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::codec::ipc::Compression;
+use crate::given::Given;
 use crate::error::{Error, Result};
 use crate::http1::{Tls, Web};
 use crate::net::tls::tls_advice;
-use crate::target::upsert::{Form, Given, Login, Place};
+use crate::target::upsert::{Form, Login, Place};
 
 pub const URL: Form = Form {
     scheme: "clickhouse",

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::given::Given;
 use crate::error::{Error, Result};
 use crate::spec::TrialSpec;
-use crate::target::upsert::{Common, Given, Method, StatementKind};
+use crate::target::upsert::{Common, Method, StatementKind};
 
 /// `DEFAULT_FLUSH_COUNT` of DuckDB's appender, less one vector.
 const MOST_APPENDED: usize = 99 * 2048;

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::codec::frame;
 use crate::codec::ipc::Compression;
+use crate::given::Given;
 use crate::error::{Error, Result};
 use crate::meter::clock::Stage;
 use crate::meter::handicap::Handicap;
@@ -221,14 +222,7 @@ impl Default for Options {
 
 impl Options {
     pub fn parse(options: &BTreeMap<String, Value>) -> Result<Self> {
-        // null means: the default.
-        let given: serde_json::Map<_, _> = options
-            .iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-        let parsed: Self = serde_json::from_value(Value::Object(given))
-            .map_err(|error| Error::usage(format!("options of flight://: {error}")))?;
+        let parsed: Self = Given::new("flight", options).rest()?;
         if parsed
             .window
             .is_some_and(|window| window == 0 || window > frame::MAX_WINDOW)

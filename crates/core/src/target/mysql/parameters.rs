@@ -96,21 +96,6 @@ fn column(values: &dyn Array) -> Option<(u8, u8, Put<'_>)> {
     })
 }
 
-/// Year, month, day of a number of days since 1970 (proleptic Gregorian).
-fn civil(days: i64) -> (i64, u8, u8) {
-    // Howard Hinnant's days_to_civil: years begin in March, so that a leap day is the last one.
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day = days.rem_euclid(146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let of_month = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    (year, month as u8, of_month as u8)
-}
-
 fn put_time(seconds: i64, micros: u32, out: &mut Vec<u8>) -> Result<()> {
     let (year, month, day) = civil(seconds.div_euclid(86_400));
     if !(0..=9999).contains(&year) {
@@ -121,7 +106,7 @@ fn put_time(seconds: i64, micros: u32, out: &mut Vec<u8>) -> Result<()> {
     let of_day = seconds.rem_euclid(86_400);
     out.push(if micros == 0 { 7 } else { 11 });
     out.extend_from_slice(&(year as u16).to_le_bytes());
-    out.extend_from_slice(&[month, day]);
+    out.extend_from_slice(&[month as u8, day as u8]);
     out.extend_from_slice(&[
         (of_day / 3600) as u8,
         (of_day / 60 % 60) as u8,

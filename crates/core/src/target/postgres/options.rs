@@ -2,9 +2,10 @@
 
 use serde::Deserialize;
 
+use crate::given::Given;
 use crate::error::{Error, Result};
 use crate::spec::TrialSpec;
-use crate::target::upsert::{Common, Form, Given, Login, Method, Place, StatementKind};
+use crate::target::upsert::{Common, Form, Login, Method, Place, StatementKind};
 
 pub const URL: Form = Form {
     scheme: "postgres",

@@ -2,9 +2,10 @@
 
 use serde::Deserialize;
 
+use crate::given::Given;
 use crate::error::{Error, Result};
 use crate::spec::TrialSpec;
-use crate::target::upsert::{Common, Given, StatementKind};
+use crate::target::upsert::{Common, StatementKind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::codec::timeseries::{Digits, Form, Influx, Names, OpenTsdb, Resp, Writer};
 use crate::data::points::Layout;
+use crate::given::Given;
 use crate::error::{Error, Result};
 use crate::net::url::secret;
 use crate::target::hosts::Host;
-use crate::target::upsert::Given;
 
 /// A protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,7 @@ mod tests;
 pub use super::hosts::Host;
 pub use calls::{Calls, Executing, Executor, Waits};
 pub use check::{compare, merged_note, Effect, Found};
-pub use named::{is_own, occupied, Common, Given, Method, StatementKind};
+pub use named::{is_own, occupied, Common, Method, StatementKind};
 pub use place::{file_of, Form, Login, Place};
 pub use sql::{literal, Database, Purpose, SqlTarget};
 pub use work::{Builder, Prepared, Share, Work};

@@ -14,7 +14,7 @@ use super::config::StreamSpec;
 use super::engine::{Engine, Raw, Ready, Run, Wanted};
 use crate::data::{file, payload_bytes, Cursor, Source};
 use crate::error::{Error, Kind, Result};
-use crate::server::TableSpec;
+use crate::server::shell::TableSpec;
 use crate::spec::{Data, Values};
 use parse::{parse, Argument, From, Statement};
 
