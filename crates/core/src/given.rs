@@ -30,8 +30,8 @@ impl Given {
     /// The spec of a server, as JSON.
     pub fn server(json: &str) -> Result<Self> {
         let what = "the server's spec";
-        let given: Map<_, _> = serde_json::from_str(json)
-            .map_err(|error| Error::usage(format!("{what}: {error}")))?;
+        let given: Map<_, _> =
+            serde_json::from_str(json).map_err(|error| Error::usage(format!("{what}: {error}")))?;
         Ok(Self::of(what.into(), given))
     }
 

@@ -61,9 +61,7 @@ impl ServerSpec {
             ));
         }
         if spec.stall_timeout_ns == 0 {
-            return Err(Error::usage(
-                "stall_timeout_ns must be longer than nothing",
-            ));
+            return Err(Error::usage("stall_timeout_ns must be longer than nothing"));
         }
         Ok(spec)
     }

@@ -8,8 +8,8 @@ use scylla::statement::Consistency;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::given::Given;
 use crate::error::{Error, Result};
+use crate::given::Given;
 pub use crate::target::upsert::StatementKind;
 use crate::target::upsert::{Common, Form, Login, Place};
 

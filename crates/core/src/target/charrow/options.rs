@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::codec::charrow::{DEFAULT_PORT, EXTENDED, LARGEST_BLOCK, MOST_ENCODERS, PLAIN};
 use crate::codec::ipc::Compression;
-use crate::given::Given;
 use crate::error::{Error, Result};
+use crate::given::Given;
 use crate::meter::clock::Stage;
 use crate::meter::handicap::Handicap;
 use crate::net::url::{self, unescape};

@@ -22,7 +22,9 @@ use crate::error::{Error, Kind, Result};
 use crate::meter::sockets::Sockets;
 use crate::spec::{Data, Operation, TrialSpec, Verify};
 use crate::target::systems::System;
-use crate::target::{each, ColumnSum, Identity, LocalFuture, Session, Sums, Tally, Target, Verification};
+use crate::target::{
+    each, ColumnSum, Identity, LocalFuture, Session, Sums, Tally, Target, Verification,
+};
 
 pub use feed::Feed;
 use get::{Get, Question};

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::codec::ipc::Compression;
-use crate::given::Given;
 use crate::error::{Error, Result};
+use crate::given::Given;
 use crate::http1::{Tls, Web};
 use crate::net::tls::tls_advice;
 use crate::target::upsert::{Form, Login, Place};

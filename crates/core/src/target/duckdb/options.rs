@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::given::Given;
 use crate::error::{Error, Result};
+use crate::given::Given;
 use crate::spec::TrialSpec;
 use crate::target::upsert::{Common, Method, StatementKind};
 

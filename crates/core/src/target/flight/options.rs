@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::codec::frame;
 use crate::codec::ipc::Compression;
-use crate::given::Given;
 use crate::error::{Error, Result};
+use crate::given::Given;
 use crate::meter::clock::Stage;
 use crate::meter::handicap::Handicap;
 use crate::net::tls::ClientTls;

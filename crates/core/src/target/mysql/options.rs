@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::auth::Secret;
-use crate::given::Given;
 use crate::error::{Error, Result};
+use crate::given::Given;
 use crate::target::upsert::{Common, Form, Login, Place, StatementKind};
 
 pub const URL: Form = Form {

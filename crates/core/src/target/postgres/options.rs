@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::given::Given;
 use crate::error::{Error, Result};
+use crate::given::Given;
 use crate::spec::TrialSpec;
 use crate::target::upsert::{Common, Form, Login, Method, Place, StatementKind};
 

@@ -15,15 +15,18 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::codec::sql::{self, Dialect};
 use crate::data::upsert::{Batches, Table};
-use crate::given::Given;
 use crate::error::{Error, Kind, Result};
+use crate::given::Given;
 use crate::halt;
 use crate::meter::readers::listener::pid_of;
 use crate::meter::readers::network::is_own as is_own_address;
 use crate::meter::sockets::Sockets;
 use crate::spec::{Operation, TrialSpec};
 use crate::target::systems::System;
-use crate::target::upsert::{compare, is_own, occupied, Builder, Calls, Common, Effect, Form, Found, Login, Place, Share, Work};
+use crate::target::upsert::{
+    compare, is_own, occupied, Builder, Calls, Common, Effect, Form, Found, Login, Place, Share,
+    Work,
+};
 use crate::target::{each, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 
 use link::{escape, pattern, prefix, strange, Access, Call, Link, Statement, CLUSTER, REPLICA};

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::codec::timeseries::{Digits, Form, Influx, Names, OpenTsdb, Resp, Writer};
 use crate::data::points::Layout;
-use crate::given::Given;
 use crate::error::{Error, Result};
+use crate::given::Given;
 use crate::net::url::secret;
 use crate::target::hosts::Host;
 
