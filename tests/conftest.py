@@ -37,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A bare `pytest` stays quick; whoever names files or tests means them."""
     for item in items:
@@ -52,6 +53,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Stops a run whose workers would take a file apart: clusters of one file have the same addresses."""
+    if session.config.getoption("loadgroup", False):
+        assert all("@" in item.nodeid for item in session.items), "pytest-xdist did not group the tests"
 
 
 def require(present: object, what: str) -> None:

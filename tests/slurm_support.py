@@ -42,7 +42,7 @@ AccountingStorageType=accounting_storage/none
 MailProg=/bin/true
 ReturnToService=2
 SlurmdParameters=config_overrides
-KillWait=20
+KillWait=30
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP
 """
