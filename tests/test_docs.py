@@ -133,8 +133,8 @@ def test_every_dependency_is_named_with_its_reason() -> None:
     for extra in project["project"]["optional-dependencies"].values():
         asked += extra
     names = {re.split(r"[^\w.-]", text)[0] for text in asked}
-    for manifest in ("Cargo.toml", "crates/core/Cargo.toml", "crates/python/Cargo.toml", "fuzz/Cargo.toml"):
-        read = tomllib.loads((ROOT / manifest).read_text())
+    for manifest in (ROOT / "Cargo.toml", *ROOT.glob("crates/*/Cargo.toml"), ROOT / "fuzz/Cargo.toml"):
+        read = tomllib.loads(manifest.read_text())
         tables = [read.get(key, {}) for key in ("dependencies", "dev-dependencies", "build-dependencies")]
         tables.append(read.get("workspace", {}).get("dependencies", {}))
         names |= {name for table in tables for name in table if not name.startswith("venturi")}

@@ -12,14 +12,14 @@ use flate2::write::GzEncoder;
 use flate2::{Compression, Crc};
 use serde::Deserialize;
 
-use crate::codec::timeseries::{Digits, Form, Resp, Text};
-use crate::data::archive::{io, Archive, Manifest, MANIFEST, VERSION};
-use crate::data::metrics::{Metrics, MOST_HOSTS, WIDTH};
-use crate::data::points::{Block, Rows};
-use crate::engine::{Control, Phase};
-use crate::error::{Error, Kind, Result};
-use crate::meter::counters::Counters;
-use crate::spec::Data;
+use venturi_base::codec::timeseries::{Digits, Form, Resp, Text};
+use venturi_base::data::archive::{io, Archive, Manifest, MANIFEST, VERSION};
+use venturi_base::data::metrics::{Metrics, MOST_HOSTS, WIDTH};
+use venturi_base::data::points::{Block, Rows};
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::meter::counters::Counters;
+use venturi_base::spec::Data;
+use venturi_engine::{Control, Phase};
 
 /// Rows that are made in one go.
 const ROWS: usize = 1000;

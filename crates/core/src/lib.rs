@@ -1,18 +1,10 @@
-//! Venturi's core: everything between the start and the stop of the clock.
+//! Venturi's core: everything between the start and the stop of the clock. A crate a floor, so that cargo
+//! refuses a use that goes up; this one has the top floor, and all of them under one name.
 
 pub mod archives;
 pub mod ceiling;
-pub mod codec;
-pub mod data;
-pub mod engine;
-pub mod error;
-pub mod given;
-pub mod halt;
-pub mod http1;
-pub mod http2;
-pub mod meter;
-pub mod net;
-pub mod os;
-pub mod server;
-pub mod spec;
-pub mod target;
+
+pub use venturi_base::{codec, data, error, given, halt, http1, http2, meter, net, os, spec};
+pub use venturi_engine as engine;
+pub use venturi_servers as server;
+pub use venturi_targets as target;

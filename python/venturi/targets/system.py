@@ -54,7 +54,7 @@ LOCAL = "flight://local"
 @dataclass(frozen=True)
 class System:
     """What moves or keeps rows, by the scheme of its URLs. The core has the records, each beside its target
-    (crates/core/src/target/systems.rs); `make generate` writes them to systems.json."""
+    (crates/targets/src/systems.rs); `make generate` writes them to systems.json."""
 
     scheme: str
     operations: list[str]

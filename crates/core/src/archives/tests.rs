@@ -1,10 +1,10 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::*;
-use crate::data::archive::{Chunk, Reader};
-use crate::data::metrics::Metrics;
-use crate::data::points::{Block, Rows};
-use crate::engine::Control;
+use venturi_base::data::archive::{Chunk, Reader};
+use venturi_base::data::metrics::Metrics;
+use venturi_base::data::points::{Block, Rows};
+use venturi_engine::Control;
 
 struct Scratch(PathBuf);
 

@@ -13,11 +13,11 @@ use arrow_ipc::writer::{
 use arrow_ipc::CompressionType;
 
 use super::memory::check_room;
-use crate::codec::ipc::{Compression, Decoder, Encoder};
-use crate::data::Source;
-use crate::error::{Error, Kind, Result};
-use crate::net::tcp::Probe;
-use crate::spec::Data;
+use venturi_base::codec::ipc::{Compression, Decoder, Encoder};
+use venturi_base::data::Source;
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::net::tcp::Probe;
+use venturi_base::spec::Data;
 
 /// A file's batches differ; so many bytes of them are worked on in turn.
 const PAYLOAD: u64 = 64 << 20;
@@ -250,7 +250,7 @@ fn received(encoded: EncodedData) -> Received {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::Values;
+    use venturi_base::spec::Values;
 
     const SHORT: Duration = Duration::from_millis(20);
 

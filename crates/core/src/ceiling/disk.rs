@@ -12,8 +12,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Kind, Result};
-use crate::net::tcp::Probe;
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::net::tcp::Probe;
 
 /// Direct I/O wants memory and sizes in multiples of the device's block, 4 KiB at most.
 const BLOCK: usize = 4096;

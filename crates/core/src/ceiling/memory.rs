@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Kind, Result};
-use crate::net::tcp::Probe;
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::net::tcp::Probe;
 
 const MOST_THREADS: usize = 4096;
 const MIB: usize = 1 << 20;

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Control, Failure, Outcome};
-use crate::error::{Error, Kind, Result};
-use crate::spec::{Data, Operation};
-use crate::target::{charrow, flight};
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::spec::{Data, Operation};
+use venturi_engine::{Control, Failure, Outcome};
+use venturi_targets::{charrow, flight};
 
 pub mod codec;
 pub mod disk;
 pub mod memory;
 
-use crate::net::tcp::{self, Far, Placement};
+use venturi_base::net::tcp::{self, Far, Placement};
 
 /// What Python asks for: raw TCP to or from the host of a reference server.
 #[derive(Debug, Clone, Deserialize)]
@@ -158,7 +158,7 @@ fn recorded(what: &str, work: impl FnOnce() -> Result<tcp::Probe>) -> ProbeRecor
 /// A ceiling is the most that can be had. Within one machine that depends on where the
 /// ends run, so half of the time goes to each placement, and the better one counts.
 fn probe(spec: &ProbeSpec, control: &Control) -> Result<tcp::Probe> {
-    let (addr, ticket) = crate::net::runtime::block_on(async {
+    let (addr, ticket) = venturi_base::net::runtime::block_on(async {
         match spec.target.starts_with("charrow") {
             true => charrow::tcp_port(&spec.target, &spec.options).await,
             false => flight::tcp_port(&spec.target, &spec.options).await,

@@ -1,0 +1,269 @@
+//! Parts of one trial in several processes (here: threads) that start together.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde_json::{json, Value};
+
+use super::peer::{Script, Then, ROWS};
+use super::*;
+use crate::conductor::unix_ns;
+use venturi_base::error::Kind;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The whole trial's spec as the part of one process; the first part leads.
+pub fn part(whole: &Value, first: usize, count: usize) -> TrialSpec {
+    let mut spec = whole.clone();
+    spec["share"] = json!({"first": first, "count": count, "lead": first == 0});
+    TrialSpec::parse(&spec.to_string()).unwrap()
+}
+
+/// Runs all parts as whoever lines hosts up does; `change` may tell the lead something else than
+/// the others have counted.
+pub fn line_up(
+    parts: &[TrialSpec],
+    run: impl Fn(&TrialSpec, &Control) -> Record + Sync,
+    change: impl Fn(&mut Vec<Value>),
+) -> Vec<Record> {
+    let controls: Vec<Control> = parts.iter().map(|_| Control::new()).collect();
+    let (lead, others) = controls.split_first().unwrap();
+    std::thread::scope(|scope| {
+        let run = &run;
+        let mut running = parts
+            .iter()
+            .zip(&controls)
+            .map(|(spec, control)| scope.spawn(move || run(spec, control)));
+        let mut begun = vec![running.next().unwrap()];
+        assert!(lead.wait(Phase::Planned, LIMIT));
+        begun.extend(running);
+        let all = |phase| assert!(controls.iter().all(|control| control.wait(phase, LIMIT)));
+        all(Phase::Ready);
+        let start = unix_ns() + 200_000_000; // a busy machine hears of it in time, too
+        controls
+            .iter()
+            .for_each(|control| control.start_at(start).unwrap());
+        all(Phase::Counted);
+        let told = |control: &Control| -> Vec<Value> {
+            let tallies = control.tallies().unwrap_or_else(|| "[]".into());
+            serde_json::from_str(&tallies).unwrap()
+        };
+        let mut tallies: Vec<Value> = others.iter().flat_map(told).collect();
+        change(&mut tallies);
+        lead.conclude(&json!(tallies).to_string()).unwrap();
+        begun
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    })
+}
+
+fn whole(streams: usize, more: &str) -> Value {
+    let text = format!(
+        r#"{{"trial": "t", "target": "test://", "operation": "get", "data": {{"source": "remote"}},
+            "rows_per_batch": 10, "streams": {streams}, "threads": 2{more}}}"#
+    );
+    serde_json::from_str(&text).unwrap()
+}
+
+fn scripted(spec: &TrialSpec, control: &Control) -> Record {
+    run_on(spec, Box::new(Peer::all(8, Script::of(5))), control)
+}
+
+#[test]
+fn parts_start_together_and_the_lead_verifies_all() {
+    let whole = whole(5, r#", "rate": 1000"#);
+    let records = line_up(&[part(&whole, 0, 2), part(&whole, 2, 3)], scripted, |_| {});
+    let [lead, other] = &records[..] else {
+        panic!("two records")
+    };
+    for record in &records {
+        assert_eq!(record.error, None);
+        // The same instant on one clock, which is the start that was given.
+        assert_eq!(
+            record.times.started_unix_ns,
+            records[0].times.started_unix_ns
+        );
+        assert!(record.times.start_skew_ns < 1_000_000_000);
+    }
+    let numbers = |record: &Record| -> Vec<usize> {
+        record.streams.iter().map(|stream| stream.stream).collect()
+    };
+    assert_eq!((numbers(lead), numbers(other)), (vec![0, 1], vec![2, 3, 4]));
+    assert_eq!(
+        (lead.counts.rows, other.counts.rows),
+        (10 * ROWS, 15 * ROWS)
+    );
+    // The peer says how many rows it was told of.
+    assert_eq!(lead.verification.rows, 25 * ROWS);
+    assert_eq!(lead.verification.achieved, "count");
+    assert_eq!(lead.stages.server.as_ref().unwrap()["encode"], 5);
+    let verified = &other.verification;
+    assert_eq!((verified.achieved, verified.rows), ("none", 15 * ROWS));
+    assert_eq!(verified.note.as_deref(), Some("verified by the lead"));
+    assert!(other.stages.server.is_none());
+    // Slots of the whole schedule: stream 4's fifth is its number 24, one each millisecond.
+    let schedules = records.iter().map(|record| record.schedule.unwrap());
+    assert_eq!(
+        schedules.map(|schedule| schedule.rate).collect::<Vec<_>>(),
+        [400.0, 600.0]
+    );
+    assert!(other.streams[2].end_ns >= 24_000_000);
+    let all_before = |record: &Record| record.times.interval_ns < 10_000_000_000;
+    assert!(records.iter().all(all_before));
+}
+
+#[test]
+fn only_the_lead_cleans_up() {
+    let whole = whole(2, "");
+    for first in [0, 1] {
+        let peer = Peer::all(2, Script::of(1).then(Then::Fail));
+        let cleaned = peer.cleaned.clone();
+        let control = Control::new();
+        control.start_at(unix_ns()).unwrap();
+        let record = run_on(&part(&whole, first, 1), Box::new(peer), &control);
+        assert_eq!(record.outcome, Outcome::Failed);
+        assert_eq!(cleaned.load(Ordering::SeqCst), first == 0);
+    }
+}
+
+/// Runs one part of two; `act` when its streams are ready.
+fn alone(more: &str, first: usize, act: impl Fn(&Control) + Sync) -> Record {
+    let spec = part(&whole(2, more), first, 1);
+    let control = Control::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(control.wait(Phase::Ready, LIMIT));
+            act(&control);
+        });
+        scripted(&spec, &control)
+    })
+}
+
+#[test]
+fn a_start_that_is_past_is_now_and_told() {
+    let record = alone("", 1, |control| {
+        assert_eq!(control.progress().phase, Phase::Ready);
+        control.start_at(unix_ns() - 3_000_000_000).unwrap();
+        assert!(control.start_at(1).is_err());
+    });
+    assert_eq!(record.error, None);
+    let skew = record.times.start_skew_ns;
+    assert!((3_000_000_000..4_000_000_000).contains(&skew), "{skew}");
+    assert!(record.times.interval_ns < 1_000_000_000);
+    let since = unix_ns() - record.times.started_unix_ns;
+    assert!(since < 2_000_000_000, "{since}");
+}
+
+#[test]
+fn a_start_may_be_given_before_anything_is_ready() {
+    let spec = part(&whole(2, ""), 1, 1);
+    let control = Control::new();
+    control.start_at(unix_ns()).unwrap();
+    assert_eq!(scripted(&spec, &control).error, None);
+}
+
+#[test]
+fn nobody_gives_the_start() {
+    let begun = Instant::now();
+    let record = alone(r#", "timeout_ns": 200000000"#, 1, |_| {});
+    let error = record.error.unwrap();
+    assert_eq!(error.kind, Kind::Timeout);
+    assert!(
+        error
+            .message
+            .starts_with("nobody gave the start for 0.2 s: "),
+        "{}",
+        error.message
+    );
+    assert_eq!(record.counts.batches, 0);
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_start_in_the_far_future_is_a_clock_that_is_wrong() {
+    let record = alone("", 1, |control| {
+        let hour = 3_600_000_000_000;
+        control.start_at(unix_ns() + hour).unwrap();
+    });
+    let error = record.error.unwrap();
+    assert_eq!(error.kind, Kind::Usage);
+    assert!(error.message.contains("is the clock right?"), "{error:?}");
+}
+
+#[test]
+fn a_cancel_ends_every_wait() {
+    let ready = alone("", 1, Control::cancel);
+    assert_eq!(ready.outcome, Outcome::Interrupted);
+    assert_eq!(ready.counts.batches, 0);
+    let counted = alone("", 0, |control| {
+        control.start_at(unix_ns()).unwrap();
+        assert!(control.wait(Phase::Counted, LIMIT));
+        assert!(!control.wait(Phase::Verifying, Duration::from_millis(20)));
+        assert!(control.tallies().is_some());
+        control.cancel();
+    });
+    assert_eq!(counted.outcome, Outcome::Interrupted);
+    assert_eq!(counted.counts.batches, 5);
+    let begun = Instant::now();
+    let forgotten = alone(r#", "timeout_ns": 100000000"#, 0, |control| {
+        control.start_at(unix_ns()).unwrap();
+    });
+    let error = forgotten.error.unwrap();
+    assert_eq!(error.kind, Kind::Timeout);
+    assert!(error.message.contains("nobody told"), "{error:?}");
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+}
+
+#[test]
+fn tallies_must_be_those_of_all_others() {
+    let said = |tallies: &'static str| {
+        let record = alone("", 0, |control| {
+            control.start_at(unix_ns()).unwrap();
+            assert!(control.wait(Phase::Counted, LIMIT));
+            let own = control.tallies().unwrap();
+            let told = tallies.replace("OWN", own.trim_matches(['[', ']']));
+            assert!(control.conclude("nothing").is_err());
+            control.conclude(&told).unwrap();
+            assert!(control.conclude(&told).is_err());
+        });
+        record.error.unwrap().message
+    };
+    assert!(said("[]").contains("nobody has told what stream 1 has counted"));
+    assert!(said("[OWN]").contains("stream 0 is there twice"));
+}
+
+#[test]
+fn a_part_that_fails_is_done_and_has_no_tallies() {
+    let spec = part(&whole(2, ""), 1, 1);
+    let control = Control::new();
+    control.start_at(unix_ns()).unwrap();
+    let peer = Peer::all(2, Script::of(3).then(Then::Fail));
+    let record = run_on(&spec, Box::new(peer), &control);
+    assert_eq!(record.error.unwrap().stream, Some(1));
+    assert_eq!(record.streams[0].stream, 1);
+    assert!(control.wait(Phase::Counted, Duration::ZERO));
+    assert_eq!(control.progress().phase, Phase::Done);
+    assert_eq!(control.tallies(), None);
+}
+
+#[test]
+fn shares_that_cannot_be_are_said() {
+    let said = |share: &str, more: &str| {
+        let text = whole(4, &format!(r#", "share": {share}{more}"#)).to_string();
+        TrialSpec::parse(&text).unwrap_err().message
+    };
+    assert!(said(r#"{"first": 0, "count": 0}"#, "").contains("at least 1"));
+    assert!(said(r#"{"first": 3, "count": 2}"#, "").contains("not among the 4"));
+    let far = format!(r#"{{"first": {}, "count": 2}}"#, usize::MAX);
+    assert!(said(&far, "").contains("not among the 4"));
+    assert!(said(
+        r#"{"first": 0, "count": 2}"#,
+        r#", "include_setup": true, "rows_per_stream": 1"#
+    )
+    .contains("one process"));
+    assert!(Phase::of_name("begun")
+        .unwrap_err()
+        .message
+        .contains("known: set-up, planned, ready, running, counted, verifying, done"));
+}

@@ -1,0 +1,311 @@
+//! A target in memory whose streams follow a script.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use venturi_base::error::{Error, Fate, Kind, Result};
+use venturi_base::meter::clock::{Stage, StageClock, StageTotals, Workers};
+use venturi_base::spec::TrialSpec;
+use venturi_targets::{
+    Identity, LocalFuture, Moved, ServerReport, Session, Tally, Target, Verification,
+};
+
+pub const ROWS: u64 = 10;
+pub const BYTES: u64 = 320;
+
+/// What a stream does after its batches.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Then {
+    End,
+    Fail,
+    /// Never again a word.
+    Stall,
+    Panic,
+}
+
+/// One stream's script.
+#[derive(Debug, Clone, Copy)]
+pub struct Script {
+    pub batches: u64,
+    pub then: Then,
+    /// Every batch keeps the thread busy for so long...
+    pub busy: Duration,
+    /// ... or makes it wait for the runtime's timer.
+    pub wait: Duration,
+    /// What `poll_finish` waits for.
+    pub finish: Duration,
+    pub finish_stalls: bool,
+    /// Batch n of the stream waits for so long instead.
+    pub slow: Option<(u64, Duration)>,
+    /// Every n-th batch fails so.
+    pub fails: Option<(u64, Fate)>,
+}
+
+impl Script {
+    pub const ENDLESS: Script = Script {
+        batches: u64::MAX,
+        then: Then::End,
+        busy: Duration::ZERO,
+        wait: Duration::from_millis(1),
+        finish: Duration::ZERO,
+        finish_stalls: false,
+        slow: None,
+        fails: None,
+    };
+
+    pub fn of(batches: u64) -> Script {
+        Script {
+            batches,
+            wait: Duration::ZERO,
+            ..Script::ENDLESS
+        }
+    }
+
+    pub fn then(self, then: Then) -> Script {
+        Script { then, ..self }
+    }
+}
+
+#[derive(Clone)]
+pub struct Peer {
+    pub scripts: Vec<Script>,
+    pub plan: Duration,
+    pub plan_panics: bool,
+    pub open: Duration,
+    pub grouped: bool,
+    /// Sessions a stream.
+    pub in_flight: usize,
+    pub verified: std::result::Result<Option<&'static str>, Kind>,
+    pub report: Option<Kind>,
+    pub clean: Option<Kind>,
+    pub cleaned: Arc<AtomicBool>,
+}
+
+impl Peer {
+    pub fn new(scripts: Vec<Script>) -> Self {
+        Self {
+            scripts,
+            plan: Duration::ZERO,
+            plan_panics: false,
+            open: Duration::ZERO,
+            grouped: false,
+            in_flight: 1,
+            verified: Ok(None),
+            report: None,
+            clean: None,
+            cleaned: Arc::default(),
+        }
+    }
+
+    pub fn all(streams: usize, script: Script) -> Self {
+        Self::new(vec![script; streams])
+    }
+}
+
+/// A spec for so many streams and threads, with more fields in JSON.
+pub fn spec(streams: usize, threads: usize, more: &str) -> TrialSpec {
+    TrialSpec::parse(&format!(
+        r#"{{"trial": "t", "target": "test://", "operation": "get", "data": {{"source": "remote"}},
+            "rows_per_batch": 10, "streams": {streams}, "threads": {threads}{more}}}"#
+    ))
+    .unwrap()
+}
+
+impl Target for Peer {
+    fn plan<'a>(&'a mut self) -> LocalFuture<'a, Result<Identity>> {
+        assert!(!self.plan_panics, "planned to panic");
+        Box::pin(async {
+            tokio::time::sleep(self.plan).await;
+            Ok(Identity {
+                address: "127.0.0.1:1".into(),
+                protocol: "test".into(),
+                pid: Some(std::process::id()),
+                ..Identity::default()
+            })
+        })
+    }
+
+    fn planned_rows(&self) -> Option<u64> {
+        None
+    }
+
+    fn groups(&self, streams: usize) -> Vec<Vec<usize>> {
+        match self.grouped {
+            true => vec![(0..streams).collect()],
+            false => (0..streams).map(|stream| vec![stream]).collect(),
+        }
+    }
+
+    fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
+        Box::pin(async move {
+            tokio::time::sleep(self.open).await;
+            let mut sessions: Vec<Box<dyn Session>> = Vec::new();
+            for &stream in group {
+                let next = Rc::new(Cell::new(0));
+                for _ in 0..self.in_flight {
+                    sessions.push(Box::new(Stream {
+                        script: self.scripts[stream],
+                        next: next.clone(),
+                        number: None,
+                        tally: Tally::default(),
+                        begun: None,
+                        sleep: None,
+                    }));
+                }
+            }
+            Ok(sessions)
+        })
+    }
+
+    fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
+        Box::pin(async move {
+            let mismatch = self
+                .verified
+                .map_err(|kind| Error::new(kind, "cannot verify"))?;
+            Ok(Verification {
+                requested: venturi_base::spec::Verify::Checksum,
+                achieved: "count",
+                expected_rows: None,
+                rows: tallies.iter().map(|tally| tally.rows).sum(),
+                expected_checksum: None,
+                checksum: None,
+                sums: None,
+                stored_bytes: None,
+                note: None,
+                mismatch: mismatch.map(str::to_owned),
+            })
+        })
+    }
+
+    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
+        Box::pin(async {
+            match self.report {
+                Some(kind) => Err(Error::new(kind, "no report today")),
+                None => Ok(Some(ServerReport {
+                    pools: Default::default(),
+                    stages: {
+                        let mut stages = StageTotals::default();
+                        stages.0[Stage::Encode as usize] = 5;
+                        stages
+                    },
+                    workers: Some(Workers {
+                        workers: 1,
+                        time_ns: 5,
+                    }),
+                    user_ns: 7,
+                    system_ns: 8,
+                })),
+            }
+        })
+    }
+
+    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
+        Box::pin(async {
+            self.cleaned.store(true, Ordering::SeqCst);
+            match self.clean {
+                Some(kind) => Err(Error::new(kind, "it sticks")),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+struct Stream {
+    script: Script,
+    /// Of the stream's batches, the first that none of its sessions has begun.
+    next: Rc<Cell<u64>>,
+    /// The batch that is in flight.
+    number: Option<u64>,
+    tally: Tally,
+    begun: Option<Instant>,
+    sleep: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
+}
+
+impl Stream {
+    fn poll_sleep(&mut self, wait: Duration, cx: &mut Context<'_>) -> Poll<()> {
+        if wait.is_zero() {
+            return Poll::Ready(());
+        }
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(wait)));
+        let slept = std::future::Future::poll(sleep.as_mut(), cx);
+        if slept.is_ready() {
+            self.sleep = None;
+        }
+        slept
+    }
+
+    fn begin(&mut self) -> Option<u64> {
+        if self.number.is_none() && self.next.get() < self.script.batches {
+            self.number = Some(self.next.get());
+            self.next.set(self.next.get() + 1);
+        }
+        self.number
+    }
+}
+
+impl Session for Stream {
+    fn poll_batch(
+        &mut self,
+        cx: &mut Context<'_>,
+        clock: &mut StageClock,
+    ) -> Poll<Result<Option<Moved>>> {
+        let Some(number) = self.begin() else {
+            return match self.script.then {
+                Then::End => Poll::Ready(Ok(None)),
+                Then::Fail => Poll::Ready(Err(Error::new(Kind::Server, "no more today"))),
+                Then::Stall => Poll::Pending,
+                Then::Panic => panic!("scripted"),
+            };
+        };
+        let wait = match self.script.slow {
+            Some((slow, wait)) if slow == number => wait,
+            _ => self.script.wait,
+        };
+        if self.poll_sleep(wait, cx).is_pending() {
+            clock.wait(Stage::AwaitInput);
+            return Poll::Pending;
+        }
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        while begun.elapsed() < self.script.busy {
+            std::hint::spin_loop();
+        }
+        self.begun = None;
+        self.number = None;
+        clock.mark(Stage::Receive);
+        if let Some((every, fate)) = self.script.fails {
+            if (number + 1).is_multiple_of(every) {
+                if !matches!(fate, Fate::Refused { .. }) {
+                    self.tally.doubt.batches += 1;
+                    self.tally.doubt.rows += ROWS;
+                }
+                let error = Error::new(Kind::Server, format!("batch {number}: no"));
+                return Poll::Ready(Err(error.with_code(1213).with_fate(fate)));
+            }
+        }
+        self.tally.rows += ROWS;
+        self.tally.wire_bytes += BYTES + 1;
+        Poll::Ready(Ok(Some(Moved {
+            rows: ROWS,
+            bytes: BYTES,
+        })))
+    }
+
+    fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
+        if self.script.finish_stalls || self.poll_sleep(self.script.finish, cx).is_pending() {
+            clock.wait(Stage::AwaitReply);
+            return Poll::Pending;
+        }
+        clock.mark(Stage::Send);
+        Poll::Ready(Ok(()))
+    }
+
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+}

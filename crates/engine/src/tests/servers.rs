@@ -1,0 +1,443 @@
+//! Trials over several servers: two or three of them, one down, one that dies.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{json, Value};
+
+use super::line_up::part;
+use super::shares::{flight_server, in_two, real, records, same, trial, Place};
+use super::*;
+use venturi_base::error::Kind;
+use venturi_servers::{flight, timeseries};
+
+/// Nothing here takes that long, whatever else the machine does.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn run_one(spec: &Value) -> Record {
+    crate::run(
+        TrialSpec::parse(&spec.to_string()).unwrap(),
+        &Control::new(),
+    )
+}
+
+fn failure(spec: &Value) -> (Kind, String) {
+    let error = run_one(spec).error.unwrap();
+    (error.kind, error.message)
+}
+
+fn closed_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn url(servers: &[flight::Server]) -> String {
+    let all: Vec<String> = servers.iter().map(flight::Server::address).collect();
+    format!("flight://{}", all.join(","))
+}
+
+fn told(statistics: &str) -> Value {
+    serde_json::from_str(statistics).unwrap()
+}
+
+/// A way to a server that can be cut.
+struct Relay {
+    address: String,
+    sockets: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Relay {
+    fn to(server: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let sockets = Arc::<Mutex<Vec<TcpStream>>>::default();
+        let kept = sockets.clone();
+        std::thread::spawn(move || {
+            for near in listener.incoming().flatten() {
+                let far = TcpStream::connect(&server).unwrap();
+                let mut kept = kept.lock().unwrap();
+                for (from, to) in [(&near, &far), (&far, &near)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    std::thread::spawn(move || {
+                        let mut room = vec![0; 64 << 10];
+                        while let Ok(more @ 1..) = from.read(&mut room) {
+                            if to.write_all(&room[..more]).is_err() {
+                                break;
+                            }
+                        }
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+                kept.extend([near, far]);
+            }
+        });
+        Self { address, sockets }
+    }
+
+    fn cut(&self) {
+        for socket in self.sockets.lock().unwrap().iter() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Runs a trial without an end of its own until it moves, then does `act`.
+fn while_it_runs(spec: &Value, act: impl FnOnce()) -> Record {
+    let spec = TrialSpec::parse(&spec.to_string()).unwrap();
+    let control = Control::new();
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| crate::run(spec, &control));
+        let begun = Instant::now();
+        while control.progress().rows < 10_000 {
+            assert!(begun.elapsed() < LIMIT && !running.is_finished());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        act();
+        running.join().unwrap()
+    })
+}
+
+#[test]
+fn flight_is_the_same_over_one_two_and_three() {
+    let servers = [flight_server(), flight_server(), flight_server()];
+    for operation in ["get", "put"] {
+        for options in [json!({}), json!({"connections": "shared"})] {
+            let mut sums = Vec::new();
+            for count in 1..=3 {
+                let whole = records(
+                    &url(&servers[..count]),
+                    operation,
+                    json!({"options": options}),
+                );
+                // By one process and by two.
+                let (one, two) = same(&whole);
+                for record in [&one, &two[0]] {
+                    let verified = &record.verification;
+                    assert_eq!((verified.achieved, verified.rows), ("checksum", 152_500));
+                    let target = &record.target;
+                    assert_eq!((target.servers, target.reference), (count, true));
+                    assert_eq!(
+                        format!("flight://{}", target.address),
+                        url(&servers[..count])
+                    );
+                    assert!(target.round_trip_ns.is_some());
+                    assert_eq!(record.workers.server.unwrap().workers, 5);
+                    assert!(record.cpu.server.unwrap().total() > 0);
+                    assert!(record.samples.as_ref().unwrap().server.is_some());
+                }
+                // Streams that share a connection count their part of it as they end.
+                if options == json!({}) {
+                    assert!(one.counts.wire_bytes > one.counts.payload_bytes);
+                }
+                sums.push(one.verification.checksum);
+            }
+            assert_eq!(sums[0], sums[1]);
+            assert_eq!(sums[0], sums[2]);
+        }
+    }
+    // Streams 0 and 3 at the first, 1 and 4 at the second, 2 at the third; 16 times in all.
+    let moved = |server: &flight::Server, what: &str| told(&server.statistics())[what].clone();
+    assert!(moved(&servers[2], "rows_sent").as_u64() >= Some(30_500 * 4));
+    assert!(moved(&servers[2], "rows_received").as_u64() >= Some(30_500 * 4));
+}
+
+#[test]
+fn fewer_streams_than_servers() {
+    let servers = [flight_server(), flight_server(), flight_server()];
+    for operation in ["get", "put"] {
+        let record = run_one(&records(&url(&servers), operation, json!({"streams": 1})));
+        assert_eq!(record.error, None);
+        assert_eq!(record.verification.achieved, "checksum");
+        assert_eq!(record.target.servers, 3);
+    }
+    let gets = |server: &flight::Server| told(&server.statistics())["gets"].as_u64().unwrap();
+    assert!(gets(&servers[0]) > 0 && gets(&servers[1]) == 0);
+}
+
+#[test]
+fn a_get_in_fixed_time_ends_at_all_servers() {
+    let servers = [flight_server(), flight_server()];
+    // Long enough for all streams to have begun, whatever else the machine does.
+    let more = json!({"rows_per_stream": null, "duration_ns": 2_000_000_000});
+    let record = run_one(&records(&url(&servers), "get", more));
+    assert_eq!(record.error, None);
+    let verified = &record.verification;
+    assert_eq!(verified.achieved, "checksum");
+    assert_eq!(verified.expected_rows, Some(verified.rows));
+}
+
+/// Numbers as a file that Rust reads.
+fn numbers(place: &Place, rows: i64) -> Value {
+    let ipc = place.file("numbers.arrow");
+    let numbers = Arc::new(arrow_array::Int64Array::from_iter_values(0..rows));
+    let batch = arrow_array::RecordBatch::try_from_iter([("n", numbers as _)]).unwrap();
+    let file = std::fs::File::create(&ipc).unwrap();
+    let mut writer = arrow_ipc::writer::FileWriter::try_new(file, &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    json!({"source": "file", "path": "numbers.csv", "ipc": ipc})
+}
+
+#[test]
+fn a_file_is_given_to_all_servers_and_taken_back() {
+    let servers = [flight_server(), flight_server()];
+    let place = Place::new();
+    let data = numbers(&place, 2500);
+    let one = run_one(&records(&url(&servers[..1]), "get", json!({"data": data})));
+    let (two, _) = same(&records(&url(&servers), "get", json!({"data": data})));
+    assert_eq!(one.verification.checksum, two.verification.checksum);
+    // What one server took is taken back where the other one does not.
+    let small = r#"{"host": "127.0.0.1", "port": 0, "memory_bytes": 1000}"#;
+    let small = flight::Server::start(small).unwrap();
+    let target = format!("{},{}", url(&servers[..1]), small.address());
+    let (_, message) = failure(&records(&target, "get", json!({"data": data})));
+    assert!(message.contains(&small.address()), "{message}");
+    for server in servers.iter().chain([&small]) {
+        assert_eq!(told(&server.statistics())["tables"], 0);
+    }
+}
+
+#[test]
+fn a_table_is_read_from_all_servers_that_hold_the_same() {
+    let servers = [flight_server(), flight_server(), flight_server()];
+    let place = Place::new();
+    let put = |server: &[flight::Server], rows: i64| {
+        let more = json!({
+            "data": numbers(&place, rows), "streams": 1, "rows_per_stream": rows,
+        });
+        let put = records(&format!("{}/numbers", url(server)), "put", more);
+        assert_eq!(run_one(&put).error, None);
+    };
+    put(&servers[..1], 2500);
+    put(&servers[1..2], 2500);
+    let get = |servers: &[flight::Server]| {
+        let more = json!({"data": {"source": "remote"}, "rows_per_stream": null});
+        records(&format!("{}/numbers", url(servers)), "get", more)
+    };
+    let (one, _) = same(&get(&servers[..1]));
+    let (two, _) = same(&get(&servers[..2]));
+    // One endpoint, which all five streams read, at either server.
+    assert_eq!(two.verification.rows, 5 * 2500);
+    assert_eq!(one.verification.checksum, two.verification.checksum);
+    let gets = told(&servers[1].statistics())["gets"].as_u64();
+    assert_eq!(gets, Some(4)); // streams 1 and 3, by one process and by two
+                               // The third has none, then another one.
+    let (kind, message) = failure(&get(&servers));
+    assert_eq!(kind, Kind::Server);
+    assert!(message.contains(&servers[2].address()), "{message}");
+    assert!(message.contains("there is no table"), "{message}");
+    put(&servers[2..], 2400);
+    let (kind, message) = failure(&get(&servers));
+    assert_eq!(kind, Kind::Usage);
+    for says in [
+        &servers[0].address(),
+        &servers[2].address(),
+        "1 endpoint, 2500 rows; 1 endpoint, 2400 rows",
+    ] {
+        assert!(message.contains(says), "{message}");
+    }
+}
+
+#[test]
+fn a_flight_server_that_is_down_is_named() {
+    let up = flight_server();
+    let down = format!("127.0.0.1:{}", closed_port());
+    for operation in ["get", "put"] {
+        let target = format!("{},{down}", url(std::slice::from_ref(&up)));
+        let (kind, message) = failure(&records(&target, operation, json!({})));
+        assert_eq!(kind, Kind::Unreachable);
+        assert!(message.contains(&down), "{message}");
+        assert!(!message.contains(&up.address()), "{message}");
+    }
+}
+
+#[test]
+fn a_flight_server_that_dies_is_named() {
+    let servers = [flight_server(), flight_server()];
+    for operation in ["get", "put"] {
+        let relay = Relay::to(servers[1].address());
+        let target = format!("{},{}", url(&servers[..1]), relay.address);
+        let more = json!({"rows_per_stream": null, "duration_ns": 600_000_000_000u64});
+        let record = while_it_runs(&records(&target, operation, more), || relay.cut());
+        let error = record.error.unwrap();
+        assert_eq!(error.kind, Kind::Lost, "{}", error.message);
+        assert!(error.message.contains(&relay.address), "{}", error.message);
+        assert!(matches!(error.stream, Some(1 | 3)), "{:?}", error.stream);
+        assert!(record.counts.rows > 0);
+    }
+    // Nothing of it is left over.
+    let record = run_one(&records(&url(&servers), "get", json!({"trial": "next"})));
+    assert_eq!(record.error, None);
+}
+
+/// Stores of time series, each with its directory.
+struct Stores {
+    all: Vec<timeseries::Server>,
+    _place: Place,
+}
+
+impl Stores {
+    fn new(count: usize) -> Self {
+        let place = Place::new();
+        let start = |number| {
+            let spec = json!({
+                "server": "timeseries", "data": place.file(&format!("store-{number}")),
+                "resp": 0, "opentsdb": 0, "influx": 0, "http": 0, "threads": 2,
+            });
+            timeseries::Server::start(&spec.to_string()).unwrap()
+        };
+        Self {
+            all: (0..count).map(start).collect(),
+            _place: place,
+        }
+    }
+
+    fn addresses(&self, protocol: &str) -> Vec<String> {
+        let address = |server: &timeseries::Server| {
+            let addresses = &told(&server.statistics())["addresses"];
+            addresses[protocol].as_str().unwrap().to_owned()
+        };
+        self.all.iter().map(address).collect()
+    }
+
+    fn http_ports(&self) -> Vec<u16> {
+        let port = |address: &String| address.rsplit(':').next().unwrap().parse().unwrap();
+        self.addresses("http").iter().map(port).collect()
+    }
+
+    fn ingest(&self, scheme: &str, places: &[String], more: Value) -> Value {
+        let mut whole = trial(json!({
+            "target": format!("{scheme}://{}", places.join(",")), "operation": "ingest",
+            "data": {"source": "metrics", "hosts": 11, "start_unix_ns": 1_483_228_800_000_000_000i64},
+            "rows_per_batch": 1000, "rows_per_stream": 20_000, "generate": "inline",
+            "options": {"http_port": &self.http_ports()[..places.len()]},
+        }));
+        for (name, value) in more.as_object().unwrap() {
+            whole[name] = value.clone();
+        }
+        whole
+    }
+}
+
+#[test]
+fn points_are_the_same_over_one_two_and_three_stores() {
+    for (scheme, protocol) in [
+        ("akumuli", "resp"),
+        ("opentsdb", "opentsdb"),
+        ("influx", "influx"),
+    ] {
+        let mut sums = Vec::new();
+        for count in 1..=3 {
+            let stores = Stores::new(count);
+            let spec = stores.ingest(scheme, &stores.addresses(protocol), json!({}));
+            let record = run_one(&spec);
+            assert_eq!(record.error, None);
+            let verified = &record.verification;
+            assert_eq!((verified.achieved, verified.rows), ("checksum", 100_000));
+            assert_eq!(
+                (record.target.servers, record.target.reference),
+                (count, true)
+            );
+            assert!(record.counts.stored_bytes.unwrap() > 0);
+            assert!(record.cpu.server.is_some());
+            sums.push(verified.checksum.clone());
+            let points = stores
+                .all
+                .iter()
+                .map(|store| told(&store.statistics())["points"].as_u64().unwrap());
+            let shares = [vec![5], vec![3, 2], vec![2, 2, 1]];
+            let shares: Vec<u64> = shares[count - 1].iter().map(|it| it * 20_000).collect();
+            assert_eq!(points.collect::<Vec<_>>(), shares);
+        }
+        assert_eq!(sums[0], sums[1]);
+        assert_eq!(sums[0], sums[2]);
+    }
+}
+
+#[test]
+fn points_of_all_parts_are_in_all_stores() {
+    let stores = Stores::new(2);
+    let two = in_two(&stores.ingest("influx", &stores.addresses("influx"), json!({})));
+    for record in &two {
+        assert_eq!(record.error, None);
+        assert_eq!(record.target.servers, 2);
+    }
+    let verified = &two[0].verification;
+    assert_eq!((verified.achieved, verified.rows), ("checksum", 100_000));
+    // The same by requests; and what was there before is taken off.
+    let places: Vec<String> = stores.addresses("http");
+    let more = json!({
+        "target": format!("influx+http://{}/points", places.join(",")), "options": {},
+        "data": {"source": "metrics", "hosts": 11, "start_unix_ns": 1_583_228_800_000_000_000i64},
+    });
+    let record = run_one(&stores.ingest("influx", &[], more));
+    assert_eq!(record.error, None);
+    let verified = &record.verification;
+    assert_eq!((verified.achieved, verified.rows), ("checksum", 100_000));
+    let note = verified.note.as_ref().unwrap();
+    assert!(note.contains("100000 points were there before"), "{note}");
+}
+
+#[test]
+fn a_store_that_does_not_tell_is_named() {
+    let stores = Stores::new(2);
+    let mut ports = stores.http_ports();
+    ports[1] = closed_port();
+    let places = stores.addresses("influx");
+    let options = json!({"options": {"http_port": ports}});
+    let record = run_one(&stores.ingest("influx", &places, options));
+    assert_eq!(record.error, None);
+    assert!(!record.target.reference);
+    let verified = &record.verification;
+    assert_eq!(
+        (verified.achieved, verified.rows),
+        ("acknowledged", 100_000)
+    );
+    let note = verified.note.as_ref().unwrap();
+    assert!(
+        note.contains(&places[1]) && !note.contains(&places[0]),
+        "{note}"
+    );
+    let one = json!({"options": {"http_port": [8181]}});
+    let (kind, message) = failure(&stores.ingest("influx", &places, one));
+    assert_eq!(kind, Kind::Usage);
+    assert!(message.contains("1 ports for 2 hosts"), "{message}");
+}
+
+#[test]
+fn a_store_that_is_down_or_dies_is_named() {
+    let stores = Stores::new(2);
+    let mut places = stores.addresses("resp");
+    let relay = Relay::to(places[1].clone());
+    places[1] = format!("127.0.0.1:{}", closed_port());
+    let (kind, message) = failure(&stores.ingest("akumuli", &places, json!({})));
+    assert_eq!(kind, Kind::Unreachable);
+    assert!(message.contains(&places[1]), "{message}");
+    places[1] = relay.address.clone();
+    let more = json!({"rows_per_stream": null, "duration_ns": 600_000_000_000u64});
+    let spec = stores.ingest("akumuli", &places, more);
+    let record = while_it_runs(&spec, || relay.cut());
+    let error = record.error.unwrap();
+    assert_eq!(error.kind, Kind::Lost, "{}", error.message);
+    assert!(error.message.contains(&relay.address), "{}", error.message);
+    assert!(matches!(error.stream, Some(1 | 3)), "{:?}", error.stream);
+}
+
+#[test]
+fn the_second_part_alone_speaks_to_its_own_servers() {
+    // By its number in the whole trial: stream 3 of two servers is the second one's.
+    let servers = [flight_server(), flight_server()];
+    let whole = records(&url(&servers), "put", json!({"streams": 4}));
+    let parts = [part(&whole, 0, 3), part(&whole, 3, 1)];
+    let records = super::line_up::line_up(&parts, real, |_| {});
+    assert!(records.iter().all(|record| record.error.is_none()));
+    let rows = |server: &flight::Server| {
+        let told = told(&server.statistics());
+        told["rows_received"].as_u64().unwrap()
+    };
+    // Warm-up batches are rows as well.
+    assert_eq!(rows(&servers[0]), rows(&servers[1]));
+    assert!(rows(&servers[1]) >= 2 * 30_500);
+}

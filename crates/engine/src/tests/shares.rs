@@ -1,0 +1,296 @@
+//! Parts of one trial against real targets: what the lead verifies is what all have moved.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+use arrow_array::{Int64Array, RecordBatch};
+use serde_json::{json, Value};
+
+use super::line_up::{line_up, part};
+use super::*;
+use venturi_base::error::Kind;
+use venturi_servers::{charrow, flight, timeseries};
+
+/// A place of a test's own, removed when it ends.
+pub struct Place(PathBuf);
+
+impl Place {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("venturi-share-{}-{next}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn file(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn trial(more: Value) -> Value {
+    let mut spec =
+        json!({"trial": "shared", "streams": 5, "threads": 2, "sample_interval_ns": 20_000_000});
+    for (name, value) in more.as_object().unwrap() {
+        spec[name] = value.clone();
+    }
+    spec
+}
+
+pub fn real(spec: &TrialSpec, control: &Control) -> Record {
+    crate::run(spec.clone(), control)
+}
+
+/// Streams 0 and 1 here, 2 to 4 there.
+pub fn in_two(whole: &Value) -> Vec<Record> {
+    line_up(&[part(whole, 0, 2), part(whole, 2, 3)], real, |_| {})
+}
+
+/// By one process, and by two: the same is verified.
+pub fn same(whole: &Value) -> (Record, Vec<Record>) {
+    let one = crate::run(
+        TrialSpec::parse(&whole.to_string()).unwrap(),
+        &Control::new(),
+    );
+    assert_eq!(one.error, None);
+    let two = in_two(whole);
+    for record in &two {
+        assert_eq!(record.error, None);
+    }
+    let (lead, other) = (&two[0], &two[1]);
+    assert_eq!(
+        lead.counts.rows + other.counts.rows,
+        one.counts.rows,
+        "{whole}"
+    );
+    assert_eq!(other.verification.achieved, "none");
+    let (here, there) = (&lead.verification, &one.verification);
+    assert_eq!(
+        (here.achieved, here.rows, here.expected_rows),
+        (there.achieved, there.rows, there.expected_rows)
+    );
+    assert_eq!(here.checksum, there.checksum);
+    assert_eq!(here.sums, there.sums);
+    (one, two)
+}
+
+pub fn flight_server() -> flight::Server {
+    flight::Server::start(r#"{"host": "127.0.0.1", "port": 0, "memory_bytes": 1000000000}"#)
+        .unwrap()
+}
+
+pub fn records(server: &str, operation: &str, more: Value) -> Value {
+    let mut spec = trial(json!({
+        "target": server, "operation": operation, "rows_per_batch": 1000,
+        "data": {"source": "records", "columns": 3, "seed": 9}, "rows_per_stream": 30_500,
+    }));
+    for (name, value) in more.as_object().unwrap() {
+        spec[name] = value.clone();
+    }
+    spec
+}
+
+#[test]
+fn flight_accounts_for_all_parts() {
+    let server = flight_server();
+    let url = format!("flight://{}", server.address());
+    for operation in ["get", "put"] {
+        for options in [json!({}), json!({"connections": "shared"})] {
+            let whole = records(&url, operation, json!({"options": options}));
+            let (one, two) = same(&whole);
+            assert_eq!(two[0].verification.achieved, "checksum");
+            let workers = |record: &Record| record.workers.server.map(|server| server.workers);
+            assert_eq!((workers(&two[0]), workers(&one)), (Some(5), Some(5)));
+            assert_eq!(workers(&two[1]), None);
+            let sampled = |record: &Record| record.samples.as_ref().unwrap().server.is_some();
+            assert_eq!((sampled(&two[0]), sampled(&two[1])), (true, false));
+        }
+    }
+}
+
+#[test]
+fn a_get_in_fixed_time_ends_for_all() {
+    let server = flight_server();
+    let url = format!("flight://{}", server.address());
+    // So long that each of them has begun by then, whatever else the machine does.
+    let whole = records(
+        &url,
+        "get",
+        json!({"rows_per_stream": null, "duration_ns": 2_000_000_000}),
+    );
+    let two = in_two(&whole);
+    for record in &two {
+        assert_eq!(record.error, None);
+    }
+    assert_eq!(two[0].verification.achieved, "checksum");
+    // What was on its way at the end has arrived all the same, and does not count.
+    let (verified, rows) = (
+        &two[0].verification,
+        two[0].counts.rows + two[1].counts.rows,
+    );
+    assert_eq!(verified.expected_rows, Some(verified.rows));
+    assert!(verified.rows >= rows && two[1].counts.rows > 0);
+}
+
+#[test]
+fn a_file_is_given_to_the_server_once() {
+    let server = flight_server();
+    let place = Place::new();
+    let ipc = place.file("numbers.arrow");
+    let numbers = Arc::new(Int64Array::from_iter_values(0..2500));
+    let batch = RecordBatch::try_from_iter([("n", numbers as _)]).unwrap();
+    let file = std::fs::File::create(&ipc).unwrap();
+    let mut writer = arrow_ipc::writer::FileWriter::try_new(file, &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let url = format!("flight://{}", server.address());
+    let data = json!({"source": "file", "path": "numbers.csv", "ipc": ipc});
+    let whole = records(&url, "get", json!({"data": data}));
+    same(&whole);
+    // Only the lead has the file.
+    let mut other = whole.clone();
+    other["data"]["ipc"] = json!("/nowhere");
+    let two = line_up(&[part(&whole, 0, 2), part(&other, 2, 3)], real, |_| {});
+    assert!(two.iter().all(|record| record.error.is_none()));
+    let statistics: Value = serde_json::from_str(&server.statistics()).unwrap();
+    assert_eq!(statistics["tables"], 0);
+}
+
+#[test]
+fn charrow_shares_one_query() {
+    let spec = r#"{"server": "charrow", "host": "127.0.0.1", "port": 0}"#;
+    let server = charrow::Server::start(spec).unwrap();
+    let url = format!("charrow://{}", server.address());
+    for (trial, decoders) in [("first", 0), ("second", 2)] {
+        let options = json!({"encoders": 2, "decoders": decoders});
+        let whole = records(&url, "get", json!({"trial": trial, "options": options}));
+        let (_, two) = same(&whole);
+        assert_eq!(two[0].verification.achieved, "checksum");
+        let encoders = |record: &Record| record.pools.as_ref().map(|pools| pools.server.len());
+        assert_eq!(encoders(&two[0]), Some(1));
+    }
+}
+
+fn upsert(place: &Place, more: Value) -> Value {
+    let mut spec = trial(json!({
+        "target": format!("sqlite://{}", place.file("rows.db")), "operation": "upsert",
+        "data": {"source": "usage", "working_set": 1500, "seed": 7, "loaded_unix_s": 1_790_000_000},
+        "rows_per_batch": 100, "rows_per_stream": 200,
+    }));
+    for (name, value) in more.as_object().unwrap() {
+        spec[name] = value.clone();
+    }
+    spec
+}
+
+#[test]
+fn rows_of_all_parts_are_found_and_their_sums() {
+    let place = Place::new();
+    // Two of each stream's three batches, and all of them more than once.
+    for (rows, generate, keys) in [
+        (200, "ahead", 1000),
+        (200, "inline", 1000),
+        (700, "ahead", 1500),
+    ] {
+        let more = json!({"rows_per_stream": rows, "generate": generate});
+        let (_, two) = same(&upsert(&place, more));
+        let verified = &two[0].verification;
+        assert_eq!((verified.achieved, verified.rows), ("sums", keys));
+    }
+    // Fewer batches than streams.
+    let data = json!({"source": "usage", "working_set": 300, "seed": 7, "loaded_unix_s": 1});
+    same(&upsert(
+        &place,
+        json!({"data": data, "rows_per_stream": 300}),
+    ));
+}
+
+#[test]
+fn a_wrong_tally_is_found() {
+    let place = Place::new();
+    let whole = upsert(&place, json!({}));
+    let parts = [part(&whole, 0, 2), part(&whole, 2, 3)];
+    let lie = |pointer: &'static str, value: Value| {
+        let records = line_up(&parts, real, |tallies| {
+            let place = tallies[1].pointer_mut(pointer).unwrap();
+            assert_ne!(*place, value);
+            *place = value.clone();
+        });
+        assert_eq!(records[1].error, None);
+        records[0].error.clone().unwrap()
+    };
+    let error = lie("/sums/0", json!("12"));
+    assert_eq!(error.kind, Kind::Verification);
+    assert!(error.message.contains("the sum of"), "{error:?}");
+    let error = lie("/batches", json!([[1, 1], [0, 2]]));
+    assert_eq!(error.kind, Kind::Verification);
+    assert!(
+        error
+            .message
+            .contains("1000 rows are there, 900 were acknowledged"),
+        "{error:?}"
+    );
+    let error = lie("/batches", json!([[1, 7]]));
+    assert!(error.message.contains("7 batches, of 15 it has 3"));
+    let server = flight_server();
+    let whole = records(
+        &format!("flight://{}", server.address()),
+        "get",
+        json!({"trial": "lie"}),
+    );
+    let parts = [part(&whole, 0, 2), part(&whole, 2, 3)];
+    let records = line_up(&parts, real, |tallies| tallies[0]["rows"] = json!(1));
+    let error = records[0].error.clone().unwrap();
+    assert_eq!(error.kind, Kind::Verification);
+    assert!(error.message.contains("rows"), "{error:?}");
+}
+
+#[test]
+fn points_of_all_parts_are_in_the_store() {
+    let place = Place::new();
+    let spec = json!({
+        "server": "timeseries", "data": place.file("store"), "resp": 0, "influx": 0, "http": 0, "threads": 2,
+    });
+    let server = timeseries::Server::start(&spec.to_string()).unwrap();
+    let told: Value = serde_json::from_str(&server.statistics()).unwrap();
+    let address = |name: &str| told["addresses"][name].as_str().unwrap().to_owned();
+    let http: u16 = address("http").rsplit(':').next().unwrap().parse().unwrap();
+    // Each time later: time must not go back in a store.
+    for (scheme, name, generate, start) in [
+        ("akumuli", "resp", "ahead", 1_483_228_800_000_000_000i64),
+        ("influx", "influx", "inline", 1_583_228_800_000_000_000),
+    ] {
+        let whole = trial(json!({
+            "target": format!("{scheme}://{}", address(name)), "operation": "ingest",
+            "data": {"source": "metrics", "hosts": 11, "start_unix_ns": start},
+            "rows_per_batch": 1000, "rows_per_stream": 20_000, "generate": generate,
+            "options": {"http_port": http},
+        }));
+        let two = in_two(&whole);
+        for record in &two {
+            assert_eq!(record.error, None);
+        }
+        let verified = &two[0].verification;
+        assert_eq!((verified.achieved, verified.rows), ("checksum", 100_000));
+        assert_eq!(two[0].counts.rows, 40_000);
+    }
+}
+
+#[test]
+fn a_file_of_one_process_is_not_shared() {
+    let whole = trial(json!({
+        "target": "duckdb:///tmp/none.db", "operation": "upsert", "rows_per_batch": 10, "rows_per_stream": 10,
+        "data": {"source": "usage"},
+    }));
+    let error = real(&part(&whole, 0, 2), &Control::new()).error.unwrap();
+    assert_eq!(error.kind, Kind::Usage);
+    assert!(error.message.contains("run it on one host"));
+}

@@ -1,0 +1,407 @@
+//! One connection: its handshake, its queries one after the other, and what it asks beside.
+
+use std::io::ErrorKind;
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::encode::{self, Making};
+use super::engine::Wanted;
+use super::query::{Query, Shape};
+use super::questions;
+use super::seat::{Deal, Leaving, Seat};
+use super::sessions::Joined;
+use super::wire::{is_late, Patient, Wire, LOOK_UP};
+use super::State;
+use crate::account::{Counted, Spent, ThreadCpu};
+use venturi_base::codec::charrow::handshake::{Fault, Handshake, Parameters, Request, LEAVE};
+use venturi_base::codec::charrow::messages;
+use venturi_base::codec::chunk::Chunk;
+use venturi_base::error::{Error, Kind};
+use venturi_base::meter::clock::{Stage, StageClock, Workers};
+use venturi_base::meter::sockets::Watch;
+
+/// What a block holds about, where the client does not say.
+const BLOCK_BYTES: u64 = 1 << 20;
+
+/// While blocks are sent, a 1.2 client is listened to after so many bytes.
+const LISTEN_AFTER: usize = 1 << 20;
+
+/// Characters of an error that a client is told.
+const LONGEST_ERROR: usize = 16 << 10;
+
+/// How long one that is turned away may take for its handshake.
+const UNTIL_TURNED_AWAY: Duration = Duration::from_secs(1);
+
+/// What a client that was refused may still say, in reads, before it is hung up on.
+const LAST_READS: usize = 64;
+
+/// Why a connection ends.
+enum End {
+    /// The client has hung up, or the server stops.
+    Gone,
+    /// The client is told this.
+    Refused(Error),
+}
+
+impl From<Error> for End {
+    fn from(error: Error) -> Self {
+        End::Refused(error)
+    }
+}
+
+pub struct Connection {
+    // Before the wire, which has to outlive it.
+    watched: Option<Watch>,
+    wire: Wire,
+    state: Arc<State>,
+    peer: String,
+    parameters: Parameters,
+    extended: bool,
+    encoders: usize,
+    /// A query that came while another one was answered.
+    next: Option<Request>,
+    /// The client wants no more blocks of this one.
+    content: bool,
+    clock: StageClock,
+}
+
+impl Connection {
+    pub fn new(wire: Wire, state: Arc<State>) -> Self {
+        Self {
+            watched: None,
+            peer: wire.peer(),
+            wire,
+            state,
+            parameters: Parameters::default(),
+            extended: false,
+            encoders: 1,
+            next: None,
+            content: false,
+            clock: StageClock::start(),
+        }
+    }
+
+    /// Serves until the client goes away or breaks the rules.
+    pub fn serve(mut self) {
+        let outcome = self.shake_hands().and_then(|()| loop {
+            let request = match self.next.take() {
+                Some(request) => Some(request),
+                None => self.listen(None)?,
+            };
+            match request {
+                None => return Err(End::Gone),
+                Some(request) => self.answer(request)?,
+            }
+        });
+        let outcome: std::result::Result<(), End> = outcome;
+        if let Err(End::Refused(error)) = outcome {
+            self.refuse(&error);
+        }
+    }
+
+    /// There is no place for it, which is the answer to its handshake.
+    pub fn turn_away(mut self, why: &Error) {
+        let until = Instant::now() + self.state.patience.min(UNTIL_TURNED_AWAY);
+        if !matches!(
+            self.patiently(Some(until), |input| Handshake::read(input)),
+            Err(End::Gone)
+        ) {
+            self.refuse(why);
+        }
+    }
+
+    /// The next request; `None`: there is none any more.
+    fn listen(&mut self, until: Option<Instant>) -> std::result::Result<Option<Request>, End> {
+        let extended = self.extended;
+        self.patiently(until, |input| Request::read(input, extended))
+    }
+
+    fn patiently<T>(
+        &mut self,
+        until: Option<Instant>,
+        read: impl FnOnce(&mut Patient<'_>) -> std::result::Result<T, Fault>,
+    ) -> std::result::Result<T, End> {
+        let mut input = Patient {
+            wire: &mut self.wire,
+            patience: self.state.patience,
+            until,
+            closing: &self.state.leaving,
+        };
+        read(&mut input).map_err(|fault| match fault {
+            Fault::Wrong(text) => End::Refused(Error::protocol(text)),
+            Fault::Io(error) if error.kind() == ErrorKind::TimedOut => End::Refused(Error::new(
+                Kind::Timeout,
+                format!(
+                    "the client did not say to its end what it wants within {} s",
+                    self.state.patience.as_secs_f64()
+                ),
+            )),
+            // Whoever says no more may still listen.
+            Fault::Io(error) if error.kind() == ErrorKind::UnexpectedEof => End::Refused(
+                Error::protocol("the client hung up before the end of what it had to say"),
+            ),
+            Fault::Io(_) => End::Gone,
+        })
+    }
+
+    fn shake_hands(&mut self) -> std::result::Result<(), End> {
+        let until = Instant::now() + self.state.patience;
+        let hello = self.patiently(Some(until), |input| Handshake::read(input))?;
+        if let Some(token) = &self.state.token {
+            if !token.equals(hello.password.as_bytes()) {
+                return Err(End::Refused(Error::new(
+                    Kind::Auth,
+                    "authentication failed: the password is not the one that this server wants",
+                )));
+            }
+        }
+        self.encoders = hello.encoders;
+        self.extended = hello.is_extended();
+        if self.extended {
+            self.parameters = Parameters::parse(&hello.client).map_err(Error::protocol)?;
+            let hello = self.state.hello();
+            self.say(messages::hello(&hello))?;
+        }
+        Ok(())
+    }
+
+    /// One small message.
+    fn say(&mut self, message: Vec<u8>) -> std::result::Result<(), End> {
+        self.send(&[Chunk::Small(message)])
+    }
+
+    fn send(&mut self, pieces: &[Chunk]) -> std::result::Result<(), End> {
+        let (state, clock) = (&self.state, &mut self.clock);
+        self.wire
+            .send(pieces, state.stall, &state.closing, clock)
+            .map_err(|_| End::Gone)
+    }
+
+    /// Tells the client why, and hangs up so that it can be read.
+    fn refuse(&mut self, error: &Error) {
+        // It may quote what the client has said.
+        let told: String = error.message.chars().take(LONGEST_ERROR).collect();
+        if self.say(messages::error(&told)).is_err() {
+            return;
+        }
+        // A socket that is closed with bytes unread throws away what it has sent.
+        let _ = self.wire.socket().shutdown(Shutdown::Write);
+        let mut last = [0; 4096];
+        let mut input = Patient {
+            wire: &mut self.wire,
+            patience: LOOK_UP,
+            until: Some(Instant::now() + LOOK_UP),
+            closing: &self.state.leaving,
+        };
+        for _ in 0..LAST_READS {
+            match std::io::Read::read(&mut input, &mut last) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) if is_late(&error) => return,
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn answer(&mut self, request: Request) -> std::result::Result<(), End> {
+        match request {
+            Request::Query { id, text } => self.query(id, &text),
+            Request::Ask { name, payload } => {
+                let answer = questions::answer(&self.state, self.wire.socket(), &name, &payload)?;
+                self.say(messages::answer(&answer))
+            }
+        }
+    }
+
+    /// A partition of a query, from its first message to its end.
+    fn query(&mut self, id: String, text: &str) -> std::result::Result<(), End> {
+        let trial = self.parameters.trial.clone();
+        let cpu = ThreadCpu::now();
+        self.clock = StageClock::start();
+        let begun = self.clock.last();
+        let mut ends_at_once = false;
+        if let Some(trial) = &trial {
+            if let Some(interval) = self.parameters.sample {
+                questions::open_watch(&self.state, self.wire.socket(), trial, interval);
+            }
+            let accounts = &self.state.accounts;
+            ends_at_once = accounts.begin(trial).load(Ordering::Relaxed);
+            if self.watched.is_none() {
+                if let Some(sockets) = accounts.watch.sockets(trial) {
+                    // SAFETY: the wire lives as long as this connection, which drops the watch first.
+                    self.watched = unsafe { sockets.watch(self.wire.socket().as_fd()) };
+                }
+            }
+        }
+        let mut counted = Counted::default();
+        let outcome = self.partition(id, text, ends_at_once, &mut counted);
+        self.state.count_sent(&counted);
+        if let Some(trial) = &trial {
+            let time = self.clock.last().saturating_duration_since(begun);
+            let spent = Spent {
+                stages: self.clock.totals(),
+                workers: Workers {
+                    workers: 1,
+                    time_ns: time.as_nanos() as u64,
+                },
+                cpu: ThreadCpu::now().since(cpu),
+            };
+            self.state.accounts.end(trial, counted, spent);
+        }
+        outcome
+    }
+
+    fn partition(
+        &mut self,
+        id: String,
+        text: &str,
+        ends_at_once: bool,
+        counted: &mut Counted,
+    ) -> std::result::Result<(), End> {
+        let state = self.state.clone();
+        let parameters = &self.parameters;
+        let shape = Shape {
+            compression: parameters.compression,
+            checksum: parameters.checksum,
+        };
+        // Without an id nobody can join it.
+        let id = match id.is_empty() {
+            true => format!("unnamed {} of {}", state.unnamed(), self.peer),
+            false => id,
+        };
+        let (joined, mut seat) = state.sessions.join(
+            &id,
+            text,
+            shape,
+            |query| query.join(parameters.partition, parameters.partitions, &self.peer),
+            || {
+                Query::new(
+                    id.clone(),
+                    text,
+                    shape,
+                    parameters.trial.clone(),
+                    state.query_memory,
+                )
+            },
+        )?;
+        let query = match joined {
+            Joined::Found(query) => query,
+            Joined::Begun(query) => {
+                self.begin(&query, text);
+                query
+            }
+        };
+        if ends_at_once {
+            query.stop();
+        }
+        self.content = false;
+        let outcome = self.stream(&query, &mut seat, counted);
+        let leaving = match (&outcome, self.content) {
+            (Ok(()), _) => Leaving::Served,
+            (Err(_), true) => Leaving::Satisfied,
+            (Err(_), false) => Leaving::Lost,
+        };
+        if state.sessions.leave(&query, &seat, leaving).is_some() {
+            state.totals.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    /// Runs the query: its first partition has come.
+    fn begin(&self, query: &Arc<Query>, text: &str) {
+        let state = &self.state;
+        state.totals.queries.fetch_add(1, Ordering::Relaxed);
+        let parameters = &self.parameters;
+        let digests = parameters.verify.as_deref() == Some("checksum");
+        let block_bytes = parameters.block_bytes.unwrap_or(BLOCK_BYTES);
+        let wanted = Wanted {
+            digests,
+            block_bytes: block_bytes.clamp(1, state.query_memory),
+        };
+        match state.engine.start(&query.id, text, &wanted) {
+            Err(error) => query.fail(error),
+            Ok(run) => {
+                let making = Making {
+                    compression: query.shape.compression,
+                    checksum: query.shape.checksum,
+                    digests,
+                    block_bytes: wanted.block_bytes,
+                    handicap: state.handicap.clone(),
+                };
+                encode::start(query, run, self.encoders, making, &state.accounts);
+            }
+        }
+    }
+
+    fn stream(
+        &mut self,
+        query: &Query,
+        seat: &mut Seat,
+        counted: &mut Counted,
+    ) -> std::result::Result<(), End> {
+        let schema = loop {
+            if let Some(schema) = query.schema(LOOK_UP)? {
+                break schema;
+            }
+            self.look_up()?;
+        };
+        self.clock.mark(Stage::AwaitInput);
+        self.say(schema.to_vec())?;
+        let mut unheard = 0;
+        loop {
+            let deal = query.deal(seat, LOOK_UP);
+            self.clock.mark(Stage::AwaitInput);
+            match deal {
+                Deal::Block(block) => {
+                    counted.add(block.rows, block.payload, block.digest);
+                    self.send(&block.wrapped.pieces)?;
+                    unheard += block.wrapped.length;
+                    if self.extended && unheard >= LISTEN_AFTER {
+                        unheard = 0;
+                        self.look_up()?;
+                    }
+                }
+                Deal::Nothing => self.look_up()?,
+                Deal::Failed(error) => return Err(End::Refused(error)),
+                Deal::End => {
+                    if self.extended {
+                        let told = query.statistics(seat);
+                        self.say(messages::statistics(&told))?;
+                    }
+                    return self.say(messages::end());
+                }
+            }
+        }
+    }
+
+    /// Between two blocks: does the client live, and has it something to say?
+    fn look_up(&mut self) -> std::result::Result<(), End> {
+        if self.state.closing.load(Ordering::Relaxed) {
+            return Err(End::Gone);
+        }
+        match self.wire.look() {
+            None => Err(End::Gone),
+            Some(true) if self.extended && self.next.is_none() => {
+                let until = Instant::now() + self.state.patience;
+                match self.listen(Some(until))? {
+                    None => Err(End::Gone),
+                    Some(Request::Ask { name, .. }) if name == LEAVE => {
+                        self.content = true;
+                        Err(End::Gone)
+                    }
+                    Some(Request::Ask { name, payload }) => {
+                        self.answer(Request::Ask { name, payload })
+                    }
+                    query => {
+                        self.next = query;
+                        Ok(())
+                    }
+                }
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Which queries there are, by id.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::query::{named, Query, Shape};
+use super::seat::{Leaving, Seat};
+use venturi_base::error::{Error, Kind, Result};
+
+/// How long a query is remembered for partitions that come late ...
+const REMEMBERED: Duration = Duration::from_secs(60);
+/// ... and, where they have numbers, for those that come twice.
+const REMEMBERED_NUMBERED: Duration = Duration::from_secs(3600);
+/// Queries that are over and still remembered.
+const MOST_REMEMBERED: usize = 512;
+
+pub struct Sessions {
+    queries: Mutex<HashMap<String, Arc<Query>>>,
+    /// That run at a time.
+    most: usize,
+}
+
+/// A partition's query: the one that it has begun, or one that others have begun before.
+pub enum Joined {
+    Begun(Arc<Query>),
+    Found(Arc<Query>),
+}
+
+impl Sessions {
+    pub fn new(most: usize) -> Self {
+        Self {
+            queries: Mutex::default(),
+            most,
+        }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut HashMap<String, Arc<Query>>) -> T) -> T {
+        act(&mut self.queries.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The query of this id, made by `begin` where there is none.
+    pub fn join(
+        &self,
+        id: &str,
+        text: &str,
+        shape: Shape,
+        sit: impl Fn(&Query) -> Result<Seat>,
+        begin: impl FnOnce() -> Query,
+    ) -> Result<(Joined, Seat)> {
+        self.with(|queries| {
+            forget_old(queries);
+            if let Some(query) = queries.get(id) {
+                if !query.asks(text) {
+                    return Err(Error::new(
+                        Kind::Usage,
+                        format!("query id {} is that of another query, with another text: give each query its own id", named(id)),
+                    ));
+                }
+                if query.shape != shape {
+                    return Err(Error::new(
+                        Kind::Usage,
+                        format!("query {} runs with another compression or checksum: all its partitions have to ask for the same", named(id)),
+                    ));
+                }
+                let seat = sit(query)?;
+                return Ok((Joined::Found(query.clone()), seat));
+            }
+            let running = queries
+                .values()
+                .filter(|query| query.over_since().is_none())
+                .count();
+            if running >= self.most {
+                return Err(Error::new(
+                    Kind::Memory,
+                    format!(
+                        "{running} queries run already, and this server runs no more at a time (--max-queries)"
+                    ),
+                ));
+            }
+            let query = Arc::new(begin());
+            let seat = sit(&query)?;
+            queries.insert(id.to_owned(), query.clone());
+            Ok((Joined::Begun(query), seat))
+        })
+    }
+
+    /// A partition has had its end, or leaves before it; nobody joins meanwhile. An error: the
+    /// query has failed for all by that.
+    pub fn leave(&self, query: &Arc<Query>, seat: &Seat, leaving: Leaving) -> Option<Error> {
+        self.with(|queries| {
+            let lost = query.leave(seat, leaving);
+            let is_known = queries
+                .get(&query.id)
+                .is_some_and(|known| Arc::ptr_eq(known, query));
+            if is_known && query.may_be_forgotten() {
+                queries.remove(&query.id);
+            }
+            lost
+        })
+    }
+
+    /// Ends the queries of a trial early.
+    pub fn stop(&self, trial: &str) {
+        let all: Vec<_> = self.with(|queries| queries.values().cloned().collect());
+        for query in all {
+            if query.trial.as_deref() == Some(trial) {
+                query.stop();
+            }
+        }
+    }
+
+    /// All queries fail: the server ends.
+    pub fn close(&self) {
+        let all: Vec<_> = self.with(|queries| queries.drain().map(|(_, query)| query).collect());
+        for query in all {
+            query.fail(Error::new(Kind::Lost, "the server stops"));
+        }
+    }
+
+    #[cfg(test)]
+    pub fn all(&self) -> Vec<Arc<Query>> {
+        self.with(|queries| queries.values().cloned().collect())
+    }
+
+    pub fn running(&self) -> usize {
+        self.with(|queries| {
+            queries
+                .values()
+                .filter(|query| query.over_since().is_none())
+                .count()
+        })
+    }
+}
+
+fn forget_old(queries: &mut HashMap<String, Arc<Query>>) {
+    let now = Instant::now();
+    let over = |query: &Query| query.over_since();
+    queries.retain(|_, query| {
+        let long = match query.is_numbered() {
+            true => REMEMBERED_NUMBERED,
+            false => REMEMBERED,
+        };
+        over(query).is_none_or(|since| now.saturating_duration_since(since) < long)
+    });
+    while queries.len() > MOST_REMEMBERED {
+        let oldest = queries
+            .iter()
+            .filter_map(|(id, query)| Some((over(query)?, id.clone())))
+            .min();
+        match oldest {
+            Some((_, id)) => queries.remove(&id),
+            None => break,
+        };
+    }
+}

@@ -1,0 +1,274 @@
+//! Where the rows come from: made as states, files, an engine outside.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringArray};
+use arrow_ipc::writer::{FileWriter, StreamWriter};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+
+use super::*;
+use venturi_base::codec::clickhouse::state_rows;
+use venturi_base::codec::ipc::schema_to_bytes;
+
+#[test]
+fn state_rows_become_columns() {
+    let server = serve("");
+    let text = "SELECT * FROM state_rows(rows = 2500, seed = 7, block_rows = 1000)";
+    for encoders in [1, 3] {
+        let mut client = Client::plain(&server, encoders);
+        client.query("", text);
+        let given = client.drain().unwrap();
+        assert_eq!(given.rows, 2500);
+        let expected = (0..3).map(|index| {
+            let batch = state_rows::batch(7, index, 1000).unwrap();
+            digest(&batch.slice(0, if index < 2 { 1000 } else { 500 })).unwrap()
+        });
+        assert_eq!(sorted(given.digests), sorted(expected.collect()));
+    }
+    let mut client = Client::extended(&server, 1, &Parameters::default());
+    assert_eq!(client.ask("prepare", text), b"");
+    client.query("", text);
+    assert_eq!(client.drain().unwrap().rows, 2500);
+    let one = whole(
+        &server,
+        "SELECT l_shipmode, l_orderkey FROM state_rows() LIMIT 10",
+    );
+    assert_eq!(one.rows, 10);
+    for (wrong, said) in [
+        ("state_rows(columns = 3)", "no argument columns"),
+        ("state_rows(block_rows = 0)", "block_rows must be"),
+        ("state_rows(block_rows = 99999999)", "block_rows must be"),
+        ("made_up()", "no function made_up"),
+    ] {
+        let mut client = Client::plain(&server, 1);
+        client.query("", &format!("SELECT * FROM {wrong}"));
+        let error = client.drain().unwrap_err();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+pub fn table(rows: std::ops::Range<i64>) -> RecordBatch {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.clone()));
+    let texts: ArrayRef = Arc::new(StringArray::from_iter(
+        rows.map(|row| (row % 5 > 0).then(|| format!("text {row}"))),
+    ));
+    RecordBatch::try_from_iter_with_nullable([("n", numbers, false), ("t", texts, true)]).unwrap()
+}
+
+fn write_files(place: &std::path::Path) -> [String; 3] {
+    let paths = ["a.arrow", "a.arrows", "a.parquet"].map(|name| {
+        let path = place.join(name);
+        path.to_string_lossy().into_owned()
+    });
+    let batches = [table(0..40_000), table(40_000..100_000)];
+    let schema = batches[0].schema();
+    let open = |path: &String| File::create(path).unwrap();
+    let mut file = FileWriter::try_new(open(&paths[0]), &schema).unwrap();
+    let mut stream = StreamWriter::try_new(open(&paths[1]), &schema).unwrap();
+    let groups = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(30_000))
+        .build();
+    let mut parquet = ArrowWriter::try_new(open(&paths[2]), schema, Some(groups)).unwrap();
+    for batch in &batches {
+        file.write(batch).unwrap();
+        stream.write(batch).unwrap();
+        parquet.write(batch).unwrap();
+    }
+    file.finish().unwrap();
+    stream.finish().unwrap();
+    parquet.close().unwrap();
+    paths
+}
+
+#[test]
+fn tables_and_files() {
+    let place = std::env::temp_dir().join(format!("charrow-{}", std::process::id()));
+    std::fs::create_dir_all(&place).unwrap();
+    let [arrow, stream, parquet] = write_files(&place);
+    let server = serve(&format!(
+        r#", "tables": [{{"name": "memory", "ipc": "{arrow}"}}],
+            "streams": [{{"name": "f", "path": "{arrow}"}}, {{"name": "s", "path": "{stream}"}},
+                        {{"name": "p", "path": "{parquet}"}}]"#
+    ));
+    for name in ["memory", "f", "s", "p"] {
+        for encoders in [1, 4] {
+            let mut client = Client::plain(&server, encoders);
+            client.query("", &format!("SELECT * FROM {name}"));
+            assert_eq!(client.drain().unwrap().rows, 100_000, "{name}");
+        }
+        let some = |text: &str| whole(&server, &text.replace('#', name)).rows;
+        assert_eq!(some("SELECT t, n FROM # LIMIT 70001"), 70_001, "{name}");
+        assert_eq!(some("SELECT n FROM #"), 100_000, "{name}");
+        let mut client = Client::plain(&server, 1);
+        client.query("", &format!("SELECT nothing FROM {name}"));
+        assert!(client.drain().unwrap_err().contains("there are n, t"));
+    }
+    // The values themselves: the same rows in other blocks.
+    for name in ["memory", "f", "s", "p"] {
+        let mut client = Client::plain(&server, 1);
+        client.query("", &format!("SELECT t, n FROM {name}"));
+        let mut sum = 0;
+        loop {
+            match client.event().unwrap() {
+                Event::Block(block) => {
+                    let batch = client.decoder.message(&block.header, block.body);
+                    let batch = batch.unwrap().unwrap();
+                    assert_eq!(batch.schema().field(0).name(), "t");
+                    let numbers = batch.column(1).as_any().downcast_ref::<Int64Array>();
+                    sum += numbers.unwrap().values().iter().sum::<i64>();
+                }
+                Event::End => break,
+                _ => {}
+            }
+        }
+        assert_eq!(sum, (0..100_000).sum::<i64>(), "{name}");
+    }
+    drop(server);
+    let refused = |name: &str, path: &str| {
+        let spec = format!(
+            r#"{{"host": "127.0.0.1", "port": 0, "streams": [{{"name": "{name}", "path": "{path}"}}]}}"#
+        );
+        Server::start(&spec).map(|_| ()).unwrap_err().message
+    };
+    assert!(refused("x", "/nowhere/at/all").contains("/nowhere/at/all"));
+    let text = place.join("text.csv");
+    std::fs::write(&text, "a,b\n1,2\n").unwrap();
+    assert!(refused("x", &text.to_string_lossy()).contains("neither Parquet nor Arrow"));
+    std::fs::remove_dir_all(&place).unwrap();
+}
+
+pub fn ipc(batch: &RecordBatch) -> Vec<u8> {
+    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    writer.write(batch).unwrap();
+    writer.finish().unwrap();
+    writer.into_inner().unwrap()
+}
+
+#[test]
+fn an_engine_outside() {
+    let server = serve(r#", "engine": "outside", "query_memory_bytes": 5000000"#);
+    assert!(server.next_query(Duration::from_millis(1)).is_none());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while let Some(query) = server.next_query(Duration::from_secs(2)) {
+                match query.text() {
+                    "rows" => {
+                        for at in 0..50 {
+                            assert!(query.push(ipc(&table(at * 1000..(at + 1) * 1000))));
+                        }
+                        query.finish(None);
+                        assert!(!query.push(vec![]));
+                    }
+                    "fails" => {
+                        query.push(ipc(&table(0..10)));
+                        query.finish(Some("Code: 60. DB::Exception".into()));
+                    }
+                    "garbage" => {
+                        query.push(b"what is this".to_vec());
+                    }
+                    "changes" => {
+                        query.push(ipc(&table(0..10)));
+                        query.push(ipc(&table(0..10).project(&[0]).unwrap()));
+                        query.finish(None);
+                    }
+                    "words" => {
+                        let words: DictionaryArray<arrow_array::types::Int32Type> =
+                            vec!["a", "b", "a"].into_iter().collect();
+                        let words: ArrayRef = Arc::new(words);
+                        query.push(ipc(&RecordBatch::try_from_iter([("w", words)]).unwrap()));
+                        query.finish(None);
+                    }
+                    "endless" => while query.push(ipc(&table(0..10_000))) {},
+                    _ => drop(query), // given up
+                }
+            }
+        });
+        let outcome = |text: &str| {
+            let mut client = Client::plain(&server, 2);
+            client.query(text, text);
+            client.drain()
+        };
+        assert_eq!(outcome("rows").unwrap().rows, 50_000);
+        assert_eq!(outcome("fails").unwrap_err(), "Code: 60. DB::Exception");
+        assert!(outcome("garbage")
+            .unwrap_err()
+            .contains("else than an Arrow IPC"));
+        assert!(outcome("changes")
+            .unwrap_err()
+            .contains("different schemas"));
+        assert!(outcome("words")
+            .unwrap_err()
+            .contains("column \"w\" is dictionary"));
+        assert!(outcome("nothing")
+            .unwrap_err()
+            .contains("gave the query up"));
+        // Nobody takes it to its end: the engine is told.
+        let mut client = Client::plain(&server, 1);
+        client.query("endless", "endless");
+        assert!(matches!(client.event(), Ok(Event::Schema(_))));
+        drop(client);
+        assert_eq!(
+            outcome("rows-again").unwrap_err(),
+            "the engine gave the query up"
+        );
+    });
+}
+
+/// Wherever an engine's stream is cut, the client hears of it: it never gets fewer rows for all of them.
+#[test]
+fn a_cut_stream_of_an_engine_is_an_error() {
+    let mut stream = StreamWriter::try_new(Vec::new(), &table(0..1).schema()).unwrap();
+    stream.write(&table(0..20)).unwrap();
+    let between_messages = stream.get_ref().len();
+    stream.write(&table(20..40)).unwrap();
+    let before_the_mark = stream.get_ref().len();
+    stream.finish().unwrap();
+    let whole = stream.into_inner().unwrap();
+    let first = schema_to_bytes(&table(0..1).schema()).unwrap().len();
+    assert!(first < between_messages && between_messages < before_the_mark);
+
+    let server = serve(r#", "engine": "outside""#);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while let Some(query) = server.next_query(Duration::from_secs(2)) {
+                let length: usize = query.text().parse().unwrap();
+                query.push(ipc(&table(0..10)));
+                query.push(whole[..length].to_vec());
+                query.push(ipc(&table(40..50)));
+                query.finish(None);
+            }
+        });
+        let rows = |length: usize| {
+            let mut client = Client::plain(&server, 1);
+            client.query("", &length.to_string());
+            client.drain().map(|given| given.rows)
+        };
+        assert_eq!(rows(whole.len()), Ok(60));
+        let near = |length: &usize| {
+            let ends = [0, first, between_messages, before_the_mark, whole.len()];
+            length.is_multiple_of(13) || ends.iter().any(|end| length.abs_diff(*end) <= 9)
+        };
+        for length in (1..whole.len()).filter(near) {
+            let error = rows(length).unwrap_err();
+            assert!(error.starts_with("the engine"), "cut at {length}: {error}");
+        }
+        // The mark in its old form, without the continuation, ends a stream too.
+        let mut old = whole[..before_the_mark].to_vec();
+        old.extend([0; 4]);
+        assert_eq!(rows_of(&old), 40);
+    });
+}
+
+fn rows_of(stream: &[u8]) -> usize {
+    let server = serve(r#", "engine": "outside""#);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let query = server.next_query(Duration::from_secs(10)).unwrap();
+            query.push(stream.to_vec());
+            query.finish(None);
+        });
+        whole(&server, "old").rows
+    })
+}

@@ -1,0 +1,310 @@
+//! One query, many partitions: each block exactly once, or an error for all.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+const RECORDS: &str =
+    "SELECT * FROM records(rows = 100_000, values = sequential, block_rows = 777)";
+
+#[test]
+fn each_block_goes_to_exactly_one_partition() {
+    let server = serve("");
+    let expected = whole(&server, RECORDS);
+    assert_eq!(expected.rows, 100_000);
+    for (partitions, encoders) in [(1, 1), (2, 3), (7, 1), (64, 1), (64, 8)] {
+        let id = format!("q{partitions}-{encoders}");
+        let given: Vec<Given> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..partitions)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut client = Client::plain(&server, encoders);
+                        client.query(&id, RECORDS);
+                        client.drain().unwrap()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let rows: usize = given.iter().map(|one| one.rows).sum();
+        assert_eq!(rows, 100_000, "{id}");
+        let all = given.into_iter().flat_map(|one| one.digests).collect();
+        assert_eq!(sorted(all), sorted(expected.digests.clone()), "{id}");
+    }
+}
+
+#[test]
+fn a_partition_that_comes_late_gets_the_rest_and_then_the_end() {
+    let server = serve(r#", "query_memory_bytes": 100000"#);
+    // More than the buffers of sockets hold of the first one's, however late the second one runs.
+    let much = RECORDS.replace("100_000", "2_000_000");
+    let mut first = Client::plain(&server, 2);
+    first.query("late", &much);
+    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    let mut second = Client::plain(&server, 1);
+    second.query("late", &much);
+    let (one, two) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| second.drain().unwrap());
+        // The schema has been read already.
+        let mut rows = 0;
+        while let Event::Block(block) = first.event().unwrap() {
+            rows += block.length();
+        }
+        (rows, other.join().unwrap())
+    });
+    assert!(one > 0 && two.rows > 0);
+    let mut third = Client::plain(&server, 1);
+    third.query("late", &much);
+    let given = third.drain().unwrap();
+    assert_eq!(given.rows, 0, "all was dealt before it came");
+    third.query("late", "SELECT * FROM records(rows = 1)");
+    assert!(third.drain().unwrap_err().contains("another query"));
+}
+
+#[test]
+fn a_partition_that_dies_fails_the_query_for_all() {
+    let server = serve(r#", "query_memory_bytes": 100000"#);
+    let endless = "SELECT * FROM records(block_rows = 2000)";
+    let mut first = Client::plain(&server, 1);
+    first.query("dying", endless);
+    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    assert!(matches!(first.event(), Ok(Event::Block(_))));
+    let mut second = Client::plain(&server, 1);
+    second.query("dying", endless);
+    assert!(matches!(second.event(), Ok(Event::Schema(_))));
+    drop(first);
+    let error = second.drain().unwrap_err();
+    assert!(
+        error.contains("query \"dying\" failed: partition 0 (127.0.0.1"),
+        "{error}"
+    );
+    assert!(error.contains("went away after"), "{error}");
+    // Whoever comes later hears the same.
+    let mut third = Client::plain(&server, 1);
+    third.query("dying", endless);
+    assert!(third.drain().unwrap_err().contains("went away after"));
+    assert_eq!(running(&server), 0);
+}
+
+#[test]
+fn one_that_leaves_without_a_block_harms_nobody() {
+    let server = serve("");
+    // Ten encoders that burn a second each: nobody has a block for a while.
+    let mut first = Client::plain(&server, 1);
+    first.query("leaving", "SELECT * FROM nothing");
+    assert!(first.drain().unwrap_err().contains("there is no table"));
+    let slow = serve(r#", "handicap": {"generate": 300000000}"#);
+    let text = "SELECT * FROM records(rows = 10, block_rows = 5)";
+    let mut first = Client::plain(&slow, 1);
+    first.query("leaving", text);
+    let mut second = Client::plain(&slow, 1);
+    second.query("leaving", text);
+    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    assert!(matches!(second.event(), Ok(Event::Schema(_))));
+    drop(first);
+    let mut rows = 0;
+    while let Event::Block(_) = second.event().unwrap() {
+        rows += 5;
+    }
+    assert_eq!(rows, 10);
+    // All leave: the query is nobody's, and its id is free.
+    let endless = "SELECT * FROM records(block_rows = 5)";
+    let mut third = Client::plain(&slow, 1);
+    third.query("free", endless);
+    assert!(matches!(third.event(), Ok(Event::Schema(_))));
+    drop(third);
+    let begun = Instant::now();
+    while running(&slow) > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut fourth = Client::plain(&slow, 1);
+    fourth.query("free", "SELECT * FROM records(rows = 5, block_rows = 5)");
+    assert_eq!(fourth.drain().unwrap().rows, 5);
+}
+
+fn running(server: &Server) -> u64 {
+    let told: serde_json::Value = serde_json::from_str(&server.statistics()).unwrap();
+    told["queries_running"].as_u64().unwrap()
+}
+
+#[test]
+fn a_client_that_stops_reading_is_bounded_and_given_up() {
+    let server = serve(r#", "query_memory_bytes": 1000000, "stall_timeout_ns": 300000000"#);
+    let endless = "SELECT * FROM records(block_rows = 10000)";
+    let mut client = Client::plain(&server, 4);
+    client.query("stalled", endless);
+    assert!(matches!(client.event(), Ok(Event::Schema(_))));
+    let mut second = Client::plain(&server, 1);
+    second.query("stalled", endless);
+    assert!(matches!(second.event(), Ok(Event::Schema(_))));
+    std::thread::sleep(Duration::from_millis(100));
+    for query in server.state.sessions.all() {
+        assert!(query.waiting_bytes() <= 1_000_000);
+    }
+    // The second one reads on, and hears of it.
+    let error = second.drain().unwrap_err();
+    assert!(error.contains("went away after"), "{error}");
+    assert_eq!(running(&server), 0);
+}
+
+#[test]
+fn statistics_and_checksums_of_1_2() {
+    let server = serve("");
+    for (compression, checksum) in [("none", true), ("lz4", false), ("zstd", true)] {
+        let parameters = Parameters {
+            compression: venturi_base::codec::ipc::Compression::of_name(compression).unwrap(),
+            checksum,
+            partition: Some(5),
+            partitions: Some(6),
+            ..Parameters::default()
+        };
+        let mut client = Client::extended(&server, 2, &parameters);
+        // One query after the other on one connection.
+        for run in 0..2 {
+            client.query(&format!("{compression} {run}"), RECORDS);
+            let given = client.drain().unwrap();
+            assert_eq!(given.rows, 100_000);
+            let told: serde_json::Value = serde_json::from_str(&given.statistics.unwrap()).unwrap();
+            assert_eq!(told["partition"]["index"], 5);
+            assert_eq!(told["query"]["rows"], 100_000);
+            assert_eq!(told["query"]["bytes"], 3_200_000);
+        }
+        let mut other = Client::plain(&server, 1);
+        client.query(compression, RECORDS);
+        assert!(matches!(client.event(), Ok(Event::Schema(_))));
+        other.query(compression, RECORDS);
+        assert!(other.drain().unwrap_err().contains("another compression"));
+        assert!(matches!(client.event(), Ok(Event::Block(_))));
+    }
+}
+
+fn numbered(server: &Server, partition: u64) -> Client {
+    let parameters = Parameters {
+        partition: Some(partition),
+        partitions: Some(2),
+        ..Parameters::default()
+    };
+    Client::extended(server, 1, &parameters)
+}
+
+/// A scheduler that runs a task again would take the rest, or nothing, for the task's share.
+#[test]
+fn a_partition_that_comes_again_is_told() {
+    let server = serve(r#", "query_memory_bytes": 100000"#);
+    let mut first = numbered(&server, 0);
+    first.query("again", RECORDS);
+    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    assert!(matches!(first.event(), Ok(Event::Block(_))));
+    let mut twice = numbered(&server, 0);
+    twice.query("again", RECORDS);
+    let error = twice.drain().unwrap_err();
+    assert!(
+        error.contains("partition 0 of query \"again\" has had its share already"),
+        "{error}"
+    );
+    // That harms nobody else, and the end of the query does not make it forget.
+    let mut second = numbered(&server, 1);
+    second.query("again", RECORDS);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| second.drain().unwrap().rows);
+        while let Event::Block(_) = first.event().unwrap() {}
+        assert!(other.join().unwrap() > 0);
+    });
+    for partition in [0, 1] {
+        let mut late = numbered(&server, partition);
+        late.query("again", RECORDS);
+        assert!(late.drain().unwrap_err().contains("has had its share"));
+    }
+}
+
+#[test]
+fn who_says_that_it_wants_no_more_may_leave() {
+    let server = serve(r#", "query_memory_bytes": 100000"#);
+    let text = "SELECT * FROM records(rows = 3_000_000, block_rows = 2000)";
+    let mut first = numbered(&server, 0);
+    first.query("content", text);
+    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    assert!(matches!(first.event(), Ok(Event::Block(_))));
+    let leave = Request::Ask {
+        name: "leave".into(),
+        payload: String::new(),
+    };
+    first.socket.write_all(&leave.write()).unwrap();
+    // What was in flight comes, and then the server hangs up.
+    let mut blocks = 1;
+    while let Ok(Event::Block(_)) = first.event() {
+        blocks += 1;
+    }
+    // All else is there for whoever comes, though nobody was left.
+    let mut second = numbered(&server, 1);
+    second.query("content", text);
+    assert_eq!(second.drain().unwrap().rows, 3_000_000 - 2000 * blocks);
+}
+
+/// Both would hand in a part for the whole share, and the scheduler keeps one of them.
+#[test]
+fn of_two_that_are_the_same_partition_one_is_served() {
+    let server = serve(r#", "engine": "outside""#);
+    let mut twins = [numbered(&server, 1), numbered(&server, 1)];
+    for twin in &mut twins {
+        twin.query("twins", "any");
+    }
+    let engine = server.next_query(Duration::from_secs(10)).unwrap();
+    let both_are_there = || {
+        let all = server.state.sessions.all();
+        all.iter().any(|query| query.came() == 2)
+    };
+    let begun = std::time::Instant::now();
+    while !both_are_there() {
+        assert!(begun.elapsed().as_secs() < 10);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for at in 0..20 {
+        engine.push(super::engines::ipc(&super::engines::table(
+            at * 10..at * 10 + 10,
+        )));
+    }
+    engine.finish(None);
+    let given = std::thread::scope(|scope| {
+        let all = twins.each_mut().map(|twin| scope.spawn(|| twin.drain()));
+        all.map(|one| one.join().unwrap())
+    });
+    let refused = given.iter().position(Result::is_err).unwrap();
+    let error = given[refused].as_ref().unwrap_err();
+    assert!(
+        error.contains("partition 1 of query \"twins\" has had its share already"),
+        "{error}"
+    );
+    assert_eq!(given[1 - refused].as_ref().unwrap().rows, 200);
+}
+
+#[test]
+fn partitions_of_a_query_agree_on_how_many_they_are() {
+    let server = serve(r#", "query_memory_bytes": 100000"#);
+    let of = |partition: u64, partitions: u64| {
+        let parameters = Parameters {
+            partition: Some(partition),
+            partitions: Some(partitions),
+            ..Parameters::default()
+        };
+        Client::extended(&server, 1, &parameters)
+    };
+    let mut first = of(0, 2);
+    first.query("unlike", RECORDS);
+    assert!(matches!(first.event(), Ok(Event::Schema(_))));
+    let mut other = of(1, 3);
+    other.query("unlike", RECORDS);
+    let error = other.drain().unwrap_err();
+    assert!(
+        error.contains("query \"unlike\" has 2 partitions, and this one says that there are 3"),
+        "{error}"
+    );
+    // One that does not count takes part, and nothing was lost.
+    let mut plain = Client::plain(&server, 1);
+    plain.query("unlike", RECORDS);
+    std::thread::scope(|scope| {
+        let rest = scope.spawn(|| plain.drain().unwrap().rows);
+        assert_eq!(first.drain().unwrap().rows + rest.join().unwrap(), 100_000);
+    });
+}

@@ -1,0 +1,226 @@
+//! A connection's blocking side: reads that end in time, writes that notice who does not read.
+
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustls::{ServerConnection, StreamOwned};
+use socket2::SockRef;
+
+use venturi_base::codec::chunk::Chunk;
+use venturi_base::meter::clock::{Stage, StageClock};
+
+/// How often a blocked thread looks up.
+pub const LOOK_UP: Duration = Duration::from_millis(100);
+
+/// Pieces of a system call (IOV_MAX is 1024).
+const AT_ONCE: usize = 256;
+
+pub enum Wire {
+    Tcp(TcpStream),
+    Tls(Box<StreamOwned<ServerConnection, Timed>>),
+}
+
+/// The socket below TLS, which reads on until it has a record, and until hands are shaken: a peer
+/// with a byte now and then would keep the thread.
+pub struct Timed {
+    socket: TcpStream,
+    /// When whoever reads looks up.
+    until: Instant,
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match Instant::now() < self.until {
+            true => self.socket.read(buffer),
+            false => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.socket.write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
+impl Wire {
+    pub fn tls(session: ServerConnection, socket: TcpStream) -> Self {
+        let until = Instant::now();
+        Wire::Tls(Box::new(StreamOwned::new(session, Timed { socket, until })))
+    }
+
+    pub fn socket(&self) -> &TcpStream {
+        match self {
+            Wire::Tcp(socket) => socket,
+            Wire::Tls(session) => &session.get_ref().socket,
+        }
+    }
+
+    pub fn peer(&self) -> String {
+        self.socket()
+            .peer_addr()
+            .map_or_else(|_| "the peer".into(), |address| address.to_string())
+    }
+
+    /// Looks without waiting: `Some(true)`: there is something to read, `Some(false)`: nothing,
+    /// `None`: the peer has gone.
+    pub fn look(&self) -> Option<bool> {
+        if let Wire::Tls(session) = self {
+            // What has been decrypted already is not in the socket any more.
+            if session.conn.wants_read() {
+                return look(self.socket());
+            }
+            return Some(true);
+        }
+        look(self.socket())
+    }
+
+    /// Writes all of it. Whoever takes nothing for `stall` is given up: `TimedOut`; who has not
+    /// finished the handshake of TLS is told nothing.
+    pub fn send(
+        &mut self,
+        pieces: &[Chunk],
+        stall: Duration,
+        closing: &AtomicBool,
+        clock: &mut StageClock,
+    ) -> io::Result<()> {
+        if matches!(self, Wire::Tls(session) if session.conn.is_handshaking()) {
+            // rustls would read on first, and who has not said its part by now does not listen.
+            return Err(ErrorKind::NotConnected.into());
+        }
+        let mut slices: Vec<_> = pieces
+            .iter()
+            .map(|piece| IoSlice::new(piece.as_slice()))
+            .filter(|slice| !slice.is_empty())
+            .collect();
+        let mut left = &mut slices[..];
+        while !left.is_empty() {
+            let now = left.len().min(AT_ONCE);
+            let written = match self {
+                Wire::Tcp(socket) => {
+                    let socket = SockRef::from(&*socket);
+                    socket.send_vectored_with_flags(&left[..now], WITHOUT_WAITING)
+                }
+                Wire::Tls(session) => session.write_vectored(&left[..now]),
+            };
+            match written {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(bytes) => IoSlice::advance_slices(&mut left, bytes),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if is_late(&error) => {
+                    clock.mark(Stage::Send);
+                    self.until_writable(stall, closing)?;
+                    clock.mark(Stage::AwaitOutput);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        while let Wire::Tls(session) = self {
+            match session.flush() {
+                Ok(()) => break,
+                Err(error) if is_late(&error) => self.until_writable(stall, closing)?,
+                Err(error) => return Err(error),
+            }
+        }
+        clock.mark(Stage::Send);
+        Ok(())
+    }
+
+    fn until_writable(&self, stall: Duration, closing: &AtomicBool) -> io::Result<()> {
+        let until = Instant::now() + stall;
+        loop {
+            let mut polled = libc::pollfd {
+                fd: self.socket().as_raw_fd(),
+                events: libc::POLLOUT,
+                revents: 0,
+            };
+            // SAFETY: one descriptor, which lives as long as its socket.
+            match unsafe { libc::poll(&mut polled, 1, LOOK_UP.as_millis() as i32) } {
+                1.. => return Ok(()),
+                _ if closing.load(Ordering::Relaxed) => {
+                    return Err(ErrorKind::ConnectionAborted.into())
+                }
+                _ if Instant::now() >= until => return Err(ErrorKind::TimedOut.into()),
+                _ => {}
+            }
+        }
+    }
+}
+
+const WITHOUT_WAITING: i32 = libc::MSG_DONTWAIT | NO_SIGNAL;
+#[cfg(target_os = "linux")]
+const NO_SIGNAL: i32 = libc::MSG_NOSIGNAL;
+#[cfg(not(target_os = "linux"))]
+const NO_SIGNAL: i32 = 0;
+
+fn look(socket: &TcpStream) -> Option<bool> {
+    let mut byte = [MaybeUninit::uninit()];
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    match SockRef::from(socket).recv_with_flags(&mut byte, flags) {
+        Ok(0) => None,
+        Ok(_) => Some(true),
+        Err(error) if is_late(&error) || error.kind() == ErrorKind::Interrupted => Some(false),
+        Err(_) => None,
+    }
+}
+
+pub fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// Reads of a message that has to be there in time. The socket's own read timeout is `LOOK_UP`.
+pub struct Patient<'a> {
+    pub wire: &'a mut Wire,
+    pub patience: Duration,
+    /// When it must be over; `None`: nothing of it has come yet, and there is no hurry.
+    pub until: Option<Instant>,
+    pub closing: &'a AtomicBool,
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = match self.wire {
+                Wire::Tcp(socket) => socket.read(buffer),
+                Wire::Tls(session) => {
+                    session.get_mut().until = Instant::now() + LOOK_UP;
+                    session.read(buffer)
+                }
+            };
+            let late = self.until.is_some_and(|until| Instant::now() >= until);
+            match read {
+                Err(error) if is_late(&error) => {
+                    if self.closing.load(Ordering::Relaxed) {
+                        return Err(ErrorKind::ConnectionAborted.into());
+                    }
+                    if late {
+                        return Err(ErrorKind::TimedOut.into());
+                    }
+                }
+                Ok(bytes) if bytes > 0 && late => return Err(ErrorKind::TimedOut.into()),
+                Ok(bytes) => {
+                    self.until
+                        .get_or_insert_with(|| Instant::now() + self.patience);
+                    return Ok(bytes);
+                }
+                // A client that hangs up without saying so in TLS has hung up all the same.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof && self.until.is_none() => {
+                    return Ok(0)
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

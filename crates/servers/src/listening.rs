@@ -1,0 +1,125 @@
+//! Where a reference server listens, and the threads that it consists of.
+
+use std::net::{TcpListener, ToSocketAddrs};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use venturi_base::error::{Error, Kind};
+
+/// How often somebody who waits for the end looks whether it has come.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// As the standard library does, but hosts of loaders and thousands of agents may connect at one
+/// time, and who finds the queue full tries again a second later. It does not block.
+pub(crate) fn listen(host: &str, port: u16) -> std::io::Result<TcpListener> {
+    let mut last = std::io::Error::other("the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        let bound = || {
+            let domain = socket2::Domain::for_address(address);
+            let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+            socket.set_reuse_address(true)?;
+            socket.bind(&address.into())?;
+            socket.listen(4096)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket.into())
+        };
+        match bound() {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// `name`: which of the server's protocols it is, where there are several.
+pub(crate) fn cannot_listen(
+    host: &str,
+    port: u16,
+    name: Option<&str>,
+    error: &std::io::Error,
+) -> Error {
+    let (what, other) = match name {
+        None => (String::new(), "--port".to_owned()),
+        Some(name) => (format!(" for {name}"), format!("{name} port")),
+    };
+    let advice = match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            format!("; something else listens there: choose another {other} (0: any free one)")
+        }
+        _ => String::new(),
+    };
+    Error::new(
+        Kind::Io,
+        format!("cannot listen on {host}:{port}{what}: {error}{advice}"),
+    )
+}
+
+/// The threads of a server, from which its end is known.
+#[derive(Default)]
+pub(crate) struct Threads(Mutex<Vec<JoinHandle<()>>>);
+
+impl Threads {
+    fn all(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let thread = std::thread::Builder::new().name(name.into()).spawn(body)?;
+        self.all().push(thread);
+        Ok(())
+    }
+
+    /// Waits until all have ended, but no longer than this. True: they have.
+    pub fn wait(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        while !self.all().iter().all(JoinHandle::is_finished) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+        true
+    }
+
+    /// Waits for their end, however long it takes.
+    pub fn join(&self) {
+        let threads = std::mem::take(&mut *self.all());
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_taken() {
+        let first = listen("127.0.0.1", 0).unwrap();
+        let port = first.local_addr().unwrap().port();
+        let error = listen("127.0.0.1", port).unwrap_err();
+        let text = cannot_listen("127.0.0.1", port, None, &error).message;
+        assert!(text.contains("choose another --port"), "{text}");
+        let text = cannot_listen("127.0.0.1", port, Some("resp"), &error).message;
+        assert!(text.contains("another resp port"), "{text}");
+    }
+
+    #[test]
+    fn threads_are_waited_for() {
+        let threads = Threads::default();
+        assert!(threads.wait(Duration::ZERO));
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        threads
+            .spawn("waits", move || {
+                let _ = receiver.recv();
+            })
+            .unwrap();
+        assert!(!threads.wait(Duration::from_millis(1)));
+        drop(sender);
+        assert!(threads.wait(Duration::from_secs(60)));
+        threads.join();
+    }
+}

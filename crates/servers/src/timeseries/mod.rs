@@ -1,0 +1,291 @@
+//! `venturi serve timeseries`: the reference store. `docs/timeseries-store.md`.
+//!
+//! N reader threads parse what their connections bring into a head each, with a log; full
+//! heads become Parquet segments on a sealing thread each.
+
+mod answers;
+mod checks;
+mod commit;
+mod config;
+mod connection;
+mod counts;
+pub mod files;
+mod head;
+mod http;
+mod log;
+mod page_header;
+mod pages;
+mod reader;
+mod recover;
+mod registry;
+mod sealer;
+mod segment;
+mod series_file;
+mod store;
+mod totals;
+mod udp;
+mod writes;
+
+#[cfg(test)]
+mod tests;
+
+use std::net::{SocketAddr, TcpStream as Socket};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{mpsc, Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{watch, Semaphore};
+
+use crate::listening::{cannot_listen, listen, Threads};
+pub use config::ServerSpec;
+use head::Head;
+use reader::{Language, Shared};
+use store::Store;
+use venturi_base::codec::budget::Budget;
+use venturi_base::codec::timeseries::parse::Wrong;
+use venturi_base::error::{Error, Kind, Result};
+
+/// What one more connection than allowed is told, once its socket has taken it.
+const FULL: &str = "too many connections: max_connections is reached";
+
+/// A running store; stops when dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+    /// Of each protocol that is served.
+    addresses: Vec<(&'static str, SocketAddr)>,
+    stop: watch::Sender<bool>,
+    threads: Threads,
+}
+
+/// What listens, before threads serve it.
+struct Listeners {
+    tcp: Vec<(std::net::TcpListener, Language)>,
+    udp: Option<std::net::UdpSocket>,
+    addresses: Vec<(&'static str, SocketAddr)>,
+}
+
+impl Listeners {
+    fn bind(spec: &ServerSpec) -> Result<Self> {
+        let mut listeners = Self {
+            tcp: Vec::new(),
+            udp: None,
+            addresses: Vec::new(),
+        };
+        let wanted = [
+            ("resp", spec.resp, Language::Resp),
+            ("opentsdb", spec.opentsdb, Language::Opentsdb),
+            ("influx", spec.influx, Language::Influx),
+            ("http", spec.http, Language::Http),
+        ];
+        for (name, port, language) in wanted {
+            let Some(port) = port else { continue };
+            let failed = |error| cannot_listen(&spec.host, port, Some(name), &error);
+            let listener = listen(&spec.host, port).map_err(failed)?;
+            let address = listener.local_addr().map_err(failed)?;
+            listeners.addresses.push((name, address));
+            listeners.tcp.push((listener, language));
+        }
+        if let Some(port) = spec.udp {
+            let failed = |error| cannot_listen(&spec.host, port, Some("udp"), &error);
+            let socket = std::net::UdpSocket::bind((spec.host.as_str(), port)).map_err(failed)?;
+            socket.set_nonblocking(true).map_err(failed)?;
+            // Nothing holds a sender of datagrams back, so there has to be room.
+            let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(8 << 20);
+            let address = socket.local_addr().map_err(failed)?;
+            listeners.addresses.push(("udp", address));
+            listeners.udp = Some(socket);
+        }
+        Ok(listeners)
+    }
+}
+
+impl Server {
+    /// Opens the directory, binds and starts to serve.
+    pub fn start(spec: &str) -> Result<Self> {
+        let spec = ServerSpec::parse(spec)?;
+        let listeners = Listeners::bind(&spec)?;
+        allow_files(spec.max_connections);
+        let store = recover::open(spec)?;
+        let heads = (0..store.spec.threads)
+            .map(|place| Arc::new(Mutex::new(Head::new(store.clone(), place))))
+            .collect();
+        let http = listeners.addresses.iter().find(|(name, _)| *name == "http");
+        let shared = Arc::new(Shared {
+            room: Arc::new(AtomicUsize::new(store.spec.max_series)),
+            asked: watch::channel(0).0,
+            answered: (0..store.spec.threads).map(|_| AtomicU64::new(0)).collect(),
+            bodies: Budget::new(store.spec.memory / 4),
+            counting: Semaphore::new(1),
+            http_port: http.map_or(0, |(_, address)| address.port()),
+            heads,
+            store,
+        });
+        let (stop, _) = watch::channel(false);
+        let server = Self {
+            shared,
+            addresses: listeners.addresses.clone(),
+            stop,
+            threads: Threads::default(),
+        };
+        // On an error the server is dropped, which stops what has been started.
+        server.spawn_all(listeners).map_err(|error| {
+            Error::new(
+                Kind::Io,
+                format!("cannot start the server's threads: {error}"),
+            )
+        })?;
+        Ok(server)
+    }
+
+    fn spawn_all(&self, listeners: Listeners) -> std::io::Result<()> {
+        let mut udp = listeners.udp;
+        let mut readers = Vec::new();
+        for place in 0..self.shared.heads.len() {
+            let (sockets, incoming) = tokio::sync::mpsc::unbounded_channel();
+            let (sealer, frozen) = mpsc::channel();
+            let permits = Arc::new(Semaphore::new(reader::PERMITS));
+            readers.push(sockets);
+            let (store, given) = (self.shared.store.clone(), permits.clone());
+            self.threads
+                .spawn("seal", move || sealer::run(&store, &frozen, &given))?;
+            let (shared, stopped, udp) = (self.shared.clone(), self.stop.subscribe(), udp.take());
+            self.threads.spawn("read", move || {
+                reader::run(shared, place, incoming, stopped, permits, sealer, udp);
+            })?;
+        }
+        let (store, bell) = (
+            Arc::downgrade(&self.shared.store),
+            self.shared.store.bell.clone(),
+        );
+        if self.shared.store.spec.durable == config::Durable::Fsync {
+            self.threads
+                .spawn("sync", move || commit::run(&store, &bell))?;
+        }
+        let (store, stopped) = (self.shared.store.clone(), self.stop.subscribe());
+        let tcp = listeners.tcp;
+        self.threads
+            .spawn("accept", move || accept(tcp, &store, readers, stopped))
+    }
+
+    fn address_of(&self, wanted: &str) -> Option<String> {
+        let found = self.addresses.iter().find(|(name, _)| *name == wanted);
+        found.map(|(_, address)| address.to_string())
+    }
+
+    /// RESP's address, or the first of those served.
+    pub fn address(&self) -> String {
+        let first = || {
+            self.addresses
+                .first()
+                .map(|(_, address)| address.to_string())
+        };
+        self.address_of("resp").or_else(first).unwrap_or_default()
+    }
+
+    /// Waits until the server has stopped, but no longer than this. True: it has.
+    pub fn wait(&self, limit: Duration) -> bool {
+        self.threads.wait(limit)
+    }
+
+    /// Closes all connections, seals what is in memory, and ends.
+    pub fn stop(&self) {
+        let _ = self.stop.send(true);
+        self.shared.store.close();
+        self.threads.join();
+    }
+
+    /// What is stored, as /api/stats has it, and where the server listens; as JSON.
+    pub fn statistics(&self) -> String {
+        let mut told = self.shared.store.statistics(&self.shared.heads);
+        let names = ["resp", "opentsdb", "influx", "http", "udp"];
+        let addresses = names.map(|name| (name.to_owned(), json!(self.address_of(name))));
+        told["addresses"] = addresses
+            .into_iter()
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        told.to_string()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A connection is a file; the soft limit of many systems is 1024.
+fn allow_files(connections: usize) {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let wanted = connections as libc::rlim_t + 256;
+    // SAFETY: the calls read and write the struct they are given, nothing else.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < wanted {
+            limit.rlim_cur = wanted.min(limit.rlim_max);
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+/// The accepting thread's body: deals connections to the readers, round robin.
+fn accept(
+    listeners: Vec<(std::net::TcpListener, Language)>,
+    store: &Arc<Store>,
+    readers: Vec<UnboundedSender<(Socket, Language)>>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let Ok(runtime) = runtime else { return };
+    let next = Arc::new(AtomicUsize::new(0));
+    runtime.block_on(async move {
+        for (listener, language) in listeners {
+            let (store, readers, next) = (store.clone(), readers.clone(), next.clone());
+            tokio::spawn(async move {
+                let Ok(listener) = TcpListener::from_std(listener) else {
+                    return;
+                };
+                loop {
+                    match listener.accept().await {
+                        Ok((socket, _)) => {
+                            let place = next.fetch_add(1, Ordering::Relaxed) % readers.len();
+                            deal(socket, language, &store, &readers[place]);
+                        }
+                        // Out of file descriptors, for one: it may pass.
+                        Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+                    }
+                }
+            });
+        }
+        let _ = stopped.changed().await;
+    });
+}
+
+fn deal(
+    socket: tokio::net::TcpStream,
+    language: Language,
+    store: &Store,
+    reader: &UnboundedSender<(Socket, Language)>,
+) {
+    let open = store.connections.fetch_add(1, Ordering::Relaxed);
+    if open >= store.spec.max_connections {
+        // A fresh socket takes a line at once.
+        let line = connection::line(language, &Wrong::Store(FULL.into()));
+        let _ = socket.try_write(line.as_bytes());
+    } else {
+        let _ = socket.set_nodelay(true);
+        let dealt = socket
+            .into_std()
+            .is_ok_and(|socket| reader.send((socket, language)).is_ok());
+        if dealt {
+            return;
+        }
+    }
+    store.connections.fetch_sub(1, Ordering::Relaxed);
+}

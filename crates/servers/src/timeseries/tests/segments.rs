@@ -1,0 +1,207 @@
+use std::fs::File;
+use std::path::Path;
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
+use proptest::prelude::*;
+
+use super::super::head::{Frozen, Part};
+use super::super::registry::Registry;
+use super::super::totals::Totals;
+use super::super::{checks, page_header, segment, series_file};
+use super::Folder;
+use venturi_base::data::points::series_hash;
+
+type Point = (String, String, i64, u64);
+/// Names of series, and rows of a stamp and their values.
+type Source<'a> = (Vec<&'a str>, Vec<(i64, Vec<f64>)>);
+
+/// All points of a file, by the crate's own reader.
+fn points(path: &Path) -> Vec<Point> {
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let rows = reader.get_row_iter(None).unwrap();
+    rows.map(|row| {
+        let row = row.unwrap();
+        let text = |at| row.get_string(at).unwrap().clone();
+        let time = row.get_long(2).or_else(|_| row.get_timestamp_micros(2));
+        (
+            text(0),
+            text(1),
+            time.unwrap_or(0),
+            row.get_double(3).unwrap().to_bits(),
+        )
+    })
+    .collect()
+}
+
+fn frozen(registry: &Registry, parts: &[Source<'_>]) -> Frozen {
+    let parts = parts.iter().map(|(names, rows)| Part {
+        series: names
+            .iter()
+            .map(|name| registry.register(name.as_bytes()).unwrap())
+            .collect(),
+        stamps: rows.iter().map(|(time, _)| *time).collect(),
+        values: rows.iter().flat_map(|(_, values)| values.clone()).collect(),
+    });
+    Frozen {
+        id: 1,
+        parts: parts.collect(),
+        log: None,
+    }
+}
+
+/// Times are compared through the totals: the crate's rows have no nanoseconds.
+fn check(parts: &[Source<'_>]) {
+    let folder = Folder::new();
+    let registry = Registry::new(1000);
+    let frozen = frozen(&registry, parts);
+    let path = folder.0.join("points.parquet");
+    let (lines, _) = segment::write(&path, &frozen, &registry, false).unwrap();
+    let mut expected: Vec<(String, i64, u64)> = Vec::new();
+    for (names, rows) in parts {
+        for (time, values) in rows {
+            for (name, value) in names.iter().zip(values) {
+                expected.push((name.to_string(), *time, value.to_bits()));
+            }
+        }
+    }
+    expected.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    let found = points(&path);
+    let values = |points: &[Point]| -> Vec<(String, u64)> {
+        points
+            .iter()
+            .map(|(name, _, _, value)| (name.clone(), *value))
+            .collect()
+    };
+    let wanted: Vec<(String, u64)> = expected.iter().map(|it| (it.0.clone(), it.2)).collect();
+    assert_eq!(values(&found), wanted);
+    assert!(found
+        .iter()
+        .all(|(name, metric, _, _)| name.split(' ').next() == Some(metric)));
+    assert_eq!(
+        times(&path),
+        expected.iter().map(|it| it.1).collect::<Vec<_>>()
+    );
+    for line in &lines {
+        let name = std::str::from_utf8(&line.name).unwrap();
+        let own = expected.iter().filter(|it| it.0 == name);
+        let own = own.map(|it| (it.1, f64::from_bits(it.2)));
+        assert_eq!(line.totals, Totals::of(series_hash(&line.name), own));
+    }
+    assert_eq!(checks::rows(&path).unwrap(), expected.len() as u64);
+    let path = folder.0.join("series.parquet");
+    series_file::write(&path, &lines, false).unwrap();
+    assert_eq!(checks::rows(&path).unwrap(), lines.len() as u64);
+    let read = series_file::read(&path).unwrap();
+    let written: Vec<_> = lines
+        .iter()
+        .map(|it| (it.name.to_vec(), it.totals))
+        .collect();
+    assert_eq!(read, written);
+    assert_eq!(series_file::points(&path).unwrap(), expected.len() as u64);
+}
+
+fn times(path: &Path) -> Vec<i64> {
+    use parquet::column::reader::get_typed_column_reader;
+    use parquet::data_type::Int64Type;
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let mut times = Vec::new();
+    for place in 0..reader.num_row_groups() {
+        let group = reader.get_row_group(place).unwrap();
+        let rows = group.metadata().num_rows() as usize;
+        let mut column = get_typed_column_reader::<Int64Type>(group.get_column_reader(2).unwrap());
+        let wanted = times.len() + rows;
+        while times.len() < wanted {
+            column
+                .read_records(wanted - times.len(), None, None, &mut times)
+                .unwrap();
+        }
+    }
+    times
+}
+
+#[test]
+fn long_and_short_series_late_points_and_several_sources() {
+    let long: Vec<(i64, Vec<f64>)> = (0..40_000)
+        .map(|at| (at * 1_000_000_000, vec![at as f64 * 0.1, 7.0]))
+        .collect();
+    let short: Vec<(i64, Vec<f64>)> = (0..10).map(|at| (20 - at, vec![at as f64])).collect();
+    let same = vec![(5, vec![-0.0]), (5, vec![0.5]), (3, vec![f64::INFINITY])];
+    check(&[
+        (vec!["b host=1", "a host=1"], long),
+        (vec!["a host=2"], short.clone()),
+        (vec!["c host=1"], same.clone()),
+        (vec!["c host=1"], same),
+    ]);
+    check(&[(
+        vec!["a x=y"],
+        vec![(i64::MAX, vec![1.0]), (i64::MIN + 1, vec![2.0])],
+    )]);
+}
+
+/// Every byte of every page is looked at: the ones of its header lead elsewhere, or nowhere.
+#[test]
+fn a_byte_that_is_not_what_was_written() {
+    let folder = Folder::new();
+    let registry = Registry::new(1000);
+    let rows: Vec<(i64, Vec<f64>)> = (0..50).map(|at| (at, vec![at as f64 * 0.7])).collect();
+    let frozen = frozen(
+        &registry,
+        &[(vec!["a x=y"], rows.clone()), (vec!["b x=y"], rows)],
+    );
+    let path = folder.0.join("points.parquet");
+    let (lines, _) = segment::write(&path, &frozen, &registry, false).unwrap();
+    let other = folder.0.join("series.parquet");
+    series_file::write(&other, &lines, false).unwrap();
+    for path in [path, other] {
+        let whole = std::fs::read(&path).unwrap();
+        let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+        let group = reader.metadata().row_group(0).clone();
+        let mut bodies = Vec::new();
+        for column in group.columns() {
+            let (start, length) = column.byte_range();
+            let mut at = start as usize;
+            while at < (start + length) as usize {
+                let mut rest = &whole[at..];
+                let header = page_header::read(&mut rest).unwrap();
+                let body = whole.len() - rest.len();
+                at = body + header.compressed as usize;
+                bodies.extend(body..at);
+            }
+        }
+        assert!(bodies.len() > 200, "{}", bodies.len());
+        for place in bodies {
+            let mut bytes = whole.clone();
+            bytes[place] ^= 0x10;
+            std::fs::write(&path, &bytes).unwrap();
+            let said = checks::rows(&path).unwrap_err().to_string();
+            assert!(
+                said.contains("does not have its checksum"),
+                "{place}: {said}"
+            );
+        }
+        // Anywhere else: a clear answer, or one that changes nothing, and never a panic.
+        for place in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[place] ^= 0x80;
+            std::fs::write(&path, &bytes).unwrap();
+            let _ = checks::rows(&path);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn any_points(rows in prop::collection::vec((0usize..4, any::<i64>(), -1e9f64..1e9), 1..400), step in 0i64..5) {
+        let names = ["m a=1", "m a=2", "n a=1", "o a=1"];
+        let mut parts: Vec<Source<'_>> =
+            names.iter().map(|name| (vec![*name], Vec::new())).collect();
+        for (series, time, value) in rows {
+            parts[series].1.push((if step == 0 { time } else { time % 1000 * step }, vec![value]));
+        }
+        parts.retain(|(_, rows)| !rows.is_empty());
+        check(&parts);
+    }
+}

@@ -1,0 +1,283 @@
+//! Tests of what needs no server.
+
+mod frames;
+mod links;
+mod values;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use scylla::errors::{DbError, WriteType};
+use scylla::serialize::row::{RowSerializationContext, SerializeRow};
+use scylla::serialize::writers::RowWriter;
+use scylla::statement::batch::BatchType;
+use scylla::statement::Consistency;
+use serde_json::{json, Value};
+
+use super::errors::{line, of_server, Written};
+use super::execute::order;
+use super::options::{check_name, parse_url, Options};
+use super::schema::Layout;
+use super::statement::FirstRow;
+use super::Cassandra;
+use venturi_base::data::upsert::Table;
+use venturi_base::error::{Error, Fate, Kind};
+use venturi_base::spec::{TrialSpec, Upsert};
+
+fn options(all: Value) -> Result<Options, Error> {
+    let Value::Object(all) = all else {
+        panic!("not an object")
+    };
+    Options::parse(&all.into_iter().collect::<BTreeMap<_, _>>())
+}
+
+#[test]
+fn urls() {
+    let place = parse_url("cassandra://m%40il@a:1,b/shop/").unwrap();
+    assert_eq!(place.address(), "a:1,b:9042");
+    assert_eq!(place.space, "shop");
+    for wrong in ["cassandra://a/two words", "cassandra://a/a-b"] {
+        assert!(parse_url(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn options_are_strict() {
+    let defaults = options(json!({"table": null})).unwrap();
+    assert_eq!(defaults.consistency(), Consistency::LocalOne);
+    assert!(matches!(defaults.batch(), Some(BatchType::Counter)));
+    assert!(defaults.token_aware);
+    let batch = |write: &str, batch: &str| {
+        let options = options(json!({"write": write, "batch": batch})).unwrap();
+        options.batch().map(|kind| kind as u8)
+    };
+    assert_eq!(batch("insert", "logged"), Some(BatchType::Logged as u8));
+    assert_eq!(batch("insert", "unlogged"), Some(BatchType::Unlogged as u8));
+    assert_eq!(batch("counter", "logged"), Some(BatchType::Counter as u8));
+    assert_eq!(batch("counter", "none"), None);
+    let each = options(json!({"consistency": "each_quorum"})).unwrap();
+    assert_eq!(each.consistency(), Consistency::EachQuorum);
+    for wrong in [
+        json!({"tabel": "t"}),
+        json!({"table": "a b"}),
+        json!({"table": "x".repeat(49)}),
+        json!({"consistency": "serial"}),
+        json!({"consistency": "any"}),
+        json!({"compression": "zstd"}),
+        json!({"replication": 0}),
+        json!({"write": "both"}),
+    ] {
+        assert!(options(wrong.clone()).is_err(), "{wrong}");
+    }
+    assert!(options(json!({"consistency": "any", "write": "insert"})).is_ok());
+}
+
+#[test]
+fn impossible_specs_are_refused_at_once() {
+    let spec = |rows: usize, options: Value| {
+        let spec = json!({
+            "trial": "t", "target": "cassandra://h", "operation": "upsert",
+            "data": {"source": "usage"}, "rows_per_batch": rows, "streams": 1, "threads": 1,
+            "duration_ns": 1, "options": options
+        });
+        let made = Cassandra::new(Arc::new(TrialSpec::parse(&spec.to_string()).unwrap()));
+        made.err().map(|error| error.message)
+    };
+    assert_eq!(spec(500, json!({})), None);
+    assert_eq!(spec(1, json!({"batch": "none"})), None);
+    let several = spec(2, json!({"batch": "none"})).unwrap();
+    assert!(several.contains("--in-flight"), "{several}");
+    assert!(spec(65_536, json!({})).unwrap().contains("65535"));
+    let nobody = spec(1, json!({"password_env": "HOME"})).unwrap();
+    assert!(nobody.contains("needs a user"), "{nobody}");
+}
+
+fn shop() -> SchemaRef {
+    let field = |name: &str, kind| Field::new(name, kind, true);
+    Arc::new(Schema::new(vec![
+        field("shop", DataType::UInt32),
+        field("day", DataType::Date32),
+        field("Sold", DataType::Int16),
+        field("name", DataType::Utf8),
+    ]))
+}
+
+fn layout(schema: SchemaRef, key: &[&str], add: &[&str], all: Value) -> Result<Layout, Error> {
+    let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect();
+    let roles = Upsert {
+        key: names(key),
+        add: names(add),
+    };
+    Layout::new(
+        "ks",
+        Table::new("t", schema, &roles).unwrap(),
+        false,
+        &options(all).unwrap(),
+    )
+}
+
+#[test]
+fn a_table_of_plain_columns() {
+    let made = layout(
+        shop(),
+        &["day", "shop"],
+        &["Sold"],
+        json!({"write": "insert", "partition_key": 1}),
+    );
+    let made = made.unwrap();
+    assert_eq!(
+        made.create(true),
+        "CREATE TABLE \"ks\".\"t\" (\"shop\" bigint, \"day\" date, \"Sold\" smallint, \"name\" text, \
+         PRIMARY KEY ((\"day\"), \"shop\")) WITH allow_auto_snapshot = false"
+    );
+    assert_eq!(
+        made.prepared().unwrap(),
+        "INSERT INTO \"ks\".\"t\" (\"shop\", \"day\", \"Sold\", \"name\") VALUES (?, ?, ?, ?)"
+    );
+    assert_eq!(
+        made.scan(true),
+        "SELECT \"Sold\" FROM \"ks\".\"t\" WHERE token(\"day\") >= ? AND token(\"day\") <= ?"
+    );
+    assert!(layout(
+        shop(),
+        &["day"],
+        &[],
+        json!({"write": "insert", "partition_key": 2})
+    )
+    .is_err());
+}
+
+#[test]
+fn a_table_of_counters_has_nothing_else() {
+    let whole = layout(shop(), &["shop"], &["Sold"], json!({}));
+    let refused = whole.unwrap_err().message;
+    assert!(
+        refused.contains("\"day\"") && refused.contains("write = insert"),
+        "{refused}"
+    );
+    let none = layout(shop(), &["shop", "day", "Sold", "name"], &[], json!({}));
+    assert!(none.unwrap_err().message.contains("no counters"));
+    let made = layout(shop(), &["shop", "day", "name"], &["Sold"], json!({})).unwrap();
+    assert_eq!(
+        made.prepared().unwrap(),
+        "UPDATE \"ks\".\"t\" SET \"Sold\" = \"Sold\" + ? WHERE \"shop\" = ? AND \"day\" = ? AND \"name\" = ?"
+    );
+    assert_eq!(
+        made.create(false),
+        "CREATE TABLE \"ks\".\"t\" (\"shop\" bigint, \"day\" date, \"Sold\" counter, \"name\" text, \
+         PRIMARY KEY ((\"shop\", \"day\", \"name\")))"
+    );
+}
+
+#[test]
+fn the_workloads_own_rows_count_hits() {
+    use venturi_base::data::usage::Usage;
+    let table = Table::new("t", Usage::schema(), &Usage::roles()).unwrap();
+    let counters = Layout::new("ks", table.clone(), true, &options(json!({})).unwrap()).unwrap();
+    assert!(!counters.create(false).contains("\"bytes\""));
+    assert!(counters.create(false).contains("\"hits\" counter"));
+    assert_eq!(counters.table.add.len(), 1);
+    let plain = options(json!({"write": "insert"})).unwrap();
+    let plain = Layout::new("ks", table, true, &plain).unwrap();
+    assert!(plain.create(false).contains("\"bytes\" bigint"));
+}
+
+fn cell(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as i32).to_be_bytes(), bytes].concat()
+}
+
+#[test]
+fn the_driver_reads_the_first_row_for_its_token() {
+    let null = (-1i32).to_be_bytes().to_vec();
+    let cells = [cell(b"ab"), null, cell(b""), cell(b"c")].concat();
+    let row = FirstRow {
+        cells: &cells,
+        columns: 3,
+    };
+    let mut out = Vec::new();
+    let mut writer = RowWriter::new(&mut out);
+    row.serialize(&RowSerializationContext::empty(), &mut writer)
+        .unwrap();
+    assert_eq!(writer.value_count(), 3);
+    assert_eq!(out, cells[..cells.len() - 5]);
+}
+
+#[test]
+fn nodes_that_have_the_row_come_first_and_take_turns() {
+    let of = |replicas: &[u16], turn| order(replicas, 3, turn).collect::<Vec<_>>();
+    assert_eq!(of(&[], 0), [0, 1, 2]);
+    assert_eq!(of(&[], 5), [2, 0, 1]);
+    assert_eq!(of(&[2, 0], 0), [2, 0, 0, 1, 2]);
+    assert_eq!(of(&[2, 0], 1), [0, 2, 1, 2, 0]);
+    assert_eq!(of(&[1], usize::MAX)[0], 1);
+}
+
+#[test]
+fn what_an_answer_means_for_the_batch() {
+    let written = |whole| Written { rows: 5, whole };
+    let of = |error: DbError| of_server("h:1", &error, "why", written(true));
+    let unavailable = of(DbError::Unavailable {
+        consistency: Consistency::LocalQuorum,
+        required: 2,
+        alive: 1,
+    });
+    assert_eq!(unavailable.fate, Fate::Refused { rows: 5 });
+    let in_part = of_server("h:1", &DbError::Overloaded, "why", written(false));
+    assert_eq!(in_part.fate, Fate::InDoubt { rows: 5 });
+    let invalid = of_server("h:1", &DbError::Invalid, "why", written(false));
+    assert_eq!(invalid.fate, Fate::Refused { rows: 5 });
+    assert_eq!(unavailable.code.as_deref(), Some("0x1000"));
+    assert!(
+        unavailable
+            .message
+            .contains("LOCAL_QUORUM needs 2 replicas"),
+        "{unavailable}"
+    );
+    let late = of(DbError::WriteTimeout {
+        consistency: Consistency::One,
+        received: 0,
+        required: 1,
+        write_type: WriteType::Counter,
+    });
+    assert_eq!(
+        (late.kind, late.fate),
+        (Kind::Timeout, Fate::InDoubt { rows: 5 })
+    );
+    let refused = of(DbError::Invalid);
+    assert_eq!(refused.message, "h:1: why");
+    assert_eq!(
+        (refused.kind, refused.code.as_deref()),
+        (Kind::Server, Some("0x2200"))
+    );
+    let login = of(DbError::AuthenticationError);
+    assert_eq!((login.kind, login.fate), (Kind::Auth, Fate::Fatal));
+    assert_eq!(of(DbError::Unauthorized).kind, Kind::Auth);
+    assert_eq!(of(DbError::ServerError).fate, Fate::InDoubt { rows: 5 });
+    assert_eq!(line("two\n  lines\n"), "two lines");
+}
+
+#[test]
+fn the_name_that_the_user_gave_is_never_cut() {
+    let target = |data: Value, options: Value| {
+        let spec = json!({
+            "trial": "t", "target": "cassandra://h/space", "operation": "upsert", "data": data,
+            "rows_per_batch": 10, "rows_per_stream": 10, "streams": 1, "threads": 1,
+            "options": options, "upsert": {"key": ["k"], "add": []},
+        });
+        Cassandra::new(Arc::new(TrialSpec::parse(&spec.to_string()).unwrap()))
+    };
+    let usage = json!({"source": "usage", "working_set": 10, "seed": 1, "loaded_unix_s": 0});
+    // The second one has a character in the middle of which a cut would be.
+    for name in ["x".repeat(49), format!("{}ä", "x".repeat(47))] {
+        let error = target(usage.clone(), json!({"table": name})).err().unwrap();
+        assert!(error.message.contains("at most 48 of them"), "{error}");
+    }
+    let longest = "x".repeat(48);
+    let named = target(usage, json!({"table": longest})).unwrap();
+    assert_eq!(named.table_name(), longest);
+    let file = json!({"source": "file", "path": format!("/{}ä.csv", "x".repeat(39)), "ipc": "/x"});
+    let named = target(file, json!({})).unwrap().table_name();
+    assert_eq!(named, format!("venturi_{}_", "x".repeat(39)));
+    assert!(check_name("table", &named).is_ok());
+}

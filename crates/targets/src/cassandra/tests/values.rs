@@ -1,0 +1,132 @@
+//! Values of all types, as the protocol's bytes and as literals.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{
+    BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int16Array, Int64Array,
+    StringArray, Time64MicrosecondArray, TimestampMicrosecondArray, TimestampSecondArray,
+    UInt32Array, UInt64Array,
+};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+
+use super::cell;
+use crate::cassandra::values::{cql_type, Column, Null};
+
+/// The bytes and the literal of the only value of a column.
+fn value(array: ArrayRef) -> (Vec<u8>, String) {
+    let field = Field::new("c", array.data_type().clone(), true);
+    let rows = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![array]).unwrap();
+    let column = Column::new(&rows, 0).unwrap();
+    let (mut cells, mut text) = (Vec::new(), Vec::new());
+    column.encode(0, Null::Null, &mut cells).unwrap();
+    column.literal(0, Null::Null, &mut text).unwrap();
+    (cells, String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn values_as_bytes_and_as_literals() {
+    let decimal = |unscaled: i128| {
+        let array = Decimal128Array::from(vec![unscaled]);
+        value(Arc::new(array.with_precision_and_scale(20, 2).unwrap()))
+    };
+    let time = 3_723_000_004_000i64.to_be_bytes();
+    let (not_a_number, large) = (f64::NAN.to_be_bytes(), 1e300f64.to_be_bytes());
+    /// What was written as bytes and as a literal, and what should have been.
+    type Case<'a> = ((Vec<u8>, String), &'a [u8], &'a str);
+    let cases: Vec<Case<'_>> = vec![
+        (
+            value(Arc::new(BooleanArray::from(vec![true]))),
+            &[1],
+            "true",
+        ),
+        (
+            value(Arc::new(Int16Array::from(vec![-2]))),
+            &[0xff, 0xfe],
+            "-2",
+        ),
+        (
+            value(Arc::new(UInt32Array::from(vec![7]))),
+            &[0, 0, 0, 0, 0, 0, 0, 7],
+            "7",
+        ),
+        (
+            value(Arc::new(StringArray::from(vec!["it's"]))),
+            b"it's",
+            "'it''s'",
+        ),
+        (value(Arc::new(StringArray::from(vec![""]))), b"", "''"),
+        (
+            value(Arc::new(BinaryArray::from(vec![&b"\x00\xab"[..]]))),
+            b"\x00\xab",
+            "0x00ab",
+        ),
+        (
+            value(Arc::new(Date32Array::from(vec![1]))),
+            &[0x80, 0, 0, 1],
+            "2147483649",
+        ),
+        (
+            value(Arc::new(TimestampSecondArray::from(vec![1]))),
+            &[0, 0, 0, 0, 0, 0, 3, 0xe8],
+            "1000",
+        ),
+        (
+            value(Arc::new(TimestampMicrosecondArray::from(vec![1]))),
+            &[0, 0, 0, 0, 0, 0, 0, 1],
+            "1",
+        ),
+        (
+            value(Arc::new(Time64MicrosecondArray::from(vec![3_723_000_004]))),
+            &time,
+            "'01:02:03.000004000'",
+        ),
+        (decimal(-1), &[0, 0, 0, 2, 0xff], "-0.01"),
+        (decimal(128), &[0, 0, 0, 2, 0, 0x80], "1.28"),
+        (decimal(0), &[0, 0, 0, 2, 0], "0.00"),
+        (
+            value(Arc::new(Float64Array::from(vec![f64::NAN]))),
+            &not_a_number,
+            "NaN",
+        ),
+        (
+            value(Arc::new(Float64Array::from(vec![1e300]))),
+            &large,
+            "1e300",
+        ),
+    ];
+    for ((cells, text), bytes, literal) in cases {
+        assert_eq!(cells, cell(bytes), "{literal}");
+        assert_eq!(text, literal);
+    }
+    let null = value(Arc::new(Int64Array::from(vec![None])));
+    assert_eq!(null, ((-1i32).to_be_bytes().to_vec(), "null".to_owned()));
+    assert_eq!(
+        cql_type(&DataType::Timestamp(TimeUnit::Nanosecond, None)),
+        Some("bigint")
+    );
+    assert_eq!(cql_type(&DataType::Float16), None);
+}
+
+#[test]
+fn counters_take_any_integer_that_fits() {
+    let encode = |array: ArrayRef| {
+        let field = Field::new("c", array.data_type().clone(), true);
+        let rows = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![array]).unwrap();
+        let mut cells = Vec::new();
+        let done = Column::new(&rows, 0)
+            .unwrap()
+            .encode(0, Null::Zero, &mut cells);
+        done.map(|()| cells)
+    };
+    assert_eq!(
+        encode(Arc::new(Int16Array::from(vec![-3]))).unwrap(),
+        cell(&(-3i64).to_be_bytes())
+    );
+    assert_eq!(
+        encode(Arc::new(Int64Array::from(vec![None]))).unwrap(),
+        cell(&0i64.to_be_bytes())
+    );
+    let large = encode(Arc::new(UInt64Array::from(vec![u64::MAX]))).unwrap_err();
+    assert!(large.message.contains("beyond"), "{large}");
+}

@@ -1,0 +1,352 @@
+//! Before the clock starts: who the server is and which version it speaks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::channel::{told, Channel};
+use super::options::{parse_url, Options};
+use super::{values_name, Charrow};
+use crate::flight::port_and_ticket;
+use venturi_base::codec::charrow::handshake::{pairs_by_key, Handshake, Parameters, Request};
+use venturi_base::codec::charrow::receive::Event;
+use venturi_base::codec::charrow::{EXTENDED, PLAIN};
+use venturi_base::codec::ipc::Compression;
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::meter::readers::listener::pid_of;
+use venturi_base::meter::readers::network::is_own;
+use venturi_base::os::machine::{boot_id, time_namespace};
+use venturi_base::spec::{Data, Values};
+
+/// How long a server may take to say hello; one that speaks 1.1 says nothing.
+const UNTIL_HELLO: Duration = Duration::from_millis(1000);
+/// How long a 1.1 server may take to refuse a handshake.
+const UNTIL_REFUSED: Duration = Duration::from_millis(100);
+
+/// The query of made records.
+pub fn records_query(
+    columns: usize,
+    values: Values,
+    seed: u64,
+    block_rows: usize,
+    rows: Option<u64>,
+) -> String {
+    let rows = rows.map_or(String::new(), |rows| format!("rows = {rows}, "));
+    format!(
+        "SELECT * FROM records({rows}columns = {columns}, values = {}, seed = {seed}, block_rows = {block_rows})",
+        values_name(values)
+    )
+}
+
+/// What a server says to a handshake.
+enum Greeting {
+    Hello(BTreeMap<String, String>),
+    /// Nothing: it waits for a query.
+    Silence,
+    Refused(Error),
+}
+
+impl Charrow {
+    /// Finds out who answers, and warms it up.
+    pub(super) async fn first_contact(&mut self) -> Result<()> {
+        let authority = self.place.address.authority();
+        self.encoders = self.options.encoders()?.unwrap_or(1);
+        self.identity.address = authority.clone();
+        let wanted = self.options.minor()?;
+        let (mut channel, mut greeting) = self.greet(wanted).await?;
+        if wanted == EXTENDED
+            && matches!(greeting, Greeting::Refused(ref error) if error.kind != Kind::Auth)
+        {
+            (channel, greeting) = self.greet(PLAIN).await?;
+        }
+        let hello = match greeting {
+            Greeting::Refused(error) if error.message.starts_with(&authority) => {
+                return Err(error);
+            }
+            Greeting::Refused(error) => return Err(error.context(&authority)),
+            Greeting::Silence => None,
+            Greeting::Hello(hello) => Some(hello),
+        };
+        self.identity.route = channel.route();
+        self.minor = match hello {
+            Some(_) => EXTENDED,
+            None => PLAIN,
+        };
+        self.identity.protocol = format!("1.{}", self.minor);
+        match hello {
+            Some(hello) => {
+                self.know(&hello)?;
+                if self.asks.contains("clock") && !self.spec.include_setup {
+                    let trips = self.within("first contact", round_trip(&mut channel));
+                    self.identity.round_trip_ns = answered(trips.await)?;
+                }
+            }
+            None => self.settle_for_plain()?,
+        }
+        if self.identity.same_machine.is_none() {
+            self.guess();
+        }
+        // The server's side, so once for all that share the trial.
+        if !self.spec.leads() {
+            return Ok(());
+        }
+        match self.spec.data {
+            Data::Records {
+                columns,
+                values,
+                seed,
+            } => {
+                let rows = self.spec.rows_per_batch;
+                let query = records_query(columns, values, seed, rows, Some(rows as u64));
+                self.warm_up(query).await
+            }
+            // Where the clock runs already, the query may as well do it itself.
+            _ if self.asks.contains("prepare") && !self.spec.include_setup => self.prepare().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets the server make what it will hand out again and again.
+    async fn prepare(&self) -> Result<()> {
+        let asking = self.ask("prepare", &self.query);
+        // What is wrong with a query it says when it is asked.
+        answered(self.within("preparing the query", asking).await).map(drop)
+    }
+
+    async fn greet(&self, minor: i64) -> Result<(Channel, Greeting)> {
+        let mut channel = self.channel(minor, &Parameters::default()).await?;
+        let patience = match minor {
+            EXTENDED => UNTIL_HELLO.min(self.timeout()),
+            // Where the clock runs already, a wait for nothing would be in the interval.
+            _ if self.spec.include_setup => Duration::ZERO,
+            _ => UNTIL_REFUSED.min(self.timeout()),
+        };
+        let greeting = match tokio::time::timeout(patience, channel.event()).await {
+            Err(_) => Greeting::Silence,
+            Ok(Ok(Event::Hello(text))) if minor == EXTENDED => Greeting::Hello(pairs_by_key(&text)),
+            Ok(Ok(Event::Error(text))) => Greeting::Refused(told(&text)),
+            Ok(Ok(_)) => Greeting::Refused(Error::protocol(
+                "the server answers a handshake by something else: is it a charrow server?",
+            )),
+            Ok(Err(error)) => Greeting::Refused(first_words(error, self.place.address.tls)),
+        };
+        Ok((channel, greeting))
+    }
+
+    fn know(&mut self, hello: &BTreeMap<String, String>) -> Result<()> {
+        let said = |key: &str| {
+            hello
+                .get(key)
+                .map(String::as_str)
+                .filter(|text| !text.is_empty())
+        };
+        self.asks = asks(hello);
+        let identity = &mut self.identity;
+        identity.reference = ["account", "watch", "samples"]
+            .iter()
+            .all(|name| self.asks.contains(*name));
+        identity.software = said("software").map(str::to_owned);
+        identity.handicap = said("handicap").map(str::to_owned);
+        // A pid means something on the machine it is from only.
+        let same = said("boot_id")
+            .zip(boot_id())
+            .map(|(theirs, ours)| theirs == ours);
+        identity.same_machine = same;
+        identity.same_clock =
+            same == Some(true) && said("time_namespace").unwrap_or_default() == time_namespace();
+        let pid = said("pid").and_then(|pid| pid.parse().ok());
+        identity.pid = pid.filter(|_| same == Some(true));
+        if self.options.encoders()?.is_none() {
+            let cpus = said("cpus").and_then(|cpus| cpus.parse().ok());
+            self.encoders = cpus
+                .unwrap_or(1)
+                .clamp(1, venturi_base::codec::charrow::MOST_ENCODERS);
+        }
+        Ok(())
+    }
+
+    /// A server of 1.1 has less.
+    fn settle_for_plain(&self) -> Result<()> {
+        if self.options.compression()? != Compression::None || self.options.checksum {
+            return Err(Error::usage(format!(
+                "{} speaks 1.1, which has neither compression nor checksums: leave the options out",
+                self.place.address.authority()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Where a server does not say which process it is, who listens here tells.
+    fn guess(&mut self) {
+        let route = self.identity.route.filter(|route| is_own(route.peer.ip()));
+        if let Some(route) = route {
+            self.identity.same_machine = Some(true);
+            self.identity.pid = pid_of(route.peer);
+        }
+    }
+
+    /// One block: the server has made the rows when the clock starts, and knows how to.
+    async fn warm_up(&self, query: String) -> Result<()> {
+        let parameters = Parameters {
+            trial: None,
+            partition: None,
+            partitions: Some(1),
+            ..self.parameters(0)?
+        };
+        let warming = async {
+            let mut channel = self.channel(self.minor, &parameters).await?;
+            channel.say(&Request::Query {
+                id: format!("{}/warm-up", self.query_id),
+                text: query,
+            });
+            loop {
+                match channel.event().await? {
+                    Event::End => return Ok(()),
+                    Event::Error(text) => return Err(told(&text)),
+                    _ => {}
+                }
+            }
+        };
+        self.within("warming up", warming).await
+    }
+}
+
+/// The first exchange with a server that is something else fails in odd ways.
+fn first_words(mut error: Error, tls: bool) -> Error {
+    if matches!(error.kind, Kind::Lost | Kind::Protocol) {
+        let question = match tls {
+            true => "is it a charrow server, and does it want a client certificate (tls_certificate, tls_key)?",
+            false => "is it a charrow server, and does it want TLS (charrow+tls://)?",
+        };
+        error.kind = Kind::Protocol;
+        error.message = format!("{}; {question}", error.message);
+    }
+    error
+}
+
+/// The questions that a server answers. Venturi's own servers before there was `asks` answered all; by
+/// `engine` they are known.
+pub fn asks(hello: &BTreeMap<String, String>) -> BTreeSet<String> {
+    const ALL: &str = "account,clock,environment,leave,prepare,samples,stop,tcp,watch";
+    let old = hello.get("engine").map(|_| ALL);
+    let listed = hello.get("asks").map(String::as_str).or(old);
+    let names = listed.unwrap_or_default().split(',');
+    names.map(|name| name.trim().to_owned()).collect()
+}
+
+/// A server may refuse any question, and is measured without the answer.
+pub fn answered<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if error.kind == Kind::Server => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The lesser of two, in ns.
+async fn round_trip(channel: &mut Channel) -> Result<u64> {
+    let mut least = Duration::MAX;
+    for _ in 0..2 {
+        let begun = Instant::now();
+        ask(channel, "clock", "").await?;
+        least = least.min(begun.elapsed());
+    }
+    Ok(least.as_nanos() as u64)
+}
+
+/// The server's first words: before them it is asked nothing that is of 1.2.
+pub async fn hello(channel: &mut Channel) -> Result<BTreeMap<String, String>> {
+    match channel.event().await? {
+        Event::Hello(text) => Ok(pairs_by_key(&text)),
+        Event::Error(text) => Err(told(&text)),
+        _ => Err(Error::protocol(
+            "the server's first message is not its Hello",
+        )),
+    }
+}
+
+/// A question to a server that has said Hello, and its answer.
+pub async fn ask(channel: &mut Channel, name: &str, payload: &str) -> Result<Vec<u8>> {
+    channel.say(&Request::Ask {
+        name: name.to_owned(),
+        payload: payload.to_owned(),
+    });
+    match channel.event().await? {
+        Event::Answer(bytes) => Ok(bytes),
+        Event::Error(text) => Err(told(&text)),
+        _ => Err(Error::protocol(format!(
+            "the server answers the question {name:?} by something else than Answer"
+        ))),
+    }
+}
+
+/// What a server says of the machine and software it runs on: JSON. `None`: it tells nothing.
+pub async fn environment(url: &str, options: &BTreeMap<String, Value>) -> Result<Option<String>> {
+    let (_, answer) = ask_once(url, options, "environment").await?;
+    let text = answer.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ok(text.filter(|text| !text.is_empty() && text != "null"))
+}
+
+/// Where a server's raw TCP probe listens, and what it wants to see, where it does not serve
+/// everybody; it starts on demand.
+pub async fn tcp_port(
+    url: &str,
+    options: &BTreeMap<String, Value>,
+) -> Result<(SocketAddr, Option<[u8; 8]>)> {
+    let (host, answer) = ask_once(url, options, "tcp").await?;
+    let answer = answer.ok_or_else(|| {
+        Error::new(
+            Kind::Server,
+            format!("{host} has no raw TCP probe: it does not answer the question tcp"),
+        )
+    })?;
+    let (port, ticket) = port_and_ticket(&answer)
+        .ok_or_else(|| Error::protocol("the server's answer to tcp is not a port"))?;
+    let mut found = tokio::net::lookup_host((host.as_str(), port))
+        .await
+        .map_err(|error| Error::new(Kind::Unreachable, format!("{host}: {error}")))?;
+    found
+        .next()
+        .map(|address| (address, ticket))
+        .ok_or_else(|| Error::new(Kind::Unreachable, format!("{host} has no address")))
+}
+
+/// One question outside of any trial, to a server that answers it. Also the host that was asked.
+async fn ask_once(
+    url: &str,
+    options: &BTreeMap<String, Value>,
+    name: &str,
+) -> Result<(String, Option<Vec<u8>>)> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let place = parse_url(url)?;
+    let options = Options::parse(options)?;
+    let host = place.address.host.clone();
+    let handshake = Handshake {
+        minor: EXTENDED,
+        client: super::SOFTWARE.into(),
+        database: String::new(),
+        user: options.user.clone().unwrap_or_default(),
+        password: options.password()?,
+        encoders: 1,
+    };
+    let asking = async {
+        let mut channel = Channel::open(&place.address, &options, &handshake, PATIENCE).await?;
+        // Who says nothing speaks 1.1, and waits for a query.
+        let Ok(hello) = tokio::time::timeout(UNTIL_HELLO, hello(&mut channel)).await else {
+            return Ok(None);
+        };
+        match asks(&hello?).contains(name) {
+            true => ask(&mut channel, name, "").await.map(Some),
+            false => Ok(None),
+        }
+    };
+    match tokio::time::timeout(PATIENCE, asking).await {
+        Ok(answer) => answer.map(|bytes| (host, bytes)),
+        Err(_) => Err(Error::new(
+            Kind::Timeout,
+            format!("{}: no answer to {name:?}", place.address.authority()),
+        )),
+    }
+}

@@ -1,0 +1,139 @@
+//! After the clock: what the server says that it sent, and do the two ends agree.
+
+use std::sync::atomic::Ordering;
+
+use serde::Deserialize;
+
+use super::Charrow;
+use crate::{Tally, Target, Verification};
+use venturi_base::codec::account::Account;
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::spec::Verify;
+
+/// What an account has at least.
+#[derive(Debug, Clone, Deserialize)]
+struct Sent {
+    rows: u64,
+    /// Wrapping sum of the batches' digests, hexadecimal.
+    checksum: Option<String>,
+}
+
+/// The answer to `account`.
+#[derive(Debug, Clone, Default)]
+pub struct Told {
+    sent: Option<Sent>,
+    /// With times and CPU, as a reference server's.
+    pub whole: Option<Account>,
+    /// Why there is none.
+    why: Option<String>,
+}
+
+impl Told {
+    fn parse(bytes: &[u8]) -> Result<Self> {
+        let wrong = |error: &dyn std::fmt::Display| {
+            Error::protocol(format!("the server's account of the trial: {error}"))
+        };
+        let sent: Sent = serde_json::from_slice(bytes).map_err(|error| wrong(&error))?;
+        if let Some(checksum) = &sent.checksum {
+            u64::from_str_radix(checksum, 16)
+                .map_err(|error| wrong(&format!("checksum {checksum:?}: {error}")))?;
+        }
+        Ok(Self {
+            sent: Some(sent),
+            whole: serde_json::from_slice(bytes).ok(),
+            why: None,
+        })
+    }
+}
+
+impl Charrow {
+    /// The server's account of this trial; asked for once. A server may refuse any question.
+    pub(super) async fn account(&self) -> Result<Told> {
+        if !self.asks.contains("account") {
+            return Ok(Told::default());
+        }
+        if let Some(told) = self.account.lock().ok().and_then(|kept| kept.clone()) {
+            return Ok(told);
+        }
+        let asking = self.ask("account", &self.spec.trial);
+        let told = match self
+            .within("asking the server for its account of the trial", asking)
+            .await
+        {
+            Ok(bytes) => Told::parse(&bytes)?,
+            Err(error) if error.kind == Kind::Server => Told {
+                why: Some(error.message),
+                ..Told::default()
+            },
+            Err(error) => return Err(error),
+        };
+        if let Ok(mut kept) = self.account.lock() {
+            *kept = Some(told.clone());
+        }
+        Ok(told)
+    }
+
+    /// METHOD, "Verification": what arrived is what was sent.
+    pub(super) async fn compare(&self, tallies: &[Tally]) -> Result<Verification> {
+        let rows = tallies.iter().map(|tally| tally.rows).sum();
+        let checksum = tallies
+            .iter()
+            .fold(0u64, |sum, tally| sum.wrapping_add(tally.checksum));
+        let mut found = Verification::of(self.spec.verify, rows);
+        if self.spec.verify == Verify::None {
+            return Ok(found);
+        }
+        let Told { sent, why, .. } = self.account().await?;
+        let fixed = self.spec.duration_ns.is_none();
+        // A server that cannot be asked to stop goes on sending to connections that have left.
+        let left = self.leaving.load(Ordering::Relaxed);
+        let sent = sent.filter(|_| !left);
+        let expected: Vec<_> = [
+            ("the server", sent.as_ref().map(|sent| sent.rows)),
+            (
+                "the server's statistics",
+                self.query_rows.told().filter(|_| !left),
+            ),
+            ("the query", self.planned_rows().filter(|_| fixed)),
+        ]
+        .into_iter()
+        .filter_map(|(who, rows)| Some((who, rows?)))
+        .collect();
+        found.expected_rows = expected.first().map(|(_, rows)| *rows);
+        found.achieved = match expected.is_empty() {
+            false => "count",
+            true => "acknowledged",
+        };
+        if expected.is_empty() {
+            let why = match left {
+                true => "its streams left before the server had sent all",
+                false => "the server does not say how many rows it sent",
+            };
+            found.add_notes([format!("nothing was compared: {why}")]);
+        }
+        found.add_notes(why);
+        let sent = sent.and_then(|sent| sent.checksum);
+        if self.spec.verify == Verify::Checksum {
+            match sent {
+                Some(sent) => {
+                    found.achieved = "checksum";
+                    found.checksum = Some(format!("{checksum:016x}"));
+                    found.expected_checksum = Some(format!("{:0>16}", sent.to_lowercase()));
+                }
+                None if expected.is_empty() => {}
+                None => found.add_notes(["this server tells no checksum of the values".into()]),
+            }
+        }
+        let differs = expected.into_iter().find(|(_, expected)| *expected != rows);
+        found.mismatch = match differs {
+            Some((who, expected)) => {
+                Some(format!("the client counted {rows} rows, {who} {expected}"))
+            }
+            _ if found.expected_checksum != found.checksum => Some(
+                "the client has other values than the server sent: the checksums differ".into(),
+            ),
+            _ => None,
+        };
+        Ok(found)
+    }
+}

@@ -1,0 +1,329 @@
+//! `clickhouse://`: ClickHouse over HTTP, gets and puts, in four formats.
+//! `docs/targets/clickhouse.md`.
+
+mod feed;
+mod get;
+mod options;
+mod plan;
+mod put;
+mod server;
+mod split;
+mod sums;
+mod tables;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::systems::System;
+use crate::{each, ColumnSum, Identity, LocalFuture, Session, Sums, Tally, Target, Verification};
+use venturi_base::codec::clickhouse::Column;
+use venturi_base::codec::ipc::Compression;
+use venturi_base::data::Source;
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::meter::sockets::Sockets;
+use venturi_base::spec::{Data, Operation, TrialSpec, Verify};
+
+pub use feed::Feed;
+use get::{Get, Question};
+pub use options::Format;
+use options::{Access, Options};
+use put::{Put, Writer};
+use server::{quoted, Server};
+use sums::{wrapped, Summed};
+
+pub struct ClickHouse {
+    spec: Arc<TrialSpec>,
+    options: Options,
+    server: Arc<Server>,
+    sockets: Arc<Sockets>,
+    compression: Compression,
+    /// The process of this host that listens there, where it had to be looked for early.
+    listening: Option<u32>,
+    /// What a put sends, or a table to be read is filled with.
+    source: Option<Source>,
+    plan: Option<Plan>,
+    /// The table is ours, and there.
+    made: bool,
+}
+
+/// What the plan found and made.
+struct Plan {
+    format: Format,
+    /// Of the query, or of the table as it is written.
+    columns: Vec<Column>,
+    /// RowBinary names its columns.
+    header: bool,
+    /// A get's, by stream.
+    statements: Vec<Option<String>>,
+    path: Arc<str>,
+    summed: Arc<Summed>,
+    /// A get's rows and sums; what was in a put's table before.
+    there: Option<(u64, Sums)>,
+    notes: Vec<String>,
+}
+
+/// ClickHouse over HTTP.
+pub const SYSTEM: System = System {
+    scheme: "clickhouse",
+    operations: &[Operation::Get, Operation::Put],
+    ports: &[
+        ("clickhouse", options::URL.port),
+        ("clickhouse+tls", options::TLS_PORT),
+    ],
+    tls: true,
+    keeps: true,
+    space: Some(options::URL.usual),
+    server: Some("clickhouse"),
+    users: true,
+    one_host: options::URL.one_host,
+    aliases: &[
+        ("clickhouse", &["ch", "chdb", "clickhouse+http"]),
+        ("clickhouse+tls", &["clickhouses", "clickhouse+https"]),
+    ],
+    target: |spec| Ok(Box::new(ClickHouse::new(spec)?)),
+    ..System::NOTHING
+};
+
+impl ClickHouse {
+    pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
+        let options = Options::parse(&spec.options)?;
+        let access = Access::new(&spec.target, &options)?;
+        plan::check(&spec, &options)?;
+        // The plan is a part of what is measured; going through all processes shall not be.
+        let first = access.place.hosts.first().filter(|_| spec.include_setup);
+        let listening = first.and_then(|host| host.listening());
+        let timeout = Duration::from_nanos(spec.timeout_ns);
+        Ok(Self {
+            compression: options.compression()?,
+            server: Arc::new(Server::new(access, &options, timeout)),
+            spec,
+            options,
+            sockets: Arc::default(),
+            listening,
+            source: None,
+            plan: None,
+            made: false,
+        })
+    }
+
+    fn planned(&self) -> Result<&Plan> {
+        let unplanned = || {
+            Error::new(
+                Kind::Internal,
+                "a stream was opened before the plan was made",
+            )
+        };
+        self.plan.as_ref().ok_or_else(unplanned)
+    }
+
+    async fn open_stream(&self, stream: usize) -> Result<Box<dyn Session>> {
+        let plan = self.planned()?;
+        let client = self.server.connect().await?;
+        let sums = self.spec.verify == Verify::Checksum && plan.there.is_some();
+        let summed = (sums && !plan.summed.columns.is_empty()).then(|| plan.summed.clone());
+        if self.spec.operation == Operation::Put {
+            let source = self.source.as_ref();
+            let source = source.ok_or_else(|| Error::new(Kind::Internal, "a put without data"))?;
+            return Ok(Box::new(Put::new(
+                client,
+                &self.sockets,
+                self.server.clone(),
+                plan.path.clone(),
+                source.cursor(self.spec.rows_per_stream),
+                Writer::new(plan.format, &plan.columns, self.compression),
+                summed,
+            )));
+        }
+        let question = Question {
+            path: plan.path.to_string(),
+            statement: plan.statements.get(stream).cloned().flatten(),
+            zstd: self.compresses_by_http(plan.format),
+        };
+        let feed = Feed::new(
+            plan.format,
+            &plan.columns,
+            plan.header,
+            self.spec.rows_per_batch,
+            self.options.max_block_bytes,
+        )?;
+        let server = self.server.clone();
+        let get = Get::new(client, &self.sockets, server, question, feed, summed);
+        Ok(Box::new(get))
+    }
+
+    fn compresses_by_http(&self, format: Format) -> bool {
+        self.compression != Compression::None
+            && matches!(format, Format::Native | Format::RowBinary)
+    }
+
+    async fn compare(&self, tallies: &[Tally]) -> Result<Verification> {
+        let plan = self.planned()?;
+        let rows: u64 = tallies.iter().map(|tally| tally.rows).sum();
+        let mut sums = Sums::default();
+        for tally in tallies {
+            for (sum, more) in sums.iter_mut().zip(tally.sums) {
+                *sum = wrapped(*sum + more);
+            }
+        }
+        let mut found = Verification::of(self.spec.verify, rows);
+        found.add_notes(plan.notes.iter().cloned());
+        let (Some((before, sums_before)), false) = (plan.there, self.spec.verify == Verify::None)
+        else {
+            if self.spec.operation == Operation::Put {
+                found.achieved = "acknowledged";
+            }
+            return Ok(found);
+        };
+        let (expected, expected_sums, got, got_sums) = match self.spec.operation {
+            Operation::Get => {
+                let times = self.copies();
+                let expected = sums_before.map(|sum| wrapped(sum * i128::from(times)));
+                (before * times, expected, rows, sums)
+            }
+            _ => {
+                let (after, sums_after) = self.count(&self.table_name(), &plan.summed).await?;
+                let mut grown = Sums::default();
+                for (place, sum) in grown.iter_mut().enumerate() {
+                    *sum = wrapped(sums_after[place] - sums_before[place]);
+                }
+                if before > 0 {
+                    found.add_notes([format!("{before} rows were there before")]);
+                }
+                (rows, sums, after.saturating_sub(before), grown)
+            }
+        };
+        found.rows = got;
+        if self.spec.operation == Operation::Get && self.spec.duration_ns.is_some() {
+            found.add_notes(["stopped by the clock, the streams have read a part only".into()]);
+            return Ok(found);
+        }
+        found.achieved = "count";
+        found.expected_rows = Some(expected);
+        if expected != got {
+            let (here, there) = match self.spec.operation {
+                Operation::Get => (got, expected),
+                _ => (expected, got),
+            };
+            found.mismatch = Some(format!(
+                "the server counts {there} rows, {here} were {}",
+                match self.spec.operation {
+                    Operation::Get => "received; did the table change meanwhile, or does the query answer differently each time?",
+                    _ => "sent",
+                }
+            ));
+        }
+        if self.spec.verify == Verify::Checksum && !plan.summed.columns.is_empty() {
+            found.achieved = "sums";
+            let columns = plan.summed.columns.iter().enumerate();
+            let sum = |(place, (_, name)): (usize, &(usize, String))| ColumnSum {
+                column: name.clone(),
+                expected: expected_sums[place].to_string(),
+                in_doubt: "0".into(),
+                found: got_sums[place].to_string(),
+            };
+            let sums: Vec<ColumnSum> = columns.map(sum).collect();
+            let wrong = sums.iter().find(|sum| sum.expected != sum.found);
+            if let (Some(wrong), None) = (wrong, &found.mismatch) {
+                found.mismatch = Some(format!(
+                    "column {}: the sum over all rows is {}, expected {}",
+                    wrong.column, wrong.found, wrong.expected
+                ));
+            }
+            found.sums = Some(sums);
+        }
+        Ok(found)
+    }
+}
+
+impl Target for ClickHouse {
+    fn plan<'a>(&'a mut self) -> LocalFuture<'a, Result<Identity>> {
+        Box::pin(self.make_plan())
+    }
+
+    fn planned_rows(&self) -> Option<u64> {
+        match self.spec.operation {
+            Operation::Get => {
+                let (rows, _) = self.plan.as_ref()?.there?;
+                Some(rows * self.copies())
+            }
+            _ => self.spec.planned_rows(),
+        }
+    }
+
+    fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
+        Box::pin(each(group, async |stream| {
+            Ok([self.open_stream(stream).await?])
+        }))
+    }
+
+    fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
+        Box::pin(self.compare(tallies))
+    }
+
+    fn sockets(&self) -> Option<Arc<Sockets>> {
+        Some(self.sockets.clone())
+    }
+
+    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
+        Box::pin(async move {
+            if !self.made || self.options.keep {
+                return Ok(());
+            }
+            let mut client = self.server.connect().await?;
+            let drop = format!("DROP TABLE IF EXISTS {}", self.table_name());
+            self.server.ask(&mut client, &drop).await?;
+            Ok(())
+        })
+    }
+}
+
+impl ClickHouse {
+    /// How often the rows are read in all.
+    fn copies(&self) -> u64 {
+        match self.splits() {
+            false => self.spec.streams as u64,
+            true => 1,
+        }
+    }
+
+    /// Whether the streams share the rows.
+    fn splits(&self) -> bool {
+        self.spec.streams == 1 || self.options.split != Some(options::Split::None)
+    }
+
+    /// With its database, in a statement.
+    fn table_name(&self) -> String {
+        let database = &self.server.access.database;
+        format!("{}.{}", quoted(database), quoted(&self.table()))
+    }
+
+    /// Without.
+    fn table(&self) -> String {
+        let own = match self.spec.operation {
+            Operation::Put => "venturi_put",
+            _ => "venturi_get",
+        };
+        self.options.table.clone().unwrap_or_else(|| own.into())
+    }
+
+    /// The table is made for the trial.
+    fn makes_table(&self) -> bool {
+        match self.spec.operation {
+            Operation::Put => self.options.setup,
+            _ => self.spec.data != Data::Remote,
+        }
+    }
+}
+
+/// Names that are given twice would be one column.
+fn distinct(columns: &[Column]) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    match columns.iter().find(|column| !seen.insert(&column.name)) {
+        Some(column) => Err(Error::usage(format!(
+            "column {} is there twice: name one of them otherwise",
+            column.name
+        ))),
+        None => Ok(()),
+    }
+}

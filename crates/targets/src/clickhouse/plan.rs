@@ -1,0 +1,332 @@
+//! Before the clock: who the server is, what will be asked of it, and how.
+
+use super::options::{Format, Options, Split};
+use super::server::{quoted, Version};
+use super::split::{statements, Subject};
+use super::sums::Summed;
+use super::tables::parsed;
+use super::{distinct, ClickHouse, Plan};
+use crate::Identity;
+use venturi_base::codec::clickhouse::types::columns_for;
+use venturi_base::codec::clickhouse::Column;
+use venturi_base::codec::ipc::Compression;
+use venturi_base::data::Source;
+use venturi_base::error::{Error, Result};
+use venturi_base::http1::Client;
+use venturi_base::net::route::Route;
+use venturi_base::spec::{Data, Operation, TrialSpec, Verify};
+
+pub fn check(spec: &TrialSpec, options: &Options) -> Result<()> {
+    let wrong = |what: &str| Err(Error::usage(format!("clickhouse://: {what}")));
+    match spec.operation {
+        Operation::Get | Operation::Put => {}
+        Operation::Upsert => return wrong("ClickHouse has no upsert; operations are get and put"),
+        Operation::Ingest => return wrong("operations are get and put"),
+    }
+    let remote = spec.data == Data::Remote;
+    match spec.operation {
+        Operation::Put if options.query.is_some() => {
+            return wrong("a put writes into a table: give table, not query")
+        }
+        Operation::Put if options.split.is_some() || options.split_by.is_some() => {
+            return wrong("split is for gets")
+        }
+        Operation::Get if remote && options.table.is_none() && options.query.is_none() => {
+            return wrong("what shall be read? give table or query, or data of Venturi's own (records)")
+        }
+        Operation::Get if !remote && options.query.is_some() => {
+            return wrong("a query is about the server's own data: source = \"remote\"")
+        }
+        Operation::Get if !remote && spec.rows_per_stream.is_none() => {
+            return wrong("a get of our own data writes it into a table first, so it needs rows_per_stream, not duration")
+        }
+        _ => {}
+    }
+    if remote && spec.rows_per_stream.is_some() {
+        return wrong("rows_per_stream: how many rows there are is the query's affair (LIMIT)");
+    }
+    match options.split {
+        Some(Split::Key | Split::Hash) if remote && options.split_by.is_none() => {
+            return wrong("split key and hash need split_by: the column")
+        }
+        Some(Split::Parts) if options.query.is_some() => {
+            return wrong("split parts is for a table: a query has none; use hash or key")
+        }
+        Some(Split::None | Split::Parts) if options.split_by.is_some() => {
+            return wrong("split_by is for split key and hash")
+        }
+        None if spec.streams > 1 && remote && options.split_by.is_none() => {
+            return wrong("several streams: how shall they share the rows? Give split (hash or key, with split_by; parts; none: each reads all)")
+        }
+        _ => {}
+    }
+    if let Some(storage) = &options.storage {
+        let plain = storage.bytes().all(|b| b.is_ascii_alphanumeric());
+        if storage.is_empty() || !plain {
+            return wrong("storage is the name of a table engine, as MergeTree or Memory");
+        }
+    }
+    Ok(())
+}
+
+impl ClickHouse {
+    pub(super) async fn make_plan(&mut self) -> Result<Identity> {
+        if self.spec.data != Data::Remote {
+            let source = Source::make(&self.spec.data, self.spec.rows_per_batch)?;
+            self.source = Some(source);
+        }
+        let mut client = self.server.connect().await?;
+        let route = route(&client);
+        let (version, software) = self.version(&mut client).await?;
+        let format = self.format(version)?;
+        self.check_compression(format, version)?;
+        let columns = match &self.source {
+            Some(source) => columns_for(&source.schema(), version.is_old()),
+            None => Ok(Vec::new()),
+        };
+        let columns = columns.map_err(|error| error.context("data"))?;
+        distinct(&columns)?;
+        if self.makes_table() && self.spec.leads() {
+            self.make_table(&mut client, &columns).await?;
+        }
+        let plan = match self.spec.operation {
+            Operation::Put => self.plan_put(&mut client, format, columns).await?,
+            _ => {
+                self.plan_get(&mut client, format, version, &columns)
+                    .await?
+            }
+        };
+        self.plan = Some(plan);
+        let host = &self.server.access.place.hosts[0];
+        let pid = match self.spec.include_setup {
+            true => self.listening,
+            false => host.listening(),
+        };
+        Ok(Identity {
+            address: self.server.authority().to_owned(),
+            software: Some(software),
+            protocol: format!("http-{}", format.name()),
+            pid,
+            route,
+            ..Identity::default()
+        })
+    }
+
+    async fn version(&self, client: &mut Client) -> Result<(Version, String)> {
+        let said = self.server.ask(client, "SELECT version()").await?;
+        let line: String = said.trim().chars().take(40).collect();
+        match Version::parse(&said) {
+            Some(version) => Ok((version, format!("ClickHouse {line}"))),
+            None => Err(Error::protocol(format!(
+                "{}: {line:?} where a version of ClickHouse was asked for; is it ClickHouse's HTTP port?",
+                self.server.authority()
+            ))),
+        }
+    }
+
+    fn format(&self, version: Version) -> Result<Format> {
+        let arrow = version.has_arrow();
+        match self.options.format {
+            Some(Format::Arrow | Format::Parquet) if !arrow => Err(Error::usage(format!(
+                "format arrow and parquet: this server ({}.{}) has neither: use native or rowbinary",
+                version.0, version.1
+            ))),
+            Some(format) => Ok(format),
+            None if arrow => Ok(Format::Arrow),
+            None => Ok(Format::Native),
+        }
+    }
+
+    fn check_compression(&self, format: Format, version: Version) -> Result<()> {
+        let by_http = matches!(format, Format::Native | Format::RowBinary);
+        if self.compression == Compression::Lz4 && by_http {
+            return Err(Error::usage(
+                "compression lz4 is for the formats arrow and parquet; native and rowbinary are compressed by HTTP: zstd",
+            ));
+        }
+        if self.compression != Compression::None && by_http && !version.has_zstd() {
+            return Err(Error::usage(format!(
+                "compression: this server ({}.{}) compresses with neither lz4 nor zstd over HTTP: none",
+                version.0, version.1
+            )));
+        }
+        Ok(())
+    }
+
+    async fn plan_put(
+        &self,
+        client: &mut Client,
+        format: Format,
+        ours: Vec<Column>,
+    ) -> Result<Plan> {
+        let name = self.table_name();
+        let columns = match self.options.setup {
+            true => ours,
+            false => {
+                let theirs = self
+                    .describe(client, &format!("SELECT * FROM {name}"))
+                    .await?;
+                matched(&ours, &theirs)?
+            }
+        };
+        let list: Vec<String> = columns.iter().map(|column| quoted(&column.name)).collect();
+        let words = match format {
+            Format::Arrow => "ArrowStream",
+            Format::Native => "Native",
+            Format::RowBinary => "RowBinary",
+            Format::Parquet => "Parquet",
+        };
+        let insert = format!("INSERT INTO {name} ({}) FORMAT {words}", list.join(", "));
+        let summed = Summed::new(&columns);
+        let mut notes = Vec::new();
+        let keeps = self.options.storage.as_deref() != Some("Null");
+        if !keeps {
+            notes.push("storage Null keeps no rows, so none are counted".to_owned());
+        }
+        let there = match self.spec.verify {
+            Verify::None => None,
+            _ if !keeps => None,
+            _ => Some(self.count_if_lead(&name, &summed).await?),
+        };
+        Ok(Plan {
+            format,
+            columns,
+            header: false,
+            statements: Vec::new(),
+            path: self.server.path(&[("query", &insert)]).into(),
+            summed: summed.into(),
+            there,
+            notes,
+        })
+    }
+
+    async fn plan_get(
+        &self,
+        client: &mut Client,
+        format: Format,
+        version: Version,
+        ours: &[Column],
+    ) -> Result<Plan> {
+        if self.source.is_some() && self.spec.leads() {
+            self.fill(client, ours).await?;
+        }
+        let subject = match &self.options.query {
+            Some(query) => Subject::Query(query.clone()),
+            None => Subject::Table {
+                database: self.server.access.database.clone(),
+                table: self.table(),
+            },
+        };
+        let all = format!("SELECT * FROM {}", subject.from());
+        let text_columns = self.names_and_types(client, &all).await?;
+        let needs_types = matches!(format, Format::Native | Format::RowBinary);
+        let columns = parsed(&text_columns, needs_types)?;
+        distinct(&columns)?;
+        let summed = match needs_types || columns.len() == text_columns.len() {
+            true => Summed::new(&columns),
+            // Places in the batch are those of all columns; without them there are no sums.
+            false => Summed::default(),
+        };
+        let there = match self.spec.verify {
+            Verify::None => None,
+            Verify::Count => Some(
+                self.count_if_lead(&subject.from(), &Summed::default())
+                    .await?,
+            ),
+            Verify::Checksum => Some(self.count_if_lead(&subject.from(), &summed).await?),
+        };
+        let header = version.has_row_header();
+        let words = match format {
+            Format::Arrow => "ArrowStream",
+            Format::Native => "Native",
+            Format::RowBinary if header => "RowBinaryWithNamesAndTypes",
+            Format::RowBinary => "RowBinary",
+            Format::Parquet => "Parquet",
+        };
+        let shares = self.shares(client, &subject, &columns).await?;
+        let statements = statements(&subject, &shares, self.spec.streams);
+        let with_format = |statement: String| format!("{statement} FORMAT {words}");
+        let block = self.spec.rows_per_batch.to_string();
+        let mut parameters = vec![("max_block_size", block.as_str())];
+        parameters.extend(self.format_settings(format, version)?);
+        Ok(Plan {
+            format,
+            columns,
+            header,
+            statements: statements
+                .into_iter()
+                .map(|statement| statement.map(with_format))
+                .collect(),
+            path: self.server.path(&parameters).into(),
+            summed: summed.into(),
+            there,
+            notes: Vec::new(),
+        })
+    }
+
+    /// How the answers are compressed.
+    fn format_settings(
+        &self,
+        format: Format,
+        version: Version,
+    ) -> Result<Vec<(&'static str, &'static str)>> {
+        let zstd = self.compression != Compression::None;
+        let asked = match (format, self.compression) {
+            (Format::Native | Format::RowBinary, _) if zstd => {
+                return Ok(vec![("enable_http_compression", "1")])
+            }
+            (Format::Native | Format::RowBinary, _) => return Ok(Vec::new()),
+            (Format::Arrow, Compression::None) => {
+                ("output_format_arrow_compression_method", "none")
+            }
+            (Format::Arrow, Compression::Lz4) => {
+                ("output_format_arrow_compression_method", "lz4_frame")
+            }
+            (Format::Arrow, Compression::Zstd(_)) => {
+                ("output_format_arrow_compression_method", "zstd")
+            }
+            (Format::Parquet, Compression::None) => {
+                ("output_format_parquet_compression_method", "none")
+            }
+            (Format::Parquet, Compression::Lz4) => {
+                ("output_format_parquet_compression_method", "lz4")
+            }
+            (Format::Parquet, Compression::Zstd(_)) => {
+                ("output_format_parquet_compression_method", "zstd")
+            }
+        };
+        // Before, Arrow was not compressed and Parquet as the server liked.
+        match version >= Version(23, 3) {
+            true => Ok(vec![asked]),
+            false if self.compression == Compression::None => Ok(Vec::new()),
+            false => Err(Error::usage(format!(
+                "compression {}: this server ({}.{}) cannot be asked for it: none",
+                self.compression.name(),
+                version.0,
+                version.1
+            ))),
+        }
+    }
+}
+
+/// Our columns with the types that the table has for them.
+fn matched(ours: &[Column], theirs: &[Column]) -> Result<Vec<Column>> {
+    let find = |column: &Column| {
+        let known = theirs.iter().find(|their| their.name == column.name);
+        known.cloned().ok_or_else(|| {
+            Error::usage(format!(
+                "column {}: the table has none of that name",
+                column.name
+            ))
+        })
+    };
+    ours.iter().map(find).collect()
+}
+
+fn route(client: &Client) -> Option<Route> {
+    let socket = client.socket();
+    Some(Route {
+        local: socket.local_addr().ok()?,
+        peer: socket.peer_addr().ok()?,
+    })
+}

@@ -1,0 +1,223 @@
+//! One query's rows among N streams: a statement each.
+
+use super::server::quoted;
+use venturi_base::codec::clickhouse::types::quoted as text;
+use venturi_base::codec::clickhouse::{Column, Type};
+use venturi_base::error::{Error, Result};
+
+/// What is read: a table, or a query in brackets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    Table { database: String, table: String },
+    Query(String),
+}
+
+impl Subject {
+    /// As it stands behind FROM.
+    pub fn from(&self) -> String {
+        match self {
+            Self::Table { database, table } => format!("{}.{}", quoted(database), quoted(table)),
+            Self::Query(query) => {
+                let query = query.trim().trim_end_matches(';').trim_end();
+                // A comment at its end must not swallow the bracket.
+                format!("({query}\n)")
+            }
+        }
+    }
+}
+
+/// A part that a table is stored in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    pub name: String,
+    pub rows: u64,
+}
+
+/// How the streams share it, all that is needed known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shares {
+    All,
+    Hash(String),
+    Ranges {
+        column: Column,
+        least: i128,
+        greatest: i128,
+    },
+    Parts(Vec<Part>),
+}
+
+/// Whether ranges can be made of a column.
+pub fn check_key(column: &Column) -> Result<()> {
+    match column.kind.plain() {
+        Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64 | Type::UInt8 | Type::UInt16
+        | Type::UInt32 | Type::UInt64 | Type::Date | Type::DateTime(_) => Ok(()),
+        _ => Err(Error::usage(format!(
+            "split key: column {} is {}; ranges are made of whole numbers, Date and DateTime: split hash takes any column",
+            column.name, column.kind
+        ))),
+    }
+}
+
+/// As a whole number.
+fn number(column: &Column) -> String {
+    let name = quoted(&column.name);
+    match column.kind.plain() {
+        Type::Date | Type::DateTime(_) => format!("toInt64({name})"),
+        _ => name,
+    }
+}
+
+/// Asks for the least and the greatest value.
+pub fn ends_question(column: &Column, from: &str) -> String {
+    let value = number(column);
+    format!("SELECT toString(min({value})), toString(max({value})) FROM {from} FORMAT TabSeparated")
+}
+
+/// A SELECT for each stream; `None`: there is nothing for it.
+pub fn statements(subject: &Subject, shares: &Shares, streams: usize) -> Vec<Option<String>> {
+    let from = subject.from();
+    let all = format!("SELECT * FROM {from}");
+    match shares {
+        _ if streams == 1 => vec![Some(all)],
+        Shares::All => vec![Some(all); streams],
+        Shares::Hash(column) => {
+            let column = quoted(column);
+            let part = |stream| {
+                // The hash of null is null, which no comparison holds for.
+                Some(format!(
+                    "{all} WHERE ifNull(cityHash64({column}), 0) % {streams} = {stream}"
+                ))
+            };
+            (0..streams).map(part).collect()
+        }
+        Shares::Ranges {
+            column,
+            least,
+            greatest,
+        } => {
+            let value = number(column);
+            let null = match column.kind.nullable() {
+                true => format!(" OR {} IS NULL", quoted(&column.name)),
+                false => String::new(),
+            };
+            let span = (greatest - least + 1).max(0);
+            let edge = |at: usize| least + span * at as i128 / streams as i128;
+            let part = |stream: usize| {
+                let (low, high) = (edge(stream), edge(stream + 1));
+                if low == high && stream > 0 {
+                    return None;
+                }
+                let null = if stream == 0 { null.as_str() } else { "" };
+                Some(format!(
+                    "{all} WHERE ({value} >= {low} AND {value} < {high}){null}"
+                ))
+            };
+            (0..streams).map(part).collect()
+        }
+        Shares::Parts(parts) => {
+            let mut parts = parts.clone();
+            parts.sort_by(|a, b| b.rows.cmp(&a.rows).then_with(|| a.name.cmp(&b.name)));
+            let mut given: Vec<(u64, Vec<String>)> = vec![(0, Vec::new()); streams];
+            for part in parts {
+                // The largest first, each to whoever has least.
+                if let Some(least) = given.iter_mut().min_by_key(|(rows, _)| *rows) {
+                    least.0 += part.rows.max(1);
+                    least.1.push(text(&part.name));
+                }
+            }
+            let part = |(_, names): (u64, Vec<String>)| {
+                (!names.is_empty()).then(|| format!("{all} WHERE _part IN ({})", names.join(", ")))
+            };
+            given.into_iter().map(part).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Subject {
+        Subject::Table {
+            database: "d".into(),
+            table: "t".into(),
+        }
+    }
+
+    fn column(kind: &str) -> Column {
+        Column {
+            name: "k".into(),
+            kind: Type::parse(kind).unwrap(),
+        }
+    }
+
+    #[test]
+    fn whole_ones() {
+        let query = Subject::Query("SELECT 1 -- one ; \n;".into());
+        assert_eq!(query.from(), "(SELECT 1 -- one ;\n)");
+        assert_eq!(
+            statements(&table(), &Shares::Hash("k".into()), 1),
+            [Some("SELECT * FROM `d`.`t`".to_owned())]
+        );
+        assert_eq!(statements(&table(), &Shares::All, 3).len(), 3);
+    }
+
+    #[test]
+    fn ranges_meet_without_a_gap() {
+        let ranges = |kind: &str, least, greatest, streams| {
+            let column = column(kind);
+            statements(
+                &table(),
+                &Shares::Ranges {
+                    column,
+                    least,
+                    greatest,
+                },
+                streams,
+            )
+        };
+        let three = ranges("Nullable(Int64)", -1, 8, 3);
+        let ends = [
+            "(`k` >= -1 AND `k` < 2) OR `k` IS NULL",
+            "(`k` >= 2 AND `k` < 5)",
+            "(`k` >= 5 AND `k` < 9)",
+        ];
+        for (statement, end) in three.iter().zip(ends) {
+            let statement = statement.as_ref().unwrap();
+            assert_eq!(statement, &format!("SELECT * FROM `d`.`t` WHERE {end}"));
+        }
+        let wide = ranges("UInt64", 0, i128::from(u64::MAX), 2);
+        assert!(wide[1].as_ref().unwrap().contains("< 18446744073709551616"));
+        let narrow = ranges("Date", 5, 6, 4);
+        assert_eq!(narrow.iter().flatten().count(), 3);
+        assert!(narrow[3].as_ref().unwrap().contains("toInt64(`k`) >= 6"));
+        assert!(check_key(&column("String"))
+            .unwrap_err()
+            .message
+            .contains("split hash"));
+    }
+
+    #[test]
+    fn parts_go_to_whoever_has_least() {
+        let part = |name: &str, rows| Part {
+            name: name.into(),
+            rows,
+        };
+        let shares = Shares::Parts(vec![
+            part("a", 1),
+            part("b", 5),
+            part("c", 3),
+            part("d'", 2),
+        ]);
+        let given = statements(&table(), &shares, 2);
+        assert!(given[0].as_ref().unwrap().ends_with("_part IN ('b', 'a')"));
+        assert!(given[1]
+            .as_ref()
+            .unwrap()
+            .ends_with("_part IN ('c', 'd\\'')"));
+        assert_eq!(
+            statements(&table(), &Shares::Parts(vec![]), 2),
+            [None, None]
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! `duckdb://`: the user's own DuckDB, loaded into the client's process; N connections to one
+//! file.
+
+mod api;
+mod call;
+mod handles;
+mod options;
+mod values;
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use crate::systems::System;
+use crate::upsert::{
+    file_of, literal, Common, Database, Method, Purpose, SqlTarget, StatementKind, Work,
+};
+use crate::Identity;
+use venturi_base::codec::sql::Dialect;
+use venturi_base::data::upsert::{Batches, Table};
+use venturi_base::error::{Error, Result};
+use venturi_base::spec::{Operation, TrialSpec};
+
+use api::Api;
+use call::{told, Call, Ready, Rows, Way};
+use handles::{Connection, Refusal};
+use options::Options;
+
+pub struct DuckDb {
+    options: Options,
+    path: Arc<Path>,
+    opened: OnceLock<Opened>,
+}
+
+/// The file, which is opened once a process.
+struct Opened {
+    version: String,
+    database: Arc<handles::Database>,
+}
+
+/// DuckDB.
+pub const SYSTEM: System = System {
+    scheme: "duckdb",
+    operations: &[Operation::Upsert],
+    file: true,
+    keeps: true,
+    in_flight: false,
+    statement: Some("prepared"),
+    users: true,
+    target: |spec| Ok(Box::new(DuckDb::target(spec)?)),
+    ..System::NOTHING
+};
+
+impl DuckDb {
+    pub fn target(spec: Arc<TrialSpec>) -> Result<SqlTarget<Self>> {
+        let options = Options::parse(&spec)?;
+        if spec.own().len() < spec.streams {
+            return Err(Error::usage(
+                "duckdb:// is a library in the client: one process at a time has the file, so run it on one host",
+            ));
+        }
+        let database = Self {
+            options,
+            path: file_of(&spec.target, "duckdb")?.into(),
+            opened: OnceLock::new(),
+        };
+        Ok(SqlTarget::new(spec, database))
+    }
+
+    fn said<T>(&self, answer: std::result::Result<T, Refusal>) -> Result<T> {
+        answer.map_err(|said| told(&self.path, &said))
+    }
+
+    fn opened(&self) -> Result<&Opened> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let api = Api::load(self.options.engine()?)?;
+        if !self.options.common.setup && !self.path.exists() {
+            return Err(Error::usage(format!(
+                "{}: there is no such file, and --no-setup creates none",
+                self.path.display()
+            )));
+        }
+        let opened = Opened {
+            version: api.version.to_string(),
+            database: self.said(handles::Database::open(&api, &self.path.to_string_lossy()))?,
+        };
+        Ok(self.opened.get_or_init(|| opened))
+    }
+}
+
+impl Database for DuckDb {
+    type Builder = Rows;
+    type Link = Connection;
+    type Executor = Call;
+
+    const DIALECT: Dialect = Dialect::DuckDb;
+    const NAME: &'static str = "DuckDB";
+
+    fn common(&self) -> &Common {
+        &self.options.common
+    }
+
+    fn address(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn builder(&self, table: &Table, batches: &Batches) -> Result<Rows> {
+        let first = values::columns(table, &batches.get(0)?)?;
+        Ok(Rows {
+            way: match (self.options.method, self.options.statement) {
+                (Method::Copy, _) => Way::Append,
+                (Method::Upsert, Some(StatementKind::Text)) => Way::Text,
+                (Method::Upsert, _) => Way::Prepared,
+            },
+            kinds: first.iter().map(|column| column.kind).collect(),
+        })
+    }
+
+    async fn connect(&self, _: &TrialSpec, _: Purpose) -> Result<Connection> {
+        self.said(self.opened()?.database.connect())
+    }
+
+    async fn identify(&self, _: &TrialSpec, _: &mut Connection) -> Result<Identity> {
+        Ok(Identity {
+            address: self.address(),
+            software: Some(format!("DuckDB {}", self.opened()?.version)),
+            protocol: "duckdb".into(),
+            same_machine: Some(true),
+            same_clock: true,
+            ..Identity::default()
+        })
+    }
+
+    async fn run(&self, connection: &mut Connection, sql: &str) -> Result<()> {
+        self.said(connection.run_text(sql))
+    }
+
+    async fn ask(&self, connection: &mut Connection, sql: &str) -> Result<Vec<Option<String>>> {
+        self.said(connection.ask(sql))
+    }
+
+    fn exists(table: &str) -> String {
+        format!(
+            "SELECT count(*) FROM information_schema.tables WHERE lower(table_name) = lower({})",
+            literal(table)
+        )
+    }
+
+    /// Of all tables in the file, the blocks in use after a checkpoint.
+    fn stored_bytes(_: &str) -> (Option<&'static str>, String) {
+        let select = "SELECT used_blocks * block_size FROM pragma_database_size()";
+        (Some("CHECKPOINT"), select.into())
+    }
+
+    async fn executors(
+        &self,
+        spec: &TrialSpec,
+        mut connection: Connection,
+        work: &Work<Rows>,
+    ) -> Result<Vec<Call>> {
+        let (built, rows) = (work.builder(), spec.rows_per_batch);
+        let ready = Ready::new(&mut connection, built.way, &work.table, rows, &built.kinds);
+        Ok(vec![Call {
+            ready: self.said(ready)?,
+            connection,
+            path: self.path.clone(),
+        }])
+    }
+}

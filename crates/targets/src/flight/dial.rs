@@ -1,0 +1,48 @@
+//! From an address to an HTTP/2 connection: TCP, TLS, and lines that say what failed.
+
+use std::time::Duration;
+
+use tokio_rustls::TlsStream;
+
+use super::options::{Address, Options};
+use venturi_base::error::Result;
+use venturi_base::http2::{Config, Connection, Role};
+use venturi_base::net::dial;
+use venturi_base::net::tls::tls_advice;
+use venturi_base::net::wire::Wire;
+
+pub async fn dial(address: &Address, options: &Options, timeout: Duration) -> Result<Connection> {
+    let config = Config {
+        window: options.window(),
+        max_message: options.max_message_size,
+        ..Config::new(Role::Client)
+    };
+    let wire = wire(address, options, timeout, "flight").await?;
+    Ok(Connection::new(wire, config))
+}
+
+/// TCP, and TLS where the address has it; `scheme` is that of URLs without it.
+pub(crate) async fn wire(
+    address: &Address,
+    options: &Options,
+    timeout: Duration,
+    scheme: &str,
+) -> Result<Wire> {
+    let place = address.authority();
+    let to = (address.host.as_str(), address.port);
+    let socket = dial::tcp(to, Some(timeout), options.send_buffer).await;
+    let socket = socket.map_err(|error| error.context(&place))?;
+    if !address.tls {
+        return Ok(Wire::Tcp(socket));
+    }
+    let name = options.tls_server_name.as_deref().unwrap_or(&address.host);
+    let name = dial::server_name(name)?;
+    let mut config = options.tls().config()?;
+    if scheme == "flight" {
+        config.alpn_protocols = vec![b"h2".to_vec()];
+    }
+    let advice = |text: &str| tls_advice(text, scheme, options.tls_ca.is_some());
+    let session = dial::tls(socket, config.into(), name, Some(timeout), advice).await;
+    let session = session.map_err(|error| error.context(&place))?;
+    Ok(Wire::Tls(Box::new(TlsStream::Client(session))))
+}

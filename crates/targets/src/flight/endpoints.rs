@@ -1,0 +1,227 @@
+//! `GetFlightInfo`: which endpoints a stream reads, and at which server.
+
+use futures::future::try_join_all;
+use prost::Message as _;
+
+use super::call::Link;
+use super::options::Address;
+use super::plan::Plan;
+use super::servers::Server;
+use super::Flight;
+use crate::hosts::of_stream;
+use venturi_base::codec::proto::{FlightDescriptor, FlightEndpoint, FlightInfo};
+use venturi_base::error::{Error, Kind, Result};
+
+/// What a stream reads in one call.
+#[derive(Debug, Clone)]
+pub(super) struct Piece {
+    pub address: Address,
+    pub ticket: Vec<u8>,
+}
+
+/// A server's answer to what it has of a flight.
+#[derive(Debug, PartialEq)]
+pub(super) struct Offer {
+    endpoints: Vec<Endpoint>,
+    /// Of the whole flight, where it is known.
+    rows: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Endpoint {
+    /// `None`: at the server that answered.
+    elsewhere: Option<Address>,
+    ticket: Vec<u8>,
+}
+
+impl Offer {
+    /// What one of so many streams reads: its part of the endpoints, or where there are fewer
+    /// than streams one that others read too.
+    fn pieces(&self, server: &Server, stream: usize, streams: usize) -> Vec<Piece> {
+        let piece = |endpoint: &Endpoint| Piece {
+            address: match &endpoint.elsewhere {
+                Some(address) => address.clone(),
+                None => server.address.clone(),
+            },
+            ticket: endpoint.ticket.clone(),
+        };
+        let count = self.endpoints.len();
+        match count < streams {
+            true => vec![piece(&self.endpoints[stream % count])],
+            false => {
+                let own = self.endpoints.iter().skip(stream).step_by(streams);
+                own.map(piece).collect()
+            }
+        }
+    }
+
+    /// Rows that all streams read together.
+    fn rows_of(&self, streams: usize) -> Option<u64> {
+        match self.endpoints.len() {
+            count if count >= streams => self.rows,
+            1 => self.rows?.checked_mul(streams as u64),
+            _ => None,
+        }
+    }
+
+    fn text(&self) -> String {
+        let endpoints = match self.endpoints.len() {
+            1 => "1 endpoint".to_owned(),
+            count => format!("{count} endpoints"),
+        };
+        match self.rows {
+            Some(rows) => format!("{endpoints}, {rows} rows"),
+            None => endpoints,
+        }
+    }
+}
+
+impl Flight {
+    /// Each server is asked for the flight of the whole trial, of which its streams take theirs:
+    /// so a stream reads what it would of one server.
+    pub(super) async fn plan_at_each(
+        &self,
+        links: &[Link],
+        descriptor: &FlightDescriptor,
+        plan: &mut Plan,
+    ) -> Result<()> {
+        let asking = self.servers.iter().zip(links);
+        let asking = asking.map(|(server, link)| self.offer(server, link, descriptor));
+        let offers = try_join_all(asking).await?;
+        let streams = self.spec.streams;
+        for (server, offer) in self.servers.iter().zip(&offers) {
+            if offer.endpoints.len() != streams {
+                let streams = match streams {
+                    1 => "1 stream".to_owned(),
+                    many => format!("{many} streams"),
+                };
+                let text = format!("the server offers {} for {streams}", offer.text());
+                return Err(self.at(server, Error::new(Kind::Unsupported, text)));
+            }
+        }
+        let sides: Vec<_> = self.servers.iter().zip(&offers).collect();
+        plan.pieces = (0..streams)
+            .map(|stream| {
+                let (server, offer) = of_stream(&sides, stream);
+                offer.pieces(server, stream, streams)
+            })
+            .collect();
+        Ok(())
+    }
+
+    /// The first server is asked, and its endpoints' locations are followed. Endpoints without
+    /// one, or at that server itself, may be read from any server of the URL if all of them
+    /// answer alike; if not, the URL names servers of which nobody knows what to read there.
+    pub(super) async fn plan_by_first(
+        &self,
+        links: &[Link],
+        descriptor: &FlightDescriptor,
+        plan: &mut Plan,
+    ) -> Result<()> {
+        let streams = self.spec.streams;
+        let first = self.offer(&self.servers[0], &links[0], descriptor).await?;
+        plan.rows = first.rows_of(streams);
+        let open = |endpoint: &Endpoint| endpoint.elsewhere.is_none();
+        if first.endpoints.iter().any(open) {
+            let others = self.servers.iter().zip(links).skip(1);
+            let others =
+                others.map(|(server, link)| self.same_offer(server, link, descriptor, &first));
+            try_join_all(others).await?;
+        }
+        plan.pieces = (0..streams)
+            .map(|stream| first.pieces(of_stream(&self.servers, stream), stream, streams))
+            .collect();
+        Ok(())
+    }
+
+    /// Asks one more server for the flight: its answer must be the first one's.
+    async fn same_offer(
+        &self,
+        server: &Server,
+        link: &Link,
+        descriptor: &FlightDescriptor,
+        first: &Offer,
+    ) -> Result<()> {
+        let advice = "the streams are spread over all servers of the URL, so each must hold the same flight: name those that do";
+        let offer = match self.offer(server, link, descriptor).await {
+            Ok(offer) => offer,
+            Err(mut error) => {
+                if error.kind == Kind::Server {
+                    error.message = format!("{}; {advice}", error.message);
+                }
+                return Err(error);
+            }
+        };
+        if offer == *first {
+            return Ok(());
+        }
+        let unlike = match (offer.text(), first.text()) {
+            (there, here) if there != here => format!("{here}; {there}"),
+            _ => "their tickets or locations differ".to_owned(),
+        };
+        Err(Error::usage(format!(
+            "{} and {} answer this flight differently ({unlike}): {advice}",
+            self.servers[0].address.authority(),
+            server.address.authority()
+        )))
+    }
+
+    async fn offer(
+        &self,
+        server: &Server,
+        link: &Link,
+        descriptor: &FlightDescriptor,
+    ) -> Result<Offer> {
+        let asking = async {
+            let request = descriptor.encode_to_vec();
+            let replies = link.unary("GetFlightInfo", &[], &request).await?;
+            let reply = replies
+                .first()
+                .ok_or_else(|| Error::protocol("GetFlightInfo without an answer"))?;
+            let info = FlightInfo::decode(&reply[..])
+                .map_err(|error| Error::protocol(format!("GetFlightInfo: {error}")))?;
+            if info.endpoint.is_empty() {
+                return Err(Error::new(
+                    Kind::Server,
+                    "the server has this flight, but no endpoint to read it from",
+                ));
+            }
+            let endpoints = info.endpoint.iter().map(|it| self.endpoint(server, it));
+            Ok(Offer {
+                endpoints: endpoints.collect::<Result<_>>()?,
+                rows: u64::try_from(info.total_records).ok(),
+            })
+        };
+        asking.await.map_err(|error| self.at(server, error))
+    }
+
+    fn endpoint(&self, server: &Server, endpoint: &FlightEndpoint) -> Result<Endpoint> {
+        let ticket = endpoint.ticket.clone().unwrap_or_default().ticket;
+        let location = match endpoint.location.first() {
+            Some(location) => Address::of_location(&location.uri)?,
+            None => None,
+        };
+        let elsewhere = location.map(|mut address| {
+            // A server that only knows the address it listens on means: where you found me.
+            if ["0.0.0.0", "::"].contains(&address.host.as_str()) {
+                address.host = server.address.host.clone();
+            }
+            address
+        });
+        let elsewhere = elsewhere.filter(|address| *address != server.address);
+        if let Some(address) = &elsewhere {
+            // Another place gets this trial's headers too, and with them its credentials.
+            let secrets = !self.headers.is_empty() || server.login.is_some();
+            if server.address.tls && !address.tls && secrets {
+                return Err(Error::new(
+                    Kind::Tls,
+                    format!(
+                        "the server offers its data at {} without TLS, where the trial's headers and credentials would travel in the clear",
+                        address.authority()
+                    ),
+                ));
+            }
+        }
+        Ok(Endpoint { elsewhere, ticket })
+    }
+}

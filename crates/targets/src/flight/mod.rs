@@ -1,0 +1,301 @@
+//! `flight://`: Arrow Flight, gets and puts. `docs/targets/flight.md`.
+//!
+//! Three kinds of server: Arrow's perf server (and any that speaks its protocol), any
+//! Flight server (by path, command or ticket), and Venturi's reference server, which
+//! speaks both and also accounts for its side of a trial.
+
+mod ask;
+mod call;
+mod check;
+mod dial;
+mod endpoints;
+mod open;
+mod options;
+mod perf;
+mod plan;
+mod reply;
+mod servers;
+mod session;
+mod verify;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::hosts::of_stream;
+use crate::systems::System;
+use crate::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification, Watched};
+use venturi_base::codec::account::Account;
+use venturi_base::data::Source;
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::meter::align::Trip;
+use venturi_base::meter::clock::StageClock;
+use venturi_base::meter::handicap::Handicap;
+use venturi_base::meter::sockets::Sockets;
+use venturi_base::spec::{Data, Operation, TrialSpec};
+
+pub(crate) use ask::port_and_ticket;
+pub use ask::{environment, tcp_port};
+use call::Link;
+pub(crate) use dial::wire;
+pub use options::{Address, Options};
+use options::{Connections, Subject};
+use plan::Plan;
+use servers::Server;
+
+pub struct Flight {
+    spec: Arc<TrialSpec>,
+    /// Of the URL, at least one. Stream s of the whole trial speaks to number s modulo them.
+    servers: Vec<Server>,
+    subject: Subject,
+    options: Options,
+    headers: Vec<(String, Vec<u8>)>,
+    handicap: Handicap,
+    sockets: Arc<Sockets>,
+    /// What a put sends, or a reference server is given to serve.
+    source: Option<Source>,
+    plan: Option<Plan>,
+    /// Of all servers together.
+    identity: Identity,
+    /// The server whose samples are taken.
+    watched: usize,
+    account: Mutex<Option<Account>>,
+    /// Comparisons of the clocks before the start.
+    trips: Mutex<Vec<Trip>>,
+}
+
+/// Arrow Flight.
+pub const SYSTEM: System = System {
+    scheme: "flight",
+    operations: &[Operation::Get, Operation::Put],
+    ports: &[("flight", options::DEFAULT_PORT)],
+    tls: true,
+    remote: true,
+    parameters: &["command", "ticket"],
+    target: |spec| Ok(Box::new(Flight::new(spec)?)),
+    ..System::NOTHING
+};
+
+impl Flight {
+    pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
+        let (addresses, subject) = options::parse_url(&spec.target)?;
+        let options = Options::parse(&spec.options)?;
+        let headers = options.headers()?;
+        check::check(&spec, &subject, &options)?;
+        let handicap = options.handicap(spec.operation, spec.verify)?;
+        // The plan is a part of what is measured; going through all processes shall not be.
+        let server = |address| Server::new(address, spec.include_setup);
+        let servers = addresses.into_iter().map(server).collect();
+        Ok(Self {
+            spec,
+            servers,
+            subject,
+            options,
+            headers,
+            handicap,
+            sockets: Arc::default(),
+            source: None,
+            plan: None,
+            identity: Identity::default(),
+            watched: 0,
+            account: Mutex::new(None),
+            trips: Mutex::default(),
+        })
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.spec.timeout_ns)
+    }
+
+    /// Whom a stream of the trial speaks to.
+    fn server_of(&self, stream: usize) -> &Server {
+        of_stream(&self.servers, stream)
+    }
+
+    async fn link(&self, server: &Server) -> Result<Link> {
+        self.link_to(&server.address, server).await
+    }
+
+    /// A connection to where a server has its data; a place that is a server of the URL itself
+    /// knows its own log-in.
+    async fn link_to(&self, address: &Address, server: &Server) -> Result<Link> {
+        let connection = dial::dial(address, &self.options, self.timeout()).await?;
+        let mut known = self.servers.iter().filter(|it| it.address == *address);
+        let login = known.next().unwrap_or(server).login.clone();
+        let headers = self.headers.iter().cloned().chain(login).collect();
+        Ok(Link::new(
+            connection,
+            address.authority(),
+            address.tls,
+            headers,
+        ))
+    }
+
+    /// Of several servers an error says which one it is of.
+    fn at(&self, server: &Server, error: Error) -> Error {
+        match self.servers.len() {
+            1 => error,
+            _ => named(error, &server.address.authority()),
+        }
+    }
+
+    /// Bounds a call outside of the clock.
+    async fn within<T>(
+        &self,
+        server: &Server,
+        what: &str,
+        call: impl std::future::Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let call = async { call.await.map_err(|error| self.at(server, error)) };
+        self.bounded(&server.address.authority(), what, call).await
+    }
+
+    async fn bounded<T>(
+        &self,
+        place: &str,
+        what: &str,
+        call: impl std::future::Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let tls = self.servers.iter().any(|server| server.address.tls);
+        match tokio::time::timeout(self.timeout(), call).await {
+            Ok(result) => result.map_err(|error| first_contact(error.context(what), tls)),
+            Err(_) => Err(Error::new(
+                Kind::Timeout,
+                format!(
+                    "{place}: {what}: no answer within {} s; is it a gRPC server, and does it want TLS (flight+tls://)?",
+                    self.timeout().as_secs_f64()
+                ),
+            )),
+        }
+    }
+
+    fn planned(&self) -> Result<&Plan> {
+        self.plan.as_ref().ok_or_else(|| {
+            Error::new(
+                Kind::Internal,
+                "a stream was opened before the plan was made",
+            )
+        })
+    }
+}
+
+/// The same error with a place in front of it, if it does not say it yet.
+fn named(error: Error, place: &str) -> Error {
+    match error.message.contains(place) {
+        true => error,
+        false => error.context(place),
+    }
+}
+
+/// The first exchange with a server that is something else fails in odd ways.
+fn first_contact(mut error: Error, tls: bool) -> Error {
+    // A peer that said why it went has said enough.
+    if error.kind == Kind::Lost && !error.message.contains("ended the connection") {
+        // TLS 1.3 refuses a client after the handshake has ended well for it.
+        let (kind, question) = match tls {
+            true => (Kind::Tls, "does the server want a client certificate (tls_certificate, tls_key), and does it speak gRPC?"),
+            false => (Kind::Protocol, "is it a gRPC server, and does it want TLS (flight+tls://)?"),
+        };
+        error.kind = kind;
+        error.message = format!("{}: {question}", error.message);
+    }
+    error
+}
+
+/// Runs a session outside of the clock: a warm-up, an upload.
+async fn drive(mut session: Box<dyn Session>, batches: usize) -> Result<Tally> {
+    let mut clock = StageClock::start();
+    for _ in 0..batches {
+        if std::future::poll_fn(|cx| session.poll_batch(cx, &mut clock))
+            .await?
+            .is_none()
+        {
+            break;
+        }
+    }
+    std::future::poll_fn(|cx| session.poll_finish(cx, &mut clock)).await?;
+    Ok(session.tally())
+}
+
+impl Target for Flight {
+    fn plan<'a>(&'a mut self) -> LocalFuture<'a, Result<Identity>> {
+        Box::pin(async move {
+            // What the lead has given the server needs no data here.
+            let given = !self.spec.leads()
+                && self.spec.operation == Operation::Get
+                && matches!(self.spec.data, Data::File { .. });
+            if !given && !matches!(self.spec.data, Data::Remote) {
+                let source = Source::make(&self.spec.data, self.spec.rows_per_batch)?;
+                self.encoder(&source)?;
+                self.source = Some(source);
+            }
+            let links = self.contact().await?;
+            let planning = self.make_plan(&links);
+            let plan = self
+                .bounded(&self.identity.address, "planning", planning)
+                .await?;
+            self.identity.protocol = plan.protocol.to_owned();
+            self.plan = Some(plan);
+            Ok(self.identity.clone())
+        })
+    }
+
+    fn planned_rows(&self) -> Option<u64> {
+        self.plan.as_ref()?.rows
+    }
+
+    fn groups(&self, streams: usize) -> Vec<Vec<usize>> {
+        match self.options.connections {
+            Connections::PerStream => (0..streams).map(|stream| vec![stream]).collect(),
+            Connections::Shared => vec![(0..streams).collect()],
+        }
+    }
+
+    fn open<'a>(&'a self, group: &'a [usize]) -> LocalFuture<'a, Result<Vec<Box<dyn Session>>>> {
+        Box::pin(async move {
+            let mut links = BTreeMap::new();
+            let mut sessions = Vec::with_capacity(group.len());
+            for &stream in group {
+                let session = self.open_stream(stream, &mut links).await;
+                sessions.push(session.map_err(|error| error.context(format!("stream {stream}")))?);
+            }
+            for (link, streams) in links.values() {
+                link.set_users(streams.len());
+            }
+            Ok(sessions)
+        })
+    }
+
+    fn verify<'a>(&'a self, tallies: &'a [Tally]) -> LocalFuture<'a, Result<Verification>> {
+        Box::pin(self.compare(tallies))
+    }
+
+    fn server_report<'a>(&'a self) -> LocalFuture<'a, Result<Option<ServerReport>>> {
+        Box::pin(async move {
+            let account = self.account().await?;
+            Ok(account.map(ServerReport::from))
+        })
+    }
+
+    fn watch<'a>(&'a self, interval: Duration) -> LocalFuture<'a, Result<()>> {
+        Box::pin(self.begin_watch(interval))
+    }
+
+    fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
+        Box::pin(self.end_watch())
+    }
+
+    fn sockets(&self) -> Option<Arc<Sockets>> {
+        Some(self.sockets.clone())
+    }
+
+    fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
+        Box::pin(async move {
+            match self.plan.as_ref().and_then(|plan| plan.uploaded.as_ref()) {
+                Some(table) => self.drop_table(table).await,
+                None => Ok(()),
+            }
+        })
+    }
+}

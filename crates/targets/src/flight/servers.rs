@@ -1,0 +1,152 @@
+//! The servers of the URL: first contact with each, and who they are together.
+
+use futures::future::try_join_all;
+use serde::Deserialize;
+
+use super::ask::authenticate;
+use super::call::Link;
+use super::options::Address;
+use super::Flight;
+use crate::many::unlike;
+use crate::Identity;
+use venturi_base::error::{Kind, Result};
+use venturi_base::meter::readers::listener::peer_of;
+use venturi_base::meter::readers::network::is_own;
+use venturi_base::net::route::Route;
+
+/// A server of the URL, and what is known of it.
+pub(super) struct Server {
+    pub address: Address,
+    /// The process of this host that listens there, where it had to be looked for early.
+    pub listening: Option<u32>,
+    /// The header that its log-in gave for all further calls.
+    pub login: Option<(String, Vec<u8>)>,
+    pub identity: Identity,
+}
+
+impl Server {
+    /// `early`: now, because the clock will run when it is contacted.
+    pub fn new(address: Address, early: bool) -> Self {
+        let host = early.then(|| address.to_host());
+        Self {
+            listening: host.and_then(|host| host.listening()),
+            address,
+            login: None,
+            identity: Identity::default(),
+        }
+    }
+}
+
+impl Identity {
+    /// The process of this host that listens there is the server, unless it may be a proxy.
+    fn see(&mut self, route: Route) {
+        let Some(peer) = peer_of(route.local, route.peer) else {
+            return;
+        };
+        match peer.onward {
+            None => self.pid = Some(peer.pid),
+            Some((name, to)) => {
+                self.same_machine = None;
+                self.relay = Some(format!(
+                    "process {} ({name}) listens on {} and has a connection of its own to {to}",
+                    peer.pid, route.peer
+                ));
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Hello {
+    software: String,
+    /// What the server was slowed down by on purpose; empty: nothing.
+    #[serde(default)]
+    handicap: String,
+    pid: u32,
+    boot: Option<String>,
+    #[serde(default)]
+    time_namespace: String,
+}
+
+impl Flight {
+    /// A connection to each server, all of them at a time; afterwards it is known who they are.
+    pub(super) async fn contact(&mut self) -> Result<Vec<Link>> {
+        let contacts = self.servers.iter().map(|server| self.contact_one(server));
+        let mut contacts = try_join_all(contacts).await?;
+        // Where the clock runs already, it would be a part of what is measured. One after the
+        // other, for what another one says would be waited for as well.
+        for (link, _, identity) in contacts.iter_mut().filter(|_| !self.spec.include_setup) {
+            let Some(took) = link.round_trip(self.timeout()).await else {
+                break; // servers that are alike are all silent, and each costs seconds
+            };
+            identity.round_trip_ns = Some(took.as_nanos() as u64);
+        }
+        let mut links = Vec::with_capacity(contacts.len());
+        for (server, (link, login, identity)) in self.servers.iter_mut().zip(contacts) {
+            server.login = login;
+            server.identity = identity;
+            links.push(link);
+        }
+        let all: Vec<&Identity> = self.servers.iter().map(|it| &it.identity).collect();
+        if let Some(pair) = all.windows(2).find(|it| it[0].reference != it[1].reference) {
+            let who = |it: &Identity| match it.reference {
+                true => format!("{} is Venturi's own server", it.address),
+                false => format!("{} is not", it.address),
+            };
+            return Err(unlike(&who(pair[0]), &who(pair[1])));
+        }
+        (self.identity, self.watched) = Identity::together(&all)?;
+        Ok(links)
+    }
+
+    async fn contact_one(
+        &self,
+        server: &Server,
+    ) -> Result<(Link, Option<(String, Vec<u8>)>, Identity)> {
+        let link = self.link(server).await?;
+        let login = self.within(server, "logging in", authenticate(&link, &self.options));
+        let login = login.await?;
+        let identifying = self.identify(server, &link);
+        let identity = self.within(server, "first contact", identifying).await?;
+        Ok((link, login, identity))
+    }
+
+    async fn identify(&self, server: &Server, link: &Link) -> Result<Identity> {
+        let mut identity = Identity {
+            address: server.address.authority(),
+            route: link.route(),
+            ..Identity::default()
+        };
+        match link.action("venturi.hello", b"").await {
+            Ok(bytes) => {
+                if let Ok(hello) = serde_json::from_slice::<Hello>(&bytes) {
+                    identity.reference = true;
+                    identity.software = Some(hello.software);
+                    identity.handicap = Some(hello.handicap).filter(|slowed| !slowed.is_empty());
+                    // A pid means something on the machine it is from only.
+                    let same_machine = hello
+                        .boot
+                        .zip(venturi_base::os::machine::boot_id())
+                        .map(|(theirs, ours)| theirs == ours);
+                    identity.same_machine = same_machine;
+                    identity.same_clock = same_machine == Some(true)
+                        && hello.time_namespace == venturi_base::os::machine::time_namespace();
+                    identity.pid = Some(hello.pid).filter(|_| same_machine == Some(true));
+                }
+                Ok(identity)
+            }
+            // Any other server: it answers in its own way that it does not know the action.
+            Err(error) if error.kind == Kind::Server => {
+                if let Some(route) = identity.route.filter(|route| is_own(route.peer.ip())) {
+                    identity.same_machine = Some(true);
+                    match self.spec.include_setup {
+                        true => identity.pid = server.listening,
+                        false => identity.see(route),
+                    }
+                }
+                Ok(identity)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

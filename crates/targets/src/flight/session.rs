@@ -1,0 +1,426 @@
+//! One stream of a Flight trial: `DoGet` or `DoPut` on a connection.
+
+use std::collections::VecDeque;
+use std::task::{ready, Context, Poll};
+
+use prost::Message as _;
+
+use super::call::Link;
+use super::options::Ack;
+use super::reply::Reply;
+use crate::{Moved, Session, Tally};
+use venturi_base::codec::flight::{queue_flight_data, queue_message, Expect, Message, Parts};
+use venturi_base::codec::ipc::{Decoder, Encoded, Encoder};
+use venturi_base::codec::proto::{Action, Ticket};
+use venturi_base::data::digest::digest;
+use venturi_base::data::payload::payload_bytes;
+use venturi_base::data::Cursor;
+use venturi_base::error::{Error, Result};
+use venturi_base::http2::Event;
+use venturi_base::meter::clock::{Stage, StageClock};
+use venturi_base::meter::handicap::Handicap;
+
+/// A put's batch counts as handed over when no more than this is left to write. Small
+/// batches share a system call; a large one waits for its own bytes.
+const LOW_WATER: usize = 128 << 10;
+
+/// Messages without a batch (dictionaries, metadata, acknowledgements) that are taken in one
+/// go: a peer that sends nothing else must not keep the thread.
+const IN_ONE_GO: usize = 256;
+
+pub struct GetSession {
+    pieces: VecDeque<(Link, Vec<u8>)>,
+    headers: Vec<(String, Vec<u8>)>,
+    checksum: bool,
+    /// The trial's id, where the server understands `venturi.stop`.
+    stop: Option<String>,
+    current: Option<Call>,
+    draining: bool,
+    handicap: Handicap,
+    tally: Tally,
+    wire_before: u64,
+}
+
+struct Call {
+    link: Link,
+    stream: u32,
+    decoder: Decoder,
+    reply: Reply,
+}
+
+impl GetSession {
+    pub fn new(
+        pieces: VecDeque<(Link, Vec<u8>)>,
+        headers: Vec<(String, Vec<u8>)>,
+        checksum: bool,
+        stop: Option<String>,
+    ) -> Self {
+        let wire_before = pieces.front().map_or(0, |(link, _)| link.wire_bytes());
+        Self {
+            pieces,
+            headers,
+            checksum,
+            stop,
+            current: None,
+            draining: false,
+            handicap: Handicap::default(),
+            tally: Tally::default(),
+            wire_before,
+        }
+    }
+
+    /// With a handicap.
+    pub fn slowed(mut self, handicap: Handicap) -> Self {
+        self.handicap = handicap;
+        self
+    }
+
+    fn begin(&mut self) -> Result<bool> {
+        let Some((link, ticket)) = self.pieces.pop_front() else {
+            return Ok(false);
+        };
+        let stream = link.call("DoGet", &self.headers, Expect::Flight);
+        link.queue(stream, |queue| {
+            queue_message(&Ticket { ticket }.encode_to_vec(), queue);
+            Ok(())
+        })?;
+        link.end(stream);
+        self.current = Some(Call {
+            link,
+            stream,
+            decoder: Decoder::default(),
+            reply: Reply::default(),
+        });
+        Ok(true)
+    }
+
+    fn close(&mut self) {
+        if let Some(call) = self.current.take() {
+            call.link.forget(call.stream);
+            self.tally.wire_bytes += call.link.wire_share(self.wire_before);
+            self.wire_before = self.pieces.front().map_or(0, |(link, _)| link.wire_bytes());
+        }
+    }
+}
+
+impl Session for GetSession {
+    fn poll_batch(
+        &mut self,
+        cx: &mut Context<'_>,
+        clock: &mut StageClock,
+    ) -> Poll<Result<Option<Moved>>> {
+        for _ in 0..IN_ONE_GO {
+            let Some(call) = &mut self.current else {
+                if self.begin()? {
+                    continue;
+                }
+                return Poll::Ready(Ok(None));
+            };
+            let event = call.link.poll_event(call.stream, cx);
+            clock.mark(Stage::Receive);
+            let Poll::Ready(event) = event else {
+                clock.wait(call.link.awaits_input());
+                return Poll::Pending;
+            };
+            match event? {
+                Event::Message {
+                    message: Message::Flight(message),
+                    ..
+                } => {
+                    if message.header.is_empty() {
+                        continue; // metadata only
+                    }
+                    let batch = call.decoder.message(&message.header, message.body)?;
+                    let Some(batch) = batch else { continue };
+                    let moved = Moved {
+                        rows: batch.num_rows() as u64,
+                        bytes: payload_bytes(&batch),
+                    };
+                    self.handicap.burn(Stage::Decode);
+                    clock.mark(Stage::Decode);
+                    self.tally.rows += moved.rows;
+                    if self.checksum {
+                        self.tally.checksum = self.tally.checksum.wrapping_add(digest(&batch)?);
+                        // The batch dies hot in cache, and its memory is used again.
+                        drop(batch);
+                        self.handicap.burn(Stage::Verify);
+                        clock.mark(Stage::Verify);
+                    }
+                    return Poll::Ready(Ok(Some(moved)));
+                }
+                event => {
+                    if call.reply.event(event)? {
+                        self.close();
+                    }
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        clock.wait(Stage::AwaitThread);
+        Poll::Pending
+    }
+
+    fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
+        // A get that ran to its end has nothing left to do.
+        let Some(call) = &self.current else {
+            return Poll::Ready(Ok(()));
+        };
+        if !self.draining {
+            let Some(trial) = self.stop.take() else {
+                call.link.cancel(call.stream);
+                let _ = call.link.poll_flush(cx);
+                self.close();
+                return Poll::Ready(Ok(()));
+            };
+            // The server ends its streams, and what is in flight is taken, so that both
+            // ends have counted the same.
+            let action = Action {
+                r#type: "venturi.stop".into(),
+                body: trial.into_bytes(),
+            };
+            let stream = call.link.call("DoAction", &[], Expect::Other);
+            call.link.queue(stream, |queue| {
+                queue_message(&action.encode_to_vec(), queue);
+                Ok(())
+            })?;
+            call.link.end(stream);
+            call.link.forget(stream);
+            self.pieces.clear();
+            self.draining = true;
+        }
+        while ready!(self.poll_batch(cx, clock))?.is_some() {}
+        Poll::Ready(Ok(()))
+    }
+
+    fn progress(&self) -> u64 {
+        match &self.current {
+            Some(call) => call.link.data_bytes(),
+            None => 0,
+        }
+    }
+
+    fn tally(&self) -> Tally {
+        let mut tally = self.tally;
+        if let Some(call) = &self.current {
+            tally.wire_bytes += call.link.wire_share(self.wire_before);
+        }
+        tally
+    }
+}
+
+pub struct PutSession {
+    link: Link,
+    headers: Vec<(String, Vec<u8>)>,
+    descriptor: Vec<u8>,
+    encoder: Encoder,
+    cursor: Cursor,
+    checksum: bool,
+    ack: Ack,
+    stream: Option<u32>,
+    reply: Reply,
+    over: bool,
+    /// The batch in flight: queued, not yet handed over or acknowledged.
+    moving: Option<Moved>,
+    sent: u64,
+    acknowledged: u64,
+    tally: Tally,
+    wire_before: u64,
+    encoded: Vec<Encoded>,
+    ending: bool,
+    handicap: Handicap,
+}
+
+impl PutSession {
+    pub fn new(
+        link: Link,
+        headers: Vec<(String, Vec<u8>)>,
+        descriptor: Vec<u8>,
+        encoder: Encoder,
+        cursor: Cursor,
+        checksum: bool,
+        ack: Ack,
+    ) -> Self {
+        let wire_before = link.wire_bytes();
+        Self {
+            link,
+            headers,
+            descriptor,
+            encoder,
+            cursor,
+            checksum,
+            ack,
+            stream: None,
+            reply: Reply::default(),
+            over: false,
+            moving: None,
+            sent: 0,
+            acknowledged: 0,
+            tally: Tally::default(),
+            wire_before,
+            encoded: Vec::new(),
+            ending: false,
+            handicap: Handicap::default(),
+        }
+    }
+
+    /// With a handicap.
+    pub fn slowed(mut self, handicap: Handicap) -> Self {
+        self.handicap = handicap;
+        self
+    }
+
+    fn begin(&mut self) -> Result<u32> {
+        let stream = self.link.call("DoPut", &self.headers, Expect::Other);
+        self.stream = Some(stream);
+        let schema = self.encoder.schema_message();
+        let parts = Parts {
+            descriptor: Some(&self.descriptor),
+            header: &schema.header,
+            metadata: &[],
+        };
+        self.link.queue(stream, |queue| {
+            queue_flight_data(parts, schema.body.into_iter(), schema.body_length, queue)
+        })?;
+        Ok(stream)
+    }
+
+    /// Encodes and queues the next batch; `None`: there is no more.
+    fn queue_next(&mut self, stream: u32, clock: &mut StageClock) -> Result<Option<Moved>> {
+        let Some(item) = self.cursor.next() else {
+            return Ok(None);
+        };
+        let moved = Moved {
+            rows: item.rows,
+            bytes: item.payload,
+        };
+        // Ready-made batches and remembered digests cost nothing worth a look at the clock.
+        self.handicap.slow(Stage::Generate, clock);
+        if self.checksum {
+            self.tally.checksum = self.tally.checksum.wrapping_add(item.digest()?);
+            self.handicap.slow(Stage::Verify, clock);
+        }
+        self.encoder.encode(item.batch(), &mut self.encoded)?;
+        self.tally.rows += moved.rows;
+        self.sent += 1;
+        let number = self.sent.to_le_bytes();
+        let last = self.encoded.len().saturating_sub(1);
+        for (k, encoded) in self.encoded.drain(..).enumerate() {
+            let metadata: &[u8] = if self.ack == Ack::Batch && k == last {
+                &number
+            } else {
+                &[]
+            };
+            let parts = Parts {
+                header: &encoded.header,
+                metadata,
+                ..Parts::default()
+            };
+            let (body, length) = (encoded.body, encoded.body_length);
+            self.link.queue(stream, |queue| {
+                queue_flight_data(parts, body.into_iter(), length, queue)
+            })?;
+        }
+        Ok(Some(moved))
+    }
+
+    /// Reads what the server has to say, writing on the way; Pending is the normal answer.
+    fn poll_server(&mut self, stream: u32, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        for _ in 0..IN_ONE_GO {
+            if self.over {
+                return Poll::Ready(Ok(()));
+            }
+            match ready!(self.link.poll_event(stream, cx))? {
+                Event::Message { .. } => self.acknowledged += 1,
+                event => self.over = self.reply.event(event)?,
+            }
+            if self.ack == Ack::Batch && self.acknowledged >= self.sent && !self.ending {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// The server has ended the call before all was sent: why, if it says so.
+    fn poll_refusal(&mut self, stream: u32, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        ready!(self.poll_server(stream, cx))?;
+        Poll::Ready(Err(Error::protocol(
+            "the server ended the stream before all was sent",
+        )))
+    }
+}
+
+impl Session for PutSession {
+    fn poll_batch(
+        &mut self,
+        cx: &mut Context<'_>,
+        clock: &mut StageClock,
+    ) -> Poll<Result<Option<Moved>>> {
+        let stream = match self.stream {
+            Some(stream) => stream,
+            None => self.begin()?,
+        };
+        if self.moving.is_none() {
+            if !self.link.is_open(stream) {
+                clock.wait(Stage::AwaitReply);
+                ready!(self.poll_refusal(stream, cx))?;
+            }
+            self.moving = match self.queue_next(stream, clock)? {
+                Some(moved) => Some(moved),
+                None => return Poll::Ready(Ok(None)),
+            };
+            self.handicap.burn(Stage::Encode);
+            clock.mark(Stage::Encode);
+        }
+        let server = self.poll_server(stream, cx);
+        clock.mark(Stage::Send);
+        if let Poll::Ready(result) = server {
+            result?;
+            return Poll::Ready(Err(Error::protocol(
+                "the server ended the stream before all was sent",
+            )));
+        }
+        let done = match self.ack {
+            Ack::Stream => self.link.unsent(stream) <= LOW_WATER,
+            Ack::Batch => self.acknowledged >= self.sent,
+        };
+        if done {
+            return Poll::Ready(Ok(self.moving.take()));
+        }
+        let room = match self.ack {
+            Ack::Stream => LOW_WATER,
+            Ack::Batch => 0,
+        };
+        clock.wait(self.link.awaits_output(stream, room));
+        Poll::Pending
+    }
+
+    fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
+        let Some(stream) = self.stream else {
+            return Poll::Ready(Ok(()));
+        };
+        if !self.ending {
+            self.ending = true;
+            self.link.end(stream);
+        }
+        let server = self.poll_server(stream, cx);
+        clock.mark(Stage::Send);
+        let Poll::Ready(server) = server else {
+            clock.wait(self.link.awaits_output(stream, 0));
+            return Poll::Pending;
+        };
+        server?;
+        self.link.forget(stream);
+        Poll::Ready(Ok(()))
+    }
+
+    fn progress(&self) -> u64 {
+        self.link.data_bytes()
+    }
+
+    fn tally(&self) -> Tally {
+        let mut tally = self.tally;
+        tally.wire_bytes = self.link.wire_share(self.wire_before);
+        tally
+    }
+}

@@ -1,0 +1,137 @@
+//! After the clock: what the servers account for, and do the two ends agree.
+
+use futures::future::try_join_all;
+
+use super::servers::Server;
+use super::Flight;
+use crate::{Tally, Verification};
+use venturi_base::codec::account::Account;
+use venturi_base::error::{Error, Result};
+use venturi_base::spec::{Operation, Verify};
+
+impl Flight {
+    /// The servers that streams of the trial speak to, of those in the URL. A single one is
+    /// asked in any case.
+    fn spoken_to(&self) -> impl Iterator<Item = &Server> {
+        let pieces = self.plan.as_ref().map_or(&[][..], |plan| &plan.pieces);
+        let streams = self.spec.streams;
+        self.servers
+            .iter()
+            .enumerate()
+            .filter_map(move |(at, server)| {
+                let spoken = match self.spec.operation {
+                    _ if self.servers.len() == 1 => true,
+                    Operation::Get => pieces
+                        .iter()
+                        .flatten()
+                        .any(|piece| piece.address == server.address),
+                    _ => at < streams,
+                };
+                spoken.then_some(server)
+            })
+    }
+
+    /// The reference servers' account of this trial, of all together; asked for once.
+    pub(super) async fn account(&self) -> Result<Option<Account>> {
+        if !self.identity.reference {
+            return Ok(None);
+        }
+        if let Some(account) = self.account.lock().ok().and_then(|kept| kept.clone()) {
+            return Ok(Some(account));
+        }
+        let accounts = self.spoken_to().map(|server| self.account_of(server));
+        let accounts = try_join_all(accounts).await?;
+        let account = accounts.into_iter().reduce(Account::plus);
+        if let Ok(mut kept) = self.account.lock() {
+            kept.clone_from(&account);
+        }
+        Ok(account)
+    }
+
+    async fn account_of(&self, server: &Server) -> Result<Account> {
+        let link = self.link(server).await?;
+        let asking = link.action("venturi.account", self.spec.trial.as_bytes());
+        let what = "asking the server for its account of the trial";
+        let bytes = self.within(server, what, asking).await?;
+        serde_json::from_slice(&bytes).map_err(|error| {
+            let text = format!("the server's account of the trial: {error}");
+            self.at(server, Error::protocol(text))
+        })
+    }
+
+    /// METHOD, "Verification": what arrived is what was sent.
+    pub(super) async fn compare(&self, tallies: &[Tally]) -> Result<Verification> {
+        let rows = tallies.iter().map(|tally| tally.rows).sum();
+        let checksum = tallies
+            .iter()
+            .fold(0u64, |sum, tally| sum.wrapping_add(tally.checksum));
+        let planned = self.plan.as_ref().and_then(|plan| plan.rows);
+        let mut verification = Verification::of(self.spec.verify, rows);
+        if self.spec.verify == Verify::None {
+            return Ok(verification);
+        }
+        if let Some(account) = self.account().await? {
+            verification.expected_rows = Some(account.rows);
+            verification.achieved = "count";
+            if self.spec.verify == Verify::Checksum {
+                verification.achieved = "checksum";
+                verification.checksum = Some(format!("{checksum:016x}"));
+                verification.expected_checksum = Some(account.checksum.clone());
+            }
+        } else {
+            let fixed_work = self.spec.duration_ns.is_none();
+            match (self.spec.operation, planned) {
+                // Where the time was long enough, all of it came.
+                (Operation::Get, Some(planned)) if fixed_work || rows >= planned => {
+                    verification.achieved = "count";
+                    verification.expected_rows = Some(planned);
+                }
+                (Operation::Get, Some(_)) => {
+                    verification.note = Some(
+                        "a get that ends with its time has no number of rows to be held against"
+                            .into(),
+                    );
+                }
+                (Operation::Get, None) => {
+                    verification.note =
+                        Some("the server does not say how many rows it sent".into());
+                }
+                (Operation::Put | Operation::Upsert | Operation::Ingest, _) => {
+                    verification.achieved = "acknowledged";
+                    verification.expected_rows = planned.filter(|_| fixed_work);
+                    verification.note = Some("the server acknowledged the whole stream, but does not say how many rows it took".into());
+                }
+            }
+            if self.spec.verify == Verify::Checksum && verification.note.is_none() {
+                verification.note = Some("only Venturi's own server tells a checksum".into());
+            }
+        }
+        verification.mismatch = mismatch(&verification, self.spec.operation);
+        Ok(verification)
+    }
+}
+
+fn mismatch(found: &Verification, operation: Operation) -> Option<String> {
+    let (sender, receiver) = match operation {
+        Operation::Get => ("the server", "the client"),
+        Operation::Put | Operation::Upsert | Operation::Ingest => ("the client", "the server"),
+    };
+    if let Some(expected) = found
+        .expected_rows
+        .filter(|expected| *expected != found.rows)
+    {
+        let (sent, received) = match operation {
+            Operation::Get => (expected, found.rows),
+            Operation::Put | Operation::Upsert | Operation::Ingest => (found.rows, expected),
+        };
+        return Some(format!(
+            "{receiver} counted {received} rows, {sender} {sent}"
+        ));
+    }
+    if found.expected_checksum.is_some() && found.expected_checksum != found.checksum {
+        return Some(format!(
+            "{receiver} has other values than {sender} sent: the checksums differ"
+        ));
+    }
+    None
+}

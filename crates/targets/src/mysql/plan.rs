@@ -1,0 +1,291 @@
+//! What is asked and made before the clock starts, and asked again after it has stopped.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::connection::Connection;
+use super::server::{literal, quoted, Family, Server};
+use super::statement::Statements;
+use super::{MySql, Plan};
+use crate::upsert::{self, Builder, Found, StatementKind, Work};
+use crate::Identity;
+use venturi_base::codec::sql::Dialect;
+use venturi_base::data::upsert::{Batches, Table};
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::meter::readers::listener::pid_of;
+use venturi_base::meter::readers::network::is_own;
+
+/// Clocks may differ by so much, in seconds, before it is worth a word.
+const SKEW: f64 = 1.0;
+
+impl MySql {
+    pub(super) async fn make_plan(&self) -> Result<(Identity, Plan)> {
+        let (table, batches) = Batches::make(&self.spec, &self.table)?;
+        Dialect::MySql.check(&table)?;
+        let columns = table.schema.fields().len();
+        let mut builder = Statements {
+            kind: self.options.statement,
+            max_allowed_packet: usize::MAX,
+        };
+        builder.check_parameters(columns, batches.get(0)?.num_rows())?;
+        // Without the database, which may have to be made.
+        let host = &self.place.hosts[0];
+        let mut connection = Connection::open(host, &self.access, None).await?;
+        let (server, mut notes) = self.identify(&mut connection).await?;
+        builder.max_allowed_packet = self.max_allowed_packet(&mut connection).await?;
+        // Before the table is made: what cannot be sent leaves nothing behind.
+        builder.build(&table, &batches.get(0)?)?;
+        let work = Work::new(&self.spec, table, batches, builder)?;
+        let atomic = self
+            .set_up(&mut connection, &server, &work, &mut notes)
+            .await?;
+        let before = match self.options.common.setup || !self.spec.leads() {
+            true => Found::default(),
+            false => found(&mut connection, &work.table).await?,
+        };
+        let mut identity = Identity {
+            address: self.place.address(),
+            servers: self.place.hosts.len(),
+            software: Some(server.software.clone()),
+            protocol: match self.options.statement {
+                StatementKind::Text => "mysql text",
+                StatementKind::Prepared => "mysql prepared",
+            }
+            .into(),
+            route: connection.route(),
+            ..Identity::default()
+        };
+        if let Some(route) = identity.route.filter(|route| is_own(route.peer.ip())) {
+            identity.same_machine = Some(true);
+            identity.pid = match self.spec.include_setup {
+                true => self.listening,
+                false => pid_of(route.peer),
+            };
+        }
+        if !self.spec.include_setup {
+            let took = connection.round_trip().await?;
+            identity.round_trip_ns = Some(took.as_nanos() as u64);
+        }
+        connection.quit().await;
+        let plan = Plan {
+            server,
+            work: Arc::new(work),
+            before,
+            atomic,
+            notes,
+        };
+        Ok((identity, plan))
+    }
+
+    async fn identify(&self, connection: &mut Connection) -> Result<(Server, Vec<String>)> {
+        let said = connection
+            .query("SELECT @@version, @@version_comment")
+            .await?;
+        let said = said.first().map(|row| {
+            let text = |at: usize| row.get(at).cloned().flatten().unwrap_or_default();
+            (text(0), text(1))
+        });
+        let (version, comment) = said.unwrap_or_default();
+        let mut server = Server::identify(&version, &comment);
+        if server.family == Family::SingleStore {
+            if let Ok(Some(own)) = connection.value("SELECT @@memsql_version").await {
+                server.software = format!("{} {own}", server.software);
+            }
+        }
+        let mut notes = Vec::new();
+        notes.extend(server.unused(&self.options));
+        let before = unix_s();
+        let theirs = connection.value("SELECT UNIX_TIMESTAMP(NOW(6))").await?;
+        let after = unix_s();
+        let theirs = theirs.and_then(|text| text.parse::<f64>().ok());
+        notes.extend(theirs.and_then(|theirs| skew(theirs, before, after)));
+        Ok((server, notes))
+    }
+
+    /// The least of all hosts.
+    async fn max_allowed_packet(&self, connection: &mut Connection) -> Result<usize> {
+        let mut least = packet_limit(connection).await?;
+        for (at, host) in self.place.hosts.iter().enumerate().skip(1) {
+            let asked = async {
+                let mut other = Connection::open(host, &self.access, None).await?;
+                let limit = packet_limit(&mut other).await?;
+                other.quit().await;
+                Ok(limit)
+            };
+            let limit = asked.await.map_err(|error: Error| {
+                self.circumstances_at(at)
+                    .explain(error)
+                    .context("another host")
+            });
+            least = least.min(limit?);
+        }
+        Ok(least)
+    }
+
+    /// Database and table, as the rules on what is Venturi's want it. True: the table's engine
+    /// undoes a statement that fails.
+    async fn set_up(
+        &self,
+        connection: &mut Connection,
+        server: &Server,
+        work: &Work<Statements>,
+        notes: &mut Vec<String>,
+    ) -> Result<bool> {
+        let table = &work.table;
+        let database = &self.place.space;
+        let makes = self.options.common.setup && self.spec.leads();
+        if makes {
+            for sql in server.settings() {
+                if let Err(error) = connection.run(sql).await {
+                    if error.code.is_none() {
+                        return Err(error);
+                    }
+                    notes.push(format!("{sql} was refused ({})", error.message));
+                }
+            }
+            let known = "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = ";
+            let known = format!("{known}{}", literal(database));
+            if connection.value(&known).await?.is_none() {
+                connection
+                    .run(&server.create_database(database, &self.options))
+                    .await?;
+            }
+        }
+        connection.run(&format!("USE {}", quoted(database))).await?;
+        for sql in server.session() {
+            connection.run(sql).await?;
+        }
+        for sql in &self.options.common.init {
+            let run = connection.run(sql).await;
+            run.map_err(|error| error.context(format!("init {sql:?}")))?;
+        }
+        let name = &table.name;
+        let described = format!(
+            "SELECT COALESCE(ENGINE, '') FROM information_schema.TABLES WHERE TABLE_SCHEMA = {} AND TABLE_NAME = {}",
+            literal(database),
+            literal(name)
+        );
+        if makes {
+            if connection.value(&described).await?.is_some() {
+                if !upsert::is_own(name) {
+                    return Err(upsert::occupied(name));
+                }
+                connection
+                    .run(&format!("DROP TABLE {}", quoted(name)))
+                    .await?;
+            }
+            connection
+                .run(&server.create_table(table, &work.batches, &self.options)?)
+                .await?;
+        }
+        let engine = connection.value(&described).await?.ok_or_else(|| {
+            let message = match makes {
+                true => format!("table {name} was made, and is not there"),
+                false => format!(
+                    "there is no table {name} in {database}, or {:?} may not see it: without --no-setup Venturi creates it; or name another by --table",
+                    self.access.user
+                ),
+            };
+            Error::new(Kind::Server, message).with_code(1146)
+        })?;
+        Ok(server.is_atomic(&engine))
+    }
+
+    /// Bytes that the table takes; `None`: the server does not tell.
+    pub(super) async fn stored_bytes(
+        &self,
+        connection: &mut Connection,
+        server: &Server,
+    ) -> Option<u64> {
+        // MySQL keeps such answers for a day otherwise; no other server knows the setting.
+        let _ = connection
+            .run("SET SESSION information_schema_stats_expiry = 0")
+            .await;
+        let (before, question) = server.stored_bytes(&self.place.space, &self.table);
+        if let Some(before) = before {
+            let _ = connection.run(&before).await;
+        }
+        let told = connection.value(&question).await.ok()??;
+        told.parse::<f64>().ok().map(|bytes| bytes as u64)
+    }
+}
+
+async fn packet_limit(connection: &mut Connection) -> Result<usize> {
+    let told = connection.value("SELECT @@max_allowed_packet").await?;
+    // A server that has no such setting has no such limit.
+    Ok(told
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(usize::MAX))
+}
+
+/// Rows and sums of a table.
+pub(super) async fn found(connection: &mut Connection, table: &Table) -> Result<Found> {
+    let rows = connection
+        .query(&Dialect::MySql.select_found(table))
+        .await?;
+    let row = rows.into_iter().next().unwrap_or_default();
+    let mut numbers = row.into_iter().map(|value| match value {
+        // The sum of no rows.
+        None => Ok(0),
+        Some(text) => text.parse::<i128>().map_err(|_| {
+            Error::protocol(format!(
+                "the server counts {text:?}, which is no whole number"
+            ))
+        }),
+    });
+    let keys = numbers.next().transpose()?.unwrap_or(0);
+    Ok(Found {
+        keys: u64::try_from(keys).unwrap_or(0),
+        sums: numbers.collect::<Result<_>>()?,
+        stored_bytes: None,
+    })
+}
+
+/// How many rows the batches have: all the same, but for the last one of a file.
+pub(super) fn batch_lengths(work: &Work<Statements>) -> Result<Vec<usize>> {
+    let first = work.batches.get(0)?.num_rows();
+    let last = work.batches.get(work.batches.count() - 1)?.num_rows();
+    let mut lengths = vec![first, last];
+    lengths.dedup();
+    Ok(lengths)
+}
+
+pub(super) fn prepared_text(table: &Table, rows: usize) -> String {
+    Dialect::MySql.upsert_placeholders(table, rows)
+}
+
+fn unix_s() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// How far the server's clock is off, in words. It was read between `before` and `after`.
+fn skew(theirs: f64, before: f64, after: f64) -> Option<String> {
+    let (ahead, behind) = (theirs - after, before - theirs);
+    let off = ahead.max(behind);
+    (off > SKEW).then(|| {
+        let way = if ahead > behind { "ahead of" } else { "behind" };
+        format!(
+            "the server's clock is {off:.1} s {way} this host's: what it stamps by itself (logs, NOW()) is off by as much; \
+             Venturi's figures are taken by this host's clock alone"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_that_differ() {
+        assert_eq!(skew(100.5, 100.0, 101.0), None);
+        assert_eq!(skew(101.9, 100.0, 101.0), None);
+        let ahead = skew(3700.0, 100.0, 100.1).unwrap();
+        assert!(
+            ahead.starts_with("the server's clock is 3599.9 s ahead of"),
+            "{ahead}"
+        );
+        let behind = skew(90.0, 100.0, 130.0).unwrap();
+        assert!(behind.contains("10.0 s behind"), "{behind}");
+    }
+}

@@ -1,0 +1,174 @@
+//! One connection: dialled, logged in, and driven.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::pin::{pin, Pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::errors::told;
+use super::options::Options;
+use crate::upsert::Place;
+use venturi_base::error::Error;
+use venturi_base::meter::sockets::Sockets;
+use venturi_base::net::dial;
+use venturi_base::net::route::Route;
+
+/// Of the driver's answers.
+pub type Answer<T> = std::result::Result<T, tokio_postgres::Error>;
+
+type Wire = Pin<Box<dyn Future<Output = Answer<()>> + Send>>;
+
+/// The connection's end of the wire. Somebody has to poll it for anything to move.
+pub struct Driver {
+    wire: Wire,
+    ended: bool,
+}
+
+impl Driver {
+    /// Does `work` over this connection, on the task of who polls it: so that its time is
+    /// the caller's, and no other task has to be woken.
+    pub async fn drive<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        std::future::poll_fn(|cx| {
+            // It hands messages over, the wire sends them and brings the answers.
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                return Poll::Ready(done);
+            }
+            // What waits for an answer is told when there is an end to the wire.
+            self.ended = self.ended || self.wire.as_mut().poll(cx).is_ready();
+            work.as_mut().poll(cx)
+        })
+        .await
+    }
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match self.ended {
+            true => Poll::Ready(()),
+            false => self.wire.as_mut().poll(cx).map(|_| self.ended = true),
+        }
+    }
+}
+
+pub struct Link {
+    pub client: Client,
+    pub driver: Driver,
+    pub route: Option<Route>,
+}
+
+impl Link {
+    pub async fn run(&mut self, sql: &str) -> Answer<()> {
+        self.driver.drive(self.client.batch_execute(sql)).await
+    }
+
+    /// The first row of an answer, as text.
+    pub async fn ask(&mut self, sql: &str) -> Answer<Vec<Option<String>>> {
+        let answer = self.driver.drive(self.client.simple_query(sql)).await?;
+        let row = answer.into_iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        let cells = |row: tokio_postgres::SimpleQueryRow| {
+            let cell = |at| row.get(at).map(str::to_owned);
+            (0..row.len()).map(cell).collect()
+        };
+        Ok(row.map(cells).unwrap_or_default())
+    }
+}
+
+/// Why there is no connection.
+pub struct Failed {
+    pub error: Error,
+    /// The server knows no such database.
+    pub no_database: bool,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            no_database: false,
+        }
+    }
+}
+
+/// Connects and logs in to `database`; one of `sockets` is read while the trial runs.
+pub async fn dial(
+    place: &Place,
+    database: &str,
+    options: &Options,
+    tls: Option<&ClientConfig>,
+    timeout: Duration,
+    sockets: Option<&Sockets>,
+) -> std::result::Result<Link, Failed> {
+    let (host, authority) = (place.host_of(0), place.address());
+    let socket = dial::tcp((host.name.as_str(), host.port), Some(timeout), None).await;
+    let socket = socket.map_err(|error| error.context(&authority))?;
+    if let Some(sockets) = sockets {
+        sockets.keep(socket.as_fd());
+    }
+    let route = route(&socket);
+    let mut config = Config::new();
+    config
+        .user(options.user(place)?)
+        .dbname(database)
+        .application_name("venturi");
+    if let Some(password) = options.login.password()? {
+        config.password(password);
+    }
+    let connected = if let Some(tls) = tls {
+        config.ssl_mode(SslMode::Require);
+        let mut tls = tls.clone();
+        tls.alpn_protocols = vec![b"postgresql".to_vec()];
+        let name = options.login.tls_server_name.as_deref();
+        let name = name.unwrap_or(&host.name);
+        let connector =
+            MakeTlsConnect::<TcpStream>::make_tls_connect(&mut MakeRustlsConnect::new(tls), name);
+        let connector = match connector {
+            Ok(connector) => connector,
+            Err(never) => match never {},
+        };
+        config
+            .connect_raw(socket, connector)
+            .await
+            .map(|(client, wire)| (client, Box::pin(wire) as Wire))
+    } else {
+        config.ssl_mode(SslMode::Disable);
+        config
+            .connect_raw(socket, NoTls)
+            .await
+            .map(|(client, wire)| (client, Box::pin(wire) as Wire))
+    };
+    match connected {
+        Ok((client, wire)) => Ok(Link {
+            client,
+            driver: Driver { wire, ended: false },
+            route,
+        }),
+        Err(error) => Err(Failed {
+            no_database: error.code().is_some_and(|code| code.code() == "3D000"),
+            error: told(&authority, &error),
+        }),
+    }
+}
+
+fn route(socket: &TcpStream) -> Option<Route> {
+    let canonical =
+        |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    Some(Route {
+        local: canonical(socket.local_addr().ok()?),
+        peer: canonical(socket.peer_addr().ok()?),
+    })
+}

@@ -1,0 +1,222 @@
+//! `postgres://`: INSERT ... ON CONFLICT or COPY, by its own binary protocol.
+
+mod binary;
+mod call;
+mod errors;
+mod link;
+mod options;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::ClientConfig;
+
+use crate::systems::System;
+use crate::upsert::{
+    literal, Common, Database, Host, Method, Place, Purpose, SqlTarget, StatementKind, Work,
+};
+use crate::Identity;
+use venturi_base::codec::sql::Dialect;
+use venturi_base::data::upsert::{Batches, Table};
+use venturi_base::error::Result;
+use venturi_base::meter::readers::listener::pid_of;
+use venturi_base::meter::readers::network::is_own;
+use venturi_base::meter::sockets::Sockets;
+use venturi_base::spec::{Operation, TrialSpec};
+
+use call::{ready, Call, Rows, Way};
+use errors::told;
+use link::{dial, Link};
+use options::{Options, URL};
+
+/// There and back is asked so often, and the quickest kept.
+const ROUND_TRIPS: usize = 5;
+
+pub struct Postgres {
+    options: Options,
+    place: Place,
+    authority: Arc<str>,
+    /// `None`: without TLS.
+    tls: Option<ClientConfig>,
+    /// The process of this host that listens there, where it had to be looked for early.
+    listener: Option<u32>,
+    /// The streams' connections.
+    sockets: Arc<Sockets>,
+}
+
+/// PostgreSQL.
+pub const SYSTEM: System = System {
+    scheme: "postgres",
+    operations: &[Operation::Upsert],
+    ports: &[("postgres", options::URL.port)],
+    tls: true,
+    keeps: true,
+    statement: Some("prepared"),
+    space: Some(options::URL.usual),
+    server: Some("postgres"),
+    users: true,
+    one_host: options::URL.one_host,
+    aliases: &[("postgres", &["postgresql", "pg"])],
+    target: |spec| Ok(Box::new(Postgres::target(spec)?)),
+    ..System::NOTHING
+};
+
+impl Postgres {
+    pub fn target(spec: Arc<TrialSpec>) -> Result<SqlTarget<Self>> {
+        let options = Options::parse(&spec)?;
+        let place = Place::parse(&spec.target, &URL)?;
+        // Before the clock of a timed set-up has anything to wait for.
+        let first = place.hosts.first().filter(|_| spec.include_setup);
+        let database = Self {
+            authority: place.address().into(),
+            tls: options.login.tls(&place)?,
+            listener: first.and_then(Host::listening),
+            place,
+            options,
+            sockets: Arc::default(),
+        };
+        Ok(SqlTarget::new(spec, database))
+    }
+
+    fn said<T>(&self, answer: link::Answer<T>) -> Result<T> {
+        answer.map_err(|error| told(&self.authority, &error))
+    }
+
+    async fn dial(
+        &self,
+        spec: &TrialSpec,
+        database: &str,
+        sockets: Option<&Sockets>,
+    ) -> std::result::Result<Link, link::Failed> {
+        let timeout = Duration::from_nanos(spec.timeout_ns);
+        let tls = self.tls.as_ref();
+        let options = &self.options;
+        dial(&self.place, database, options, tls, timeout, sockets).await
+    }
+
+    /// The database is made where it is missing, and this is the plan's connection.
+    async fn dial_for(&self, spec: &TrialSpec, purpose: Purpose) -> Result<Link> {
+        let sockets = match purpose {
+            Purpose::Stream => self.sockets(spec),
+            _ => None,
+        };
+        let space = &self.place.space;
+        match self.dial(spec, space, sockets.as_deref()).await {
+            Err(failed)
+                if purpose == Purpose::Plan
+                    && failed.no_database
+                    && self.options.common.setup
+                    && spec.leads() =>
+            {
+                let system = self.dial(spec, "postgres", None).await;
+                let mut link = system.map_err(|_| failed.error)?;
+                let name = Dialect::Postgres.quoted(space);
+                self.said(link.run(&format!("CREATE DATABASE {name}")).await)?;
+                let made = self.dial(spec, space, None).await;
+                made.map_err(|failed| failed.error)
+            }
+            other => other.map_err(|failed| failed.error),
+        }
+    }
+}
+
+impl Database for Postgres {
+    type Builder = Rows;
+    type Link = Link;
+    type Executor = Call;
+
+    const DIALECT: Dialect = Dialect::Postgres;
+    const NAME: &'static str = "Postgres";
+    // It may say in which schema the table is.
+    const CLEANS_AFTER_INIT: bool = true;
+
+    fn common(&self) -> &Common {
+        &self.options.common
+    }
+
+    fn address(&self) -> String {
+        self.authority.to_string()
+    }
+
+    fn within(&self) -> String {
+        format!(" in {}", self.place.space)
+    }
+
+    fn sockets(&self, spec: &TrialSpec) -> Option<Arc<Sockets>> {
+        (!spec.include_setup).then(|| self.sockets.clone())
+    }
+
+    fn builder(&self, table: &Table, _: &Batches) -> Result<Rows> {
+        let way = match (self.options.method, self.options.statement()) {
+            (Method::Copy, _) => Way::Copy,
+            (Method::Upsert, StatementKind::Text) => Way::Text,
+            (Method::Upsert, StatementKind::Prepared) => Way::Arrays,
+        };
+        Rows::new(way, table)
+    }
+
+    async fn connect(&self, spec: &TrialSpec, purpose: Purpose) -> Result<Link> {
+        let mut link = self.dial_for(spec, purpose).await?;
+        if let Some(level) = self.options.synchronous {
+            let set = format!("SET synchronous_commit = {}", level.name());
+            self.said(link.run(&set).await)?;
+        }
+        Ok(link)
+    }
+
+    async fn identify(&self, spec: &TrialSpec, link: &mut Link) -> Result<Identity> {
+        let mut round_trip = Duration::MAX;
+        for _ in 0..ROUND_TRIPS {
+            let asked = Instant::now();
+            self.said(link.run("").await)?;
+            round_trip = round_trip.min(asked.elapsed());
+        }
+        let version = self.said(link.ask("SELECT version()").await)?;
+        let version = version.into_iter().next().flatten().unwrap_or_default();
+        // "PostgreSQL 15.9 (Debian ...) on x86_64-pc-linux-gnu, compiled by ..."
+        let version = version.split(" on ").next().unwrap_or_default().to_owned();
+        let here = link.route.filter(|route| is_own(route.peer.ip()));
+        Ok(Identity {
+            address: self.authority.to_string(),
+            software: Some(version).filter(|version| !version.is_empty()),
+            protocol: "postgres".into(),
+            pid: match spec.include_setup {
+                true => self.listener.filter(|_| here.is_some()),
+                false => here.and_then(|route| pid_of(route.peer)),
+            },
+            round_trip_ns: Some(round_trip.as_nanos() as u64),
+            same_machine: here.map(|_| true),
+            route: link.route,
+            ..Identity::default()
+        })
+    }
+
+    async fn run(&self, link: &mut Link, sql: &str) -> Result<()> {
+        self.said(link.run(sql).await)
+    }
+
+    async fn ask(&self, link: &mut Link, sql: &str) -> Result<Vec<Option<String>>> {
+        self.said(link.ask(sql).await)
+    }
+
+    fn exists(table: &str) -> String {
+        let name = literal(&Dialect::Postgres.quoted(table));
+        format!("SELECT count(to_regclass({name}))")
+    }
+
+    fn stored_bytes(table: &str) -> (Option<&'static str>, String) {
+        let name = literal(&Dialect::Postgres.quoted(table));
+        (None, format!("SELECT pg_total_relation_size({name})"))
+    }
+
+    async fn executors(
+        &self,
+        spec: &TrialSpec,
+        link: Link,
+        work: &Work<Rows>,
+    ) -> Result<Vec<Call>> {
+        let place = self.authority.clone();
+        let calls = ready(link, work.builder(), &work.table, spec.in_flight, place);
+        self.said(calls.await)
+    }
+}

@@ -1,0 +1,464 @@
+//! One connection: dialled, logged in; commands go out packed, replies are read one by one.
+//!
+//! The crate `redis` writes commands and reads values. Its own connections are not used: neither could
+//! somebody else's socket be watched in them, nor packed bytes be sent as they are.
+
+use std::fmt::Write as _;
+use std::future::{poll_fn, Future};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::{cmd, parse_redis_value, Cmd, ServerError, Value};
+use rustls::ClientConfig;
+use tokio_rustls::TlsStream;
+
+use crate::upsert::{Executing, Executor, Host, Login, Place, Prepared};
+use venturi_base::error::{Error, Fate, Kind, Result};
+use venturi_base::meter::clock::Stage;
+use venturi_base::meter::sockets::Sockets;
+use venturi_base::net::dial;
+use venturi_base::net::tls::tls_advice;
+use venturi_base::net::wire::Wire;
+
+/// Bytes that a read has room for.
+const ROOM: usize = 16 << 10;
+/// A reply of more bytes is none that Venturi has asked for.
+const LONGEST: usize = 64 << 20;
+/// The same of a line, which says how long something is, or what went wrong.
+pub const LONGEST_LINE: usize = 64 << 10;
+/// Of what a server says, so much goes into an error.
+const QUOTED: usize = 200;
+
+/// What every connection of a trial is made with.
+pub struct Access {
+    pub host: Host,
+    pub database: u32,
+    /// A password, with the user where there is one.
+    login: Option<(Option<String>, String)>,
+    tls: Option<Arc<ClientConfig>>,
+    server_name: String,
+    has_authority: bool,
+    password_env: Option<String>,
+    init: Vec<String>,
+    timeout: Duration,
+    /// For error lines.
+    table: String,
+}
+
+impl Access {
+    pub fn new(
+        place: &Place,
+        login: &Login,
+        init: &[String],
+        table: &str,
+        timeout: Duration,
+    ) -> Result<Self> {
+        let host = place.host_of(0).clone();
+        let database = place.space.parse().map_err(|_| {
+            Error::usage(format!(
+                "database {:?}: Redis numbers its databases; write redis://{}/0",
+                place.space,
+                host.authority()
+            ))
+        })?;
+        let line = |text: &&String| text.is_empty() || text.starts_with('*') || text.contains('\n');
+        if let Some(wrong) = init.iter().find(line) {
+            return Err(Error::usage(format!(
+                "init {wrong:?}: write one command on one line, as for redis-cli"
+            )));
+        }
+        let (user, password) = (login.user(place), login.password()?);
+        Ok(Self {
+            database,
+            login: match (user, password) {
+                (None, None) => None,
+                (user, password) => Some((user, password.unwrap_or_default())),
+            },
+            tls: login.tls(place)?.map(Arc::new),
+            server_name: login.tls_server_name.clone().unwrap_or(host.name.clone()),
+            has_authority: login.tls_ca.is_some(),
+            password_env: login.password_env.clone(),
+            init: init.to_vec(),
+            timeout,
+            table: table.to_owned(),
+            host,
+        })
+    }
+
+    /// A connection that takes commands. `sockets` watches it from its first byte on.
+    pub async fn open(&self, sockets: Option<&Sockets>) -> Result<Link> {
+        let opened = self.in_time("the log-in", self.log_in(sockets)).await;
+        opened.map_err(|error| error.context(self.host.authority()))
+    }
+
+    async fn in_time<T>(&self, what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let done = tokio::time::timeout(self.timeout, work).await;
+        done.unwrap_or_else(|_| Err(dial::late(what, self.timeout)))
+    }
+
+    async fn log_in(&self, sockets: Option<&Sockets>) -> Result<Link> {
+        let socket = dial::tcp((self.host.name.as_str(), self.host.port), None, None).await?;
+        if let Some(sockets) = sockets {
+            sockets.keep(socket.as_fd());
+        }
+        let wire = match &self.tls {
+            None => Wire::Tcp(socket),
+            Some(config) => {
+                let name = dial::server_name(&self.server_name)?;
+                let advice = |text: &str| tls_advice(text, "redis", self.has_authority);
+                let session = dial::tls(socket, config.clone(), name, None, advice).await?;
+                Wire::Tls(Box::new(TlsStream::Client(session)))
+            }
+        };
+        let mut link = Link {
+            wire,
+            incoming: Vec::new(),
+            read: 0,
+        };
+        if let Some((user, password)) = &self.login {
+            let mut auth = cmd("AUTH");
+            user.iter().for_each(|user| {
+                auth.arg(user);
+            });
+            let said = link.said(&auth.arg(password).get_packed_command()).await;
+            self.done(said.map_err(first_contact)?)?;
+        }
+        let select = cmd("SELECT").arg(self.database).get_packed_command();
+        let said = link.said(&select).await;
+        self.done(said.map_err(first_contact)?)?;
+        for line in &self.init {
+            let said = link.said(format!("{line}\r\n").as_bytes()).await?;
+            let done = self.done(said);
+            done.map_err(|error| error.context(format_args!("init {line:?}")))?;
+        }
+        Ok(link)
+    }
+
+    /// The answer to one command, outside the clock.
+    pub async fn ask(&self, link: &mut Link, command: &Cmd) -> Result<Value> {
+        let mut answers = self.ask_all(link, &command.get_packed_command(), 1).await?;
+        answers.pop().ok_or_else(strange).and_then(|answer| {
+            let done = self.done(answer);
+            done.map_err(|error| error.context(self.host.authority()))
+        })
+    }
+
+    /// The answers to `count` commands, those that say no included.
+    pub async fn ask_all(
+        &self,
+        link: &mut Link,
+        packed: &[u8],
+        count: usize,
+    ) -> Result<Vec<Value>> {
+        let asked = async {
+            link.send(packed).await?;
+            let mut answers = Vec::with_capacity(count);
+            for _ in 0..count {
+                answers.push(link.reply().await?);
+            }
+            Ok(answers)
+        };
+        let answers = self.in_time("a command", asked).await;
+        answers.map_err(|error| error.context(self.host.authority()))
+    }
+
+    /// A value, or what the server says instead.
+    pub fn done(&self, value: Value) -> Result<Value> {
+        match value {
+            Value::ServerError(refusal) => Err(self.refused(&refusal)),
+            value => Ok(value),
+        }
+    }
+
+    /// What the server refuses, and what to do next.
+    pub fn refused(&self, refusal: &ServerError) -> Error {
+        let code = refusal.code();
+        let mut text = String::new();
+        let _ = write!(text, "{code} {}", refusal.details().unwrap_or_default());
+        let text: String = text
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(QUOTED)
+            .collect();
+        let (kind, advice) = self.advice(code, &text);
+        let advice = advice
+            .map(|advice| format!("; {advice}"))
+            .unwrap_or_default();
+        Error::new(
+            kind,
+            format!("the server says {:?}{advice}", text.trim_end()),
+        )
+        .with_code(code)
+    }
+
+    fn advice(&self, code: &str, text: &str) -> (Kind, Option<String>) {
+        let says = |part: &str| text.contains(part);
+        let holds = || match &self.password_env {
+            Some(name) => format!("is what {name} holds the password of this user?"),
+            None => "name the variable that holds the user's password as password_env".to_owned(),
+        };
+        let table = &self.table;
+        let advice = match code {
+            "NOAUTH" | "WRONGPASS" => return (Kind::Auth, Some(holds())),
+            _ if says("invalid password") || says("invalid username-password") => {
+                return (Kind::Auth, Some(holds()))
+            }
+            _ if says("without any password configured") => {
+                let advice = "the server asks for no password: leave password_env out";
+                return (Kind::Auth, Some(advice.to_owned()));
+            }
+            "NOPERM" => {
+                let advice = "the user may not do this: ACL SETUSER on the server grants it";
+                return (Kind::Auth, Some(advice.to_owned()));
+            }
+            "WRONGTYPE" => format!(
+                "a key that begins with {table}: is no hash, so another program has written it: name another \
+                 table by --table, or another database in the URL"
+            ),
+            "READONLY" => REPLICA.to_owned(),
+            "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => CLUSTER.to_owned(),
+            "OOM" => "the server is at its maxmemory: raise it (CONFIG SET maxmemory), or take a smaller --working-set"
+                .to_owned(),
+            "MISCONF" => "the server cannot save its data and takes no writes: its log says why (is the disk full?)"
+                .to_owned(),
+            "LOADING" => "the server reads its data yet: try again in a moment".to_owned(),
+            "NOREPLICAS" => "too few replicas are connected: start them, or lower min-replicas-to-write".to_owned(),
+            "DENIED" => "set a password at the server and name its variable as password_env".to_owned(),
+            _ if says("DB index is out of range") => format!(
+                "the server has no database {}: name a lower one behind the / of the URL, or raise `databases`",
+                self.database
+            ),
+            _ if says("max number of clients") => "take fewer --streams, or raise maxclients".to_owned(),
+            _ if says("not an integer") => format!(
+                "a counter of {table} holds something else, so another program has written it: name another by --table"
+            ),
+            _ if says("overflow") => "Redis' counters end at 9223372036854775807".to_owned(),
+            _ => return (Kind::Server, None),
+        };
+        (Kind::Server, Some(advice))
+    }
+}
+
+pub const REPLICA: &str = "it is a replica, which takes no writes: name its primary in the URL";
+pub const CLUSTER: &str = "it is a node of a Redis Cluster, of which each has a part of the keys: name a server that has \
+                           all of them (cluster-enabled no)";
+
+pub struct Link {
+    wire: Wire,
+    /// What has come, and how much of it has been read.
+    incoming: Vec<u8>,
+    read: usize,
+}
+
+impl Link {
+    pub fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    async fn said(&mut self, packed: &[u8]) -> Result<Value> {
+        self.send(packed).await?;
+        self.reply().await
+    }
+
+    pub async fn send(&mut self, mut rest: &[u8]) -> Result<()> {
+        while !rest.is_empty() {
+            let wrote = poll_fn(|cx| self.wire.poll_write(cx, &[IoSlice::new(rest)])).await;
+            match wrote.map_err(lost)? {
+                0 => return Err(gone()),
+                count => rest = &rest[count..],
+            }
+        }
+        poll_fn(|cx| self.wire.poll_flush(cx)).await.map_err(lost)
+    }
+
+    /// The next reply's bytes.
+    async fn frame(&mut self) -> Result<&[u8]> {
+        loop {
+            if let Some(length) = whole(&self.incoming[self.read..])? {
+                let from = self.read;
+                self.read += length;
+                return Ok(&self.incoming[from..self.read]);
+            }
+            self.incoming.drain(..self.read);
+            self.read = 0;
+            let had = self.incoming.len();
+            if had > LONGEST {
+                return Err(strange());
+            }
+            self.incoming.resize(had + ROOM, 0);
+            let (wire, incoming) = (&mut self.wire, &mut self.incoming);
+            let read =
+                poll_fn(|cx| wire.poll_read(cx, &mut [IoSliceMut::new(&mut incoming[had..])]));
+            let count = read.await.map_err(lost)?;
+            self.incoming.truncate(had + count);
+            if count == 0 {
+                return Err(gone());
+            }
+        }
+    }
+
+    async fn reply(&mut self) -> Result<Value> {
+        parse_redis_value(self.frame().await?).map_err(|_| strange())
+    }
+
+    /// Reads the replies to `count` commands: how many of them say no, and the first that does.
+    pub async fn settle(&mut self, count: usize) -> Result<(usize, Option<ServerError>)> {
+        let (mut refused, mut first) = (0, None);
+        for _ in 0..count {
+            let frame = self.frame().await?;
+            if frame[0] != b'-' {
+                continue;
+            }
+            refused += 1;
+            if let (None, Ok(Value::ServerError(error))) = (&first, parse_redis_value(frame)) {
+                first = Some(error);
+            }
+        }
+        Ok((refused, first))
+    }
+}
+
+/// The packed commands of a batch.
+#[derive(Debug)]
+pub struct Statement {
+    pub bytes: Vec<u8>,
+    pub commands: usize,
+}
+
+/// A stream's connection.
+pub struct Call {
+    pub link: Link,
+    pub access: Arc<Access>,
+}
+
+impl Call {
+    async fn apply(&mut self, call: &Prepared<Statement>) -> Result<()> {
+        let Statement { bytes, commands } = &call.statement;
+        self.link.send(bytes).await?;
+        let (refused, first) = self.link.settle(*commands).await?;
+        let Some(first) = first else {
+            return Ok(());
+        };
+        let rows = call.rows;
+        let error = self.access.refused(&first);
+        let batch = format!("{refused} of {commands} commands of a batch of {rows} rows");
+        // A pipeline is no transaction: what was not refused has been done.
+        Err(error.context(batch).with_fate(match refused == *commands {
+            true => Fate::Refused { rows },
+            false => Fate::InDoubt { rows },
+        }))
+    }
+}
+
+impl Executor for Call {
+    type Statement = Statement;
+
+    const WORK: Stage = Stage::Send;
+
+    fn execute(mut self, call: Arc<Prepared<Statement>>) -> Executing<Self> {
+        Box::pin(async move {
+            let done = self.apply(&call).await;
+            let done = done.map_err(|error| error.context(self.access.host.authority()));
+            (self, done)
+        })
+    }
+}
+
+/// What parts a table from its keys, and a key's columns from one another, stands for nothing else.
+pub fn escape(text: &[u8], out: &mut Vec<u8>) {
+    for byte in text {
+        match byte {
+            b'%' => out.extend_from_slice(b"%25"),
+            b':' => out.extend_from_slice(b"%3A"),
+            byte => out.push(*byte),
+        }
+    }
+}
+
+pub fn prefix(table: &str) -> Vec<u8> {
+    let mut prefix = Vec::new();
+    escape(table.as_bytes(), &mut prefix);
+    prefix.push(b':');
+    prefix
+}
+
+/// What all keys of a table match, and no others.
+pub fn pattern(table: &str) -> Vec<u8> {
+    let mut pattern = Vec::new();
+    for byte in prefix(table) {
+        if b"\\*?[]^-".contains(&byte) {
+            pattern.push(b'\\');
+        }
+        pattern.push(byte);
+    }
+    pattern.push(b'*');
+    pattern
+}
+
+/// How many bytes the first reply has; `None`: it is not whole yet.
+pub fn whole(bytes: &[u8]) -> Result<Option<usize>> {
+    let (mut at, mut left) = (0, 1usize);
+    while left > 0 {
+        let Some((kind, rest)) = bytes[at.min(bytes.len())..].split_first() else {
+            return Ok(None);
+        };
+        if !b"+-:$*".contains(kind) {
+            return Err(strange());
+        }
+        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+            return match rest.len() > LONGEST_LINE {
+                true => Err(strange()),
+                false => Ok(None),
+            };
+        };
+        let line = rest[..end].strip_suffix(b"\r").ok_or_else(strange)?;
+        at += end + 2;
+        left -= 1;
+        if *kind == b'$' || *kind == b'*' {
+            let text = std::str::from_utf8(line).map_err(|_| strange())?;
+            let length: i64 = text.parse().map_err(|_| strange())?;
+            // Below 0 there is nothing, which has no bytes of its own.
+            let length = length.max(0) as usize + 2 * usize::from(*kind == b'$' && length >= 0);
+            if length > LONGEST {
+                return Err(strange());
+            }
+            match kind {
+                b'$' => at += length,
+                _ => left += length,
+            }
+        }
+    }
+    Ok((at <= bytes.len()).then_some(at))
+}
+
+pub fn strange() -> Error {
+    Error::protocol("what it says is no reply of Redis' protocol: is it a Redis server?")
+}
+
+fn lost(error: io::Error) -> Error {
+    Error::new(
+        Kind::Lost,
+        format!("the connection is lost ({error}): is the server still running?"),
+    )
+}
+
+fn gone() -> Error {
+    Error::new(
+        Kind::Lost,
+        "the server ended the connection: is the server still running?",
+    )
+}
+
+/// A server that is something else says odd things first, or nothing.
+fn first_contact(mut error: Error) -> Error {
+    if error.kind == Kind::Lost {
+        error.kind = Kind::Protocol;
+        error.message = format!(
+            "{} before it said a word; is it a Redis server, and is TLS wanted (redis+tls://)?",
+            error.message
+        );
+    }
+    error
+}

@@ -1,0 +1,187 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::parse_redis_value;
+use arrow_array::{Int64Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema};
+
+use super::link::{pattern, prefix, whole, Access, LONGEST_LINE};
+use super::{Rows, URL};
+use crate::upsert::{Builder, Login, Place};
+use venturi_base::data::upsert::Table;
+use venturi_base::error::Kind;
+use venturi_base::spec::Upsert;
+
+#[test]
+fn replies_are_whole_or_not_yet() {
+    for text in [
+        "+OK\r\n",
+        "-ERR no\r\n",
+        ":-12\r\n",
+        "$3\r\na\r\n\r\n",
+        "$-1\r\n",
+        "$0\r\n\r\n",
+        "*-1\r\n",
+        "*0\r\n",
+        "*2\r\n$1\r\n0\r\n*2\r\n$1\r\na\r\n:7\r\n",
+    ] {
+        for cut in 0..text.len() {
+            let part = &text.as_bytes()[..cut];
+            assert_eq!(whole(part).unwrap(), None, "{text:?} up to {cut}");
+        }
+        let more = format!("{text}+more");
+        assert_eq!(whole(more.as_bytes()).unwrap(), Some(text.len()));
+        assert!(parse_redis_value(text.as_bytes()).is_ok());
+    }
+}
+
+#[test]
+fn what_is_no_reply_is_told_at_once() {
+    for bytes in [
+        &b"HTTP/1.1 400"[..],
+        b"\xff",
+        b"\0",
+        b"$many\r\n",
+        b"+line\n",
+        b"*99999999999\r\n",
+        b"$99999999999\r\n",
+    ] {
+        assert!(whole(bytes).is_err(), "{bytes:?}");
+    }
+    let endless = [b'+'; LONGEST_LINE + 2];
+    assert!(whole(&endless).is_err());
+}
+
+#[test]
+fn refusals_say_what_to_do() {
+    let place = Place::parse("redis://h/2", &URL).unwrap();
+    let access = Access::new(
+        &place,
+        &Login::default(),
+        &[],
+        "venturi_usage",
+        Duration::MAX,
+    )
+    .unwrap();
+    for (line, kind, part) in [
+        (
+            "-NOAUTH Authentication required.",
+            Kind::Auth,
+            "password_env",
+        ),
+        (
+            "-WRONGPASS invalid username-password pair",
+            Kind::Auth,
+            "password_env",
+        ),
+        (
+            "-NOPERM this user has no permissions",
+            Kind::Auth,
+            "ACL SETUSER",
+        ),
+        (
+            "-WRONGTYPE Operation against a key",
+            Kind::Server,
+            "venturi_usage:",
+        ),
+        ("-READONLY You can't write", Kind::Server, "primary"),
+        ("-MOVED 3999 127.0.0.1:6381", Kind::Server, "Redis Cluster"),
+        ("-OOM command not allowed", Kind::Server, "maxmemory"),
+        (
+            "-ERR DB index is out of range",
+            Kind::Server,
+            "no database 2",
+        ),
+        (
+            "-ERR max number of clients reached",
+            Kind::Server,
+            "--streams",
+        ),
+        ("-ERR hash value is not an integer", Kind::Server, "--table"),
+        ("-ERR unknown command", Kind::Server, "unknown command"),
+    ] {
+        let value = parse_redis_value(format!("{line}\r\n").as_bytes()).unwrap();
+        let error = access.done(value).unwrap_err();
+        assert_eq!(error.kind, kind, "{line}");
+        assert!(error.message.contains(part), "{line}: {}", error.message);
+        let code = line[1..].split(' ').next();
+        assert_eq!(error.code.as_deref(), code);
+    }
+    let wrong = Place::parse("redis://h/shop", &URL).unwrap();
+    let error = Access::new(&wrong, &Login::default(), &[], "t", Duration::MAX)
+        .err()
+        .unwrap();
+    assert!(
+        error.message.contains("redis://h:6379/0"),
+        "{}",
+        error.message
+    );
+}
+
+#[test]
+fn keys_of_tables_are_apart() {
+    let key = |text: &str| String::from_utf8(prefix(text)).unwrap();
+    assert_eq!(key("venturi_usage"), "venturi_usage:");
+    assert_eq!(key("a:b%"), "a%3Ab%25:");
+    assert_eq!(pattern("v[1]*"), b"v\\[1\\]\\*:*");
+}
+
+#[test]
+fn a_batch_is_a_pipeline() {
+    let schema = Schema::new(vec![
+        Field::new("id", DataType::Utf8, false),
+        Field::new("hits", DataType::Int64, true),
+        Field::new("at", DataType::Utf8, true),
+    ]);
+    let rows = RecordBatch::try_new(
+        Arc::new(schema),
+        vec![
+            Arc::new(StringArray::from(vec!["a:\r\n", "b"])),
+            Arc::new(Int64Array::from(vec![Some(-3), None])),
+            Arc::new(StringArray::from(vec![Some("x"), None])),
+        ],
+    )
+    .unwrap();
+    let roles = |add: &[&str]| Upsert {
+        key: vec!["id".to_owned()],
+        add: add.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let built = |roles: Upsert| {
+        let table = Table::new("t", rows.schema(), &roles).unwrap();
+        let made = Rows::new("t").build(&table, &rows).unwrap();
+        let packed = |words: &[&str]| {
+            let mut command = ::redis::Cmd::new();
+            words.iter().for_each(|word| {
+                command.arg(word);
+            });
+            command.get_packed_command()
+        };
+        (made, packed)
+    };
+    let (made, packed) = built(roles(&["hits"]));
+    let wanted = [
+        &["HINCRBY", "t:a%3A\r\n", "hits", "-3"][..],
+        &["HSET", "t:a%3A\r\n", "at", "x"],
+        &["HINCRBY", "t:b", "hits", "0"],
+        &["HDEL", "t:b", "at"],
+    ];
+    assert_eq!(made.commands, wanted.len());
+    assert_eq!(made.bytes, wanted.map(packed).concat());
+    // Without a counter the hash has its key's columns too, for one without a field would not be there.
+    let (made, packed) = built(roles(&[]));
+    let wanted = [
+        &[
+            "HSET",
+            "t:a%3A\r\n",
+            "id",
+            "a:\r\n",
+            "hits",
+            "-3",
+            "at",
+            "x",
+        ][..],
+        &["HSET", "t:b", "id", "b"],
+        &["HDEL", "t:b", "hits", "at"],
+    ];
+    assert_eq!(made.bytes, wanted.map(packed).concat());
+}

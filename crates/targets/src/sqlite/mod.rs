@@ -1,0 +1,236 @@
+//! `sqlite://`: the library in the client's own process, N connections to one file.
+
+mod busy;
+mod call;
+mod errors;
+mod options;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::systems::System;
+use crate::upsert::{
+    file_of, literal, Builder, Common, Database, Purpose, SqlTarget, StatementKind, Work,
+};
+use crate::Identity;
+use venturi_base::codec::sql::{Dialect, Extra};
+use venturi_base::data::upsert::{Batches, Table};
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::spec::{Operation, TrialSpec};
+
+use call::{Call, Statement};
+use errors::told;
+use options::Options;
+use values::Columns;
+
+/// What cleaning up may wait for another connection's lock.
+const CLEAN_PATIENCE: Duration = Duration::from_secs(2);
+
+pub struct Sqlite {
+    options: Options,
+    path: Arc<Path>,
+}
+
+/// SQLite.
+pub const SYSTEM: System = System {
+    scheme: "sqlite",
+    operations: &[Operation::Upsert],
+    file: true,
+    keeps: true,
+    in_flight: false,
+    statement: Some("prepared"),
+    users: true,
+    aliases: &[("sqlite", &["sqlite3", "file"])],
+    target: |spec| Ok(Box::new(Sqlite::target(spec)?)),
+    ..System::NOTHING
+};
+
+impl Sqlite {
+    pub fn target(spec: Arc<TrialSpec>) -> Result<SqlTarget<Self>> {
+        let database = Self {
+            options: Options::parse(&spec)?,
+            path: file_of(&spec.target, "sqlite")?.into(),
+        };
+        Ok(SqlTarget::new(spec, database))
+    }
+
+    fn said<T>(&self, done: rusqlite::Result<T>) -> Result<T> {
+        done.map_err(|error| told(&self.path, &error))
+    }
+
+    fn journal(&self, connection: &Connection) -> Result<()> {
+        let Some(journal) = self.options.journal() else {
+            return Ok(());
+        };
+        let set = connection.pragma_update_and_check(None, "journal_mode", journal.name(), |row| {
+            row.get::<_, String>(0)
+        });
+        let set = self.said(set)?;
+        match set.eq_ignore_ascii_case(journal.name()) {
+            true => Ok(()),
+            false => Err(Error::new(
+                Kind::Server,
+                format!(
+                    "{}: journal = {} is refused, it stays {set}: this file system may not be \
+                     able to (WAL needs shared memory); take another journal",
+                    self.path.display(),
+                    journal.name()
+                ),
+            )),
+        }
+    }
+}
+
+impl Database for Sqlite {
+    type Builder = Rows;
+    type Link = Connection;
+    type Executor = Call;
+
+    const DIALECT: Dialect = Dialect::Sqlite;
+    const NAME: &'static str = "SQLite";
+    // A row is a statement of its own.
+    const MERGES: bool = false;
+
+    fn common(&self) -> &Common {
+        &self.options.common
+    }
+
+    fn address(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn extra(&self) -> Extra<'_> {
+        Extra {
+            after: match self.options.without_rowid {
+                true => "WITHOUT ROWID",
+                false => "",
+            },
+            ..Extra::default()
+        }
+    }
+
+    fn builder(&self, table: &Table, _: &Batches) -> Result<Rows> {
+        Ok(Rows {
+            prepared: self.options.statement == StatementKind::Prepared,
+            upsert: Dialect::Sqlite.upsert_placeholders(table, 1).into(),
+        })
+    }
+
+    async fn connect(&self, spec: &TrialSpec, purpose: Purpose) -> Result<Connection> {
+        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let first = purpose == Purpose::Plan && spec.leads();
+        if first && self.options.common.setup {
+            flags |= OpenFlags::SQLITE_OPEN_CREATE;
+        }
+        let patience = match purpose {
+            Purpose::Clean => CLEAN_PATIENCE,
+            _ => Duration::from_nanos(spec.timeout_ns),
+        };
+        let mut connection = self.said(Connection::open_with_flags(&self.path, flags))?;
+        self.said(busy::wait(&mut connection, patience))?;
+        // Opening reads nothing: whether it is a database at all is seen here.
+        if first {
+            self.journal(&connection)?;
+        }
+        if purpose != Purpose::Clean {
+            let synchronous = self.options.synchronous.name();
+            self.said(connection.pragma_update(None, "synchronous", synchronous))?;
+        }
+        Ok(connection)
+    }
+
+    async fn identify(&self, _: &TrialSpec, _: &mut Connection) -> Result<Identity> {
+        Ok(Identity {
+            address: self.address(),
+            software: Some(format!("SQLite {}", rusqlite::version())),
+            protocol: "sqlite".into(),
+            same_machine: Some(true),
+            same_clock: true,
+            ..Identity::default()
+        })
+    }
+
+    async fn run(&self, connection: &mut Connection, sql: &str) -> Result<()> {
+        self.said(connection.execute_batch(sql))
+    }
+
+    async fn ask(&self, connection: &mut Connection, sql: &str) -> Result<Vec<Option<String>>> {
+        self.said(connection.query_row(sql, [], |row| {
+            let columns = 0..row.as_ref().column_count();
+            let text = |at| match row.get_ref(at)? {
+                ValueRef::Integer(count) => Ok(Some(count.to_string())),
+                _ => row.get(at),
+            };
+            columns.map(text).collect()
+        }))
+    }
+
+    fn exists(table: &str) -> String {
+        format!(
+            "SELECT count(*) FROM sqlite_schema WHERE type IN ('table', 'view') \
+             AND lower(name) = lower({})",
+            literal(table)
+        )
+    }
+
+    /// Of all tables in the file, the pages in use after a checkpoint.
+    fn stored_bytes(_: &str) -> (Option<&'static str>, String) {
+        let select = "SELECT (page_count - freelist_count) * page_size \
+                      FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
+        (Some("PRAGMA wal_checkpoint(TRUNCATE)"), select.into())
+    }
+
+    async fn executors(
+        &self,
+        _: &TrialSpec,
+        connection: Connection,
+        work: &Work<Rows>,
+    ) -> Result<Vec<Call>> {
+        let upsert = work.builder().upsert.clone();
+        // Compiled once, before the clock: this is the stream's warm-up, and it sees whether
+        // the table is as the data needs it.
+        self.said(connection.prepare_cached(&upsert))?;
+        Ok(vec![Call {
+            connection,
+            path: self.path.clone(),
+            upsert,
+        }])
+    }
+}
+
+/// Makes statements of rows.
+pub struct Rows {
+    prepared: bool,
+    /// Of one row.
+    upsert: Arc<str>,
+}
+
+impl Builder for Rows {
+    type Statement = Statement;
+
+    fn build(&self, table: &Table, rows: &RecordBatch) -> Result<Statement> {
+        if self.prepared {
+            return Ok(Statement::Values(Columns::of(table, rows)?));
+        }
+        let mut text = Vec::new();
+        Dialect::Sqlite.upsert_text(table, rows, &mut text)?;
+        String::from_utf8(text)
+            .map(Statement::Text)
+            .map_err(|_| Error::new(Kind::Internal, "a statement that is no text"))
+    }
+
+    fn size(statement: &Statement) -> usize {
+        match statement {
+            Statement::Text(text) => text.len(),
+            Statement::Values(columns) => columns.size(),
+        }
+    }
+}

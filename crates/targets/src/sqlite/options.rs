@@ -1,0 +1,98 @@
+//! `sqlite:///path/file.db` and the options of a trial spec.
+
+use serde::Deserialize;
+
+use crate::upsert::{Common, StatementKind};
+use venturi_base::error::{Error, Result};
+use venturi_base::given::Given;
+use venturi_base::spec::TrialSpec;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Journal {
+    Delete,
+    Truncate,
+    Persist,
+    Memory,
+    Wal,
+    Off,
+}
+
+impl Journal {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Delete => "delete",
+            Self::Truncate => "truncate",
+            Self::Persist => "persist",
+            Self::Memory => "memory",
+            Self::Wal => "wal",
+            Self::Off => "off",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Synchronous {
+    Off,
+    Normal,
+    Full,
+    Extra,
+}
+
+impl Synchronous {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Normal => "normal",
+            Self::Full => "full",
+            Self::Extra => "extra",
+        }
+    }
+}
+
+/// The options as the spec gives them; see `docs/targets/sqlite.md`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct Options {
+    #[serde(skip)]
+    pub common: Common,
+    pub statement: StatementKind,
+    /// Without set-up, the file's own.
+    pub journal: Option<Journal>,
+    pub synchronous: Synchronous,
+    pub without_rowid: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            common: Common::default(),
+            statement: StatementKind::Prepared,
+            journal: None,
+            synchronous: Synchronous::Normal,
+            without_rowid: true,
+        }
+    }
+}
+
+impl Options {
+    pub fn parse(spec: &TrialSpec) -> Result<Self> {
+        let mut given = Given::new("sqlite", &spec.options);
+        let parsed = Self {
+            common: given.take()?,
+            ..given.rest()?
+        };
+        if spec.in_flight > 1 {
+            return Err(Error::usage(
+                "in_flight: SQLite runs in the client's own thread, one batch at a time on a \
+                 connection; take more streams",
+            ));
+        }
+        Ok(parsed)
+    }
+
+    pub fn journal(&self) -> Option<Journal> {
+        self.journal.or(self.common.setup.then_some(Journal::Wal))
+    }
+}

@@ -1,0 +1,108 @@
+//! The systems, each a record that stands beside its target: what its URLs look like, what it takes, and who
+//! makes its target. Lists of schemes and what Python knows of systems follow from them.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{hosts, Target, SYSTEMS};
+use venturi_base::error::{Error, Result};
+use venturi_base::spec::{Operation, TrialSpec};
+
+/// What moves or keeps rows, by the scheme of its URLs.
+#[derive(Debug, Serialize)]
+pub struct System {
+    pub scheme: &'static str,
+    pub operations: &'static [Operation],
+    /// Its usual port by each of its schemes, of which `+tls` has one of its own only if it is another; none
+    /// where a URL names a file, or nothing.
+    pub ports: &'static [(&'static str, u16)],
+    /// Whether `+tls` may follow its scheme.
+    pub tls: bool,
+    /// Whether it is a database in the client's process, of one file.
+    pub file: bool,
+    /// Whether what is sent there stays there.
+    pub keeps: bool,
+    /// Whether what it acknowledges is on a disk by then, as it comes.
+    pub synced: bool,
+    /// Whether several batches may be under way on one connection.
+    pub in_flight: bool,
+    /// How a batch becomes a statement where nothing is said: text or prepared; none where batches are no
+    /// statements.
+    pub statement: Option<&'static str>,
+    /// What its URL means where nothing stands behind the host.
+    pub space: Option<&'static str>,
+    /// How `venturi serve` calls a throw-away server of it, whose module in Python is called so too.
+    pub server: Option<&'static str>,
+    /// Whether its URL may name a user.
+    pub users: bool,
+    /// Why its URL names one host and not several, over which streams would be spread.
+    pub one_host: Option<&'static str>,
+    /// Whether a run can start servers of it on hosts of their own.
+    pub remote: bool,
+    /// What may follow the ? of its URL, one of them.
+    pub parameters: &'static [&'static str],
+    /// How other programs call each of its schemes.
+    pub aliases: &'static [(&'static str, &'static [&'static str])],
+    #[serde(skip)]
+    pub target: fn(Arc<TrialSpec>) -> Result<Box<dyn Target>>,
+}
+
+impl System {
+    /// What a record does not say.
+    pub const NOTHING: Self = Self {
+        scheme: "",
+        operations: &[],
+        ports: &[],
+        tls: false,
+        file: false,
+        keeps: false,
+        synced: true,
+        in_flight: true,
+        statement: None,
+        space: None,
+        server: None,
+        users: false,
+        one_host: None,
+        remote: false,
+        parameters: &[],
+        aliases: &[],
+        target: |_| Err(Error::usage("a system without a target")),
+    };
+
+    /// All its schemes, its own first.
+    fn schemes(&self) -> impl Iterator<Item = String> + '_ {
+        let tls = self.tls.then(|| format!("{}+tls", self.scheme));
+        let others = self.ports.iter().map(|(scheme, _)| (*scheme).to_owned());
+        let found = others.filter(|other| Some(other) != tls.as_ref() && other != self.scheme);
+        [self.scheme.to_owned()]
+            .into_iter()
+            .chain(tls.clone())
+            .chain(found.collect::<Vec<_>>())
+    }
+}
+
+/// The target that a URL's scheme names.
+pub fn for_spec(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
+    let scheme = spec.target.split("://").next().unwrap_or_default();
+    let named = |system: &&&System| system.schemes().any(|known| known == scheme);
+    let Some(system) = SYSTEMS.iter().find(named) else {
+        let known: Vec<String> = SYSTEMS
+            .iter()
+            .flat_map(|system| system.schemes())
+            .map(|scheme| format!("{scheme}://"))
+            .collect();
+        return Err(Error::usage(format!(
+            "target {:?}: no target is called so; known: {}",
+            hosts::printable(&spec.target),
+            known.join(", ")
+        )));
+    };
+    if spec.operation == Operation::Ingest && !system.operations.contains(&Operation::Ingest) {
+        return Err(Error::usage(format!(
+            "target {:?}: points of time series are ingested into akumuli://, opentsdb:// or influx://",
+            hosts::printable(&spec.target)
+        )));
+    }
+    (system.target)(spec)
+}

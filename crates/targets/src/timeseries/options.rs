@@ -1,0 +1,171 @@
+//! Options of the time-series targets, and in which words a stream's points are written.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::hosts::Host;
+use venturi_base::codec::timeseries::{Digits, Form, Influx, Names, OpenTsdb, Resp, Writer};
+use venturi_base::data::points::Layout;
+use venturi_base::error::{Error, Result};
+use venturi_base::given::Given;
+use venturi_base::net::url::secret;
+
+/// A protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Words {
+    Resp,
+    OpenTsdb,
+    Influx,
+}
+
+/// Of all servers, or of each.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum Ports {
+    All(u16),
+    Each(Vec<u16>),
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    pub format: Option<Form>,
+    /// 17, or null: as few as read back as the same value.
+    pub digits: Option<Value>,
+    pub http_port: Option<Ports>,
+    /// Who writes; where a system asks.
+    pub token_env: Option<String>,
+    pub user: Option<String>,
+    pub password_env: Option<String>,
+}
+
+impl Options {
+    pub fn parse(scheme: &'static str, options: &BTreeMap<String, Value>) -> Result<Self> {
+        let mut parsed: Self = Given::new(scheme, options).rest()?;
+        // Here null is a value.
+        parsed.digits = options.get("digits").cloned();
+        if parsed.password_env.is_some() && parsed.user.is_none() {
+            return Err(Error::usage("password_env needs user"));
+        }
+        if parsed.token_env.is_some() && parsed.user.is_some() {
+            return Err(Error::usage("token_env or user, not both"));
+        }
+        Ok(parsed)
+    }
+
+    /// Where each of the servers tells what it holds; usually at `usual`, or where it listens
+    /// if that is 0.
+    pub fn http_ports(&self, hosts: &[Host], usual: u16) -> Result<Vec<u16>> {
+        let ports: Vec<u16> = match &self.http_port {
+            None if usual == 0 => hosts.iter().map(|host| host.port).collect(),
+            None => vec![usual; hosts.len()],
+            Some(Ports::All(port)) => vec![*port; hosts.len()],
+            Some(Ports::Each(ports)) => ports.clone(),
+        };
+        if ports.len() != hosts.len() {
+            return Err(Error::usage(format!(
+                "http_port: {} ports for {} hosts; give one for all, or one for each in the URL's order",
+                ports.len(),
+                hosts.len()
+            )));
+        }
+        if ports.contains(&0) {
+            return Err(Error::usage("http_port must be 1..65535"));
+        }
+        Ok(ports)
+    }
+
+    /// The header that says who writes.
+    pub fn authorization(&self) -> Result<Option<String>> {
+        use base64::Engine;
+        if let Some(variable) = &self.token_env {
+            return Ok(Some(format!("Token {}", secret(variable)?)));
+        }
+        let Some(user) = &self.user else {
+            return Ok(None);
+        };
+        let password = match &self.password_env {
+            Some(variable) => secret(variable)?,
+            None => String::new(),
+        };
+        let text = format!("{user}:{password}");
+        let text = base64::engine::general_purpose::STANDARD.encode(text);
+        Ok(Some(format!("Basic {text}")))
+    }
+
+    fn digits(&self) -> Result<Digits> {
+        match &self.digits {
+            None => Ok(Digits::Seventeen),
+            Some(Value::Number(number)) if number.as_u64() == Some(17) => Ok(Digits::Seventeen),
+            Some(Value::Null) => Ok(Digits::Shortest),
+            Some(other) => Err(Error::usage(format!(
+                "digits = {other}: 17 (as C's %.17g), or null for as few as read back as the same value"
+            ))),
+        }
+    }
+}
+
+/// A protocol with its options.
+#[derive(Debug, Clone, Copy)]
+pub struct Dialect {
+    words: Words,
+    form: Form,
+    digits: Digits,
+    names: Names,
+}
+
+impl Dialect {
+    pub fn new(words: Words, options: &Options) -> Result<Self> {
+        if options.format.is_some() && words != Words::Resp {
+            return Err(Error::usage(
+                "format is for akumuli://: other protocols have one form of a point",
+            ));
+        }
+        Ok(Self {
+            words,
+            form: options.format.unwrap_or_default(),
+            digits: options.digits()?,
+            names: Names::default(),
+        })
+    }
+
+    /// The same for a server that takes other names.
+    pub fn with_names(self, names: Names) -> Self {
+        Self { names, ..self }
+    }
+
+    /// Of the system `name`, for the empty target.
+    pub fn of_name(name: &str, options: &BTreeMap<String, Value>) -> Result<Self> {
+        let words = match name {
+            "akumuli" => Words::Resp,
+            "opentsdb" => Words::OpenTsdb,
+            "influx" => Words::Influx,
+            _ => {
+                return Err(Error::usage(format!(
+                    "dialect {name:?} is not known for points; known: akumuli, opentsdb, influx"
+                )))
+            }
+        };
+        Self::new(words, &Options::parse("empty", options)?)
+    }
+
+    /// Archives are in RESP, and in no other protocol's words.
+    pub fn takes_archives(&self) -> bool {
+        self.words == Words::Resp
+    }
+
+    /// Series are called by numbers that a connection was told before.
+    pub fn has_dictionary(&self) -> bool {
+        self.form == Form::Dictionary
+    }
+
+    pub fn writer(&self, layout: &Layout) -> Writer {
+        match self.words {
+            Words::Resp => Writer::Resp(Resp::new(self.form, self.digits, layout)),
+            Words::OpenTsdb => Writer::OpenTsdb(OpenTsdb::new(self.digits, layout)),
+            Words::Influx => Writer::Influx(Influx::new(self.digits, self.names, layout)),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! One stream over TCP: batches go out, and whatever comes back is looked at while they do.
+//!
+//! These protocols say nothing to success. So a connection that has died would look like a fast
+//! one, were it not read all the time: a line from the server, or its end of the connection
+//! closed, ends the stream.
+
+use std::io::{ErrorKind, Read};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::task::{ready, Context, Poll};
+
+use socket2::SockRef;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::making::{Batch, Maker};
+use crate::{Moved, Session, Tally};
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::meter::clock::{Stage, StageClock};
+use venturi_base::meter::sockets::{Sockets, Watch};
+
+/// Bytes of what a server says that are kept.
+const MOST_SAID: usize = 4096;
+
+/// How the server is asked whether it has everything.
+#[derive(Debug, Clone, Copy)]
+pub enum Goodbye {
+    /// By this request; its answer begins with this, and the number of points follows.
+    Flush(&'static str, &'static str),
+    /// By closing this end: the server has read all when it closes its own.
+    Close,
+}
+
+pub struct Stream {
+    /// Before the socket: it must go first.
+    _watch: Option<Watch>,
+    socket: TcpStream,
+    place: Arc<str>,
+    maker: Maker,
+    batch: Batch,
+    /// Bytes of the batch, or of the goodbye, that the kernel has taken.
+    sent: usize,
+    goodbye: Goodbye,
+    /// It has been begun.
+    leaving: bool,
+    said: Vec<u8>,
+    tally: Tally,
+}
+
+impl Stream {
+    pub fn new(
+        socket: TcpStream,
+        sockets: &Arc<Sockets>,
+        place: Arc<str>,
+        maker: Maker,
+        goodbye: Goodbye,
+    ) -> Self {
+        // SAFETY: the watch is dropped before the socket, in the order of the fields.
+        let watch = unsafe { sockets.watch(socket.as_fd()) };
+        Self {
+            _watch: watch,
+            socket,
+            place,
+            maker,
+            batch: Batch::default(),
+            sent: 0,
+            goodbye,
+            leaving: false,
+            said: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Sends what must come first, before the clock starts.
+    pub async fn introduce(&mut self, preamble: &[u8]) -> Result<()> {
+        let sent = self.socket.write_all(preamble).await;
+        sent.map_err(|error| self.broken(&error))
+    }
+
+    /// Where, and how much had been sent; the engine says by which stream.
+    fn whereabouts(&self) -> String {
+        let within = match self.leaving {
+            true => 0,
+            false => self.batch.text.points_within(self.sent),
+        };
+        format!(
+            "{}: after {} points had been sent (sent, not stored)",
+            self.place,
+            self.tally.rows + within
+        )
+    }
+
+    fn lost(&self, why: &str) -> Error {
+        let place = self.whereabouts();
+        Error::new(
+            Kind::Lost,
+            format!("{place}, the connection was lost: {why}"),
+        )
+    }
+
+    fn refused(&self) -> Error {
+        let text = String::from_utf8_lossy(&self.said);
+        let text = text.trim_end();
+        let place = self.whereabouts();
+        let code = text.split([' ', ':']).next().unwrap_or_default();
+        Error::new(Kind::Server, format!("{place}, the server said: {text}")).with_code(code)
+    }
+
+    /// Reads what is there, without waiting. True: the server has closed its end.
+    fn poll_said(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool>> {
+        loop {
+            if let Err(error) = ready!(self.socket.poll_read_ready(cx)) {
+                return Poll::Ready(Err(self.lost(&error.to_string())));
+            }
+            let mut room = [0; 1024];
+            match self.socket.try_read(&mut room) {
+                Ok(0) => return Poll::Ready(Ok(true)),
+                Ok(more) => {
+                    self.tally.wire_bytes += more as u64;
+                    let kept = more.min(MOST_SAID - self.said.len());
+                    self.said.extend_from_slice(&room[..kept]);
+                    if self.said.contains(&b'\n') || self.said.len() == MOST_SAID {
+                        return Poll::Ready(Ok(false));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(self.lost(&error.to_string()))),
+            }
+        }
+    }
+
+    /// Nothing may come while batches are sent: what does is an error.
+    fn listen(&mut self, cx: &mut Context<'_>) -> Result<()> {
+        match self.poll_said(cx) {
+            Poll::Pending => Ok(()),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Ready(Ok(_)) if !self.said.is_empty() => Err(self.refused()),
+            Poll::Ready(Ok(_)) => Err(self.lost("the server closed it, and did not say why")),
+        }
+    }
+
+    /// Hands `bytes` to the kernel, from `sent` on.
+    fn poll_send(
+        socket: &TcpStream,
+        bytes: &[u8],
+        sent: &mut usize,
+        tally: &mut Tally,
+        cx: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        while *sent < bytes.len() {
+            match socket.try_write(&bytes[*sent..]) {
+                Ok(written) => {
+                    *sent += written;
+                    tally.wire_bytes += written as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    ready!(socket.poll_write_ready(cx))?;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// A write failed: the reason may be there to be read. The event loop does not know that
+    /// yet, so the socket itself is asked.
+    fn broken(&mut self, error: &std::io::Error) -> Error {
+        let mut room = [0; MOST_SAID];
+        if let Ok(more) = (&*SockRef::from(&self.socket)).read(&mut room) {
+            let kept = more.min(MOST_SAID - self.said.len());
+            self.said.extend_from_slice(&room[..kept]);
+        }
+        match self.said.is_empty() {
+            true => self.lost(&error.to_string()),
+            false => self.refused(),
+        }
+    }
+
+    fn poll_goodbye(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
+        let Goodbye::Flush(ask, answer) = self.goodbye else {
+            if !self.leaving {
+                self.leaving = true;
+                if let Err(error) = SockRef::from(&self.socket).shutdown(Shutdown::Write) {
+                    return Poll::Ready(Err(self.broken(&error)));
+                }
+                clock.mark(Stage::Send);
+            }
+            let closed = ready!(self.poll_said(cx))?;
+            return Poll::Ready(match closed && self.said.is_empty() {
+                true => Ok(()),
+                false => Err(self.refused()),
+            });
+        };
+        if !self.leaving {
+            self.leaving = true;
+            self.sent = 0;
+        }
+        let asked = Self::poll_send(
+            &self.socket,
+            ask.as_bytes(),
+            &mut self.sent,
+            &mut self.tally,
+            cx,
+        );
+        if let Poll::Ready(Err(error)) = asked {
+            return Poll::Ready(Err(self.broken(&error)));
+        }
+        let closed = ready!(self.poll_said(cx))?;
+        if self.said.is_empty() {
+            let why = "the server closed it in place of an answer to a flush";
+            return Poll::Ready(Err(self.lost(why)));
+        }
+        let text = String::from_utf8_lossy(&self.said);
+        let points = text.trim_end().strip_prefix(answer);
+        let points: Option<u64> = points.and_then(|points| points.parse().ok());
+        Poll::Ready(match points.filter(|_| !closed) {
+            None => Err(self.refused()),
+            Some(points) if points == self.tally.rows => Ok(()),
+            Some(points) => Err(Error::new(
+                Kind::Verification,
+                format!(
+                    "{}: the server acknowledged {points} points, {} were sent",
+                    self.place, self.tally.rows
+                ),
+            )),
+        })
+    }
+}
+
+impl Session for Stream {
+    fn poll_batch(
+        &mut self,
+        cx: &mut Context<'_>,
+        clock: &mut StageClock,
+    ) -> Poll<Result<Option<Moved>>> {
+        if let Err(error) = self.listen(cx) {
+            return Poll::Ready(Err(error));
+        }
+        if self.sent == self.batch.text.bytes().len() {
+            self.batch.text.clear();
+            self.sent = 0;
+            if !ready!(self.maker.poll_next(&mut self.batch, cx, clock))? {
+                return Poll::Ready(Ok(None));
+            }
+        }
+        let sent = Self::poll_send(
+            &self.socket,
+            self.batch.text.bytes(),
+            &mut self.sent,
+            &mut self.tally,
+            cx,
+        );
+        clock.mark(Stage::Send);
+        match sent {
+            Poll::Pending => {
+                clock.wait(Stage::AwaitOutput);
+                Poll::Pending
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.broken(&error))),
+            Poll::Ready(Ok(())) => {
+                self.sent = 0;
+                Poll::Ready(Ok(Some(self.batch.done(&mut self.tally))))
+            }
+        }
+    }
+
+    fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
+        // Only a stop on failure comes here with a batch in flight: what was not sent whole
+        // cannot be acknowledged.
+        if self.sent < self.batch.text.bytes().len() && !self.leaving {
+            return Poll::Ready(Ok(()));
+        }
+        let left = self.poll_goodbye(cx, clock);
+        clock.mark(Stage::Receive);
+        if left.is_pending() {
+            clock.wait(Stage::AwaitReply);
+        }
+        left
+    }
+
+    fn progress(&self) -> u64 {
+        self.tally.wire_bytes
+    }
+
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+}

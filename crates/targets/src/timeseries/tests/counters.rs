@@ -1,0 +1,136 @@
+//! Servers of Influx's lines that are asked for their count, in the words of InfluxDB and QuestDB.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+
+use super::*;
+use venturi_base::error::Kind;
+
+const PING: &str = "GET /ping HTTP/1.1";
+
+fn sink() -> u16 {
+    server(|mut socket| {
+        drain(&mut socket, usize::MAX);
+    })
+}
+
+/// An answer to `/ping` with these headers.
+fn pong(headers: &str) -> String {
+    format!("HTTP/1.1 204 No Content\r\n{headers}\r\n\r\n")
+}
+
+/// QuestDB that counts so many points more each time it is asked about a metric, up to `most`.
+fn questdb(step: u64, most: u64) -> u16 {
+    let asked = Arc::new(AtomicU64::new(0));
+    web(move |request| {
+        if request == PING {
+            return pong("Server: questDB/1.0\r\nX-Influxdb-Version: v2.7.4");
+        }
+        if request.contains("select%20build") {
+            return ok(r#"{"dataset": [["Build Information: QuestDB 9.2.2, JDK 17"]]}"#);
+        }
+        if !request.contains("/exec?query=select%20count%28%22user%22%29%20from%20%22cpu%22") {
+            let nothing = r#"{"error": "table does not exist [table=x]"}"#;
+            return format!(
+                "HTTP/1.1 400 Bad\r\nContent-Length: {}\r\n\r\n{nothing}",
+                nothing.len()
+            );
+        }
+        let before = asked.fetch_add(1, Relaxed);
+        let points = (7 + before * step).min(most);
+        ok(&format!(r#"{{"dataset": [[{points}]], "count": 1}}"#))
+    })
+}
+
+#[test]
+fn questdb_is_asked_until_it_has_counted_all() {
+    let (tcp, http) = (sink(), questdb(40, 1007));
+    let record = ingest("influx", tcp, http, r#""rows_per_stream": 500"#);
+    assert_eq!(record.error, None);
+    assert_eq!(record.target.software.as_deref(), Some("QuestDB 9.2.2"));
+    let found = record.verification;
+    assert_eq!(found.achieved, "count");
+    assert_eq!((found.rows, found.expected_rows), (1000, Some(1000)));
+    // One that stops short has lost some.
+    let error = ingest(
+        "influx",
+        tcp,
+        questdb(400, 1006),
+        r#""rows_per_stream": 500"#,
+    )
+    .error;
+    let error = error.unwrap();
+    assert_eq!(error.kind, Kind::Verification);
+    let says = "holds 999 points of this trial, 1000 were sent";
+    assert!(error.message.contains(says), "{}", error.message);
+}
+
+/// InfluxDB with so many points of `cpu.user` at first and afterwards.
+fn influxdb(before: u64, after: u64) -> u16 {
+    let asked = Arc::new(AtomicU64::new(0));
+    web(move |request| {
+        if request == PING {
+            return pong("X-Influxdb-Build: OSS\r\nX-Influxdb-Version: 1.6.4");
+        }
+        if !request.contains("q=SELECT%20count%28%22user%22%29%20FROM%20%22cpu%22") {
+            return ok(r#"{"results": [{"statement_id": 0}]}"#);
+        }
+        let points = match asked.fetch_add(1, Relaxed) {
+            0 => before,
+            _ => after,
+        };
+        ok(&format!(
+            r#"{{"results": [{{"series": [{{"name": "cpu", "values": [[0, {points}]]}}]}}]}}"#
+        ))
+    })
+}
+
+#[test]
+fn influxdb_keeps_one_of_equal_points() {
+    let ingest = |before, after| {
+        let http = influxdb(before, after);
+        ingest("influx", sink(), http, r#""rows_per_stream": 500"#)
+    };
+    let record = ingest(0, 1000);
+    assert_eq!(record.error, None);
+    assert_eq!(record.target.software.as_deref(), Some("InfluxDB 1.6.4"));
+    assert_eq!(record.verification.achieved, "count");
+    assert_eq!(ingest(5, 1005).verification.achieved, "count");
+    let found = ingest(1000, 1000);
+    assert_eq!(found.error, None);
+    assert_eq!(found.verification.achieved, "acknowledged");
+    assert!(found.verification.note.unwrap().contains("keeps one"));
+    let error = ingest(0, 999).error.unwrap();
+    assert!(
+        error.message.contains("holds 999 points"),
+        "{}",
+        error.message
+    );
+}
+
+#[test]
+fn who_cannot_count_is_said() {
+    let refusing = |body: &'static str| {
+        let http = web(move |request| match request == PING {
+            true => pong("X-Influxdb-Build: OSS\r\nX-Influxdb-Version: 2.7"),
+            false => ok(body),
+        });
+        let record = ingest("influx", sink(), http, r#""rows_per_stream": 500"#);
+        assert_eq!(record.error, None);
+        assert_eq!(record.verification.achieved, "acknowledged");
+        record.verification.note.unwrap()
+    };
+    let says = refusing(r#"{"results": [{"error": "database not found: d"}]}"#);
+    assert!(says.contains("no count of cpu.user") && says.contains("not found: d"));
+    assert!(refusing("<html>").contains("<html>"));
+    assert!(refusing(r#"{"error": "unauthorized access"}"#).contains("unauthorized"));
+    assert!(refusing(r#"{"results": [{"series": [{}]}]}"#).contains("series"));
+    // Others that take these lines.
+    let http = web(|_| pong("X-Influxdb-Version: 1.8.0"));
+    let record = ingest("influx", sink(), http, r#""rows_per_stream": 500"#);
+    let note = record.verification.note.unwrap();
+    assert!(
+        note.contains("is not Venturi's store, InfluxDB or QuestDB"),
+        "{note}"
+    );
+}

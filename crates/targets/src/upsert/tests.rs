@@ -1,0 +1,500 @@
+//! Calls, work and the comparison against a database in memory that fails as it is told to.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Session, Tally, Verification};
+use venturi_base::data::upsert::{key_hashes, Batches, Table};
+use venturi_base::error::{Error, Fate, Kind, Result};
+use venturi_base::halt::Halt;
+use venturi_base::meter::clock::{Stage, StageClock};
+use venturi_base::spec::{TrialSpec, Upsert, Verify};
+
+/// What becomes of one statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// An error, nothing applied.
+    Refused,
+    /// No answer, applied.
+    InDoubtApplied,
+    /// No answer, not applied.
+    InDoubtLost,
+    /// The connection breaks; applied.
+    BrokenApplied,
+    /// The connection breaks; not applied.
+    BrokenLost,
+    /// Acknowledged, not applied.
+    Dropped,
+    /// Acknowledged, applied twice.
+    Doubled,
+}
+
+/// A key's hash and what its row adds.
+type Rows = Vec<(u64, u64)>;
+
+#[derive(Default)]
+struct Database {
+    rows: HashMap<u64, u64>,
+    /// The last row wins instead of being added.
+    overwrite: bool,
+    calls: u64,
+    faults: HashMap<u64, Fault>,
+}
+
+impl Database {
+    fn apply(&mut self, rows: &Rows) {
+        for &(key, value) in rows {
+            let held = self.rows.entry(key).or_default();
+            *held = if self.overwrite { value } else { *held + value };
+        }
+    }
+
+    fn found(&self) -> Found {
+        Found {
+            keys: self.rows.len() as u64,
+            sums: vec![self.rows.values().map(|&value| i128::from(value)).sum()],
+            stored_bytes: None,
+        }
+    }
+}
+
+struct Memory(Arc<Mutex<Database>>);
+
+impl Executor for Memory {
+    type Statement = Rows;
+
+    const WORK: Stage = Stage::Apply;
+
+    fn execute(self, call: Arc<Prepared<Rows>>) -> Executing<Self> {
+        Box::pin(async move {
+            // The answer comes later, as over a wire.
+            tokio::task::yield_now().await;
+            let rows = call.rows;
+            let answer = {
+                let mut database = self.0.lock().unwrap();
+                let number = database.calls;
+                database.calls += 1;
+                let fault = database.faults.get(&number).copied();
+                let times = match fault {
+                    None | Some(Fault::InDoubtApplied | Fault::BrokenApplied) => 1,
+                    Some(Fault::Doubled) => 2,
+                    _ => 0,
+                };
+                (0..times).for_each(|_| database.apply(&call.statement));
+                let failed = |kind, fate| Err(Error::new(kind, "told to").with_fate(fate));
+                match fault {
+                    None | Some(Fault::Dropped | Fault::Doubled) => Ok(()),
+                    Some(Fault::Refused) => failed(Kind::Server, Fate::Refused { rows }),
+                    Some(Fault::InDoubtApplied | Fault::InDoubtLost) => {
+                        failed(Kind::Timeout, Fate::InDoubt { rows })
+                    }
+                    Some(Fault::BrokenApplied | Fault::BrokenLost) => {
+                        failed(Kind::Lost, Fate::Fatal)
+                    }
+                }
+            };
+            (self, answer)
+        })
+    }
+}
+
+/// Statements of the column v; counts how many were built.
+#[derive(Default)]
+struct Maker {
+    built: Arc<AtomicUsize>,
+}
+
+impl Builder for Maker {
+    type Statement = Rows;
+
+    fn build(&self, table: &Table, rows: &RecordBatch) -> Result<Rows> {
+        self.built.fetch_add(1, SeqCst);
+        let values = rows.column(1).as_primitive::<UInt64Type>().values();
+        let keys = key_hashes(table, rows)?;
+        Ok(keys.into_iter().zip(values.iter().copied()).collect())
+    }
+
+    fn size(_: &Rows) -> usize {
+        1
+    }
+}
+
+fn spec(more: &str) -> TrialSpec {
+    TrialSpec::parse(&format!(
+        r#"{{"trial": "t", "target": "test://", "operation": "upsert", "data": {{"source": "usage"}},
+            "rows_per_batch": 10, {more}}}"#
+    ))
+    .unwrap()
+}
+
+/// 100 rows in 10 batches; row i has the key i % `keys` and adds i.
+fn work(spec: &TrialSpec, keys: i64) -> Arc<Work<Maker>> {
+    let columns: [(&str, ArrayRef); 2] = [
+        (
+            "k",
+            Arc::new(Int64Array::from_iter_values((0..100).map(|row| row % keys))),
+        ),
+        ("v", Arc::new(UInt64Array::from_iter_values(0..100))),
+    ];
+    let rows = RecordBatch::try_from_iter(columns).unwrap();
+    let roles = Upsert {
+        key: vec!["k".into()],
+        add: vec!["v".into()],
+    };
+    let table = Table::new("t", rows.schema(), &roles).unwrap();
+    let batches = Batches::of(rows, spec.rows_per_batch);
+    Arc::new(Work::new(spec, table, batches, Maker::default()).unwrap())
+}
+
+struct Run {
+    work: Arc<Work<Maker>>,
+    database: Arc<Mutex<Database>>,
+    before: Found,
+    tally: Tally,
+    errors: Vec<Error>,
+    stages: [u64; Stage::ALL.len()],
+    took: u64,
+}
+
+impl Run {
+    /// One stream's way through `batches` batches; goes on after errors that are not fatal.
+    fn new(batches: u64, retries: u32, database: Database) -> Self {
+        let rows = batches * 10;
+        let spec = spec(&format!(
+            r#""streams": 1, "threads": 1, "rows_per_stream": {rows}, "generate": "inline""#
+        ));
+        Self::of(work(&spec, 100), &spec, retries, database)
+    }
+
+    fn of(work: Arc<Work<Maker>>, spec: &TrialSpec, retries: u32, database: Database) -> Self {
+        let before = database.found();
+        let database = Arc::new(Mutex::new(database));
+        let share = Share::new(spec, 0, work.batches.count());
+        let executor = Memory(database.clone());
+        let mut calls = Calls::new(work.clone(), share, executor, retries);
+        let mut errors = Vec::new();
+        let mut clock = StageClock::start();
+        let begun = clock.last();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            loop {
+                match std::future::poll_fn(|cx| calls.poll_batch(cx, &mut clock)).await {
+                    Ok(Some(_)) => {}
+                    Ok(None) => break,
+                    Err(error) => errors.push(error),
+                }
+            }
+            std::future::poll_fn(|cx| calls.poll_finish(cx, &mut clock))
+                .await
+                .unwrap();
+        });
+        Self {
+            work,
+            database,
+            before,
+            tally: calls.tally(),
+            errors,
+            stages: clock.totals().0,
+            took: (clock.last() - begun).as_nanos() as u64,
+        }
+    }
+
+    fn verify(&self) -> Verification {
+        let effect = match self.database.lock().unwrap().overwrite {
+            true => Effect::Overwrite,
+            false => Effect::Add,
+        };
+        let after = self.database.lock().unwrap().found();
+        let tallies = [self.tally];
+        compare(
+            &self.work,
+            effect,
+            &self.before,
+            &after,
+            &tallies,
+            Verify::Checksum,
+        )
+        .unwrap()
+    }
+}
+
+fn faulty(faults: &[(u64, Fault)]) -> Database {
+    Database {
+        faults: faults.iter().copied().collect(),
+        ..Database::default()
+    }
+}
+
+#[test]
+fn all_is_there_once() {
+    // Twice over the working set.
+    let run = Run::new(20, 0, Database::default());
+    assert_eq!((run.errors.len(), run.tally.rows), (0, 200));
+    assert_eq!(run.tally.sums[0], 2 * 4950);
+    let found = run.verify();
+    assert_eq!(
+        (found.mismatch, found.achieved, found.note),
+        (None, "sums", None)
+    );
+    assert_eq!((found.expected_rows, found.rows), (Some(100), 100));
+    let sums = found.sums.unwrap();
+    assert_eq!(
+        (sums[0].column.as_str(), sums[0].found.as_str()),
+        ("v", "9900")
+    );
+    // Every nanosecond is in a stage.
+    assert_eq!(run.stages.iter().sum::<u64>(), run.took);
+    for stage in [Stage::Generate, Stage::Encode, Stage::Apply] {
+        assert!(run.stages[stage as usize] > 0, "{stage:?}");
+    }
+}
+
+#[test]
+fn a_refused_batch_is_not_there_and_the_next_ones_are() {
+    let run = Run::new(10, 0, faulty(&[(3, Fault::Refused)]));
+    assert_eq!(run.errors[0].fate, Fate::Refused { rows: 10 });
+    assert_eq!((run.tally.rows, run.tally.doubt.batches), (90, 0));
+    let found = run.verify();
+    assert_eq!(found.mismatch, None);
+    assert_eq!((found.expected_rows, found.rows), (Some(90), 90));
+}
+
+#[test]
+fn a_refused_batch_is_tried_again_as_often_as_allowed() {
+    let run = Run::new(10, 2, faulty(&[(3, Fault::Refused), (4, Fault::Refused)]));
+    assert_eq!(
+        (run.errors.len(), run.tally.rows, run.tally.retries),
+        (0, 100, 2)
+    );
+    assert_eq!(run.verify().mismatch, None);
+    let all = [
+        (3, Fault::Refused),
+        (4, Fault::Refused),
+        (5, Fault::Refused),
+    ];
+    let run = Run::new(10, 2, faulty(&all));
+    assert_eq!(
+        (run.errors.len(), run.tally.rows, run.tally.retries),
+        (1, 90, 2)
+    );
+    assert_eq!(run.verify().mismatch, None);
+    // What is in doubt must not be: it may be there.
+    let run = Run::new(10, 2, faulty(&[(3, Fault::InDoubtLost)]));
+    assert_eq!((run.errors.len(), run.tally.retries), (1, 0));
+}
+
+#[test]
+fn a_batch_in_doubt_may_be_there_or_not() {
+    for (fault, keys, sum) in [
+        (Fault::InDoubtApplied, 100, 4950),
+        (Fault::InDoubtLost, 90, 4950 - 345),
+    ] {
+        let run = Run::new(10, 0, faulty(&[(3, fault)]));
+        assert_eq!((run.tally.rows, run.tally.doubt.rows), (90, 10));
+        // 30 + 31 + ... + 39.
+        assert_eq!(run.tally.doubt.sums[0], 345);
+        let found = run.verify();
+        assert_eq!(found.mismatch, None);
+        assert_eq!((found.expected_rows, found.rows), (Some(90), keys));
+        assert_eq!(found.note.unwrap(), "1 batches (10 rows) are in doubt");
+        let sums = found.sums.unwrap();
+        assert_eq!(sums[0].in_doubt, "345");
+        assert_eq!(sums[0].found, sum.to_string());
+        // The doubt is no excuse for another batch.
+        let run = Run::new(10, 0, faulty(&[(3, fault), (5, Fault::Dropped)]));
+        assert!(run.verify().mismatch.is_some());
+    }
+}
+
+#[test]
+fn a_dropped_or_doubled_batch_is_found() {
+    let run = Run::new(10, 0, faulty(&[(3, Fault::Dropped)]));
+    assert_eq!((run.errors.len(), run.tally.rows), (0, 100));
+    assert_eq!(
+        run.verify().mismatch.unwrap(),
+        "90 rows are there, 100 were acknowledged; the sum of v is 4605, 4950 was acknowledged"
+    );
+    let run = Run::new(10, 0, faulty(&[(3, Fault::Doubled)]));
+    assert_eq!(
+        run.verify().mismatch.unwrap(),
+        "the sum of v is 5295, 4950 was acknowledged"
+    );
+    // In the second round no key is missing, but the sum is.
+    let run = Run::new(20, 0, faulty(&[(13, Fault::Dropped)]));
+    assert_eq!(
+        run.verify().mismatch.unwrap(),
+        "the sum of v is 9555, 9900 was acknowledged"
+    );
+}
+
+#[test]
+fn a_broken_connection_ends_the_stream_and_leaves_a_doubt() {
+    for (fault, keys) in [(Fault::BrokenApplied, 40), (Fault::BrokenLost, 30)] {
+        let run = Run::new(10, 5, faulty(&[(3, fault)]));
+        assert_eq!(run.errors.len(), 1);
+        assert_eq!(run.errors[0].fate, Fate::Fatal);
+        assert_eq!((run.tally.rows, run.tally.doubt.batches), (30, 1));
+        let found = run.verify();
+        assert_eq!((found.mismatch, found.rows), (None, keys));
+    }
+}
+
+#[test]
+fn what_was_there_before_is_taken_off() {
+    let mut database = Database::default();
+    database.apply(&vec![(1, 1000), (2, 2000)]);
+    let run = Run::new(10, 0, database);
+    let found = run.verify();
+    assert_eq!(
+        (found.mismatch, found.expected_rows, found.rows),
+        (None, None, 102)
+    );
+    assert_eq!(found.note.unwrap(), "2 rows were there before");
+    assert_eq!(found.sums.unwrap()[0].found, "4950");
+    let mut database = faulty(&[(3, Fault::Doubled)]);
+    database.apply(&vec![(1, 1000)]);
+    assert!(Run::new(10, 0, database).verify().mismatch.is_some());
+}
+
+#[test]
+fn rows_that_overwrite_add_nothing_the_second_time() {
+    let database = |faults| Database {
+        overwrite: true,
+        ..faulty(faults)
+    };
+    let run = Run::new(20, 0, database(&[]));
+    let found = run.verify();
+    assert_eq!((found.mismatch, found.achieved), (None, "sums"));
+    assert_eq!(found.sums.unwrap()[0].expected, "4950");
+    let run = Run::new(10, 0, database(&[(3, Fault::Dropped)]));
+    assert!(run.verify().mismatch.unwrap().contains("90 rows"));
+    let run = Run::new(10, 0, database(&[(3, Fault::InDoubtLost)]));
+    assert_eq!(run.verify().mismatch, None);
+    // Where keys come again, which row was the last is not known: rows are counted only.
+    let spec = spec(r#""streams": 1, "threads": 1, "rows_per_stream": 100"#);
+    let run = Run::of(work(&spec, 30), &spec, 0, database(&[]));
+    let found = run.verify();
+    assert_eq!(
+        (found.mismatch, found.achieved, found.rows),
+        (None, "count", 30)
+    );
+}
+
+#[test]
+fn keys_that_come_again_are_counted_once() {
+    let spec = spec(r#""streams": 1, "threads": 1, "rows_per_stream": 100"#);
+    let run = Run::of(work(&spec, 30), &spec, 0, Database::default());
+    let found = run.verify();
+    assert_eq!((found.mismatch, found.expected_rows), (None, Some(30)));
+    assert_eq!(found.sums.unwrap()[0].found, "4950");
+}
+
+#[test]
+fn statements_are_built_once_ahead_or_each_time() {
+    for (generate, at_first, after) in [("ahead", 10, 10), ("inline", 0, 20)] {
+        let spec = spec(&format!(
+            r#""streams": 1, "threads": 1, "rows_per_stream": 200, "generate": "{generate}""#
+        ));
+        let work = work(&spec, 100);
+        let built = work.builder().built.clone();
+        assert_eq!(built.load(SeqCst), at_first);
+        let run = Run::of(work, &spec, 0, Database::default());
+        assert_eq!((run.tally.rows, run.verify().mismatch), (200, None));
+        assert_eq!(built.load(SeqCst), after);
+        let stages = [Stage::Generate, Stage::Encode].map(|stage| run.stages[stage as usize] > 0);
+        assert_eq!(stages, [generate == "inline"; 2]);
+    }
+}
+
+#[test]
+fn statements_that_do_not_fit_memory_are_refused_before_the_clock() {
+    struct Huge;
+    impl Builder for Huge {
+        type Statement = ();
+        fn build(&self, _: &Table, _: &RecordBatch) -> Result<()> {
+            Ok(())
+        }
+        fn size((): &()) -> usize {
+            1 << 31
+        }
+    }
+    let spec = spec(r#""streams": 1, "threads": 1, "rows_per_stream": 1"#);
+    let small = work(&spec, 100);
+    let made = Work::new(&spec, small.table.clone(), small.batches.clone(), Huge);
+    let error = made.err().unwrap();
+    assert_eq!(error.kind, Kind::Memory);
+    assert!(error.message.contains("--generate inline"), "{error}");
+}
+
+#[test]
+fn building_ahead_ends_when_nobody_wants_it_any_more() {
+    let spec = spec(r#""streams": 1, "threads": 1, "rows_per_stream": 100"#);
+    let known = work(&spec, 100);
+    let maker = Maker::default();
+    let built = maker.built.clone();
+    let _entered = Halt::new(|| Some(Error::cancelled())).enter();
+    let made = Work::new(&spec, known.table.clone(), known.batches.clone(), maker);
+    assert_eq!(made.err().map(|error| error.kind), Some(Kind::Cancelled));
+    assert_eq!(built.load(SeqCst), 0);
+}
+
+#[test]
+fn streams_go_round_their_own_batches() {
+    let spec = spec(r#""streams": 3, "threads": 1, "duration_ns": 1"#);
+    let take = |stream, count, times: usize| -> Vec<u64> {
+        let share = Share::new(&spec, stream, count);
+        let other = share.clone(); // lanes of one stream take turns
+        let lane = |at: usize| [&share, &other][at % 2];
+        (0..times).map(|at| lane(at).take().unwrap()).collect()
+    };
+    assert_eq!(take(0, 10, 6), [0, 3, 6, 9, 0, 3]);
+    assert_eq!(take(1, 10, 5), [1, 4, 7, 1, 4]);
+    // Fewer batches than streams: they share them.
+    assert_eq!(take(2, 2, 3), [0, 0, 0]);
+    assert_eq!(take(2, 1, 3), [0, 0, 0]);
+}
+
+#[test]
+fn fixed_work_is_whole_batches() {
+    let spec = spec(r#""streams": 2, "threads": 1, "rows_per_stream": 21"#);
+    let share = Share::new(&spec, 1, 4);
+    let all: Vec<u64> = std::iter::from_fn(|| share.take()).collect();
+    assert_eq!(all, [1, 3, 1]);
+    assert_eq!(share.take(), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever goes wrong honestly is no mismatch; whatever does not, is one.
+    #[test]
+    fn the_comparison_is_fair(
+        faults in prop::collection::vec(
+            (0u64..30, prop::sample::select(vec![Fault::Refused, Fault::InDoubtApplied, Fault::InDoubtLost])),
+            0..6,
+        ),
+        lie in prop::option::of((1u64..30, prop::sample::select(vec![Fault::Dropped, Fault::Doubled]))),
+        retries in 0u32..2,
+    ) {
+        let mut all: HashMap<u64, Fault> = faults.into_iter().collect();
+        let honest = Run::new(30, retries, Database { faults: all.clone(), ..Database::default() });
+        prop_assert_eq!(honest.verify().mismatch, None);
+        // A lie is seen for sure where nothing in doubt could hide it.
+        all.retain(|_, fault| *fault == Fault::Refused);
+        let Some((at, lie)) = lie else { return Ok(()) };
+        all.insert(at, lie);
+        let told = Run::new(30, retries, Database { faults: all, ..Database::default() });
+        let reached = told.database.lock().unwrap().calls > at;
+        prop_assert_eq!(told.verify().mismatch.is_some(), reached);
+    }
+}
