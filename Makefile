@@ -11,7 +11,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo test test-all lint generate format bench-flight bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster clean help check-tools
+.PHONY: all demo test test-all lint generate format bench-flight bench-builds bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -76,6 +76,10 @@ bench-flight: $(PACKAGE)
 # BENCH="--record" or BENCH="--rounds 10", see bench/README.md
 bench-sampler: $(PACKAGE)
 	$(BIN)/python bench/sampler/cost.py $(BENCH)
+
+# BENCH="--before CHECKOUT", see bench/README.md
+bench-builds: $(PACKAGE)
+	$(BIN)/python bench/builds/run.py $(BENCH)
 
 # BENCH="--record" or BENCH="--tries 5", see bench/README.md
 bench-compare: $(PACKAGE)

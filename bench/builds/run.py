@@ -38,7 +38,12 @@ CELLS: dict[str, dict[str, Any]] = {
     "points made and discarded": {"target": "empty://", "operation": "ingest", "streams": 2},
     "SQLite, 1,000 rows a batch": {"target": "sqlite://local", "operation": "upsert", "rows_per_batch": 1000},
     "SQLite, 1 row a batch": {"target": "sqlite://local", "operation": "upsert", "rows_per_batch": 1},
-    "statements made and discarded": {"target": "empty://", "operation": "upsert", "rows_per_batch": 500},
+    "statements made and discarded": {
+        "target": "empty://",
+        "operation": "upsert",
+        "rows_per_batch": 500,
+        "generate": "inline",
+    },
 }
 TRIAL = """
 import json, sys, tempfile

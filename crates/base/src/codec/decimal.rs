@@ -241,7 +241,7 @@ mod tests {
     fn seventeen_digits_are_those_of_c() {
         let mut random = Random::seeded(1);
         for _ in 0..300_000 {
-            let bits = random.next() as u64;
+            let bits = random.draw() as u64;
             let small = f64::from_bits(bits % (64 << 52) + ((1023 - 12) << 52));
             let integer = (bits >> 11) as f64;
             let tie = (bits >> 40) as f64 / 2f64.powi((bits & 63) as i32);
@@ -296,7 +296,7 @@ mod tests {
             String::from_utf8(out[..length].to_vec()).unwrap()
         };
         for _ in 0..20_000 {
-            let value = f64::from_bits(random.next() as u64);
+            let value = f64::from_bits(random.draw() as u64);
             if value.is_finite() {
                 let text = text(value);
                 let back: f64 = text.parse().unwrap();
@@ -313,7 +313,7 @@ mod tests {
     fn integers() {
         let mut random = Random::seeded(3);
         let mut all = vec![0, 7, -7, 10, 99_999_999, 100_000_000, i64::MAX, i64::MIN];
-        all.extend((0..10_000).map(|at| random.next() >> (at % 64)));
+        all.extend((0..10_000).map(|at| random.draw() >> (at % 64)));
         for value in all {
             let mut out = [0; ROOM];
             let length = integer(value, &mut out);

@@ -148,6 +148,10 @@ impl Growing {
         self.length
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
     pub fn as_slice(&self) -> &[u8] {
         let Some(loan) = &self.loan else { return &[] };
         // SAFETY: `length <= capacity`, initialised by `alloc_zeroed`; the loan is ours.

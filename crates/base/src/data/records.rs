@@ -60,7 +60,7 @@ pub fn batch(columns: usize, rows: usize, values: Values, seed: u64) -> Result<R
             halt::check()?;
             let (from, to) = (column.len(), rows.min(column.len() + STEP));
             match values {
-                Values::Random => column.extend((from..to).map(|_| random.next())),
+                Values::Random => column.extend((from..to).map(|_| random.draw())),
                 Values::Sequential => column.extend(from as i64..to as i64),
             }
         }
@@ -83,7 +83,7 @@ impl Random {
         }))
     }
 
-    pub fn next(&mut self) -> i64 {
+    pub fn draw(&mut self) -> i64 {
         let s = &mut self.0;
         let value = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
         let t = s[1] << 17;
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(Random::seeded(0).0[0], 0xe220_a839_7b1d_cdaf);
         // xoshiro256++ from the state 1, 2, 3, 4 (test vector of the rand crates).
         let mut random = Random([1, 2, 3, 4]);
-        let first: Vec<u64> = (0..3).map(|_| random.next() as u64).collect();
+        let first: Vec<u64> = (0..3).map(|_| random.draw() as u64).collect();
         assert_eq!(first, [41_943_041, 58_720_359, 3_588_806_011_781_223]);
     }
 

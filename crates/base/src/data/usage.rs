@@ -200,7 +200,7 @@ fn keys(random: &mut Random, rows: usize) -> Vec<Key> {
         pareto(random, SUBCUSTOMERS, &mut sub[..rows]);
         pareto(random, ADDRESSES, &mut from[..rows]);
         for ((&who, &sub), &from) in who.iter().zip(&sub).zip(&from).take(rows) {
-            let either = random.next() as u64;
+            let either = random.draw() as u64;
             let region = 1 + share(either >> 32, REGIONS);
             let flag = 1 + share(either & 0xffff_ffff, FLAGS);
             keys.push(Key::new(

@@ -324,7 +324,7 @@ fn wrong(column: &str, what: impl std::fmt::Display) -> Error {
 
 /// The first string begins at 0.
 fn begin(offsets: &mut Growing) {
-    if offsets.len() == 0 {
+    if offsets.is_empty() {
         offsets.add_values::<i32>(1)[0] = 0;
     }
 }

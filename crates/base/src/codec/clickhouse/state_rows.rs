@@ -94,7 +94,7 @@ pub fn batch(seed: u64, index: u64, rows: usize) -> Result<RecordBatch> {
         ));
     }
     let mut random = Random::seeded(seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let mut draw = move |below: u64| (random.next() as u64 >> 11) % below;
+    let mut draw = move |below: u64| (random.draw() as u64 >> 11) % below;
     let first = index as i64 * rows as i64;
     let mut made: Vec<ArrayRef> = vec![
         Arc::new(Int64Array::from_iter_values(

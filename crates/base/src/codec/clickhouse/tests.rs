@@ -370,7 +370,7 @@ fn values(kind: &Type, rows: usize, draw: &mut impl FnMut() -> u64) -> ArrayRef 
 
 pub(super) fn table(kinds: &[usize], rows: usize, seed: u64) -> (Vec<Column>, RecordBatch) {
     let mut random = crate::data::records::Random::seeded(seed);
-    let mut draw = move || random.next() as u64;
+    let mut draw = move || random.draw() as u64;
     let columns: Vec<_> = kinds
         .iter()
         .enumerate()

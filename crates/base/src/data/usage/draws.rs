@@ -10,7 +10,7 @@ use crate::data::records::Random;
 #[inline]
 pub fn pareto(random: &mut Random, below: u64, out: &mut [u64]) {
     for number in out.iter_mut() {
-        *number = random.next() as u64;
+        *number = random.draw() as u64;
     }
     let scale = below as f64 / 3.0;
     for number in out {
@@ -53,7 +53,7 @@ pub fn permutation(count: u64, seed: u64) -> Vec<u32> {
     let mut random = Random::seeded(seed);
     let mut all: Vec<u32> = (0..count as u32).collect();
     for last in (1..all.len()).rev() {
-        let other = share(random.next() as u64 >> 32, last as u64 + 1);
+        let other = share(random.draw() as u64 >> 32, last as u64 + 1);
         all.swap(last, other as usize);
     }
     all
@@ -72,7 +72,7 @@ static KNOWN: LazyLock<Addresses> = LazyLock::new(|| {
     let mut random = Random::seeded(2);
     let mut texts = BTreeSet::new();
     while texts.len() < ADDRESSES as usize {
-        let [a, b, c, d, ..] = random.next().to_le_bytes();
+        let [a, b, c, d, ..] = random.draw().to_le_bytes();
         // Hosts of the unicast nets.
         let (a, d) = (1 + a % 223, 1 + d % 254);
         texts.insert(format!("{a}.{b}.{c}.{d}"));
