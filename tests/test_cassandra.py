@@ -153,7 +153,7 @@ def test_a_statement_that_the_server_forgets(cassandra: Database, form: str, in_
 
 @pytest.mark.parametrize("write", ["insert", "counter"])
 @pytest.mark.parametrize("statement", ["prepared", "text"])
-def test_rows_one_by_one_with_many_under_way(cassandra: Database, write: str, statement: str) -> None:
+def test_rows_one_by_one_with_many_in_flight(cassandra: Database, write: str, statement: str) -> None:
     options = {"write": write, "batch": "none", "statement": statement}
     record = upsert(cassandra, "venturi_single", options=options, rows_per_batch=1, in_flight=64)
     passed(record)

@@ -168,7 +168,7 @@ def test_verdicts_are_documented_with_the_thresholds_that_count() -> None:
         f"{COMPUTES * 100:.0f} % of that time or more on a CPU is computing",
         f"the round trip is {AWAY * 100:.0f} % or more",
         f"under {IDLE * 100:.0f} % of the time that batches are with it",
-        f"at least {FEWER:g} times fewer batches under way",
+        f"at least {FEWER:g} times fewer batches in flight",
         f"within {NO_MORE * 100:.0f} %",
     ):
         assert words in databases, words

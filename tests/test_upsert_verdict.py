@@ -93,13 +93,13 @@ def test_too_little_in_flight() -> None:
         batch_ns=10e6,
         client={"send": 0.03, "await_reply": 0.97},
     )
-    assert (found.kind, found.title, found.stage) == ("flow-control", "too little under way", "await_reply")
+    assert (found.kind, found.title, found.stage) == ("flow-control", "too little in flight", "await_reply")
     assert (
-        "1 batch of 500 rows is under way at a time and one takes 10.4 ms, which makes 50.1" in found.sentence
+        "1 batch of 500 rows is in flight at a time and one takes 10.4 ms, which makes 50.1" in found.sentence
     )
     assert "0.15 cores" in found.sentence
     assert "--streams 4" in proposals(found) and "--rows-per-batch 2000" in proposals(found)
-    assert "in-flight" not in proposals(found)  # the MySQL protocol has one statement under way
+    assert "in-flight" not in proposals(found)  # the MySQL protocol has one statement in flight
 
 
 def test_too_little_in_flight_on_a_long_path() -> None:
@@ -113,7 +113,7 @@ def test_too_little_in_flight_on_a_long_path() -> None:
         round_trip=40_000_000,
         batch_ns=42e6,
     )
-    assert found.title == "too little under way" and found.confidence == "high"
+    assert found.title == "too little in flight" and found.confidence == "high"
     assert "of it is the round trip (40 ms)" in found.sentence
     assert "--in-flight 8" in proposals(found)
 
@@ -124,7 +124,7 @@ def test_commits_that_wait_for_the_disk_are_named() -> None:
         {"target": "postgres://local/venturi", "streams": 1, "threads": 1}, cpu=(0.05, 0.2), client_end=busy
     )
     assert (
-        found.title == "too little under way"
+        found.title == "too little in flight"
         and "a disk is busy 60 %: commits may wait for it" in found.sentence
     )
 
@@ -138,16 +138,16 @@ def test_a_server_that_gets_no_cpu_is_not_idle() -> None:
     assert alone.kind == "server" and "it waited for a CPU 88 %" in alone.sentence
 
 
-def test_a_sweep_tells_too_little_under_way_from_a_lock() -> None:
+def test_a_sweep_tells_too_little_in_flight_from_a_lock() -> None:
     cells = summarise(sweep((4, 16)))
     few, many = verdicts(cells, ENVIRONMENT).values()
     assert few.kind == "server"
     assert (many.kind, many.title) == ("server", "server: a limit within it")
-    assert "4 batches under way did as much" in many.sentence and "as 16" in many.sentence
+    assert "4 batches in flight did as much" in many.sentence and "as 16" in many.sentence
     assert "more connections" not in proposals(many)
     # Without the cell beside it nobody could know.
     (alone,) = verdicts([c for c in cells if c.parameters["streams"] == 16], ENVIRONMENT).values()
-    assert alone.title == "too little under way"
+    assert alone.title == "too little in flight"
 
 
 SQLITE = {

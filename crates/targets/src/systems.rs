@@ -25,7 +25,7 @@ pub struct System {
     pub keeps: bool,
     /// Whether what it acknowledges is on a disk by then, as it comes.
     pub synced: bool,
-    /// Whether several batches may be under way on one connection.
+    /// Whether several batches may be in flight on one connection.
     pub in_flight: bool,
     /// How a batch becomes a statement where nothing is said: text or prepared; none where batches are no
     /// statements.

@@ -361,11 +361,11 @@ class Workload(Table):
     in_flight: Annotated[
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=1, le=65_536)]],
         _upserts(
-            f"Batches under way on a stream at a time.{SEVERAL}",
+            f"Batches in flight on a stream at a time.{SEVERAL}",
             int,
             operations={"upsert": 1},
             doc=(
-                "batches that may be under way on a stream at a time, where the protocol can: Cassandra, "
+                "batches that may be in flight on a stream at a time, where the protocol can: Cassandra, "
                 "PostgreSQL"
             ),
         ),

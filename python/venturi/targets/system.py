@@ -69,7 +69,7 @@ class System:
     synced: bool
     """Whether what it acknowledges is on a disk by then, as it comes."""
     in_flight: bool
-    """Whether several batches may be under way on one connection."""
+    """Whether several batches may be in flight on one connection."""
     statement: str | None
     """How a batch becomes a statement where nothing is said: text or prepared; None where batches are no
     statements."""

@@ -47,7 +47,7 @@ impl Budget {
             return Err(Error::new(
                 Kind::Memory,
                 format!(
-                    "more than {} bytes of messages would be under way to this server at once: use fewer rows per batch, or start it with a larger --memory",
+                    "more than {} bytes of messages would be in flight to this server at once: use fewer rows per batch, or start it with a larger --memory",
                     self.0.limit
                 ),
             ));

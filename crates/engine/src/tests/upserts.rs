@@ -29,7 +29,7 @@ fn ms(latency: &Latency, percent: f64) -> f64 {
 }
 
 #[test]
-fn batches_of_one_stream_are_under_way_together() {
+fn batches_of_one_stream_are_in_flight_together() {
     let script = Script {
         wait: Duration::from_millis(20),
         ..Script::of(50)

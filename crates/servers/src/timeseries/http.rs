@@ -16,7 +16,7 @@ const HEAD: usize = 64 << 10;
 /// A body as it comes, and unpacked.
 const BODY: usize = 32 << 20;
 const UNPACKED: usize = 64 << 20;
-pub const BUSY: &str = "too many bytes of requests are under way at once; try again";
+pub const BUSY: &str = "too many bytes of requests are in flight at once; try again";
 /// Other connections have a turn after so many packed bytes, which are a thousand times as
 /// many at most.
 const SLICE: usize = 4 << 10;

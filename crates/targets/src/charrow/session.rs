@@ -74,8 +74,8 @@ pub struct Partition {
     between: Duration,
     inbox: Arc<Inbox>,
     /// Blocks that are being decoded elsewhere.
-    under_way: usize,
-    most_under_way: usize,
+    in_flight: usize,
+    most_in_flight: usize,
     /// Said when the first batch is asked for.
     query: Option<Request>,
     schema: Option<Arc<[u8]>>,
@@ -96,7 +96,7 @@ impl Partition {
         query: Request,
         ending: Ending,
     ) -> Self {
-        let most_under_way = match &decoding {
+        let most_in_flight = match &decoding {
             Decoding::Here(_) => 0,
             Decoding::There(pool) => UNDECODED.max(pool.threads() + 1),
         };
@@ -109,8 +109,8 @@ impl Partition {
             came: Instant::now(),
             between: Duration::MAX,
             inbox: Arc::default(),
-            under_way: 0,
-            most_under_way,
+            in_flight: 0,
+            most_in_flight,
             query: Some(query),
             schema: None,
             ended: false,
@@ -147,7 +147,7 @@ impl Partition {
         let lent = pool.filter(|_| short).and_then(|pool| pool.lend());
         if let (Some(pool), None) = (pool, &lent) {
             pool.submit(block, self.stream, schema, &self.inbox);
-            self.under_way += 1;
+            self.in_flight += 1;
             return Ok(None);
         }
         let unpacker = match &mut self.unpacker {
@@ -234,16 +234,16 @@ impl Session for Partition {
             }
         }
         for _ in 0..IN_ONE_GO {
-            if self.under_way > 0 {
+            if self.in_flight > 0 {
                 if let Some(decoded) = self.inbox.take() {
-                    self.under_way -= 1;
+                    self.in_flight -= 1;
                     let moved = self.count(decoded?);
                     clock.mark(Stage::AwaitOutput);
                     return Poll::Ready(Ok(Some(moved)));
                 }
             }
-            if self.ended || self.under_way > 0 && self.under_way >= self.most_under_way {
-                if self.under_way == 0 {
+            if self.ended || self.in_flight > 0 && self.in_flight >= self.most_in_flight {
+                if self.in_flight == 0 {
                     self.close_window();
                     return Poll::Ready(self.check().map(|()| None));
                 }
@@ -264,7 +264,7 @@ impl Session for Partition {
                 Poll::Ready(Err(_)) if self.has_left() => self.end(),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
-                    if self.under_way == 0 || self.inbox.wait(cx) {
+                    if self.in_flight == 0 || self.inbox.wait(cx) {
                         clock.wait(Stage::AwaitInput);
                         return Poll::Pending;
                     }

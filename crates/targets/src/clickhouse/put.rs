@@ -218,7 +218,7 @@ impl Session for Put {
             return Poll::Ready(Ok(None));
         }
         let State::Busy(call) = &mut self.state else {
-            let gone = Error::new(Kind::Internal, "no request is under way");
+            let gone = Error::new(Kind::Internal, "no request is in flight");
             return Poll::Ready(Err(gone));
         };
         let done = call.as_mut().poll(cx);

@@ -115,7 +115,7 @@ impl Session for Posts {
             return Poll::Ready(Ok(None));
         }
         let State::Busy(call) = &mut self.state else {
-            let gone = Error::new(Kind::Internal, "no request is under way");
+            let gone = Error::new(Kind::Internal, "no request is in flight");
             return Poll::Ready(Err(gone));
         };
         let answer = call.as_mut().poll(cx);

@@ -137,7 +137,7 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Session for Calls<B, E> 
                 attempts,
             } = &mut self.state
             else {
-                let gone = Error::new(Kind::Internal, "no call is under way");
+                let gone = Error::new(Kind::Internal, "no call is in flight");
                 return Poll::Ready(Err(gone));
             };
             let answer = call.as_mut().poll(cx);

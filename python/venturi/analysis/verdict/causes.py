@@ -144,9 +144,9 @@ class Cause(Name):
         "memory-bandwidth", "memory", "Payload moves nearly as fast as memory can be copied.",
         ("memory_copy_share", "payload_bytes_per_second"), (_BATCHES, "verify"),
     )  # fmt: skip
-    LITTLE_UNDER_WAY = (
-        "little-under-way", "flow-control", "Nothing is busy: few batches are under way, each takes long.",
-        ("batches_under_way", "batch_ns", "await_reply", "round_trip_share", "cpu_cores", "disk_busy"),
+    LITTLE_IN_FLIGHT = (
+        "little-in-flight", "flow-control", "Nothing is busy: few batches are in flight, each takes long.",
+        ("batches_in_flight", "batch_ns", "await_reply", "round_trip_share", "cpu_cores", "disk_busy"),
         _IN_FLIGHT,
     )  # fmt: skip
     HTTP2_WINDOW = (
@@ -166,11 +166,11 @@ class Cause(Name):
         ("await_reply", "await_input"), ("ack", _BATCHES, *_STREAMS),
     )  # fmt: skip
     SERVER_LIMIT = (
-        "server-limit", "server", "Fewer batches under way did as much: they queue within the server.",
-        ("batches_under_way", "fewer_under_way", "batch_ns", "fewer_batch_ns"), (_BATCHES, *_COMMITS),
+        "server-limit", "server", "Fewer batches in flight did as much: they queue within the server.",
+        ("batches_in_flight", "fewer_in_flight", "batch_ns", "fewer_batch_ns"), (_BATCHES, *_COMMITS),
     )  # fmt: skip
     SERVER_WAITED_FOR = (
-        "server-waited-for", "server", "The client waits, and the server gives no account of its stages.",
+        "server-waited-for", "server", "The client waits, and the server does not report its stages.",
         ("waiting", "thread_busy", "cpu_cores", "run_delay"),
         (*_STREAMS, _BATCHES, "target", "data", "in_flight", "method", "statement", "durable", "messages"),
     )  # fmt: skip
@@ -201,7 +201,7 @@ class Cause(Name):
     HOSTS_UNSEEN = ("hosts-unseen", "unknown", "Nobody looked at the hosts' CPUs.")
     SERVER_UNSEEN = ("server-unseen", "unknown", "What the server's process did is not known.")
     SERVER_SILENT = (
-        "server-silent", "unknown", "The server, or one of several, gives no account of its stages.",
+        "server-silent", "unknown", "The server, or one of several, does not report its stages.",
         ("servers",), ("target", "data"),
     )  # fmt: skip
     RAW_TCP_UNMEASURED = ("raw-tcp-unmeasured", "unknown", "Raw TCP over this path was not measured.")
@@ -245,7 +245,7 @@ class Why(Name):
     )
     SMALLER_BATCHES = "smaller-batches", "smaller batches, which stay in the cache"
     MORE_STREAMS = "more-streams", "more {stream}s, so that more workers share it"
-    MORE_CONNECTIONS = "more-connections", "more connections, so that more is under way"
+    MORE_CONNECTIONS = "more-connections", "more connections, so that more is in flight"
     MORE_SENDERS = "more-senders", "more connections, each with a thread of its own"
     MORE_SERVER_CORES = "more-server-cores", "more connections, which the server may serve on more cores"
     SHARED_COMMITS = "shared-commits", "more connections, whose commits the server may write together"

@@ -24,7 +24,7 @@ _LANES = ("streams", "threads", "in_flight")
 def against_fewer(cells: Sequence[Cell], found: Mapping[str, Verdict]) -> dict[str, Verdict]:
     """These verdicts; those that say too little is in flight are corrected by cells with less in flight."""
     out = dict(found)
-    asked = [c for c in cells if c.answered and c.name in out and out[c.name].cause is Cause.LITTLE_UNDER_WAY]
+    asked = [c for c in cells if c.answered and c.name in out and out[c.name].cause is Cause.LITTLE_IN_FLIGHT]
     if not asked:
         return out
     groups: dict[str, list[Cell]] = {}
@@ -52,7 +52,7 @@ def _as_much(fewer: Cell, more: Cell) -> bool:
 
 
 def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:
-    numbers = {"batches_under_way": lanes(cell), "fewer_under_way": lanes(fewer)}
+    numbers = {"batches_in_flight": lanes(cell), "fewer_in_flight": lanes(fewer)}
     for name, one in (("batch_ns", cell), ("fewer_batch_ns", fewer)):
         took = [t for r in one.records if (t := numeric(r, "latency", "service", "mean")) is not None]
         numbers |= {name: sum(took) / len(took)} if took else {}

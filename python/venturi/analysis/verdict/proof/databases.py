@@ -74,12 +74,12 @@ def little_in_flight(seen: Seen) -> Hit | None:
         return None
     margin = max(beyond(away, AWAY), beyond(1 - working, 1 - IDLE) if working is not None else 0.0)
     return Hit(
-        Cause.LITTLE_UNDER_WAY,
+        Cause.LITTLE_IN_FLIGHT,
         None,
         "await_reply",
         margin,
         known(
-            batches_under_way=lanes,
+            batches_in_flight=lanes,
             batch_ns=seen.service,
             await_reply=reply,
             round_trip_share=away or None,

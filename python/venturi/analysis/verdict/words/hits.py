@@ -78,7 +78,7 @@ TITLES = {
     **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), "link"),
     **dict.fromkeys((Cause.DISK_BUSY, Cause.DISK_CEILING), "disk of the {end}"),
     Cause.MEMORY_BANDWIDTH: "memory bandwidth",
-    Cause.LITTLE_UNDER_WAY: "too little under way",
+    Cause.LITTLE_IN_FLIGHT: "too little in flight",
     Cause.HTTP2_WINDOW: "flow control: HTTP/2 window",
     Cause.RECEIVE_WINDOW: "flow control: receive window",
     Cause.SEND_BUFFER: "flow control: send buffer",
@@ -300,7 +300,7 @@ def _window(seen: Seen, hit: Hit) -> str:
         held += f"; the window is {size(own)}"
     elif seen.round_trip and seen.rate:
         flight = seen.rate / seen.streams * seen.round_trip / 1e9
-        held += f"; about {size(flight)} a {nouns_of(seen.cell).stream} are under way in a round trip of "
+        held += f"; about {size(flight)} a {nouns_of(seen.cell).stream} are in flight in a round trip of "
         held += milliseconds(seen.round_trip)
     return held + _both_wait(seen)
 
@@ -351,12 +351,12 @@ def _engine(seen: Seen, hit: Hit) -> str:
 
 
 def _little_in_flight(seen: Seen, hit: Hit) -> str:
-    lanes, away = hit.numbers["batches_under_way"], hit.numbers.get("round_trip_share", 0.0)
+    lanes, away = hit.numbers["batches_in_flight"], hit.numbers.get("round_trip_share", 0.0)
     rows = seen.cell.parameters.get("rows_per_batch")
     batches = plural(int(lanes), "batch")
     held = f"{batches} of {count(rows)} row{'' if rows == 1 else 's'}" if rows else batches
     took = milliseconds(hit.numbers["batch_ns"])
-    text = f"{held} {'is' if lanes == 1 else 'are'} under way at a time and one takes {took}"
+    text = f"{held} {'is' if lanes == 1 else 'are'} in flight at a time and one takes {took}"
     if seen.rows:
         text += f", which makes {rows_rate(seen.rows)}"
     text += f"; the client waits for answers {percent(hit.numbers['await_reply'])} of the time"
@@ -393,8 +393,8 @@ def limit(numbers: Mapping[str, float], fewer: Quantity) -> str:
     more, less = (Quantity(ns, unit="ns").text() if ns is not None else None for ns in took)
     slower = f": each batch took {more} in place of {less}" if more and less else ""
     return (
-        f"{several(int(numbers['fewer_under_way']))} under way did as much ({fewer}) as "
-        f"{count(int(numbers['batches_under_way']))}{slower}; neither the client nor the CPUs are busy, so "
+        f"{several(int(numbers['fewer_in_flight']))} in flight did as much ({fewer}) as "
+        f"{count(int(numbers['batches_in_flight']))}{slower}; neither the client nor the CPUs are busy, so "
         "batches queue within the server, before a lock or its log"
     )
 
@@ -414,7 +414,7 @@ def _short(seen: Seen, hit: Hit) -> str:
 def _silent(seen: Seen, hit: Hit) -> str:
     several = hit.numbers["servers"]
     if several < 2:
-        return "the server gives no account of its stages"
+        return "the server does not report its stages"
     return f"not each of the {several:g} servers gives an account of its stages"
 
 
@@ -448,7 +448,7 @@ _SENTENCES: dict[Cause, Callable[[Seen, Hit], str]] = {
     **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), _link),
     **dict.fromkeys((Cause.DISK_BUSY, Cause.DISK_CEILING), _disk),
     Cause.MEMORY_BANDWIDTH: _memory,
-    Cause.LITTLE_UNDER_WAY: _little_in_flight,
+    Cause.LITTLE_IN_FLIGHT: _little_in_flight,
     Cause.HTTP2_WINDOW: _window,
     **dict.fromkeys((Cause.RECEIVE_WINDOW, Cause.SEND_BUFFER), _buffer),
     Cause.ACKNOWLEDGEMENTS: _acknowledgements,
