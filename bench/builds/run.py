@@ -1,9 +1,9 @@
 """Two builds of Venturi beside each other: whether a change made a hot path slower.
 
 `--before` names a checkout in which `make` ran; this one is after. A round holds every cell once, in an order
-that is drawn, and within a cell both builds right after one another, each in a process of its own. Told is the
-median over the rounds of after to before, with its 95 % interval. The exit status is 1 where an interval lies
-below 1 as a whole, or where a trial failed. See bench/README.md.
+that is drawn, and within a cell both builds right after one another, each in a process of its own. Told is
+the median over the rounds of after to before, with its 95 % interval. The exit status is 1 where an interval
+lies below 1 as a whole, or where a trial failed. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def measure(options: argparse.Namespace, output: Path) -> None:
 def tabled(source: Path) -> tuple[str, bool]:
     head, *lines = map(json.loads, source.read_text().splitlines())
     found: dict[str, dict[int, dict[str, float]]] = {}
-    failed = [line for line in lines if "error" in line and line["error"]]
+    failed = [line for line in lines if line.get("error")]
     for line in lines:
         if line not in failed:
             found.setdefault(line["cell"], {}).setdefault(line["round"], {})[line["build"]] = line["rate"]
@@ -128,7 +128,8 @@ def tabled(source: Path) -> tuple[str, bool]:
     said = [
         "# Two builds of Venturi",
         "",
-        f"{head['date']}; {shared.described(head)}, before: {head['before']}; load before {head['load_before']:.2f}.",
+        f"{head['date']}; {shared.described(head)}, before: {head['before']};"
+        f" load before {head['load_before']:.2f}.",
         "Throughput (payload or rows a second), paired within a round: median, 95 % interval. Bold: slower.",
         "",
         *table,
