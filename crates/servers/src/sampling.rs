@@ -1,7 +1,8 @@
 //! The server samples itself while a trial is open: one thread for all trials.
 //!
-//! A client opens the sampling before its streams, so that the first row is there when they
-//! start, and fetches the rows after them. What it never fetches is forgotten.
+//! A client opens the sampling before its streams, or with the first of them, and fetches the rows
+//! after them. The first row is taken by whoever opens it: a thread that has yet to start may come
+//! after a short trial has ended. What is never fetched is forgotten.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -24,7 +25,8 @@ const LONGEST_ID: usize = 256;
 const UNTIL_FIRST: Duration = Duration::from_secs(120);
 const AFTER_LAST: Duration = Duration::from_secs(15);
 
-/// A row that is no older than this will do for a trial's start.
+/// A row that is no older than this will do for a trial's start, also where it was taken for
+/// another trial.
 const FRESH_NS: i64 = 20_000_000;
 
 /// Intervals that a client may ask for.
@@ -129,9 +131,20 @@ impl Watch {
             return true;
         }
         let inner = self.0.clone();
+        let mut end = match inner.children {
+            true => End::with_children(),
+            false => End::own(),
+        };
+        if let Some(route) = book.route {
+            end.aim(route.local, route.peer);
+        }
+        if let Ok(mut series) = inner.series.lock() {
+            inner.row(&mut end, &mut series, monotonic_ns(), 0);
+        }
+        let aimed = book.route;
         let thread = std::thread::Builder::new()
             .name("sampler".into())
-            .spawn(move || inner.run());
+            .spawn(move || inner.run(end, interval, aimed));
         match thread {
             Ok(thread) => {
                 book.running = true;
@@ -206,7 +219,7 @@ impl Watch {
         }
         let mut series = {
             let series = self.0.series.lock().ok()?;
-            series.since(series.t_ns.partition_point(|t| *t < opened))
+            series.since(series.t_ns.partition_point(|t| *t < opened - FRESH_NS))
         };
         let counted = series.facts.interface.as_ref();
         if counted.map(|counted| &counted.name) != interface.as_ref() {
@@ -236,15 +249,22 @@ impl Inner {
         }
     }
 
-    /// The sampling thread, until no trial is open.
-    fn run(&self) {
-        let mut end = match self.children {
-            true => End::with_children(),
-            false => End::own(),
-        };
-        let mut aimed = None;
+    /// The sampling thread, until no trial is open. The first row is there.
+    fn run(&self, mut end: End, interval: Duration, mut aimed: Option<Route>) {
+        end.begin();
         let mut stretch = 1;
-        while let Some((interval, route)) = self.next() {
+        let mut due = Instant::now() + interval;
+        loop {
+            while !self.nudged.swap(false, Relaxed) {
+                let left = due.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                end.park(left);
+            }
+            let Some((interval, route)) = self.next() else {
+                return;
+            };
             if route != aimed {
                 if let Some(route) = route {
                     end.aim(route.local, route.peer);
@@ -260,20 +280,16 @@ impl Inner {
                 series.halve(); // not after the row: a trial's last one must stay
                 stretch *= 2;
             }
-            series.begin_row(now);
-            end.read(&mut series);
-            series.end_row(thread_cpu_ns());
-            self.last_ns.store(now, Relaxed);
-            drop(series);
-            let due = Instant::now() + interval * stretch;
-            while !self.nudged.swap(false, Relaxed) {
-                let left = due.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    break;
-                }
-                end.park(left);
-            }
+            self.row(&mut end, &mut series, now, thread_cpu_ns());
+            due = Instant::now() + interval * stretch;
         }
+    }
+
+    fn row(&self, end: &mut End, series: &mut Series, now: i64, spent_ns: u64) {
+        series.begin_row(now);
+        end.read(series);
+        series.end_row(spent_ns);
+        self.last_ns.store(now, Relaxed);
     }
 
     /// Before the server's own row, which tells that all of the instant is there.
@@ -348,7 +364,8 @@ mod tests {
             watch.open("t", 60_000_000_000, None),
             "a second opening is the same one"
         );
-        until(|| !watch.0.series.lock().unwrap().t_ns.is_empty());
+        let first = watch.0.series.lock().unwrap().rows();
+        assert!(first > 0, "the first row is there before any stream");
         std::thread::sleep(Duration::from_nanos(FRESH_NS as u64));
         let begun = monotonic_ns();
         watch.begin("t");
@@ -374,7 +391,7 @@ mod tests {
         let opened = monotonic_ns();
         assert!(watch.open("b", 1_000_000, None));
         let second = run(watch.take("b")).unwrap();
-        assert!(second.t_ns.iter().all(|t| *t >= opened));
+        assert!(second.t_ns.iter().all(|t| *t >= opened - FRESH_NS));
         assert!(is_running(&watch));
         assert!(run(watch.take("a")).unwrap().rows() > 20);
     }
