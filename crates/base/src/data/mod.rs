@@ -21,6 +21,7 @@ pub mod records;
 pub mod table;
 pub mod upsert;
 pub mod usage;
+pub mod view;
 
 pub use digest::digest;
 pub use payload::payload_bytes;

@@ -7,11 +7,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
-use arrow_select::take::take;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::file;
 use super::points::{Block, Layout, Metric, Rows};
+use super::view::{Values, View};
 use crate::codec::timeseries::{check_names, is_plain};
 use crate::error::{Error, Result};
 use crate::spec::Ingest;
@@ -210,22 +210,15 @@ fn times(column: &ArrayRef, name: &str) -> Result<Vec<i64>> {
 
 /// A column of text, a text a row.
 fn texts(column: &ArrayRef, name: &str) -> Result<Vec<String>> {
-    let column = match column.data_type() {
-        DataType::Dictionary(..) => {
-            let dictionary = column.as_any_dictionary();
-            take(dictionary.values(), dictionary.keys(), None)?
-        }
-        _ => column.clone(),
+    let view = View::of(name, column)?;
+    let Values::Text(texts) = &view.values else {
+        return Err(wrong("tags", name, column, "text"));
     };
-    let own = |text: Option<&str>| {
-        let null = || Error::usage(format!("ingest.tags: {name} has nulls"));
-        text.map(str::to_owned).ok_or_else(null)
-    };
-    match column.data_type() {
-        DataType::Utf8 => column.as_string::<i32>().iter().map(own).collect(),
-        DataType::LargeUtf8 => column.as_string::<i64>().iter().map(own).collect(),
-        DataType::Utf8View => column.as_string_view().iter().map(own).collect(),
-        _ => Err(wrong("tags", name, &column, "text")),
+    match view.nulls() {
+        Some(_) => Err(Error::usage(format!("ingest.tags: {name} has nulls"))),
+        None => Ok((0..column.len())
+            .map(|row| texts.value(row).to_owned())
+            .collect()),
     }
 }
 

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
-use arrow_select::take::take;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{file, one_piece, usage::Usage};
+use super::{file, one_piece, usage::Usage, view::resolved};
 use crate::error::{Error, Result};
 use crate::halt;
 use crate::spec::{Data, TrialSpec, Upsert};
@@ -224,14 +223,7 @@ impl Batches {
 pub fn key_hashes(table: &Table, rows: &RecordBatch) -> Result<Vec<u64>> {
     let mut hashes = vec![0x9e37_79b9_7f4a_7c15; rows.num_rows()];
     for &at in &table.key {
-        let column = match rows.column(at).data_type() {
-            DataType::Dictionary(..) => {
-                let dictionary = rows.column(at).as_any_dictionary();
-                take(dictionary.values(), dictionary.keys(), None)?
-            }
-            _ => rows.column(at).clone(),
-        };
-        put_column(&mut hashes, &column)?;
+        put_column(&mut hashes, &resolved(rows.column(at))?)?;
     }
     Ok(hashes)
 }

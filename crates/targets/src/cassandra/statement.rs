@@ -16,10 +16,11 @@ use scylla::statement::Consistency;
 use super::frame::{put_prepared, put_unprepared, Request};
 use super::options::{BatchForm, StatementKind};
 use super::schema::Layout;
-use super::values::Column;
+use super::values::{encode, literal};
 use crate::upsert;
 use venturi_base::data::payload_bytes;
 use venturi_base::data::upsert::Table;
+use venturi_base::data::view::View;
 use venturi_base::error::{Error, Kind, Result};
 
 /// What is sent: everything that does not depend on the connection.
@@ -110,22 +111,22 @@ pub struct Builder {
 }
 
 impl Builder {
-    fn bind(&self, columns: &[Column], row: usize, body: &mut Vec<u8>) -> Result<()> {
+    fn bind(&self, columns: &[View], row: usize, body: &mut Vec<u8>) -> Result<()> {
         for (column, &(_, null)) in columns.iter().zip(&self.layout.bound) {
-            column.encode(row, null, body)?;
+            encode(column, row, null, body)?;
         }
         Ok(())
     }
 
-    fn text(&self, columns: &[Column], row: usize) -> Result<String> {
+    fn text(&self, columns: &[View], row: usize) -> Result<String> {
         let mut columns = columns.iter();
         self.layout.statement(|_, null, text| match columns.next() {
-            Some(column) => column.literal(row, null, text),
+            Some(column) => literal(column, row, null, text),
             None => Ok(()),
         })
     }
 
-    fn request(&self, columns: &[Column], rows: usize) -> Result<Request> {
+    fn request(&self, columns: &[View], rows: usize) -> Result<Request> {
         let Shape {
             consistency, row, ..
         } = &*self.shape;
@@ -170,7 +171,7 @@ impl Builder {
         }
     }
 
-    fn replicas(&self, columns: &[Column]) -> Result<Vec<u16>> {
+    fn replicas(&self, columns: &[View]) -> Result<Vec<u16>> {
         let Some(nodes) = &self.nodes else {
             return Ok(Vec::new());
         };
@@ -238,7 +239,7 @@ impl upsert::Builder for Builder {
             .layout
             .bound
             .iter()
-            .map(|&(at, _)| Column::new(rows, at))
+            .map(|&(at, _)| View::of(rows.schema_ref().field(at).name(), rows.column(at)))
             .collect::<Result<Vec<_>>>()?;
         let count = rows.num_rows();
         let request = self.request(&columns, count)?;

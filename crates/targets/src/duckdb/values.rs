@@ -1,14 +1,13 @@
 //! Columns of a batch as DuckDB's vectors hold them.
 
-use arrow_array::{Array, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
-use arrow_schema::TimeUnit;
 
 use super::api::Type;
 use super::handles::Value;
-use venturi_base::codec::sql::values::{resolved, Values};
 use venturi_base::codec::sql::{Dialect, Rows};
 use venturi_base::data::upsert::Table;
+use venturi_base::data::view::{micros, Values};
 use venturi_base::error::{Error, Result};
 
 #[derive(Debug)]
@@ -31,8 +30,8 @@ pub fn columns(table: &Table, rows: &RecordBatch) -> Result<Vec<Column>> {
     // What has no type below is cast from text, as it stands in a statement.
     let mut written = Rows::new(Dialect::DuckDb, table, rows)?;
     let mut columns = Vec::with_capacity(rows.num_columns());
-    for (at, array) in rows.columns().iter().enumerate() {
-        let array = resolved(array)?;
+    for at in 0..rows.num_columns() {
+        let view = written.view(at).clone();
         let mut bytes = || {
             let (mut all, mut ends) = (Vec::new(), Vec::with_capacity(rows.num_rows()));
             for row in 0..rows.num_rows() {
@@ -41,72 +40,48 @@ pub fn columns(table: &Table, rows: &RecordBatch) -> Result<Vec<Column>> {
             }
             Ok::<_, Error>(Data::Bytes { all, ends })
         };
-        let (kind, data) = match Values::of(table.column(at), &array)? {
+        let (kind, data) = match &view.values {
             Values::Boolean(v) => {
                 let bytes = v.values().iter().map(u8::from);
                 (Type::Boolean, Data::Fixed(bytes.collect()))
             }
-            Values::Int8(v) => (Type::TinyInt, fixed(&v)),
-            Values::Int16(v) => (Type::SmallInt, fixed(&v)),
-            Values::Int32(v) => (Type::Integer, fixed(&v)),
-            Values::Int64(v) => (Type::BigInt, fixed(&v)),
-            Values::UInt8(v) => (Type::UTinyInt, fixed(&v)),
-            Values::UInt16(v) => (Type::USmallInt, fixed(&v)),
-            Values::UInt32(v) => (Type::UInteger, fixed(&v)),
-            Values::UInt64(v) => (Type::UBigInt, fixed(&v)),
-            Values::Float32(v) => (Type::Float, fixed(&v)),
-            Values::Float64(v) => (Type::Double, fixed(&v)),
+            Values::Int8(v) => (Type::TinyInt, fixed(v)),
+            Values::Int16(v) => (Type::SmallInt, fixed(v)),
+            Values::Int32(v) => (Type::Integer, fixed(v)),
+            Values::Int64(v) => (Type::BigInt, fixed(v)),
+            Values::UInt8(v) => (Type::UTinyInt, fixed(v)),
+            Values::UInt16(v) => (Type::USmallInt, fixed(v)),
+            Values::UInt32(v) => (Type::UInteger, fixed(v)),
+            Values::UInt64(v) => (Type::UBigInt, fixed(v)),
+            Values::Float32(v) => (Type::Float, fixed(v)),
+            Values::Float64(v) => (Type::Double, fixed(v)),
             Values::Timestamp(v, unit, zone) => {
-                let micros = v.iter().zip(0..).map(|(v, row)| match array.is_null(row) {
+                let far = "DuckDB has no time so far from 1970";
+                let micros = v.iter().zip(0..).map(|(v, row)| match view.is_null(row) {
                     true => Ok(0),
-                    false => micros(table.column(at), *v, unit),
+                    false => micros(*v, *unit).ok_or_else(|| view.refused(v, far)),
                 });
                 let micros = ScalarBuffer::from(micros.collect::<Result<Vec<i64>>>()?);
-                let kind = if zone {
+                let kind = if *zone {
                     Type::TimestampTz
                 } else {
                     Type::Timestamp
                 };
                 (kind, fixed(&micros))
             }
-            Values::Binary(_)
-            | Values::LargeBinary(_)
-            | Values::BinaryView(_)
-            | Values::FixedBinary(_) => (Type::Blob, bytes()?),
-            Values::Utf8(_)
-            | Values::LargeUtf8(_)
-            | Values::Utf8View(_)
-            | Values::Date(_)
-            | Values::Time(..)
-            | Values::Decimal(_) => (Type::Varchar, bytes()?),
+            Values::Bytes(_) => (Type::Blob, bytes()?),
+            Values::Text(_) | Values::Date(_) | Values::Time(..) | Values::Decimal(_) => {
+                (Type::Varchar, bytes()?)
+            }
         };
-        let nulls = array.logical_nulls();
-        columns.push(Column {
-            kind,
-            data,
-            nulls: nulls.filter(|nulls| nulls.null_count() > 0),
-        });
+        let nulls = view.nulls().cloned();
+        columns.push(Column { kind, data, nulls });
     }
     Ok(columns)
 }
 
 fn fixed<T: ArrowNativeType>(values: &ScalarBuffer<T>) -> Data {
     Data::Fixed(values.inner().as_slice().to_vec())
-}
-
-fn micros(column: &str, value: i64, unit: TimeUnit) -> Result<i64> {
-    match unit {
-        TimeUnit::Second => value.checked_mul(1_000_000),
-        TimeUnit::Millisecond => value.checked_mul(1000),
-        TimeUnit::Microsecond => Some(value),
-        TimeUnit::Nanosecond => Some(value.div_euclid(1000)),
-    }
-    .ok_or_else(|| {
-        Error::usage(format!(
-            "column {column:?} holds {value}, but DuckDB has no time so far from 1970: change the \
-             value or leave the column out"
-        ))
-    })
 }
 
 impl Column {

@@ -3,14 +3,13 @@
 //! Sources: the `send` functions of src/backend/utils/adt (int8send, timestamp_send,
 //! numeric_send, array_send), and "Binary Format" of COPY in the manual.
 
-use arrow_array::{Array, RecordBatch};
-use arrow_buffer::NullBuffer;
+use arrow_array::RecordBatch;
 use arrow_schema::TimeUnit;
 
-use venturi_base::codec::sql::values::{decimal, resolved, Values};
 use venturi_base::codec::sql::{Dialect, Widths};
 use venturi_base::data::upsert::Table;
-use venturi_base::error::{Error, Result};
+use venturi_base::data::view::{decimal, micros, Values, View};
+use venturi_base::error::Result;
 
 /// Days and microseconds from 1970 to 2000, where Postgres begins to count.
 const DAYS: i64 = 10_957;
@@ -94,10 +93,8 @@ impl Form {
 }
 
 struct Column {
-    name: String,
     form: Form,
-    values: Values,
-    nulls: Option<NullBuffer>,
+    view: View,
 }
 
 /// A batch's columns, to be written.
@@ -110,14 +107,8 @@ impl Columns {
     pub fn of(table: &Table, forms: &[Form], rows: &RecordBatch) -> Result<Self> {
         let columns = rows.columns().iter().zip(forms).enumerate();
         let columns = columns.map(|(at, (array, &form))| {
-            let array = resolved(array)?;
-            let name = table.column(at).to_owned();
-            Ok(Column {
-                form,
-                values: Values::of(&name, &array)?,
-                nulls: array.logical_nulls().filter(|nulls| nulls.null_count() > 0),
-                name,
-            })
+            let view = View::of(table.column(at), array)?;
+            Ok(Column { form, view })
         });
         Ok(Self {
             rows: rows.num_rows(),
@@ -151,7 +142,7 @@ impl Columns {
 impl Column {
     fn array(&self, rows: usize) -> Result<Vec<u8>> {
         let mut out = Vec::with_capacity(20 + 12 * rows);
-        let nulls = i32::from(self.nulls.is_some());
+        let nulls = i32::from(self.view.nulls().is_some());
         for word in [1, nulls, self.form.oid() as i32, rows as i32, 1] {
             out.extend_from_slice(&word.to_be_bytes());
         }
@@ -163,11 +154,11 @@ impl Column {
 
     /// A value with its length before it.
     fn put(&self, row: usize, out: &mut Vec<u8>) -> Result<()> {
-        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+        if self.view.is_null(row) {
             out.extend_from_slice(&(-1i32).to_be_bytes());
             return Ok(());
         }
-        match &self.values {
+        match &self.view.values {
             Values::Boolean(values) => sized(&[u8::from(values.value(row))], out),
             Values::Int8(values) => self.integer(values[row].into(), out)?,
             Values::Int16(values) => self.integer(values[row].into(), out)?,
@@ -179,16 +170,11 @@ impl Column {
             Values::UInt64(values) => self.integer(values[row].into(), out)?,
             Values::Float32(values) => sized(&values[row].to_be_bytes(), out),
             Values::Float64(values) => sized(&values[row].to_be_bytes(), out),
-            Values::Utf8(values) => self.text(values.value(row), out)?,
-            Values::LargeUtf8(values) => self.text(values.value(row), out)?,
-            Values::Utf8View(values) => self.text(values.value(row), out)?,
-            Values::Binary(values) => sized(values.value(row), out),
-            Values::LargeBinary(values) => sized(values.value(row), out),
-            Values::BinaryView(values) => sized(values.value(row), out),
-            Values::FixedBinary(values) => sized(values.value(row), out),
+            Values::Text(values) => self.text(values.value(row), out)?,
+            Values::Bytes(values) => sized(values.value(row), out),
             Values::Date(values) => {
                 let days = i32::try_from(values[row] - DAYS)
-                    .map_err(|_| self.refused(values[row], "Postgres has no such day"))?;
+                    .map_err(|_| self.view.refused(values[row], "Postgres has no such day"))?;
                 sized(&days.to_be_bytes(), out);
             }
             Values::Time(values, unit) => {
@@ -198,7 +184,7 @@ impl Column {
             Values::Timestamp(values, unit, _) => {
                 let micros = self.micros(values[row], *unit)?;
                 let since = micros.checked_sub(MICROS);
-                let since = since.ok_or_else(|| self.refused(values[row], TOO_FAR))?;
+                let since = since.ok_or_else(|| self.view.refused(values[row], TOO_FAR))?;
                 sized(&since.to_be_bytes(), out);
             }
             Values::Decimal(values) => numeric(&decimal(values, row), out),
@@ -207,7 +193,10 @@ impl Column {
     }
 
     fn integer(&self, value: i128, out: &mut Vec<u8>) -> Result<()> {
-        let narrow = |_| self.refused(value, "its column in Postgres is narrower");
+        let narrow = |_| {
+            self.view
+                .refused(value, "its column in Postgres is narrower")
+        };
         match self.form {
             Form::Int2 => sized(&i16::try_from(value).map_err(narrow)?.to_be_bytes(), out),
             Form::Int4 => sized(&i32::try_from(value).map_err(narrow)?.to_be_bytes(), out),
@@ -219,27 +208,16 @@ impl Column {
 
     fn text(&self, value: &str, out: &mut Vec<u8>) -> Result<()> {
         if value.contains('\0') {
-            return Err(self.refused(format_args!("{value:?}"), "Postgres' text has no zero byte"));
+            return Err(self
+                .view
+                .refused(format_args!("{value:?}"), "Postgres' text has no zero byte"));
         }
         sized(value.as_bytes(), out);
         Ok(())
     }
 
     fn micros(&self, value: i64, unit: TimeUnit) -> Result<i64> {
-        match unit {
-            TimeUnit::Second => value.checked_mul(1_000_000),
-            TimeUnit::Millisecond => value.checked_mul(1000),
-            TimeUnit::Microsecond => Some(value),
-            TimeUnit::Nanosecond => Some(value.div_euclid(1000)),
-        }
-        .ok_or_else(|| self.refused(value, TOO_FAR))
-    }
-
-    fn refused(&self, value: impl std::fmt::Display, why: &str) -> Error {
-        Error::usage(format!(
-            "column {:?} holds {value}, but {why}: change the value or leave the column out",
-            self.name
-        ))
+        micros(value, unit).ok_or_else(|| self.view.refused(value, TOO_FAR))
     }
 }
 

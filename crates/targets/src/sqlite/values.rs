@@ -1,13 +1,13 @@
 //! Columns of a batch as the four kinds of values that SQLite knows.
 
-use arrow_array::{Array, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_buffer::NullBuffer;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::Statement;
 
-use venturi_base::codec::sql::values::{resolved, Values};
 use venturi_base::codec::sql::{Dialect, Rows};
 use venturi_base::data::upsert::Table;
+use venturi_base::data::view::Values;
 use venturi_base::error::{Error, Result};
 
 /// A batch by columns.
@@ -50,8 +50,8 @@ impl Columns {
         // What SQLite has no type for is text, as it stands in a statement.
         let mut written = Rows::new(Dialect::Sqlite, table, rows)?;
         let mut columns = Vec::with_capacity(rows.num_columns());
-        for (at, array) in rows.columns().iter().enumerate() {
-            let array = resolved(array)?;
+        for at in 0..rows.num_columns() {
+            let view = written.view(at).clone();
             let mut bytes = || {
                 let mut bytes = Bytes::default();
                 for row in 0..rows.num_rows() {
@@ -61,7 +61,7 @@ impl Columns {
                 Ok::<_, Error>(bytes)
             };
             let integers = |values: &mut dyn Iterator<Item = i64>| Kind::Integer(values.collect());
-            let values = match Values::of(table.column(at), &array)? {
+            let values = match &view.values {
                 Values::Boolean(v) => integers(&mut v.values().iter().map(i64::from)),
                 Values::Int8(v) => integers(&mut v.iter().map(|v| i64::from(*v))),
                 Values::Int16(v) => integers(&mut v.iter().map(|v| i64::from(*v))),
@@ -71,37 +71,24 @@ impl Columns {
                 Values::UInt16(v) => integers(&mut v.iter().map(|v| i64::from(*v))),
                 Values::UInt32(v) => integers(&mut v.iter().map(|v| i64::from(*v))),
                 Values::UInt64(v) => {
-                    let valid = |row: usize| array.is_valid(row);
-                    if let Some(row) = (0..v.len()).find(|row| valid(*row) && v[*row] >> 63 > 0) {
-                        return Err(Error::usage(format!(
-                            "column {:?} holds {}, but SQLite's integers end at {}: change the \
-                             value or leave the column out",
-                            table.column(at),
-                            v[row],
-                            i64::MAX
-                        )));
+                    let large = |row: &usize| !view.is_null(*row) && v[*row] >> 63 > 0;
+                    if let Some(row) = (0..v.len()).find(large) {
+                        let why = format!("SQLite's integers end at {}", i64::MAX);
+                        return Err(view.refused(v[row], why));
                     }
                     integers(&mut v.iter().map(|v| *v as i64))
                 }
                 Values::Float32(v) => Kind::Real(v.iter().map(|v| f64::from(*v)).collect()),
                 Values::Float64(v) => Kind::Real(v.to_vec()),
-                Values::Binary(_)
-                | Values::LargeBinary(_)
-                | Values::BinaryView(_)
-                | Values::FixedBinary(_) => Kind::Blob(bytes()?),
-                Values::Utf8(_)
-                | Values::LargeUtf8(_)
-                | Values::Utf8View(_)
+                Values::Bytes(_) => Kind::Blob(bytes()?),
+                Values::Text(_)
                 | Values::Date(_)
                 | Values::Time(..)
                 | Values::Timestamp(..)
                 | Values::Decimal(_) => Kind::Text(bytes()?),
             };
-            let nulls = array.logical_nulls();
-            columns.push(Column {
-                values,
-                nulls: nulls.filter(|nulls| nulls.null_count() > 0),
-            });
+            let nulls = view.nulls().cloned();
+            columns.push(Column { values, nulls });
         }
         Ok(Self {
             rows: rows.num_rows(),

@@ -6,10 +6,10 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::{ArrowNativeType, Buffer};
 use arrow_schema::{DataType, TimeUnit};
-use arrow_select::take::take;
 
 use super::types::{Column, Layout, Names, Type};
 use super::varint;
+use crate::data::view::resolved;
 use crate::error::{Error, Result};
 
 /// What becomes of a value.
@@ -68,13 +68,7 @@ pub struct Taker {
 
 impl Taker {
     pub fn new(column: &Column, array: &ArrayRef) -> Result<Self> {
-        let array = match array.data_type() {
-            DataType::Dictionary(_, _) => {
-                let dictionary = array.as_any_dictionary();
-                take(dictionary.values(), dictionary.keys(), None)?
-            }
-            _ => array.clone(),
-        };
+        let array = resolved(array)?;
         let nullable = column.kind.nullable();
         if !nullable && array.null_count() > 0 {
             return Err(Error::usage(format!(

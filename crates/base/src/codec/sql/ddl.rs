@@ -6,6 +6,7 @@ use arrow_schema::{DataType, TimeUnit};
 
 use super::{is_usage, plain, Dialect};
 use crate::data::upsert::{Batches, Table};
+use crate::data::view::{Values, View};
 use crate::error::{Error, Result};
 
 /// What InnoDB's index holds of one key.
@@ -55,9 +56,9 @@ impl Widths {
 
 impl Width {
     fn widen(&mut self, rows: &RecordBatch, at: usize) -> Result<()> {
-        let column = match rows.column(at).data_type() {
-            DataType::Dictionary(..) => rows.column(at).as_any_dictionary().values().clone(),
-            _ => rows.column(at).clone(),
+        let column = match rows.column(at).as_any_dictionary_opt() {
+            Some(dictionary) => dictionary.values().clone(),
+            None => rows.column(at).clone(),
         };
         let mut text = |value: &str| {
             self.bytes = self.bytes.max(value.len());
@@ -66,27 +67,14 @@ impl Width {
             }
             self.padded |= value.ends_with(' ');
         };
-        match column.data_type() {
-            DataType::Utf8 => column.as_string::<i32>().iter().flatten().for_each(text),
-            DataType::LargeUtf8 => column.as_string::<i64>().iter().flatten().for_each(text),
-            DataType::Utf8View => column.as_string_view().iter().flatten().for_each(&mut text),
-            _ => {
-                let mut blob = |value: &[u8]| self.bytes = self.bytes.max(value.len());
-                match column.data_type() {
-                    DataType::Binary => column.as_binary::<i32>().iter().flatten().for_each(blob),
-                    DataType::LargeBinary => {
-                        column.as_binary::<i64>().iter().flatten().for_each(blob);
-                    }
-                    DataType::BinaryView => {
-                        column.as_binary_view().iter().flatten().for_each(blob);
-                    }
-                    DataType::FixedSizeBinary(_) => {
-                        let column = column.as_fixed_size_binary();
-                        column.iter().flatten().for_each(&mut blob);
-                    }
-                    _ => {}
-                }
+        let view = View::of(rows.schema_ref().field(at).name(), &column)?;
+        let there = (0..column.len()).filter(|row| !view.is_null(*row));
+        match &view.values {
+            Values::Text(values) => there.for_each(|row| text(values.value(row))),
+            Values::Bytes(values) => {
+                there.for_each(|row| self.bytes = self.bytes.max(values.value(row).len()));
             }
+            _ => {}
         }
         Ok(())
     }

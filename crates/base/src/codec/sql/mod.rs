@@ -16,7 +16,6 @@ use crate::error::{Error, Result};
 pub mod calendar;
 mod ddl;
 mod rows;
-pub mod values;
 
 #[cfg(test)]
 mod tests;

@@ -2,14 +2,13 @@
 
 use std::io::Write;
 
-use arrow_array::{Array, RecordBatch};
-use arrow_buffer::NullBuffer;
+use arrow_array::RecordBatch;
 use arrow_schema::TimeUnit;
 
 use super::calendar::{date, signed, time, unsigned};
-use super::values::{decimal, resolved, Values};
 use super::{ddl, Dialect};
 use crate::data::upsert::Table;
+use crate::data::view::{decimal, Values, View};
 use crate::error::{Error, Result};
 
 /// The rows of one batch, to be written value by value.
@@ -21,9 +20,7 @@ pub struct Rows {
 
 #[derive(Debug)]
 struct Column {
-    name: String,
-    values: Values,
-    nulls: Option<NullBuffer>,
+    view: View,
     /// The last timestamp written and its text: most rows have the one of the row before.
     memo: Option<(i64, Vec<u8>)>,
 }
@@ -32,15 +29,16 @@ impl Rows {
     pub fn new(dialect: Dialect, table: &Table, rows: &RecordBatch) -> Result<Self> {
         let mut columns = Vec::with_capacity(rows.num_columns());
         for (at, array) in rows.columns().iter().enumerate() {
-            let array = resolved(array)?;
             columns.push(Column {
-                name: table.column(at).to_owned(),
-                values: Values::of(table.column(at), &array)?,
-                nulls: array.logical_nulls().filter(|nulls| nulls.null_count() > 0),
+                view: View::of(table.column(at), array)?,
                 memo: None,
             });
         }
         Ok(Self { dialect, columns })
+    }
+
+    pub fn view(&self, column: usize) -> &View {
+        &self.columns[column].view
     }
 
     /// Appends `(1,'a',NULL)`.
@@ -50,7 +48,7 @@ impl Rows {
         for column in &mut self.columns {
             out.push(before);
             before = b',';
-            match column.is_null(row) {
+            match column.view.is_null(row) {
                 true => out.extend_from_slice(b"NULL"),
                 false => column.literal(self.dialect, row, out)?,
             }
@@ -63,7 +61,7 @@ impl Rows {
     /// booleans as `true` and `false`.
     pub fn text(&mut self, column: usize, row: usize, out: &mut Vec<u8>) -> Result<bool> {
         let column = &mut self.columns[column];
-        if column.is_null(row) {
+        if column.view.is_null(row) {
             return Ok(false);
         }
         column.text(self.dialect, row, out)?;
@@ -73,29 +71,10 @@ impl Rows {
 
 impl Column {
     #[inline]
-    fn is_null(&self, row: usize) -> bool {
-        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
-    }
-
-    #[inline]
     fn literal(&mut self, dialect: Dialect, row: usize, out: &mut Vec<u8>) -> Result<()> {
-        match &self.values {
-            Values::Utf8(values) => self.string(dialect, values.value(row), out),
-            Values::LargeUtf8(values) => self.string(dialect, values.value(row), out),
-            Values::Utf8View(values) => self.string(dialect, values.value(row), out),
-            Values::Binary(values) => {
-                bytes(dialect, values.value(row), out);
-                Ok(())
-            }
-            Values::LargeBinary(values) => {
-                bytes(dialect, values.value(row), out);
-                Ok(())
-            }
-            Values::BinaryView(values) => {
-                bytes(dialect, values.value(row), out);
-                Ok(())
-            }
-            Values::FixedBinary(values) => {
+        match &self.view.values {
+            Values::Text(values) => self.string(dialect, values.value(row), out),
+            Values::Bytes(values) => {
                 bytes(dialect, values.value(row), out);
                 Ok(())
             }
@@ -121,7 +100,7 @@ impl Column {
 
     #[inline]
     fn text(&mut self, dialect: Dialect, row: usize, out: &mut Vec<u8>) -> Result<()> {
-        match &self.values {
+        match &self.view.values {
             Values::Boolean(values) => {
                 let word: &[u8] = if values.value(row) { b"true" } else { b"false" };
                 out.extend_from_slice(word);
@@ -136,20 +115,17 @@ impl Column {
             Values::UInt64(values) => {
                 let value = values[row];
                 if dialect == Dialect::Sqlite && i64::try_from(value).is_err() {
-                    return Err(self.refused(value, "integers there end at 9223372036854775807"));
+                    return Err(self
+                        .view
+                        .refused(value, "integers there end at 9223372036854775807"));
                 }
                 unsigned(value, out);
             }
             // Shortest digits that give the same value back.
             Values::Float32(values) => float(write!(out, "{:e}", values[row])),
             Values::Float64(values) => float(write!(out, "{:e}", values[row])),
-            Values::Utf8(values) => out.extend_from_slice(values.value(row).as_bytes()),
-            Values::LargeUtf8(values) => out.extend_from_slice(values.value(row).as_bytes()),
-            Values::Utf8View(values) => out.extend_from_slice(values.value(row).as_bytes()),
-            Values::Binary(values) => out.extend_from_slice(values.value(row)),
-            Values::LargeBinary(values) => out.extend_from_slice(values.value(row)),
-            Values::BinaryView(values) => out.extend_from_slice(values.value(row)),
-            Values::FixedBinary(values) => out.extend_from_slice(values.value(row)),
+            Values::Text(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            Values::Bytes(values) => out.extend_from_slice(values.value(row)),
             Values::Date(values) => {
                 let days = values[row];
                 if !date(days, out) {
@@ -160,7 +136,9 @@ impl Column {
                 let (parts, digits) = (parts(*unit), ddl::digits(*unit));
                 let value = values[row];
                 if !(0..86_400 * parts).contains(&value) {
-                    return Err(self.refused(value, "a day's time must be between 0 and 24 hours"));
+                    return Err(self
+                        .view
+                        .refused(value, "a day's time must be between 0 and 24 hours"));
                 }
                 let (part, digits) = match dialect {
                     Dialect::Sqlite => (value % parts, digits),
@@ -221,7 +199,7 @@ impl Column {
     /// A second's fraction for a database that keeps microseconds.
     fn to_micros(&self, dialect: Dialect, part: i64, digits: usize) -> Result<(i64, usize)> {
         match digits {
-            9 if part % 1000 != 0 => Err(self.refused(
+            9 if part % 1000 != 0 => Err(self.view.refused(
                 format_args!("a time with {part} ns"),
                 &format!("{} keeps microseconds", dialect.name()),
             )),
@@ -242,7 +220,7 @@ impl Column {
             // A statement ends at its first NUL there.
             match dialect {
                 Dialect::Postgres => {
-                    return Err(self.refused(
+                    return Err(self.view.refused(
                         format_args!("{text:?}"),
                         "postgres keeps no NUL characters in text",
                     ))
@@ -288,22 +266,15 @@ impl Column {
             }
             _ => {
                 let why = format!("{} has no such number", dialect.name());
-                return Err(self.refused(word, &why));
+                return Err(self.view.refused(word, &why));
             }
         };
         float(done);
         Ok(())
     }
 
-    fn refused(&self, value: impl std::fmt::Display, why: &str) -> Error {
-        Error::usage(format!(
-            "column {:?} holds {value}, but {why}: change the value or leave the column out",
-            self.name
-        ))
-    }
-
     fn out_of_years(&self, value: i64, unit: &str) -> Error {
-        self.refused(
+        self.view.refused(
             format_args!("a date {value} {unit} from 1970"),
             "databases agree on the years 1 to 9999 only",
         )

@@ -2,25 +2,24 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::ArrayRef;
 use arrow_array::{
     BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int16Array, Int64Array,
-    StringArray, Time64MicrosecondArray, TimestampMicrosecondArray, TimestampSecondArray,
-    UInt32Array, UInt64Array,
+    StringArray, StringViewArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    TimestampSecondArray, UInt32Array, UInt64Array,
 };
-use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use arrow_schema::{DataType, TimeUnit};
 
 use super::cell;
-use crate::cassandra::values::{cql_type, Column, Null};
+use crate::cassandra::values::{cql_type, encode, literal, Null};
+use venturi_base::data::view::View;
 
 /// The bytes and the literal of the only value of a column.
 fn value(array: ArrayRef) -> (Vec<u8>, String) {
-    let field = Field::new("c", array.data_type().clone(), true);
-    let rows = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![array]).unwrap();
-    let column = Column::new(&rows, 0).unwrap();
+    let column = View::of("c", &array).unwrap();
     let (mut cells, mut text) = (Vec::new(), Vec::new());
-    column.encode(0, Null::Null, &mut cells).unwrap();
-    column.literal(0, Null::Null, &mut text).unwrap();
+    encode(&column, 0, Null::Null, &mut cells).unwrap();
+    literal(&column, 0, Null::Null, &mut text).unwrap();
     (cells, String::from_utf8(text).unwrap())
 }
 
@@ -56,6 +55,13 @@ fn values_as_bytes_and_as_literals() {
             "'it''s'",
         ),
         (value(Arc::new(StringArray::from(vec![""]))), b"", "''"),
+        (
+            value(Arc::new(StringViewArray::from(vec![
+                "longer than a view holds",
+            ]))),
+            b"longer than a view holds",
+            "'longer than a view holds'",
+        ),
         (
             value(Arc::new(BinaryArray::from(vec![&b"\x00\xab"[..]]))),
             b"\x00\xab",
@@ -111,13 +117,8 @@ fn values_as_bytes_and_as_literals() {
 #[test]
 fn counters_take_any_integer_that_fits() {
     let encode = |array: ArrayRef| {
-        let field = Field::new("c", array.data_type().clone(), true);
-        let rows = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![array]).unwrap();
         let mut cells = Vec::new();
-        let done = Column::new(&rows, 0)
-            .unwrap()
-            .encode(0, Null::Zero, &mut cells);
-        done.map(|()| cells)
+        encode(&View::of("c", &array).unwrap(), 0, Null::Zero, &mut cells).map(|()| cells)
     };
     assert_eq!(
         encode(Arc::new(Int16Array::from(vec![-3]))).unwrap(),

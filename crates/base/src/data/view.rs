@@ -1,16 +1,26 @@
-//! One column's values, looked up once a batch: what remains a value is a jump.
+//! One column as its values: its type is looked up once a batch, what remains a value is a jump.
+
+use std::fmt::Display;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{types, Array, ArrayRef, BinaryArray, BinaryViewArray, BooleanArray};
 use arrow_array::{FixedSizeBinaryArray, LargeBinaryArray, LargeStringArray};
 use arrow_array::{StringArray, StringViewArray};
-use arrow_buffer::ScalarBuffer;
+use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType, TimeUnit};
 use arrow_select::take::take;
 
 use crate::error::{Error, Kind, Result};
 
-#[derive(Debug)]
+/// A column of a batch. Its parts are shared with the batch, so a clone copies no values.
+#[derive(Debug, Clone)]
+pub struct View {
+    pub name: String,
+    pub values: Values,
+    nulls: Option<NullBuffer>,
+}
+
+#[derive(Debug, Clone)]
 pub enum Values {
     Boolean(BooleanArray),
     Int8(ScalarBuffer<i8>),
@@ -23,13 +33,8 @@ pub enum Values {
     UInt64(ScalarBuffer<u64>),
     Float32(ScalarBuffer<f32>),
     Float64(ScalarBuffer<f64>),
-    Utf8(StringArray),
-    LargeUtf8(LargeStringArray),
-    Utf8View(StringViewArray),
-    Binary(BinaryArray),
-    LargeBinary(LargeBinaryArray),
-    BinaryView(BinaryViewArray),
-    FixedBinary(FixedSizeBinaryArray),
+    Text(Text),
+    Bytes(Bytes),
     /// Days since 1970-01-01.
     Date(ScalarBuffer<i64>),
     /// Since midnight.
@@ -39,9 +44,76 @@ pub enum Values {
     Decimal(ArrayRef),
 }
 
-impl Values {
-    /// `name` is the column's, for the message where its type is none of these.
+#[derive(Debug, Clone)]
+pub enum Text {
+    Small(StringArray),
+    Large(LargeStringArray),
+    View(StringViewArray),
+}
+
+impl Text {
+    #[inline]
+    pub fn value(&self, row: usize) -> &str {
+        match self {
+            Text::Small(values) => values.value(row),
+            Text::Large(values) => values.value(row),
+            Text::View(values) => values.value(row),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum Bytes {
+    Small(BinaryArray),
+    Large(LargeBinaryArray),
+    View(BinaryViewArray),
+    Fixed(FixedSizeBinaryArray),
+}
+
+impl Bytes {
+    #[inline]
+    pub fn value(&self, row: usize) -> &[u8] {
+        match self {
+            Bytes::Small(values) => values.value(row),
+            Bytes::Large(values) => values.value(row),
+            Bytes::View(values) => values.value(row),
+            Bytes::Fixed(values) => values.value(row),
+        }
+    }
+}
+
+impl View {
+    /// Of a dictionary the values that its keys name. Fails where the type is none of `Values`.
     pub fn of(name: &str, array: &ArrayRef) -> Result<Self> {
+        let array = resolved(array)?;
+        Ok(Self {
+            name: name.to_owned(),
+            values: Values::of(name, &array)?,
+            nulls: array.logical_nulls().filter(|nulls| nulls.null_count() > 0),
+        })
+    }
+
+    #[inline]
+    pub fn is_null(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+    }
+
+    /// `None` where no row is null.
+    pub fn nulls(&self) -> Option<&NullBuffer> {
+        self.nulls.as_ref()
+    }
+
+    /// A user's value that its column in the database cannot hold.
+    pub fn refused(&self, value: impl Display, why: impl Display) -> Error {
+        Error::usage(format!(
+            "column {:?} holds {value}, but {why}: change the value or leave the column out",
+            self.name
+        ))
+    }
+}
+
+impl Values {
+    fn of(name: &str, array: &ArrayRef) -> Result<Self> {
         macro_rules! values {
             ($kind:ident) => {
                 array.as_primitive::<types::$kind>().values()
@@ -62,14 +134,14 @@ impl Values {
             }
             DataType::Float32 => Values::Float32(values!(Float32Type).clone()),
             DataType::Float64 => Values::Float64(values!(Float64Type).clone()),
-            DataType::Utf8 => Values::Utf8(array.as_string().clone()),
-            DataType::LargeUtf8 => Values::LargeUtf8(array.as_string().clone()),
-            DataType::Utf8View => Values::Utf8View(array.as_string_view().clone()),
-            DataType::Binary => Values::Binary(array.as_binary().clone()),
-            DataType::LargeBinary => Values::LargeBinary(array.as_binary().clone()),
-            DataType::BinaryView => Values::BinaryView(array.as_binary_view().clone()),
+            DataType::Utf8 => Values::Text(Text::Small(array.as_string().clone())),
+            DataType::LargeUtf8 => Values::Text(Text::Large(array.as_string().clone())),
+            DataType::Utf8View => Values::Text(Text::View(array.as_string_view().clone())),
+            DataType::Binary => Values::Bytes(Bytes::Small(array.as_binary().clone())),
+            DataType::LargeBinary => Values::Bytes(Bytes::Large(array.as_binary().clone())),
+            DataType::BinaryView => Values::Bytes(Bytes::View(array.as_binary_view().clone())),
             DataType::FixedSizeBinary(_) => {
-                Values::FixedBinary(array.as_fixed_size_binary().clone())
+                Values::Bytes(Bytes::Fixed(array.as_fixed_size_binary().clone()))
             }
             DataType::Date32 => {
                 Values::Date(values!(Date32Type).iter().map(|&v| v.into()).collect())
@@ -113,7 +185,7 @@ impl Values {
             | DataType::Decimal256(..) => Values::Decimal(array.clone()),
             other => {
                 return Err(Error::usage(format!(
-                    "column {name:?} is {other}, which cannot be written as SQL: cast it, or leave it out"
+                    "column {name:?} is {other}, which databases have no type for: cast it, or leave it out"
                 )))
             }
         })
@@ -147,5 +219,15 @@ pub fn decimal(array: &ArrayRef, row: usize) -> String {
         _ => array
             .as_primitive::<types::Decimal256Type>()
             .value_as_string(row),
+    }
+}
+
+/// A time in microseconds; `None`: it is too far for 64 bits. Nanoseconds are cut down.
+pub fn micros(value: i64, unit: TimeUnit) -> Option<i64> {
+    match unit {
+        TimeUnit::Second => value.checked_mul(1_000_000),
+        TimeUnit::Millisecond => value.checked_mul(1000),
+        TimeUnit::Microsecond => Some(value),
+        TimeUnit::Nanosecond => Some(value.div_euclid(1000)),
     }
 }
