@@ -37,6 +37,7 @@ pub mod pipe;
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod reference;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod systems;
@@ -210,6 +211,22 @@ impl Verification {
             stored_bytes: None,
             note: None,
             mismatch: None,
+        }
+    }
+
+    /// Who received so many rows, and who sent so many. The first difference is kept.
+    pub fn compare_rows(&mut self, (receiver, received): (&str, u64), (sender, sent): (&str, u64)) {
+        if received != sent && self.mismatch.is_none() {
+            let text = format!("{receiver} counted {received} rows, {sender} {sent}");
+            self.mismatch = Some(text);
+        }
+    }
+
+    pub fn compare_checksums(&mut self, receiver: &str, sender: &str) {
+        if self.expected_checksum != self.checksum && self.mismatch.is_none() {
+            self.mismatch = Some(format!(
+                "{receiver} has other values than {sender} sent: the checksums differ"
+            ));
         }
     }
 

@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use crate::reference::Clocks;
 use crate::systems::System;
 use crate::{
     each, Identity, LocalFuture, Pool as PoolRecord, ServerReport, Session, Tally, Target,
@@ -32,7 +33,6 @@ use session::{Decoding, Ending, Partition, QueryRows};
 use venturi_base::codec::charrow::handshake::{Handshake, Parameters, Request};
 use venturi_base::codec::charrow::{EXTENDED, LONGEST_NAME, LONGEST_QUERY};
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::meter::align::Trip;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::net::tls::in_the_clear;
 use venturi_base::spec::{Data, Operation, TrialSpec, Values, Verify};
@@ -61,7 +61,7 @@ pub struct Charrow {
     /// Of the whole query, as the partitions are told.
     query_rows: Arc<QueryRows>,
     /// Comparisons of the clocks before the start.
-    trips: Mutex<Vec<Trip>>,
+    clocks: Clocks,
 }
 
 /// Arrow blocks over TCP.
@@ -125,7 +125,7 @@ impl Charrow {
             asks: BTreeSet::new(),
             account: Mutex::new(None),
             query_rows: Arc::default(),
-            trips: Mutex::default(),
+            clocks: Clocks::default(),
         })
     }
 

@@ -124,16 +124,10 @@ impl Charrow {
                 None => found.add_notes(["this server tells no checksum of the values".into()]),
             }
         }
-        let differs = expected.into_iter().find(|(_, expected)| *expected != rows);
-        found.mismatch = match differs {
-            Some((who, expected)) => {
-                Some(format!("the client counted {rows} rows, {who} {expected}"))
-            }
-            _ if found.expected_checksum != found.checksum => Some(
-                "the client has other values than the server sent: the checksums differ".into(),
-            ),
-            _ => None,
-        };
+        for (who, expected) in expected {
+            found.compare_rows(("the client", rows), (who, expected));
+        }
+        found.compare_checksums("the client", "the server");
         Ok(found)
     }
 }

@@ -24,12 +24,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::hosts::of_stream;
+use crate::reference::Clocks;
 use crate::systems::System;
 use crate::{Identity, LocalFuture, ServerReport, Session, Tally, Target, Verification, Watched};
 use venturi_base::codec::account::Account;
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::meter::align::Trip;
 use venturi_base::meter::clock::StageClock;
 use venturi_base::meter::handicap::Handicap;
 use venturi_base::meter::sockets::Sockets;
@@ -62,7 +62,7 @@ pub struct Flight {
     watched: usize,
     account: Mutex<Option<Account>>,
     /// Comparisons of the clocks before the start.
-    trips: Mutex<Vec<Trip>>,
+    clocks: Clocks,
 }
 
 /// Arrow Flight.
@@ -100,7 +100,7 @@ impl Flight {
             identity: Identity::default(),
             watched: 0,
             account: Mutex::new(None),
-            trips: Mutex::default(),
+            clocks: Clocks::default(),
         })
     }
 

@@ -106,32 +106,20 @@ impl Flight {
                 verification.note = Some("only Venturi's own server tells a checksum".into());
             }
         }
-        verification.mismatch = mismatch(&verification, self.spec.operation);
+        let is_get = self.spec.operation == Operation::Get;
+        let (receiver, sender) = match is_get {
+            true => ("the client", "the server"),
+            false => ("the server", "the client"),
+        };
+        if let Some(expected) = verification.expected_rows {
+            let (received, sent) = if is_get {
+                (rows, expected)
+            } else {
+                (expected, rows)
+            };
+            verification.compare_rows((receiver, received), (sender, sent));
+        }
+        verification.compare_checksums(receiver, sender);
         Ok(verification)
     }
-}
-
-fn mismatch(found: &Verification, operation: Operation) -> Option<String> {
-    let (sender, receiver) = match operation {
-        Operation::Get => ("the server", "the client"),
-        Operation::Put | Operation::Upsert | Operation::Ingest => ("the client", "the server"),
-    };
-    if let Some(expected) = found
-        .expected_rows
-        .filter(|expected| *expected != found.rows)
-    {
-        let (sent, received) = match operation {
-            Operation::Get => (expected, found.rows),
-            Operation::Put | Operation::Upsert | Operation::Ingest => (found.rows, expected),
-        };
-        return Some(format!(
-            "{receiver} counted {received} rows, {sender} {sent}"
-        ));
-    }
-    if found.expected_checksum.is_some() && found.expected_checksum != found.checksum {
-        return Some(format!(
-            "{receiver} has other values than {sender} sent: the checksums differ"
-        ));
-    }
-    None
 }

@@ -2,17 +2,13 @@
 
 use std::time::Duration;
 
-use serde_json::json;
-
 use super::call::Link;
 use super::reply::is_unknown;
 use super::servers::Server;
 use super::Flight;
-use crate::Watched;
-use venturi_base::error::{Error, Result};
-use venturi_base::meter::align::{align, Clock, Trip, TRIPS};
-use venturi_base::meter::end::monotonic_ns;
-use venturi_base::meter::series::Packed;
+use crate::{reference, Watched};
+use venturi_base::error::Result;
+use venturi_base::meter::align::Trip;
 
 impl Flight {
     pub(super) async fn begin_watch(&self, interval: Duration) -> Result<()> {
@@ -21,11 +17,7 @@ impl Flight {
         }
         let server = &self.servers[self.watched];
         let link = self.link(server).await?;
-        let asked = json!({
-            "trial": self.spec.trial,
-            "interval_ns": interval.as_nanos() as u64,
-        })
-        .to_string();
+        let asked = reference::watch(&self.spec.trial, interval);
         let asking = link.action("venturi.watch", asked.as_bytes());
         match self
             .within(server, "asking the server to sample", asking)
@@ -38,10 +30,7 @@ impl Flight {
             Err(error) => return Err(error),
         }
         if !self.identity.same_clock {
-            let trips = self.trips(server, &link).await?;
-            if let Ok(mut kept) = self.trips.lock() {
-                kept.extend(trips);
-            }
+            self.clocks.before(self.trips(server, &link).await?);
         }
         Ok(())
     }
@@ -62,37 +51,20 @@ impl Flight {
             Err(error) if is_unknown(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let packed: Packed = serde_json::from_slice(&pieces.concat())
-            .map_err(|error| Error::protocol(format!("the server's samples: {error}")))?;
-        let series = packed.unpack()?;
-        if self.identity.same_clock {
-            let clock = Clock::default();
-            return Ok(Some(Watched { series, clock }));
-        }
-        let mut trips = self.trips(server, &link).await?;
-        if let Ok(kept) = self.trips.lock() {
-            trips.extend(kept.iter());
-        }
-        Ok(align(&trips).map(|clock| Watched { series, clock }))
+        let after = match self.identity.same_clock {
+            true => None,
+            false => Some(self.trips(server, &link).await?),
+        };
+        self.clocks.placed(&pieces.concat(), after)
     }
 
-    /// One after the other, each on the clocks of both ends.
     async fn trips(&self, server: &Server, link: &Link) -> Result<Vec<Trip>> {
-        let mut trips = Vec::with_capacity(2 * TRIPS);
-        for _ in 0..TRIPS {
-            let sent_ns = monotonic_ns();
+        reference::trips(async || {
             let asking = link.action("venturi.clock", b"");
-            let answer = self.within(server, "comparing clocks", asking).await?;
-            let received_ns = monotonic_ns();
-            let server_ns = String::from_utf8_lossy(&answer).parse().map_err(|_| {
-                Error::protocol("the server's answer to venturi.clock is not a time")
-            })?;
-            trips.push(Trip {
-                sent_ns,
-                server_ns,
-                received_ns,
-            });
-        }
-        Ok(trips)
+            self.within(server, "comparing clocks", asking)
+                .await
+                .map(Some)
+        })
+        .await
     }
 }
