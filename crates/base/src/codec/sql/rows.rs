@@ -201,7 +201,7 @@ impl Column {
         match digits {
             9 if part % 1000 != 0 => Err(self.view.refused(
                 format_args!("a time with {part} ns"),
-                &format!("{} keeps microseconds", dialect.name()),
+                format!("{} keeps microseconds", dialect.name()),
             )),
             9 => Ok((part / 1000, 6)),
             _ => Ok((part, digits)),
