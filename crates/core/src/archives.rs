@@ -5,11 +5,11 @@ use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use flate2::write::GzEncoder;
 use flate2::{Compression, Crc};
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 use venturi_base::codec::timeseries::{Digits, Form, Resp, Text};
@@ -126,12 +126,12 @@ pub fn generate(json: &str, control: &Control) -> Result<String> {
                 let stop = || failed.load(Relaxed) || control.cancelled();
                 match one(order, metrics, number, made, counters, &stop) {
                     Ok(archive) => {
-                        let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                        let mut done = done.lock();
                         done.push((number, archive));
                     }
                     Err(error) => {
                         failed.store(true, Relaxed);
-                        let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
+                        let mut first = failure.lock();
                         first.get_or_insert(error);
                     }
                 }
@@ -139,10 +139,10 @@ pub fn generate(json: &str, control: &Control) -> Result<String> {
         }
     });
     control.enter(Phase::Done);
-    if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(error) = failure.into_inner() {
         return Err(error);
     }
-    let mut archives = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut archives = done.into_inner();
     archives.sort_by_key(|archive| archive.0);
     let archives: Vec<Archive> = archives.into_iter().map(|archive| archive.1).collect();
     let text = manifest(&order, &metrics, archives, json)?;
@@ -300,7 +300,7 @@ impl Made {
     /// The path of a file that is made now.
     fn file(&self, name: &str) -> PathBuf {
         let path = self.directory.join(name);
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files.lock();
         files.push(path.clone());
         path
     }
@@ -312,7 +312,7 @@ impl Drop for Made {
             return;
         }
         // What cannot be removed either stays: the first error is the one that is told.
-        for file in self.files.get_mut().unwrap_or_else(PoisonError::into_inner) {
+        for file in self.files.get_mut() {
             let _ = fs::remove_file(file);
         }
         if self.own {

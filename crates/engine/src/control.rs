@@ -2,9 +2,10 @@
 //! processes of a trial, what lines it up with the others.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde::Serialize;
 use tokio::sync::Notify;
 
@@ -147,12 +148,9 @@ impl Control {
     /// Waits until the trial has reached a phase, or a later one: a trial that fails is done.
     /// False: it has not within `limit`.
     pub fn wait(&self, phase: Phase, limit: Duration) -> bool {
-        let reached = |_: &mut Agreed| self.phase() < phase;
-        let waited = self
-            .0
-            .changed
-            .wait_timeout_while(self.agreed(), limit, reached);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        let before = |_: &mut Agreed| self.phase() < phase;
+        let changed = &self.0.changed;
+        changed.wait_while_for(&mut self.agreed(), before, limit);
         self.phase() >= phase
     }
 
@@ -199,11 +197,8 @@ impl Control {
     /// What the others have counted; an error: cancelled, or nobody says so within `limit`.
     pub(super) fn await_others(&self, limit: Duration) -> Result<Vec<Counted>> {
         let waits = |agreed: &mut Agreed| agreed.others.is_none() && !self.cancelled();
-        let waited = self
-            .0
-            .changed
-            .wait_timeout_while(self.agreed(), limit, waits);
-        let (agreed, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut agreed = self.agreed();
+        self.0.changed.wait_while_for(&mut agreed, waits, limit);
         match agreed.others.clone() {
             Some(others) => Ok(others),
             None if self.cancelled() => Err(Error::cancelled()),
@@ -253,13 +248,10 @@ impl Control {
     }
 
     fn running(&self) -> MutexGuard<'_, Option<Running>> {
-        self.0
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.0.running.lock()
     }
 
     fn agreed(&self) -> MutexGuard<'_, Agreed> {
-        self.0.agreed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.agreed.lock()
     }
 }

@@ -4,11 +4,12 @@
 use std::collections::VecDeque;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use futures::task::AtomicWaker;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::lane::{Lane, Latencies, Readiness, Rules, Turn};
 use super::record::Failure;
@@ -28,7 +29,7 @@ struct Ready {
 
 impl Ready {
     fn queue(&self) -> MutexGuard<'_, VecDeque<usize>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 }
 

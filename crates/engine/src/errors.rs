@@ -1,6 +1,6 @@
 //! Batches that failed: counted by kind, sampled by the first of each, against a budget.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 use serde::Serialize;
 
@@ -95,6 +95,6 @@ impl Ledger {
     }
 
     fn held(&self) -> MutexGuard<'_, (u64, Errors)> {
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner)
+        self.errors.lock()
     }
 }

@@ -3,9 +3,10 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::control::Control;
@@ -78,7 +79,7 @@ impl Stop {
     }
 
     fn why(&self) -> MutexGuard<'_, Option<(Failure, Instant)>> {
-        self.0.why.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.why.lock()
     }
 
     /// For a lane that blocks its thread, as a database in this process does: it is given up when

@@ -1,6 +1,6 @@
 //! charrow for Python: queries for an engine outside, and a reader of one partition.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use arrow_array::ffi::{to_ffi, FFI_ArrowSchema};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
@@ -70,11 +70,7 @@ impl Reader {
     /// Takes no more; who reads other partitions of the query goes on.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
-            let reader = self
-                .reader
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
+            let reader = self.reader.lock().take();
             drop(reader);
         });
     }
@@ -101,7 +97,6 @@ impl Reader {
         let reader = self
             .reader
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
             .take()
             .ok_or_else(|| PyRuntimeError::new_err("this partition was handed over already"))?;
         let stream = FFI_ArrowArrayStream::new(Box::new(reader));
@@ -115,7 +110,7 @@ impl Reader {
     /// The next batch, as a pyarrow.RecordBatch.
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let batch = py.detach(|| {
-            let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut reader = self.reader.lock();
             match reader.as_mut() {
                 Some(reader) => reader.next_batch().map_err(raised),
                 None => Err(PyRuntimeError::new_err(

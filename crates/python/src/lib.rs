@@ -4,9 +4,9 @@
 mod charrow;
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -163,7 +163,7 @@ impl StoreFiles {
     /// JSON. OSError: the folder cannot be read.
     fn look(&self, py: Python<'_>) -> PyResult<String> {
         let look = || {
-            let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut files = self.0.lock();
             serde_json::to_string(&files.look()?).map_err(std::io::Error::from)
         };
         Ok(py.detach(look)?)

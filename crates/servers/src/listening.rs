@@ -1,10 +1,10 @@
 //! Where a reference server listens, and the threads that it consists of.
 
 use std::net::{TcpListener, ToSocketAddrs};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use venturi_base::error::{Error, Kind};
 
 /// How often somebody who waits for the end looks whether it has come.
@@ -61,7 +61,7 @@ pub(crate) struct Threads(Mutex<Vec<JoinHandle<()>>>);
 
 impl Threads {
     fn all(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {

@@ -2,8 +2,8 @@
 
 use std::io::Read;
 use std::net::IpAddr;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::net::tcp::{Peer, Terms, MOST_BYTES, OPEN};
 
@@ -52,7 +52,7 @@ impl TcpProbe {
         let broken = |error: &dyn std::fmt::Display| {
             Error::new(Kind::Internal, format!("the TCP probe: {error}"))
         };
-        let mut peer = self.peer.lock().map_err(|error| broken(&error))?;
+        let mut peer = self.peer.lock();
         if !peer.as_ref().is_some_and(Peer::ask) {
             *peer = Some(Peer::start(self.ip, self.terms).map_err(|error| broken(&error))?);
         }

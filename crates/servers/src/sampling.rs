@@ -5,10 +5,11 @@
 //! after a short trial has ended. What is never fetched is forgotten.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use venturi_base::meter::end::{monotonic_ns, thread_cpu_ns, End};
 use venturi_base::meter::readers::network::Interface;
 use venturi_base::meter::series::Series;
@@ -100,9 +101,7 @@ impl Watch {
             return true;
         }
         let interface = route.and_then(|route| Interface::of(route.local.ip(), route.peer.ip()));
-        let Ok(mut book) = self.0.book.lock() else {
-            return false;
-        };
+        let mut book = self.0.book.lock();
         if book.trials.iter().any(|open| open.id == trial) {
             return true;
         }
@@ -138,9 +137,7 @@ impl Watch {
         if let Some(route) = book.route {
             end.aim(route.local, route.peer);
         }
-        if let Ok(mut series) = inner.series.lock() {
-            inner.row(&mut end, &mut series, monotonic_ns(), 0);
-        }
+        inner.row(&mut end, &mut inner.series.lock(), monotonic_ns(), 0);
         let aimed = book.route;
         let thread = std::thread::Builder::new()
             .name("sampler".into())
@@ -160,7 +157,7 @@ impl Watch {
 
     /// Where the trial's connections are to be entered. `None`: it is not sampled.
     pub fn sockets(&self, trial: &str) -> Option<Arc<Sockets>> {
-        let book = self.0.book.lock().ok()?;
+        let book = self.0.book.lock();
         let open = book.trials.iter().find(|open| open.id == trial)?;
         Some(open.connections.sockets.clone())
     }
@@ -189,9 +186,7 @@ impl Watch {
     }
 
     fn with(&self, trial: &str, act: impl FnOnce(&mut Open) -> bool) {
-        let Ok(mut book) = self.0.book.lock() else {
-            return;
-        };
+        let mut book = self.0.book.lock();
         let Some(open) = book.trials.iter_mut().find(|open| open.id == trial) else {
             return;
         };
@@ -203,7 +198,7 @@ impl Watch {
     /// The trial's rows, handed over once. `None`: it was not sampled.
     pub async fn take(&self, trial: &str) -> Option<Series> {
         let (opened, ended, connections, interface) = {
-            let book = self.0.book.lock().ok()?;
+            let book = self.0.book.lock();
             let open = book.trials.iter().find(|open| open.id == trial)?;
             let connections = open.connections.clone();
             let interface = open.interface.clone();
@@ -211,22 +206,22 @@ impl Watch {
         };
         // The row that was wanted at the end may not be there yet.
         for _ in 0..200 {
-            let last = self.0.series.lock().ok()?.t_ns.last().copied();
+            let last = self.0.series.lock().t_ns.last().copied();
             if ended.is_none_or(|ended| last.is_some_and(|last| last >= ended)) {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let mut series = {
-            let series = self.0.series.lock().ok()?;
+            let series = self.0.series.lock();
             series.since(series.t_ns.partition_point(|t| *t < opened - FRESH_NS))
         };
         let counted = series.facts.interface.as_ref();
         if counted.map(|counted| &counted.name) != interface.as_ref() {
             series.forget_network();
         }
-        series.join(&*connections.series.lock().ok()?);
-        let mut book = self.0.book.lock().ok()?;
+        series.join(&*connections.series.lock());
+        let mut book = self.0.book.lock();
         book.trials.retain(|open| open.id != trial);
         self.0.nudge(&book);
         Some(series)
@@ -234,10 +229,9 @@ impl Watch {
 
     /// The server stops.
     pub fn close(&self) {
-        if let Ok(mut book) = self.0.book.lock() {
-            book.trials.clear();
-            self.0.nudge(&book);
-        }
+        let mut book = self.0.book.lock();
+        book.trials.clear();
+        self.0.nudge(&book);
     }
 }
 
@@ -273,9 +267,7 @@ impl Inner {
             }
             let now = monotonic_ns();
             self.read_connections(now);
-            let Ok(mut series) = self.series.lock() else {
-                return;
-            };
+            let mut series = self.series.lock();
             if series.is_full() {
                 series.halve(); // not after the row: a trial's last one must stay
                 stretch *= 2;
@@ -294,29 +286,27 @@ impl Inner {
 
     /// Before the server's own row, which tells that all of the instant is there.
     fn read_connections(&self, now: i64) {
-        let open: Vec<_> = match self.book.lock() {
-            Ok(book) => book
-                .trials
-                .iter()
-                .map(|open| open.connections.clone())
-                .collect(),
-            Err(_) => return,
-        };
-        for connections in open {
-            if let Ok(mut series) = connections.series.lock() {
-                if series.is_full() {
-                    series.halve();
-                }
-                series.begin_row(now);
-                connections.sockets.sample(&mut series);
-                series.end_row(0);
+        let trials = self
+            .book
+            .lock()
+            .trials
+            .iter()
+            .map(|open| open.connections.clone())
+            .collect::<Vec<_>>();
+        for connections in trials {
+            let mut series = connections.series.lock();
+            if series.is_full() {
+                series.halve();
             }
+            series.begin_row(now);
+            connections.sockets.sample(&mut series);
+            series.end_row(0);
         }
     }
 
     /// What to sample for. `None`: for nobody; the thread is no more.
     fn next(&self) -> Option<(Duration, Option<Route>)> {
-        let mut book = self.book.lock().ok()?;
+        let mut book = self.book.lock();
         let now = Instant::now();
         book.trials
             .retain(|open| open.expires.is_none_or(|then| now < then));
@@ -324,9 +314,7 @@ impl Inner {
             return Some((book.interval, book.route));
         }
         *book = Book::default();
-        if let Ok(mut series) = self.series.lock() {
-            *series = Series::default();
-        }
+        *self.series.lock() = Series::default();
         None
     }
 }
@@ -343,7 +331,7 @@ mod tests {
     }
 
     fn is_running(watch: &Watch) -> bool {
-        watch.0.book.lock().unwrap().running
+        watch.0.book.lock().running
     }
 
     fn until(what: impl Fn() -> bool) {
@@ -364,13 +352,13 @@ mod tests {
             watch.open("t", 60_000_000_000, None),
             "a second opening is the same one"
         );
-        let first = watch.0.series.lock().unwrap().rows();
+        let first = watch.0.series.lock().rows();
         assert!(first > 0, "the first row is there before any stream");
         std::thread::sleep(Duration::from_nanos(FRESH_NS as u64));
         let begun = monotonic_ns();
         watch.begin("t");
         watch.begin("t");
-        until(|| *watch.0.series.lock().unwrap().t_ns.last().unwrap() >= begun);
+        until(|| *watch.0.series.lock().t_ns.last().unwrap() >= begun);
         watch.end("t");
         let ended = monotonic_ns();
         watch.end("t");
@@ -380,14 +368,14 @@ mod tests {
         assert!(series.t_ns[0] <= begun && *series.t_ns.last().unwrap() >= ended);
         assert!(run(watch.take("t")).is_none(), "handed over once");
         until(|| !is_running(&watch));
-        assert_eq!(watch.0.series.lock().unwrap().rows(), 0);
+        assert_eq!(watch.0.series.lock().rows(), 0);
     }
 
     #[test]
     fn two_trials_have_each_their_rows() {
         let watch = Watch::default();
         assert!(watch.open("a", 1_000_000, None));
-        until(|| watch.0.series.lock().unwrap().rows() > 20);
+        until(|| watch.0.series.lock().rows() > 20);
         let opened = monotonic_ns();
         assert!(watch.open("b", 1_000_000, None));
         let second = run(watch.take("b")).unwrap();
@@ -410,8 +398,8 @@ mod tests {
         assert!(watch.open("a", 1_000_000, route("127.0.0.1", "127.0.0.1")));
         assert!(watch.open("b", 1_000_000, route("203.0.113.1", "203.0.113.2")));
         assert!(watch.open("c", 1_000_000, route("127.0.0.1", "127.0.0.2")));
-        let rows = watch.0.series.lock().unwrap().rows();
-        until(|| watch.0.series.lock().unwrap().rows() > rows + 3);
+        let rows = watch.0.series.lock().rows();
+        until(|| watch.0.series.lock().rows() > rows + 3);
         for (trial, told) in [("b", false), ("a", true), ("c", true)] {
             let series = run(watch.take(trial)).unwrap();
             assert_eq!(series.columns.contains_key("net_rx_bytes"), told, "{trial}");
@@ -428,7 +416,7 @@ mod tests {
             assert!(watch.open(&trial.to_string(), 1_000_000, None));
         }
         assert!(!watch.open("one more", 1_000_000, None));
-        for open in &mut watch.0.book.lock().unwrap().trials {
+        for open in &mut watch.0.book.lock().trials {
             open.expires = Some(Instant::now());
         }
         until(|| !is_running(&watch));

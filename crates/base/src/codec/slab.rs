@@ -3,9 +3,10 @@
 
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use arrow_buffer::{ArrowNativeType, Buffer};
+use parking_lot::Mutex;
 
 /// Slabs that are free. A fresh mapping costs a page fault every 4 KiB, and one that is given
 /// back stops every other core of the process for a moment.
@@ -80,14 +81,16 @@ impl Loan {
     }
 }
 
+/// A panic between two statements under the lock leaves a list of free slabs all the same.
+impl std::panic::RefUnwindSafe for Loan {}
+
 impl Drop for Loan {
     fn drop(&mut self) {
         let Some(slab) = self.slab.take() else { return };
         if let Some(home) = self.home.upgrade() {
-            if let Ok(mut free) = home.slabs.lock() {
-                if free.len() < home.kept {
-                    free.push(slab);
-                }
+            let mut free = home.slabs.lock();
+            if free.len() < home.kept {
+                free.push(slab);
             }
         }
     }
@@ -103,13 +106,11 @@ impl Pool {
     }
 
     fn take(&self, length: usize) -> Loan {
-        let slab = self.0.slabs.lock().ok().and_then(|mut free| {
-            // Not one that is far too large: a table would keep it.
-            let fits =
-                |slab: &Slab| slab.capacity >= length && slab.capacity / 4 <= length.max(PAGE);
-            let at = free.iter().rposition(fits)?;
-            Some(free.swap_remove(at))
-        });
+        // Not one that is far too large: a table would keep it.
+        let fits = |slab: &Slab| slab.capacity >= length && slab.capacity / 4 <= length.max(PAGE);
+        let mut free = self.0.slabs.lock();
+        let slab = free.iter().rposition(fits).map(|at| free.swap_remove(at));
+        drop(free);
         let step = if length < PAGE { ALIGNMENT } else { PAGE };
         let fresh = || {
             // In a release build the plain one would wrap around, to a slab of no bytes.

@@ -14,8 +14,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{mpsc, Arc, Mutex, PoisonError};
+use std::sync::{mpsc, Arc};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::codec::budget::Budget;
 use crate::error::{Error, Kind, Result};
@@ -114,13 +116,13 @@ struct Shared {
 impl Shared {
     /// A probe that has ended may go on with the next placement.
     fn is_used(&self) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.asked.lock();
         *asked = asked.map(|_| Instant::now());
     }
 
     /// Whether it goes on listening.
     fn is_wanted(&self) -> bool {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.asked.lock();
         let unasked = asked.is_none_or(|asked| asked.elapsed() > self.terms.unasked);
         if self.stop.load(SeqCst) || (unasked && self.open.load(SeqCst) == 0) {
             *asked = None;
@@ -152,7 +154,7 @@ impl Peer {
     /// Somebody will come. False: it listens no longer.
     pub fn ask(&self) -> bool {
         let asked = self.shared.asked.lock();
-        let mut asked = asked.unwrap_or_else(PoisonError::into_inner);
+        let mut asked = asked;
         if let Some(asked) = &mut *asked {
             *asked = Instant::now();
         }

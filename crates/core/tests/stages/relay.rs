@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 pub struct Relay {
     pub address: String,
@@ -64,10 +66,7 @@ fn delayed(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
             let count = from.read(&mut buffer).unwrap_or(0);
             let due = Instant::now() + delay;
             let (queue, arrived) = &*entrance;
-            queue
-                .lock()
-                .unwrap()
-                .push_back((due, buffer[..count].to_vec()));
+            queue.lock().push_back((due, buffer[..count].to_vec()));
             arrived.notify_one();
             if count == 0 {
                 return;
@@ -76,11 +75,11 @@ fn delayed(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
     });
     std::thread::spawn(move || loop {
         let (queue, arrived) = &*way;
-        let mut waiting = queue.lock().unwrap();
+        let mut waiting = queue.lock();
         let (due, bytes) = loop {
             match waiting.pop_front() {
                 Some(next) => break next,
-                None => waiting = arrived.wait(waiting).unwrap(),
+                None => arrived.wait(&mut waiting),
             }
         };
         drop(waiting);

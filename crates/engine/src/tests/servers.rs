@@ -2,9 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::{json, Value};
 
 use super::line_up::part;
@@ -57,7 +58,7 @@ impl Relay {
         std::thread::spawn(move || {
             for near in listener.incoming().flatten() {
                 let far = TcpStream::connect(&server).unwrap();
-                let mut kept = kept.lock().unwrap();
+                let mut kept = kept.lock();
                 for (from, to) in [(&near, &far), (&far, &near)] {
                     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     std::thread::spawn(move || {
@@ -77,7 +78,7 @@ impl Relay {
     }
 
     fn cut(&self) {
-        for socket in self.sockets.lock().unwrap().iter() {
+        for socket in self.sockets.lock().iter() {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }

@@ -1,10 +1,11 @@
 //! The encoders of a query: exactly as many threads as its first partition asked for.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema};
+use parking_lot::Mutex;
 
 use super::engine::{Raw, Ready, Rows, Run};
 use super::query::Query;
@@ -144,7 +145,7 @@ impl Work {
         let mut columns = None;
         while !self.query.is_over() {
             let raw = {
-                let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut run = self.run.lock();
                 clock.mark(Stage::AwaitInput);
                 if self.query.is_over() {
                     return Ok(());

@@ -1,13 +1,14 @@
 //! An engine outside of Rust: queries are handed out, whole Arrow IPC streams come back.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_schema::SchemaRef;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::engine::{Engine, Raw, Run, Wanted};
 use super::wire::LOOK_UP;
@@ -25,7 +26,7 @@ impl WaitingQueries {
     /// The next query, where one comes in time.
     pub fn take(&self, patience: Duration) -> Option<Query> {
         let until = Instant::now() + patience;
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         loop {
             while let Some(feed) = waiting.pop_front() {
                 // Whoever asked may have gone meanwhile.
@@ -37,10 +38,7 @@ impl WaitingQueries {
             if left.is_zero() {
                 return None;
             }
-            waiting = self
-                .arrived
-                .wait_timeout(waiting, left)
-                .map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard);
+            self.arrived.wait_for(&mut waiting, left);
         }
     }
 }
@@ -61,11 +59,7 @@ impl Engine for Outside {
             more: Condvar::new(),
             room: Condvar::new(),
         });
-        let mut waiting = self
-            .waiting_queries
-            .waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting_queries.waiting.lock();
         waiting.push_back(feed.clone());
         drop(waiting);
         self.waiting_queries.arrived.notify_one();
@@ -98,7 +92,7 @@ struct FeedState {
 
 impl Feed {
     fn state(&self) -> MutexGuard<'_, FeedState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -120,11 +114,7 @@ impl Query {
         let length = stream.len() as u64;
         let mut state = self.0.state();
         while !state.closed && state.bytes > 0 && state.bytes + length > self.0.memory {
-            state = self
-                .0
-                .room
-                .wait_timeout(state, LOOK_UP)
-                .map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard);
+            self.0.room.wait_for(&mut state, LOOK_UP);
         }
         if state.closed || state.finished.is_some() {
             return false;
@@ -172,14 +162,11 @@ impl Drop for EngineStream {
 impl EngineStream {
     /// Waits a moment for something to do or the end.
     fn look(&self) -> MutexGuard<'_, FeedState> {
-        let state = self.feed.state();
-        if !state.streams.is_empty() || state.finished.is_some() {
-            return state;
+        let mut state = self.feed.state();
+        if state.streams.is_empty() && state.finished.is_none() {
+            self.feed.more.wait_for(&mut state, LOOK_UP);
         }
-        self.feed
-            .more
-            .wait_timeout(state, LOOK_UP)
-            .map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard)
+        state
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::seat::{Block, Deal, Leaving, Seat};
@@ -94,7 +95,7 @@ impl Query {
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 
     pub fn asks(&self, text: &str) -> bool {
@@ -165,7 +166,7 @@ impl Query {
             if left.is_zero() {
                 return Ok(None);
             }
-            shared = wait(&self.ready, shared, left);
+            self.ready.wait_for(&mut shared, left);
         }
     }
 
@@ -193,7 +194,7 @@ impl Query {
             // Woken when half of it is gone: once for many blocks. Encoders that had to wait were
             // faster than the partitions, so that half lasts them for a block of each.
             shared.blocked += 1;
-            shared = wait(&self.room, shared, Duration::from_secs(1));
+            self.room.wait_for(&mut shared, Duration::from_secs(1));
             shared.blocked -= 1;
         }
         shared.claimed += bytes;
@@ -284,7 +285,7 @@ impl Query {
                 return Deal::Nothing;
             }
             shared.hungry += 1;
-            shared = wait(&self.ready, shared, patience);
+            self.ready.wait_for(&mut shared, patience);
             shared.hungry -= 1;
             waited = true;
         }
@@ -389,13 +390,4 @@ impl Query {
 /// An id in a message: it may be long.
 pub fn named(id: &str) -> String {
     format!("{:?}", id.chars().take(80).collect::<String>())
-}
-
-fn wait<'a>(
-    on: &Condvar,
-    shared: MutexGuard<'a, Shared>,
-    patience: Duration,
-) -> MutexGuard<'a, Shared> {
-    on.wait_timeout(shared, patience)
-        .map_or_else(|poisoned| poisoned.into_inner().0, |(shared, _)| shared)
 }

@@ -1,8 +1,10 @@
 //! Which queries there are, by id.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::query::{named, Query, Shape};
 use super::seat::{Leaving, Seat};
@@ -36,7 +38,7 @@ impl Sessions {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut HashMap<String, Arc<Query>>) -> T) -> T {
-        act(&mut self.queries.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.queries.lock())
     }
 
     /// The query of this id, made by `begin` where there is none.

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use parking_lot::Mutex;
 
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
@@ -79,9 +80,11 @@ type Making = Arc<Mutex<Option<Lent>>>;
 
 /// It is made, and nobody reads from it.
 fn is_idle(making: &Making) -> bool {
-    let made = making.try_lock();
-    let made = made.as_ref().ok().and_then(|made| made.as_ref());
-    made.is_some_and(|lent| Arc::strong_count(&lent.claim) == 1)
+    let Some(made) = making.try_lock() else {
+        return false;
+    };
+    made.as_ref()
+        .is_some_and(|lent| Arc::strong_count(&lent.claim) == 1)
 }
 
 #[derive(Debug, Default)]
@@ -89,13 +92,6 @@ struct Inner {
     tables: BTreeMap<String, Table>,
     /// The one that came last is the last.
     sources: Vec<(String, Making)>,
-}
-
-fn poisoned<T>(_: T) -> Error {
-    Error::new(
-        Kind::Internal,
-        "the store is broken: a thread of the server died",
-    )
 }
 
 impl Store {
@@ -119,7 +115,7 @@ impl Store {
     /// Claims so much more. Sources that nobody reads from give way.
     pub fn extend(&self, claim: &mut Claim, bytes: u64) -> Result<()> {
         while !self.memory.take(bytes) {
-            let mut inner = self.inner.lock().map_err(poisoned)?;
+            let mut inner = self.inner.lock();
             let idle = inner.sources.iter().position(|(_, making)| is_idle(making));
             let Some(idle) = idle else {
                 return Err(Error::new(
@@ -150,7 +146,7 @@ impl Store {
     /// Keeps a table whose bytes have been claimed. It replaces what the path held,
     /// but streams of one trial add up.
     pub fn keep(&self, path: String, table: Table) -> Result<()> {
-        let mut inner = self.inner.lock().map_err(poisoned)?;
+        let mut inner = self.inner.lock();
         inner.forget_sources(&path);
         if let Some(old) = inner.tables.get_mut(&path) {
             if old.trial.is_some() && old.trial == table.trial && old.schema == table.schema {
@@ -168,7 +164,7 @@ impl Store {
     }
 
     pub fn table(&self, path: &str) -> Result<Table> {
-        let inner = self.inner.lock().map_err(poisoned)?;
+        let inner = self.inner.lock();
         inner.tables.get(path).cloned().ok_or_else(|| {
             let known: Vec<_> = inner.tables.keys().take(10).map(String::as_str).collect();
             let known = if known.is_empty() {
@@ -181,18 +177,16 @@ impl Store {
     }
 
     pub fn tables(&self) -> Vec<(String, Table)> {
-        self.inner.lock().map_or(vec![], |inner| {
-            inner
-                .tables
-                .iter()
-                .map(|(path, table)| (path.clone(), table.clone()))
-                .collect()
-        })
+        let inner = self.inner.lock();
+        let tables = inner.tables.iter();
+        tables
+            .map(|(path, table)| (path.clone(), table.clone()))
+            .collect()
     }
 
     pub fn drop_table(&self, path: &str) -> Result<()> {
         self.table(path)?;
-        let mut inner = self.inner.lock().map_err(poisoned)?;
+        let mut inner = self.inner.lock();
         inner.forget_sources(path);
         let gone = inner.tables.remove(path);
         drop(inner); // what it holds may take a while to free
@@ -210,7 +204,7 @@ impl Store {
         make: impl FnOnce() -> Result<Source>,
     ) -> Result<Lent> {
         let making = {
-            let mut inner = self.inner.lock().map_err(poisoned)?;
+            let mut inner = self.inner.lock();
             let known = inner.sources.iter().find(|(known, _)| known == key);
             match known.map(|(_, making)| making.clone()) {
                 Some(making) => making,
@@ -225,7 +219,7 @@ impl Store {
             }
         };
         // Where making it panicked there is none, and it is made again.
-        let mut made = making.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = making.lock();
         if let Some(lent) = &*made {
             return Ok(lent.clone());
         }

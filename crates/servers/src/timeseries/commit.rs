@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
 use super::config::Durable;
@@ -29,20 +30,16 @@ pub struct Bell {
     bell: Condvar,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Bell {
     pub fn ring(&self) {
-        *lock(&self.rung) = true;
+        *self.rung.lock() = true;
         self.bell.notify_one();
     }
 
     fn wait(&self) {
-        let rung = lock(&self.rung);
-        let waited = self.bell.wait_timeout_while(rung, PERIOD, |rung| !*rung);
-        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
+        let mut rung = self.rung.lock();
+        self.bell.wait_while_for(&mut rung, |rung| !*rung, PERIOD);
+        *rung = false;
     }
 }
 
@@ -61,7 +58,7 @@ impl Commit {
         if self.durable != Durable::Fsync {
             return;
         }
-        let mut dirty = lock(&self.dirty);
+        let mut dirty = self.dirty.lock();
         if !dirty.iter().any(|known| Arc::ptr_eq(known, file)) {
             dirty.push(file.clone());
         }
@@ -88,7 +85,7 @@ impl Commit {
         if *self.synced.borrow() >= written {
             return;
         }
-        let dirty = std::mem::take(&mut *lock(&self.dirty));
+        let dirty = std::mem::take(&mut *self.dirty.lock());
         for file in dirty {
             // After an error nobody knows what the disk has, so it is final.
             if let Err(error) = file.sync_data() {

@@ -12,7 +12,6 @@ use tokio::sync::watch;
 
 use super::head::Turn;
 use super::reader::{Language, Reader};
-use super::store::lock;
 use venturi_base::codec::timeseries::parse::{influx, opentsdb, resp, Progress, Step, Wrong, LINE};
 
 /// How long a peer that was told no may go on sending before the connection is reset:
@@ -177,7 +176,7 @@ impl Talk {
 
     fn take(&mut self, input: &[u8], reader: &Reader) -> Result<Progress, Wrong> {
         let mut scratch = reader.scratch.borrow_mut();
-        let mut head = lock(reader.head());
+        let mut head = reader.head().lock();
         let mut turn = Turn {
             head: &mut head,
             language: self.language as usize,

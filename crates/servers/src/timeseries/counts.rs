@@ -5,12 +5,14 @@
 //! it takes more; all heads are held at once only for what has come meanwhile.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::head::{Frozen, Head};
 use super::registry::NEVER;
-use super::store::{lock, Catalog, Store};
+use super::store::{Catalog, Store};
 use super::totals::Totals;
 use venturi_base::data::points::series_hash;
 
@@ -110,13 +112,13 @@ pub fn count<T: Tally>(
     for _ in 0..PASSES {
         heads.iter().for_each(|head| count.ahead(head));
     }
-    let sealing = lock(&store.catalog).sealing.clone();
+    let sealing = store.catalog.lock().sealing.clone();
     for frozen in &sealing {
         count.rest(frozen.id, &**frozen);
     }
     // All heads are held at once, so that no point is on its way from one to the other.
-    let held: Vec<_> = heads.iter().map(|head| lock(head)).collect();
-    let catalog = lock(&store.catalog);
+    let held: Vec<_> = heads.iter().map(|head| head.lock()).collect();
+    let catalog = store.catalog.lock();
     let mut all = T::default();
     for frozen in &catalog.sealing {
         count.rest(frozen.id, &**frozen);
@@ -139,7 +141,7 @@ impl<T: Tally> Count<'_, T> {
     fn ahead(&mut self, head: &Mutex<Head>) {
         let (mut number, mut at) = (None, 0);
         loop {
-            let head = lock(head);
+            let head = head.lock();
             let Some(id) = head.id() else { return };
             if number.replace(id).is_some_and(|before| before != id) {
                 at = 0;

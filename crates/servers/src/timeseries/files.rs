@@ -11,12 +11,11 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::store::lock;
 use super::{checks, series_file};
 
 const BUFFER: usize = 1 << 20;
@@ -290,7 +289,7 @@ impl Inspector {
                 let points = listed.points();
                 // What cannot be read may be readable the next time.
                 let stamp = stamp.filter(|_| points.is_ok());
-                lock(&known).insert(listed.path.clone(), (stamp, points));
+                known.lock().insert(listed.path.clone(), (stamp, points));
             }
         };
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -301,7 +300,7 @@ impl Inspector {
             }
             work();
         });
-        self.known = known.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.known = known.into_inner();
     }
 
     /// The segment, or which of its files is damaged.

@@ -8,9 +8,10 @@ use std::net::TcpStream as Socket;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{watch, Semaphore};
@@ -20,7 +21,7 @@ use super::connection;
 use super::head::{Frozen, Head};
 use super::http;
 use super::sealer::announce;
-use super::store::{lock, Store};
+use super::store::Store;
 use venturi_base::codec::budget::Budget;
 use venturi_base::codec::timeseries::parse::resp::Room;
 use venturi_base::codec::timeseries::parse::{Scratch, Wrong, MESSAGE};
@@ -90,7 +91,7 @@ impl Reader {
             if let Some(failure) = self.store().failure() {
                 return Err(Wrong::Store(failure));
             }
-            if !lock(self.head()).full() {
+            if !self.head().lock().full() {
                 return Ok(());
             }
             match self.permits.acquire().await {
@@ -106,7 +107,7 @@ impl Reader {
 
     /// Sends the head to the sealer if it is time. False: it was not.
     fn freeze(&self, due: impl Fn(&Head) -> bool) -> bool {
-        let mut head = lock(self.head());
+        let mut head = self.head().lock();
         if !due(&head) {
             return false;
         }
@@ -142,7 +143,7 @@ impl Reader {
     async fn grow_old(&self) {
         loop {
             tokio::time::sleep(AGE / 60).await;
-            if !lock(self.head()).older_than(AGE) {
+            if !self.head().lock().older_than(AGE) {
                 continue;
             }
             if let Ok(permit) = self.permits.try_acquire() {
@@ -169,7 +170,7 @@ impl Shared {
             }
             let sent = |answered: &AtomicU64| answered.load(Ordering::Acquire) >= wanted;
             let all = self.answered.iter().all(sent);
-            let sealing = lock(&self.store.catalog).sealing.clone();
+            let sealing = self.store.catalog.lock().sealing.clone();
             match &waiting {
                 None if all => waiting = Some(sealing.iter().map(|frozen| frozen.id).collect()),
                 // New heads may be on their way meanwhile; they are not waited for.

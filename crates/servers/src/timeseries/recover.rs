@@ -16,7 +16,7 @@ use super::head::{Frozen, Part};
 use super::log::{replay, Log, Replay};
 use super::sealer::{announce, seal};
 use super::series_file;
-use super::store::{lock, path, Store};
+use super::store::{path, Store};
 use venturi_base::error::{Error, Kind, Result};
 
 /// What was found at the start that a clean stop would not have left.
@@ -175,7 +175,7 @@ fn take_in(store: &Store, segment: &Segment) -> std::result::Result<(), String> 
         })?;
         numbers.push((number, totals));
     }
-    let mut catalog = lock(&store.catalog);
+    let mut catalog = store.catalog.lock();
     for (series, totals) in &numbers {
         catalog.add(*series, totals);
         store.seen(*series, totals.last);

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::OnceLock;
 
+use parking_lot::{RwLock, RwLockReadGuard};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Numbers found by a hash that was made elsewhere. Names of the same hash take the next
@@ -124,7 +125,7 @@ impl Registry {
     }
 
     pub fn names(&self) -> RwLockReadGuard<'_, Names> {
-        self.names.read().unwrap_or_else(PoisonError::into_inner)
+        self.names.read()
     }
 
     /// The number of a series, a new one where it is not known. None: there are too many.
@@ -133,7 +134,7 @@ impl Registry {
         if let Some(known) = self.names().find(name, hash) {
             return Some(known);
         }
-        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.write();
         if let Some(known) = names.find(name, hash) {
             return Some(known);
         }

@@ -14,7 +14,7 @@ use super::files::named;
 use super::head::Frozen;
 use super::segment;
 use super::series_file;
-use super::store::{lock, path, sync_directory, Store};
+use super::store::{path, sync_directory, Store};
 
 /// The sealing thread's body: until the reader hangs up. A permit comes back with every
 /// head that is done; where nothing can be written any more, all waiting are let go.
@@ -34,7 +34,7 @@ pub fn run(store: &Arc<Store>, heads: &Receiver<Arc<Frozen>>, permits: &Semaphor
 /// caller still holds the head's lock.
 pub fn announce(store: &Store, frozen: Frozen) -> Arc<Frozen> {
     let frozen = Arc::new(frozen);
-    lock(&store.catalog).sealing.push(frozen.clone());
+    store.catalog.lock().sealing.push(frozen.clone());
     frozen
 }
 
@@ -72,7 +72,7 @@ pub fn seal(store: &Store, frozen: &Arc<Frozen>) -> Result<(), String> {
         let _ = fs::remove_file(&series);
         let _ = fs::remove_file(&points);
     })?;
-    let mut catalog = lock(&store.catalog);
+    let mut catalog = store.catalog.lock();
     catalog.sealing.retain(|other| !Arc::ptr_eq(other, frozen));
     for line in &lines {
         catalog.add(line.series, &line.totals);

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use serde_json::{json, Value};
 
 use super::commit::{Bell, Commit};
@@ -64,10 +65,6 @@ pub struct Store {
     closed: AtomicBool,
     /// One server a directory; released with the file.
     _lock: File,
-}
-
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `folder/<id>.<extension>`; ids sort by age.
@@ -160,7 +157,7 @@ impl Store {
         let all = counts::count(self, heads, None, |catalog, all: &mut Totals| {
             all.add(&catalog.all);
         });
-        let catalog = lock(&self.catalog);
+        let catalog = self.catalog.lock();
         let mut told = json!({
             "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
             "pid": std::process::id(),

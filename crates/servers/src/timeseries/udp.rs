@@ -7,7 +7,6 @@ use tokio::sync::watch;
 
 use super::head::Turn;
 use super::reader::{Language, Reader};
-use super::store::lock;
 use venturi_base::codec::timeseries::parse::resp;
 
 /// A datagram cannot be longer.
@@ -33,7 +32,7 @@ pub async fn serve(
         if reader.room().await.is_err() {
             continue;
         }
-        let mut head = lock(reader.head());
+        let mut head = reader.head().lock();
         let mut turn = Turn {
             head: &mut head,
             language: Language::Resp as usize,

@@ -5,7 +5,6 @@ use super::answers::Answer;
 use super::head::Turn;
 use super::http::Request;
 use super::reader::{Language, Reader};
-use super::store::lock;
 use venturi_base::codec::timeseries::parse::{influx, Wrong};
 
 /// Other connections have a turn after so many bytes of a body.
@@ -61,7 +60,7 @@ async fn lines(body: &[u8], unit: i64, reader: &Reader) -> Result<(), Wrong> {
 
 fn take(lines: &[u8], unit: i64, last: &mut u32, reader: &Reader) -> Result<(), Wrong> {
     let mut scratch = reader.scratch.borrow_mut();
-    let mut head = lock(reader.head());
+    let mut head = reader.head().lock();
     let mut turn = Turn {
         head: &mut head,
         language: Language::Influx as usize,

@@ -1,7 +1,9 @@
 //! Lanes that wait for one connection.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Wake, Waker};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Whom the socket wakes: one lane that waits, which then looks after the others.
 pub struct Waiting(Mutex<Vec<Option<Waker>>>);
@@ -12,7 +14,7 @@ impl Waiting {
     }
 
     pub fn all(&self) -> MutexGuard<'_, Vec<Option<Waker>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

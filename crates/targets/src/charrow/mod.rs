@@ -15,8 +15,10 @@ mod watch;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
 
 use crate::reference::Clocks;
 use crate::systems::System;

@@ -1,9 +1,11 @@
 //! One partition of the trial's query: a connection that is read, blocks that are decoded.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::channel::{told, Channel};
 use super::pool::{Decoded, Inbox, Lent, Pool, Rules, Unpacker};
@@ -43,12 +45,12 @@ pub struct QueryRows(Mutex<Option<u64>>);
 
 impl QueryRows {
     fn hear(&self, rows: u64) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         *known = Some(known.map_or(rows, |known| known.max(rows)));
     }
 
     pub fn told(&self) -> Option<u64> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 

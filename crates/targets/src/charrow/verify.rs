@@ -52,7 +52,7 @@ impl Charrow {
         if !self.asks.contains("account") {
             return Ok(Told::default());
         }
-        if let Some(told) = self.account.lock().ok().and_then(|kept| kept.clone()) {
+        if let Some(told) = self.account.lock().clone() {
             return Ok(told);
         }
         let asking = self.ask("account", &self.spec.trial);
@@ -67,9 +67,7 @@ impl Charrow {
             },
             Err(error) => return Err(error),
         };
-        if let Ok(mut kept) = self.account.lock() {
-            *kept = Some(told.clone());
-        }
+        *self.account.lock() = Some(told.clone());
         Ok(told)
     }
 

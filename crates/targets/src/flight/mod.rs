@@ -20,8 +20,10 @@ mod verify;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::hosts::of_stream;
 use crate::reference::Clocks;

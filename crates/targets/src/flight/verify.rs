@@ -36,15 +36,13 @@ impl Flight {
         if !self.identity.reference {
             return Ok(None);
         }
-        if let Some(account) = self.account.lock().ok().and_then(|kept| kept.clone()) {
+        if let Some(account) = self.account.lock().clone() {
             return Ok(Some(account));
         }
         let accounts = self.spoken_to().map(|server| self.account_of(server));
         let accounts = try_join_all(accounts).await?;
         let account = accounts.into_iter().reduce(Account::plus);
-        if let Ok(mut kept) = self.account.lock() {
-            kept.clone_from(&account);
-        }
+        self.account.lock().clone_from(&account);
         Ok(account)
     }
 

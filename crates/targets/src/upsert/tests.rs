@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
+use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::*;
@@ -78,7 +79,7 @@ impl Executor for Memory {
             tokio::task::yield_now().await;
             let rows = call.rows;
             let answer = {
-                let mut database = self.0.lock().unwrap();
+                let mut database = self.0.lock();
                 let number = database.calls;
                 database.calls += 1;
                 let fault = database.faults.get(&number).copied();
@@ -210,11 +211,11 @@ impl Run {
     }
 
     fn verify(&self) -> Verification {
-        let effect = match self.database.lock().unwrap().overwrite {
+        let effect = match self.database.lock().overwrite {
             true => Effect::Overwrite,
             false => Effect::Add,
         };
-        let after = self.database.lock().unwrap().found();
+        let after = self.database.lock().found();
         let tallies = [self.tally];
         compare(
             &self.work,
@@ -494,7 +495,7 @@ proptest! {
         let Some((at, lie)) = lie else { return Ok(()) };
         all.insert(at, lie);
         let told = Run::new(30, retries, Database { faults: all, ..Database::default() });
-        let reached = told.database.lock().unwrap().calls > at;
+        let reached = told.database.lock().calls > at;
         prop_assert_eq!(told.verify().mismatch.is_some(), reached);
     }
 }

@@ -3,11 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{types, Array, RecordBatch};
 use arrow_schema::DataType;
+use parking_lot::Mutex;
 
 use crate::{Applied, Runs, Sums, MAX_SUMS};
 use venturi_base::data::payload_bytes;
@@ -126,7 +127,7 @@ impl<B: Builder> Work<B> {
                     Ok(made) => built.push((index as usize, Arc::new(made))),
                     Err(error) => {
                         stop.store(true, Relaxed);
-                        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                        let mut failed = failed.lock();
                         failed.get_or_insert(error);
                     }
                 }
@@ -146,7 +147,7 @@ impl<B: Builder> Work<B> {
                 .map(|thread| thread.join())
                 .collect::<Vec<_>>()
         });
-        if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(error) = failed.into_inner() {
             return Err(error);
         }
         let mut built = Vec::with_capacity(count as usize);

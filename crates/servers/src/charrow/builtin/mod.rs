@@ -5,10 +5,11 @@ mod parse;
 mod states;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
+use parking_lot::Mutex;
 
 use super::config::StreamSpec;
 use super::engine::{Engine, Raw, Ready, Run, Wanted};
@@ -171,7 +172,7 @@ impl Builtin {
         bytes: u64,
         make: impl FnOnce() -> Result<Source>,
     ) -> Result<Source> {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.sources.lock();
         if let Some((_, _, source)) = sources.iter().find(|(known, ..)| known == key) {
             return Ok(source.clone());
         }

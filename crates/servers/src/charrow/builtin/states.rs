@@ -1,8 +1,9 @@
 //! `state_rows`: rows as a database keeps its states, which the encoders turn into columns.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
+use parking_lot::Mutex;
 
 use super::parse::{Argument, Statement};
 use super::{check, find, kept, projected};
@@ -61,7 +62,7 @@ impl States {
         let fit = (RING / (block_rows * ROW_BYTES)).max(1) as u64;
         let blocks = blocks.min(fit);
         let key = format!("{seed} {block_rows}");
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         if let Some((made, ring)) = known.as_ref() {
             if *made == key && ring.len() as u64 >= blocks {
                 return Ok(ring.clone());
@@ -116,7 +117,7 @@ mod tests {
     fn what_is_prepared_is_not_made_again() {
         let engine = Builtin::new(&[], &[], 64 << 20).unwrap();
         let query = "SELECT * FROM state_rows(rows = 20000, block_rows = 1000)";
-        let ring = || engine.states.0.lock().unwrap().as_ref().unwrap().1.clone();
+        let ring = || engine.states.0.lock().as_ref().unwrap().1.clone();
         engine.prepare(query).unwrap();
         let prepared = ring();
         assert_eq!(prepared.len(), 20);

@@ -2,8 +2,9 @@
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{json, Value};
 
 use super::super::config::ServerSpec;
@@ -11,7 +12,7 @@ use super::super::counts::{count, series_of, Wanted};
 use super::super::head::{Head, Turn};
 use super::super::recover;
 use super::super::sealer::{announce, seal};
-use super::super::store::{lock, Store};
+use super::super::store::Store;
 use super::super::totals::Totals;
 use super::{ask, connect, get, post, spec, start, Folder};
 use venturi_base::codec::timeseries::parse::Sink;
@@ -65,12 +66,12 @@ fn expected(rows: i64) -> Totals {
 fn others_have_their_turn_while_points_are_counted() {
     let folder = Folder::new();
     let (store, head) = open(&folder);
-    push(&mut lock(&head), 0..1_000_000);
+    push(&mut head.lock(), 0..1_000_000);
     let (done, turns) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                drop(lock(&head));
+                drop(head.lock());
                 turns.fetch_add(1, Ordering::Relaxed);
                 std::thread::yield_now();
             }
@@ -100,9 +101,9 @@ fn what_is_told_is_of_one_moment() {
             for round in 0..40 {
                 for part in 0..10 {
                     let from = round * 20_000 + part * 2_000;
-                    push(&mut lock(&head), from..from + 2_000);
+                    push(&mut head.lock(), from..from + 2_000);
                 }
-                let mut held = lock(&head);
+                let mut held = head.lock();
                 let frozen = announce(&store, held.freeze().unwrap());
                 drop(held);
                 seal(&store, &frozen).unwrap();
@@ -130,7 +131,7 @@ fn what_is_told_is_of_one_moment() {
 fn only_what_is_wanted() {
     let folder = Folder::new();
     let (store, head) = open(&folder);
-    push(&mut lock(&head), 0..10);
+    push(&mut head.lock(), 0..10);
     let series = series_of(&store, b"a");
     assert_eq!(series, [0, 1]);
     assert_eq!(

@@ -1,8 +1,9 @@
 //! Where a stream finds what the decoders have made of its blocks.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Decoded;
 use venturi_base::error::Result;
@@ -19,7 +20,7 @@ struct Waiting {
 
 impl Inbox {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn put(&self, decoded: Result<Decoded>) {

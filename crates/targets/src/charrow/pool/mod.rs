@@ -12,8 +12,10 @@ mod unpack;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::Pool as PoolRecord;
 pub use inbox::Inbox;
@@ -191,11 +193,11 @@ impl Drop for Pool {
 
 impl Shared {
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.jobs.lock()
     }
 
     fn window(&self) -> MutexGuard<'_, Window> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+        self.window.lock()
     }
 
     /// A decoder's life on its own thread.
@@ -246,7 +248,7 @@ impl Shared {
                 return None;
             }
             jobs.idle += 1;
-            jobs = self.more.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            self.more.wait(&mut jobs);
             jobs.idle -= 1;
         }
     }

@@ -1,7 +1,9 @@
 //! What is compared afterwards: with the reference store's account, and with a count of points.
 
 use std::io::{BufRead, BufReader};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::*;
 use venturi_base::data::points::{mix, series_hash};
@@ -13,7 +15,7 @@ type Account = Arc<Mutex<(u64, u64)>>;
 /// A store that takes `put` lines, and loses one in so many.
 fn store(lose: u64) -> (u16, u16) {
     let account = Account::default();
-    account.lock().unwrap().0 = 7; // somebody was here before
+    account.lock().0 = 7; // somebody was here before
     let held = account.clone();
     let port = server(move |mut socket| {
         let mut reader = BufReader::new(socket.try_clone().unwrap());
@@ -34,7 +36,7 @@ fn store(lose: u64) -> (u16, u16) {
             let parts: Vec<&str> = line.trim_end().splitn(5, ' ').collect();
             let series = series_hash(format!("{} {}", parts[1], parts[4]).as_bytes());
             let time = parts[2].parse::<i64>().unwrap() * 1_000_000_000;
-            let mut held = held.lock().unwrap();
+            let mut held = held.lock();
             held.0 += 1;
             held.1 = held
                 .1
@@ -42,7 +44,7 @@ fn store(lose: u64) -> (u16, u16) {
         }
     });
     let http = web(move |request| {
-        let (points, checksum) = *account.lock().unwrap();
+        let (points, checksum) = *account.lock();
         let stored_bytes = match request {
             "GET /api/stats HTTP/1.1" => 0,
             _ => points,
@@ -168,7 +170,7 @@ fn akumuli_counts_by_metric() {
                 return "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n-oh?\r\n0\r\n\r\n".into();
             }
             assert_eq!(request, "POST /api/query HTTP/1.1");
-            let mut asked = asked.lock().unwrap();
+            let mut asked = asked.lock();
             *asked += 1;
             let count = if *asked <= 10 { 100 } else { after };
             let body = format!("+m:count host=a\r\n+20170101T000000\r\n+{count}\r\n");

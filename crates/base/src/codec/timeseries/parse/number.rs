@@ -1,155 +1,13 @@
 //! Text -> double, correctly rounded, as C's `strtod` reads it in the C locale.
 //!
 //! Points arrive as text with up to 17 digits, so this is the hottest loop of the store.
-//! Up to 19 digits are gathered in one integer, eight at a time, and multiplied by a
-//! power of ten of 128 bits (Eisel and Lemire, "Number parsing at a gigabyte per
-//! second"); whatever that does not settle goes to the standard library.
 
-/// Powers of ten beyond these go the slow way; 17 digits of a measurement stay inside.
-const LARGEST: i32 = 27;
-
-/// 5^q for q from -27 to 27, as 128 bits with the highest one set; those of negative q
-/// are rounded up, as the proof of the algorithm wants them.
-static POWERS: [(u64, u64); 2 * LARGEST as usize + 1] = powers();
-
-const fn powers() -> [(u64, u64); 2 * LARGEST as usize + 1] {
-    let mut table = [(0, 0); 2 * LARGEST as usize + 1];
-    let mut power: u128 = 1;
-    let mut q = 0;
-    while q <= LARGEST {
-        let exact = power << power.leading_zeros();
-        table[(LARGEST + q) as usize] = ((exact >> 64) as u64, exact as u64);
-        if q > 0 {
-            let inverse = reciprocal(power);
-            table[(LARGEST - q) as usize] = ((inverse >> 64) as u64, inverse as u64);
-        }
-        power *= 5;
-        q += 1;
-    }
-    table
-}
-
-/// floor(2^b / power) + 1, with the b that makes it 128 bits; `power` < 2^64, no power of two.
-const fn reciprocal(power: u128) -> u128 {
-    let bits = 128 - power.leading_zeros();
-    // 2^bits / power has one bit before the point: 127 more are wanted.
-    let mut rest = (1u128 << bits) - power;
-    let mut quotient: u128 = 1;
-    let mut step = 0;
-    while step < 127 {
-        rest <<= 1;
-        quotient <<= 1;
-        if rest >= power {
-            rest -= power;
-            quotient |= 1;
-        }
-        step += 1;
-    }
-    quotient + 1
-}
-
-/// mantissa * 10^exponent, rounded to even; None: not settled here.
-fn scale(mantissa: u64, exponent: i32) -> Option<f64> {
-    if mantissa == 0 {
-        return Some(0.0);
-    }
-    if !(-LARGEST..=LARGEST).contains(&exponent) {
-        return None;
-    }
-    let (high, low) = POWERS[(exponent + LARGEST) as usize];
-    let zeros = mantissa.leading_zeros();
-    let normal = mantissa << zeros;
-    let mut product = normal as u128 * high as u128;
-    if (product >> 64) as u64 & 0x1ff == 0x1ff {
-        // Rounding may hang on what the power's lower half adds.
-        product += (normal as u128 * low as u128) >> 64;
-    }
-    let (upper, lower) = ((product >> 64) as u64, product as u64);
-    let top = (upper >> 63) as i32;
-    let shift = top + 9;
-    let mut bits = upper >> shift;
-    let mut power = ((217_706 * exponent) >> 16) + 63 + top - zeros as i32 + 1023;
-    // Exactly between two doubles: to even, which rounding up below would miss.
-    if lower <= 1 && (-4..=23).contains(&exponent) && bits & 3 == 1 && bits << shift == upper {
-        bits &= !1;
-    }
-    bits = (bits + (bits & 1)) >> 1;
-    if bits >= 1 << 53 {
-        bits = 1 << 52;
-        power += 1;
-    }
-    Some(f64::from_bits(
-        (bits & ((1 << 52) - 1)) | (power as u64) << 52,
-    ))
-}
-
-/// Whether all eight bytes are digits, and their number.
-fn eight(bytes: [u8; 8]) -> Option<u64> {
-    let word = u64::from_le_bytes(bytes);
-    let digits = word.wrapping_sub(0x3030_3030_3030_3030);
-    let above = word.wrapping_add(0x4646_4646_4646_4646);
-    if (digits | above) & 0x8080_8080_8080_8080 != 0 {
-        return None;
-    }
-    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
-    let low = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(0x000f_4240_0000_0064);
-    let high = ((pairs >> 16) & 0x0000_00ff_0000_00ff).wrapping_mul(0x0000_2710_0000_0001);
-    Some(low.wrapping_add(high) >> 32)
-}
-
-/// Gathers digits into `mantissa`; the position of the first byte that is none.
-#[inline(always)]
-fn gather(text: &[u8], mut at: usize, mantissa: &mut u64) -> usize {
-    while let Some(chunk) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        let Some(number) = eight(*chunk) else { break };
-        *mantissa = mantissa.wrapping_mul(100_000_000).wrapping_add(number);
-        at += 8;
-    }
-    while let Some(digit) = text.get(at).map(|byte| byte.wrapping_sub(b'0')) {
-        if digit > 9 {
-            break;
-        }
-        *mantissa = mantissa.wrapping_mul(10).wrapping_add(digit.into());
-        at += 1;
-    }
-    at
-}
-
-/// A plain decimal (sign, digits, point, digits) at the start of `text`, and its length.
-/// What follows is the caller's business. None: this needs [`parse`].
+/// A finite decimal at the start of `text`, and its length. What follows is the caller's business.
+/// None: this needs [`parse`].
 #[inline(always)]
 pub fn plain(text: &[u8]) -> Option<(f64, usize)> {
-    let negative = text.first() == Some(&b'-');
-    let start = usize::from(negative);
-    let mut mantissa = 0;
-    let whole = short(text, start, &mut mantissa);
-    let mut at = whole;
-    let mut digits = whole - start;
-    let mut decimals = 0;
-    if text.get(at) == Some(&b'.') {
-        at = gather(text, whole + 1, &mut mantissa);
-        decimals = at - whole - 1;
-        digits += decimals;
-    }
-    // Nineteen digits fit an integer of 64 bits whatever they are.
-    if digits == 0 || digits > 19 || matches!(text.get(at), Some(b'e' | b'E' | b'x' | b'X')) {
-        return None;
-    }
-    let magnitude = scale(mantissa, -(decimals as i32))?;
-    Some((if negative { -magnitude } else { magnitude }, at))
-}
-
-/// As [`gather`], for the few digits before a point.
-#[inline(always)]
-fn short(text: &[u8], mut at: usize, mantissa: &mut u64) -> usize {
-    while let Some(digit) = text.get(at).map(|byte| byte.wrapping_sub(b'0')) {
-        if digit > 9 {
-            break;
-        }
-        *mantissa = mantissa.wrapping_mul(10).wrapping_add(digit.into());
-        at += 1;
-    }
-    at
+    let (value, length) = fast_float2::parse_partial::<f64, _>(text).ok()?;
+    value.is_finite().then_some((value, length))
 }
 
 /// A whole text as `strtod` reads it; None where anything is left over.
@@ -307,19 +165,6 @@ mod tests {
         assert_eq!(parse(b" +7"), Some(7.0));
         for wrong in ["0x", "0xg", "+-1", "0x1p", "1\0", "\u{661}"] {
             assert_eq!(parse(wrong.as_bytes()), None, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn eight_digits() {
-        assert_eq!(eight(*b"01234567"), Some(1_234_567));
-        assert_eq!(eight(*b"99999999"), Some(99_999_999));
-        for at in 0..8 {
-            for byte in [b'/', b':', 0, 0xff, b' ', b'.', b'-'] {
-                let mut text = *b"12345678";
-                text[at] = byte;
-                assert_eq!(eight(text), None, "{text:?}");
-            }
         }
     }
 
