@@ -64,7 +64,9 @@ fn usual<S: Sink>(
             let (found, length) = number::plain(text)?;
             *value = found;
             at += name.len() + length;
-            at += usize::from(matches!(input.get(at), Some(b'i' | b'u')));
+            if matches!(input.get(at), Some(b'i' | b'u')) {
+                at += usize::from(is_whole(&text[..length]));
+            }
             let last = names.is_empty();
             if *input.get(at)? != if last { b' ' } else { b',' } {
                 return None;
@@ -130,13 +132,15 @@ fn point<S: Sink>(text: &[u8], unit: i64, sink: &mut S, scratch: &mut Scratch) -
     sink.push(group, time, &scratch.values[..names.len()])
 }
 
+/// What may stand before an `i`.
+fn is_whole(text: &[u8]) -> bool {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+}
+
 fn numeric(text: &[u8]) -> Option<f64> {
     match text.split_last()? {
-        (b'i' | b'u', digits) => {
-            let plain = digits.strip_prefix(b"-").unwrap_or(digits);
-            let whole = !plain.is_empty() && plain.iter().all(u8::is_ascii_digit);
-            whole.then(|| number::parse(digits)).flatten()
-        }
+        (b'i' | b'u', digits) => is_whole(digits).then(|| number::parse(digits)).flatten(),
         // Only what begins as a number does: `true`, `"text"` and `nan` are not.
         _ if text[0].is_ascii_digit() || matches!(text[0], b'-' | b'+' | b'.') => {
             number::parse(text).filter(|value| value.is_finite())

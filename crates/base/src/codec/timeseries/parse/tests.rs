@@ -182,7 +182,7 @@ fn what_is_wrong_is_told() {
         "m|".repeat(255),
         format!("+0{}1\r\n", "0".repeat(990)).repeat(80)
     );
-    let cases: [(Language, &str, &str); 26] = [
+    let cases: [(Language, &str, &str); 28] = [
         (Language::Resp, "hello\r\n", "a series begins with"),
         (Language::Resp, "*999999999\r\n", "pairs of name"),
         (
@@ -217,6 +217,17 @@ fn what_is_wrong_is_told() {
         (Language::Influx, "a,b=c d=\"text\" 1\n", "not name=number"),
         (Language::Influx, "a,b=c d=true 1\n", "not name=number"),
         (Language::Influx, "a,b d=1 1\n", "not name=value"),
+        // Also behind a line of the same series, which is read the short way.
+        (
+            Language::Influx,
+            "a,b=c d=1 1\na,b=c d=1.5i 2\n",
+            "not name=number",
+        ),
+        (
+            Language::Influx,
+            "a,b=c d=1 1\na,b=c d=inf 2\n",
+            "not name=number",
+        ),
     ];
     for (language, text, expected) in cases {
         match read(language, text.as_bytes(), &[], false).2 {
