@@ -220,7 +220,7 @@ impl Watch {
         if counted.map(|counted| &counted.name) != interface.as_ref() {
             series.forget_network();
         }
-        series.join(&*connections.series.lock());
+        series.join(&connections.series.lock());
         let mut book = self.0.book.lock();
         book.trials.retain(|open| open.id != trial);
         self.0.nudge(&book);
