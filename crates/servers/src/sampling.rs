@@ -1,11 +1,12 @@
 //! The server samples itself while a trial is open: one thread for all trials.
 //!
 //! A client opens the sampling before its streams, or with the first of them, and fetches the rows
-//! after them. The first row is taken by whoever opens it: a thread that has yet to start may come
-//! after a short trial has ended. What is never fetched is forgotten.
+//! after them. What it never fetches is forgotten. A trial has a row before its streams whatever the
+//! sampling thread has come to: whoever opens the first trial takes that row, and the trials that
+//! come while others are open have the last one before them.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -26,8 +27,7 @@ const LONGEST_ID: usize = 256;
 const UNTIL_FIRST: Duration = Duration::from_secs(120);
 const AFTER_LAST: Duration = Duration::from_secs(15);
 
-/// A row that is no older than this will do for a trial's start, also where it was taken for
-/// another trial.
+/// A row that is no older than this will do for a trial's start.
 const FRESH_NS: i64 = 20_000_000;
 
 /// Intervals that a client may ask for.
@@ -42,23 +42,28 @@ struct Inner {
     /// What is sampled is this process with those that it has started.
     children: bool,
     book: Mutex<Book>,
-    series: Mutex<Series>,
-    /// A row is wanted at once: a trial's first stream begins, or its last one ends.
-    nudged: AtomicBool,
-    /// When the last row was taken: known without waiting for one that is being read.
-    last_ns: AtomicI64,
 }
 
 #[derive(Debug, Default)]
 struct Book {
     trials: Vec<Open>,
     /// There is one while a trial is open.
-    thread: Option<Thread>,
-    running: bool,
+    sampler: Option<Arc<Sampler>>,
     interval: Duration,
     /// Of the trial that has been open longest: what it would count of two interfaces in turn
     /// would be neither's.
     route: Option<Route>,
+}
+
+/// A sampling thread and its rows. One that is not in the book any more ends by itself.
+#[derive(Debug, Default)]
+struct Sampler {
+    series: Mutex<Series>,
+    /// A row is wanted at once: a trial's first stream begins, or its last one ends.
+    nudged: AtomicBool,
+    /// When the last row was taken: known without waiting for one that is being read.
+    last_ns: AtomicI64,
+    thread: OnceLock<Thread>,
 }
 
 #[derive(Debug)]
@@ -82,6 +87,19 @@ struct Connections {
     series: Mutex<Series>,
 }
 
+impl Connections {
+    /// With a row of no connection: one that comes later counts from what it had when it came.
+    fn opened(now: i64) -> Self {
+        let mut series = Series::default();
+        series.begin_row(now);
+        series.end_row(0);
+        Self {
+            series: Mutex::new(series),
+            ..Self::default()
+        }
+    }
+}
+
 impl Watch {
     /// Of a server that has other processes work for it.
     pub fn with_children() -> Self {
@@ -101,6 +119,9 @@ impl Watch {
             return true;
         }
         let interface = route.and_then(|route| Interface::of(route.local.ip(), route.peer.ip()));
+        // Before the lock, for it opens some twenty files.
+        let is_first = self.0.book.lock().sampler.is_none();
+        let end = is_first.then(|| self.0.end(route));
         let mut book = self.0.book.lock();
         if book.trials.iter().any(|open| open.id == trial) {
             return true;
@@ -109,43 +130,27 @@ impl Watch {
             return false;
         }
         let interval = Duration::from_nanos(interval_ns).clamp(SHORTEST, LONGEST);
-        if book.trials.is_empty() || interval < book.interval {
-            book.interval = interval;
-        }
-        if book.trials.is_empty() {
-            book.route = None;
-        }
-        book.route = book.route.or(route);
+        let opened_ns = monotonic_ns();
         book.trials.push(Open {
             id: trial.to_owned(),
             interface: interface.map(|interface| interface.name),
-            opened_ns: monotonic_ns(),
+            opened_ns,
             streams: 0,
             ended_ns: None,
             expires: Some(Instant::now() + UNTIL_FIRST),
-            connections: Arc::default(),
+            connections: Arc::new(Connections::opened(opened_ns)),
         });
-        if book.running {
-            self.0.nudge(&book);
+        if let Some(sampler) = book.sampler.clone() {
+            book.interval = book.interval.min(interval);
+            book.route = book.route.or(route);
+            sampler.nudge();
             return true;
         }
-        let inner = self.0.clone();
-        let mut end = match inner.children {
-            true => End::with_children(),
-            false => End::own(),
-        };
-        if let Some(route) = book.route {
-            end.aim(route.local, route.peer);
-        }
-        inner.row(&mut end, &mut inner.series.lock(), monotonic_ns(), 0);
-        let aimed = book.route;
-        let thread = std::thread::Builder::new()
-            .name("sampler".into())
-            .spawn(move || inner.run(end, interval, aimed));
-        match thread {
-            Ok(thread) => {
-                book.running = true;
-                book.thread = Some(thread.thread().clone());
+        let end = end.unwrap_or_else(|| self.0.end(route));
+        match Sampler::start(self.0.clone(), end, interval, route) {
+            Ok(sampler) => {
+                book.sampler = Some(sampler);
+                (book.interval, book.route) = (interval, route);
                 true
             }
             Err(_) => {
@@ -157,94 +162,145 @@ impl Watch {
 
     /// Where the trial's connections are to be entered. `None`: it is not sampled.
     pub fn sockets(&self, trial: &str) -> Option<Arc<Sockets>> {
-        let book = self.0.book.lock();
-        let open = book.trials.iter().find(|open| open.id == trial)?;
-        Some(open.connections.sockets.clone())
+        self.with(trial, |open, _| open.connections.sockets.clone())
     }
 
     /// A stream of the trial begins.
     pub fn begin(&self, trial: &str) {
-        let fresh = monotonic_ns() - self.0.last_ns.load(Relaxed) < FRESH_NS;
-        self.with(trial, |open| {
+        self.with(trial, |open, sampler| {
             open.streams += 1;
             open.expires = None;
-            open.streams == 1 && !fresh
+            if open.streams == 1 && !sampler.is_fresh() {
+                sampler.nudge();
+            }
         });
     }
 
     /// A stream of the trial has ended.
     pub fn end(&self, trial: &str) {
-        self.with(trial, |open| {
+        self.with(trial, |open, sampler| {
             open.streams = open.streams.saturating_sub(1);
-            if open.streams > 0 {
-                return false;
+            if open.streams == 0 {
+                open.ended_ns = Some(monotonic_ns());
+                open.expires = Some(Instant::now() + AFTER_LAST);
+                sampler.nudge();
             }
-            open.ended_ns = Some(monotonic_ns());
-            open.expires = Some(Instant::now() + AFTER_LAST);
-            true
         });
     }
 
-    fn with(&self, trial: &str, act: impl FnOnce(&mut Open) -> bool) {
+    fn with<T>(&self, trial: &str, act: impl FnOnce(&mut Open, &Arc<Sampler>) -> T) -> Option<T> {
         let mut book = self.0.book.lock();
-        let Some(open) = book.trials.iter_mut().find(|open| open.id == trial) else {
-            return;
-        };
-        if act(open) {
-            self.0.nudge(&book);
-        }
+        let Book {
+            trials, sampler, ..
+        } = &mut *book;
+        let open = trials.iter_mut().find(|open| open.id == trial)?;
+        Some(act(open, sampler.as_ref()?))
     }
 
     /// The trial's rows, handed over once. `None`: it was not sampled.
     pub async fn take(&self, trial: &str) -> Option<Series> {
-        let (opened, ended, connections, interface) = {
-            let book = self.0.book.lock();
-            let open = book.trials.iter().find(|open| open.id == trial)?;
-            let connections = open.connections.clone();
-            let interface = open.interface.clone();
-            (open.opened_ns, open.ended_ns, connections, interface)
-        };
+        let (opened, ended, connections, interface, sampler) =
+            self.with(trial, |open, sampler| {
+                let connections = open.connections.clone();
+                let interface = open.interface.clone();
+                let sampler = sampler.clone();
+                (
+                    open.opened_ns,
+                    open.ended_ns,
+                    connections,
+                    interface,
+                    sampler,
+                )
+            })?;
         // The row that was wanted at the end may not be there yet.
         for _ in 0..200 {
-            let last = self.0.series.lock().t_ns.last().copied();
+            let last = sampler.series.lock().t_ns.last().copied();
             if ended.is_none_or(|ended| last.is_some_and(|last| last >= ended)) {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let mut series = {
-            let series = self.0.series.lock();
-            series.since(series.t_ns.partition_point(|t| *t < opened - FRESH_NS))
+            let series = sampler.series.lock();
+            let later = series.t_ns.partition_point(|t| *t <= opened);
+            series.since(later.saturating_sub(1))
         };
         let counted = series.facts.interface.as_ref();
         if counted.map(|counted| &counted.name) != interface.as_ref() {
             series.forget_network();
         }
         series.join(&connections.series.lock());
-        let mut book = self.0.book.lock();
-        book.trials.retain(|open| open.id != trial);
-        self.0.nudge(&book);
+        self.0.book.lock().keep(|open| open.id != trial);
         Some(series)
     }
 
     /// The server stops.
     pub fn close(&self) {
-        let mut book = self.0.book.lock();
-        book.trials.clear();
-        self.0.nudge(&book);
+        self.0.book.lock().keep(|_| false);
+    }
+}
+
+impl Book {
+    fn keep(&mut self, kept: impl Fn(&Open) -> bool) {
+        self.trials.retain(kept);
+        if self.trials.is_empty() {
+            if let Some(sampler) = self.sampler.take() {
+                sampler.nudge();
+            }
+        }
     }
 }
 
 impl Inner {
-    fn nudge(&self, book: &Book) {
+    fn end(&self, route: Option<Route>) -> End {
+        let mut end = match self.children {
+            true => End::with_children(),
+            false => End::own(),
+        };
+        if let Some(route) = route {
+            end.aim(route.local, route.peer);
+        }
+        end
+    }
+}
+
+impl Sampler {
+    /// Takes the first row.
+    fn start(
+        inner: Arc<Inner>,
+        mut end: End,
+        interval: Duration,
+        aimed: Option<Route>,
+    ) -> std::io::Result<Arc<Self>> {
+        let sampler = Arc::new(Self::default());
+        sampler.row(&mut end, &mut sampler.series.lock(), monotonic_ns(), 0);
+        let own = sampler.clone();
+        let thread = std::thread::Builder::new()
+            .name("sampler".into())
+            .spawn(move || own.run(&inner, end, interval, aimed))?;
+        let _ = sampler.thread.set(thread.thread().clone());
+        Ok(sampler)
+    }
+
+    fn nudge(&self) {
         self.nudged.store(true, Relaxed);
-        if let Some(thread) = &book.thread {
+        if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
     }
 
-    /// The sampling thread, until no trial is open. The first row is there.
-    fn run(&self, mut end: End, interval: Duration, mut aimed: Option<Route>) {
+    fn is_fresh(&self) -> bool {
+        monotonic_ns() - self.last_ns.load(Relaxed) < FRESH_NS
+    }
+
+    /// The thread, until it is not wanted any more.
+    fn run(
+        self: Arc<Self>,
+        inner: &Inner,
+        mut end: End,
+        interval: Duration,
+        mut aimed: Option<Route>,
+    ) {
         end.begin();
         let mut stretch = 1;
         let mut due = Instant::now() + interval;
@@ -256,24 +312,31 @@ impl Inner {
                 }
                 end.park(left);
             }
-            let Some((interval, route)) = self.next() else {
+            let Some(wanted) = self.wanted(inner) else {
                 return;
             };
-            if route != aimed {
-                if let Some(route) = route {
-                    end.aim(route.local, route.peer);
-                }
-                aimed = route;
+            if let Some(route) = wanted.route.filter(|_| wanted.route != aimed) {
+                end.aim(route.local, route.peer);
+                aimed = wanted.route;
             }
             let now = monotonic_ns();
-            self.read_connections(now);
+            // Before the server's own row, which tells that all of the instant is there.
+            for connections in wanted.connections {
+                let mut series = connections.series.lock();
+                if series.is_full() {
+                    series.halve();
+                }
+                series.begin_row(now);
+                connections.sockets.sample(&mut series);
+                series.end_row(0);
+            }
             let mut series = self.series.lock();
             if series.is_full() {
                 series.halve(); // not after the row: a trial's last one must stay
                 stretch *= 2;
             }
             self.row(&mut end, &mut series, now, thread_cpu_ns());
-            due = Instant::now() + interval * stretch;
+            due = Instant::now() + wanted.interval * stretch;
         }
     }
 
@@ -284,39 +347,33 @@ impl Inner {
         self.last_ns.store(now, Relaxed);
     }
 
-    /// Before the server's own row, which tells that all of the instant is there.
-    fn read_connections(&self, now: i64) {
-        let trials = self
-            .book
-            .lock()
-            .trials
-            .iter()
-            .map(|open| open.connections.clone())
-            .collect::<Vec<_>>();
-        for connections in trials {
-            let mut series = connections.series.lock();
-            if series.is_full() {
-                series.halve();
-            }
-            series.begin_row(now);
-            connections.sockets.sample(&mut series);
-            series.end_row(0);
+    /// What to sample. `None`: nothing, or another thread does.
+    fn wanted(self: &Arc<Self>, inner: &Inner) -> Option<Wanted> {
+        let mut book = inner.book.lock();
+        if !book
+            .sampler
+            .as_ref()
+            .is_some_and(|it| Arc::ptr_eq(it, self))
+        {
+            return None;
         }
-    }
-
-    /// What to sample for. `None`: for nobody; the thread is no more.
-    fn next(&self) -> Option<(Duration, Option<Route>)> {
-        let mut book = self.book.lock();
         let now = Instant::now();
-        book.trials
-            .retain(|open| open.expires.is_none_or(|then| now < then));
-        if !book.trials.is_empty() {
-            return Some((book.interval, book.route));
-        }
-        *book = Book::default();
-        *self.series.lock() = Series::default();
-        None
+        book.keep(|open| open.expires.is_none_or(|then| now < then));
+        book.sampler.as_ref()?;
+        let connections = book.trials.iter().map(|open| open.connections.clone());
+        Some(Wanted {
+            interval: book.interval,
+            route: book.route,
+            connections: connections.collect(),
+        })
     }
+}
+
+/// Of the trials that are open, together.
+struct Wanted {
+    interval: Duration,
+    route: Option<Route>,
+    connections: Vec<Arc<Connections>>,
 }
 
 #[cfg(test)]
@@ -330,8 +387,12 @@ mod tests {
         runtime.unwrap().block_on(work)
     }
 
-    fn is_running(watch: &Watch) -> bool {
-        watch.0.book.lock().running
+    fn sampler(watch: &Watch) -> Arc<Sampler> {
+        watch.0.book.lock().sampler.clone().unwrap()
+    }
+
+    fn rows(watch: &Watch) -> usize {
+        sampler(watch).series.lock().rows()
     }
 
     fn until(what: impl Fn() -> bool) {
@@ -352,13 +413,17 @@ mod tests {
             watch.open("t", 60_000_000_000, None),
             "a second opening is the same one"
         );
-        let first = watch.0.series.lock().rows();
-        assert!(first > 0, "the first row is there before any stream");
+        assert_eq!(
+            rows(&watch),
+            1,
+            "before any stream, whatever its thread does"
+        );
+        let ended_with = Arc::downgrade(&sampler(&watch));
         std::thread::sleep(Duration::from_nanos(FRESH_NS as u64));
         let begun = monotonic_ns();
         watch.begin("t");
         watch.begin("t");
-        until(|| *watch.0.series.lock().t_ns.last().unwrap() >= begun);
+        until(|| *sampler(&watch).series.lock().t_ns.last().unwrap() >= begun);
         watch.end("t");
         let ended = monotonic_ns();
         watch.end("t");
@@ -367,21 +432,47 @@ mod tests {
         assert!(series.rows() >= 3);
         assert!(series.t_ns[0] <= begun && *series.t_ns.last().unwrap() >= ended);
         assert!(run(watch.take("t")).is_none(), "handed over once");
-        until(|| !is_running(&watch));
-        assert_eq!(watch.0.series.lock().rows(), 0);
+        until(|| ended_with.strong_count() == 0);
+        assert!(watch.0.book.lock().sampler.is_none());
     }
 
     #[test]
     fn two_trials_have_each_their_rows() {
         let watch = Watch::default();
         assert!(watch.open("a", 1_000_000, None));
-        until(|| watch.0.series.lock().rows() > 20);
+        until(|| rows(&watch) > 20);
         let opened = monotonic_ns();
         assert!(watch.open("b", 1_000_000, None));
         let second = run(watch.take("b")).unwrap();
-        assert!(second.t_ns.iter().all(|t| *t >= opened - FRESH_NS));
-        assert!(is_running(&watch));
+        assert_eq!(
+            second.t_ns.partition_point(|t| *t <= opened),
+            1,
+            "the last before it"
+        );
         assert!(run(watch.take("a")).unwrap().rows() > 20);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_trial_shorter_than_the_interval_has_what_its_connections_did() {
+        use std::io::Write;
+        use std::os::fd::AsFd;
+
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let watch = Watch::default();
+        assert!(watch.open("t", 60_000_000_000, None));
+        watch.begin("t"); // the first row is fresh: there is no other
+        let sockets = watch.sockets("t").unwrap();
+        // SAFETY: the socket outlives the watch.
+        let watched = unsafe { sockets.watch(server.as_fd()) };
+        client.write_all(&[7; 5]).unwrap();
+        server.peek(&mut [0]).unwrap();
+        watch.end("t");
+        let series = run(watch.take("t")).unwrap();
+        assert_eq!(series.lists["socket_receive_queue_bytes"], [[0, 5]]);
+        drop(watched);
     }
 
     #[cfg(target_os = "linux")]
@@ -398,8 +489,8 @@ mod tests {
         assert!(watch.open("a", 1_000_000, route("127.0.0.1", "127.0.0.1")));
         assert!(watch.open("b", 1_000_000, route("203.0.113.1", "203.0.113.2")));
         assert!(watch.open("c", 1_000_000, route("127.0.0.1", "127.0.0.2")));
-        let rows = watch.0.series.lock().rows();
-        until(|| watch.0.series.lock().rows() > rows + 3);
+        let before = rows(&watch);
+        until(|| rows(&watch) > before + 3);
         for (trial, told) in [("b", false), ("a", true), ("c", true)] {
             let series = run(watch.take(trial)).unwrap();
             assert_eq!(series.columns.contains_key("net_rx_bytes"), told, "{trial}");
@@ -419,9 +510,10 @@ mod tests {
         for open in &mut watch.0.book.lock().trials {
             open.expires = Some(Instant::now());
         }
-        until(|| !is_running(&watch));
+        until(|| watch.0.book.lock().sampler.is_none());
         assert!(watch.open("one more", 1_000_000, None));
+        let last = Arc::downgrade(&sampler(&watch));
         watch.close();
-        until(|| !is_running(&watch));
+        until(|| last.strong_count() == 0);
     }
 }

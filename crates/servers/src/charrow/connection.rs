@@ -219,14 +219,15 @@ impl Connection {
     /// A partition of a query, from its first message to its end.
     fn query(&mut self, id: String, text: &str) -> std::result::Result<(), End> {
         let trial = self.parameters.trial.clone();
+        if let (Some(trial), Some(interval)) = (&trial, self.parameters.sample) {
+            // Before its clocks: sampling is told by itself.
+            questions::open_watch(&self.state, self.wire.socket(), trial, interval);
+        }
         let cpu = ThreadCpu::now();
         self.clock = StageClock::start();
         let begun = self.clock.last();
         let mut ends_at_once = false;
         if let Some(trial) = &trial {
-            if let Some(interval) = self.parameters.sample {
-                questions::open_watch(&self.state, self.wire.socket(), trial, interval);
-            }
             let accounts = &self.state.accounts;
             ends_at_once = accounts.begin(trial).load(Ordering::Relaxed);
             if self.watched.is_none() {
