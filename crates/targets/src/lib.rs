@@ -223,7 +223,8 @@ impl Verification {
     }
 
     pub fn compare_checksums(&mut self, receiver: &str, sender: &str) {
-        if self.expected_checksum != self.checksum && self.mismatch.is_none() {
+        let differ = self.expected_checksum.is_some() && self.expected_checksum != self.checksum;
+        if differ && self.mismatch.is_none() {
             self.mismatch = Some(format!(
                 "{receiver} has other values than {sender} sent: the checksums differ"
             ));

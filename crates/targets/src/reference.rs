@@ -39,11 +39,12 @@ pub async fn trips<T: AsRef<[u8]>>(
     Ok(trips)
 }
 
-/// Trips to the server around a trial.
+/// Trips to the server before a trial, kept for those after it: between both lies its clock.
 #[derive(Debug, Default)]
 pub struct Clocks(Mutex<Vec<Trip>>);
 
 impl Clocks {
+    /// Keeps trips that were made before the trial.
     pub fn before(&self, trips: Vec<Trip>) {
         self.0.lock().extend(trips);
     }

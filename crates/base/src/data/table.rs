@@ -210,9 +210,10 @@ fn times(column: &ArrayRef, name: &str) -> Result<Vec<i64>> {
 
 /// A column of text, a text a row.
 fn texts(column: &ArrayRef, name: &str) -> Result<Vec<String>> {
-    let view = View::of(name, column)?;
+    let not_text = || wrong("tags", name, column, "text");
+    let view = View::of(name, column).map_err(|_| not_text())?;
     let Values::Text(texts) = &view.values else {
-        return Err(wrong("tags", name, column, "text"));
+        return Err(not_text());
     };
     match view.nulls() {
         Some(_) => Err(Error::usage(format!("ingest.tags: {name} has nulls"))),

@@ -1,4 +1,5 @@
-//! One column as its values: its type is looked up once a batch, what remains a value is a jump.
+//! One column as its values: its Arrow type is looked up once a batch, so a value costs no more than
+//! one match.
 
 use std::fmt::Display;
 
@@ -12,7 +13,7 @@ use arrow_select::take::take;
 
 use crate::error::{Error, Kind, Result};
 
-/// A column of a batch. Its parts are shared with the batch, so a clone copies no values.
+/// A column of a batch. A clone copies no values.
 #[derive(Debug, Clone)]
 pub struct View {
     pub name: String,
@@ -101,6 +102,28 @@ impl View {
     /// `None` where no row is null.
     pub fn nulls(&self) -> Option<&NullBuffer> {
         self.nulls.as_ref()
+    }
+
+    /// A time in microseconds, for a database that keeps no more. One with a finer part is refused:
+    /// what is read back must be what was sent.
+    pub fn micros(&self, value: i64, unit: TimeUnit, keeper: &str) -> Result<i64> {
+        let micros = match unit {
+            TimeUnit::Second => value.checked_mul(1_000_000),
+            TimeUnit::Millisecond => value.checked_mul(1000),
+            TimeUnit::Microsecond => Some(value),
+            TimeUnit::Nanosecond if value % 1000 == 0 => Some(value / 1000),
+            TimeUnit::Nanosecond => {
+                let part = value.rem_euclid(1000);
+                return Err(self.refused(
+                    format_args!("a time with {part} ns"),
+                    format_args!("{keeper} keeps microseconds"),
+                ));
+            }
+        };
+        micros.ok_or_else(|| {
+            let why = format_args!("{keeper} has no time so far from 1970");
+            self.refused(value, why)
+        })
     }
 
     /// A user's value that its column in the database cannot hold.
@@ -222,12 +245,55 @@ pub fn decimal(array: &ArrayRef, row: usize) -> String {
     }
 }
 
-/// A time in microseconds; `None`: it is too far for 64 bits. Nanoseconds are cut down.
-pub fn micros(value: i64, unit: TimeUnit) -> Option<i64> {
-    match unit {
-        TimeUnit::Second => value.checked_mul(1_000_000),
-        TimeUnit::Millisecond => value.checked_mul(1000),
-        TimeUnit::Microsecond => Some(value),
-        TimeUnit::Nanosecond => Some(value.div_euclid(1000)),
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::types::Int8Type;
+    use arrow_array::{DictionaryArray, Int32Array, Int8Array, StringArray, TimestampSecondArray};
+
+    use super::*;
+
+    fn dictionary(keys: Vec<Option<i8>>, values: ArrayRef) -> ArrayRef {
+        let keys = Int8Array::from(keys);
+        Arc::new(DictionaryArray::<Int8Type>::try_new(keys, values).unwrap())
+    }
+
+    #[test]
+    fn a_dictionary_is_its_values_and_both_its_nulls() {
+        let texts = StringArray::from(vec![Some("a"), None, Some("c")]);
+        let keys = vec![Some(2), None, Some(1), Some(0), Some(2)];
+        let column = dictionary(keys, Arc::new(texts)).slice(1, 4);
+        let view = View::of("d", &column).unwrap();
+        let Values::Text(texts) = &view.values else {
+            panic!("{view:?}");
+        };
+        let rows: Vec<_> = (0..4)
+            .map(|row| (!view.is_null(row)).then(|| texts.value(row)))
+            .collect();
+        assert_eq!(rows, [None, None, Some("a"), Some("c")]);
+        let seconds = TimestampSecondArray::from(vec![7, -1]);
+        let column = dictionary(vec![Some(1), Some(0)], Arc::new(seconds));
+        let view = View::of("d", &column).unwrap();
+        let Values::Timestamp(values, TimeUnit::Second, false) = &view.values else {
+            panic!("{view:?}");
+        };
+        assert_eq!(values[..], [-1, 7]);
+    }
+
+    #[test]
+    fn what_is_no_whole_microsecond_is_refused() {
+        let column: ArrayRef = Arc::new(Int32Array::from(vec![0]));
+        let view = View::of("t", &column).unwrap();
+        let micros = |value, unit| view.micros(value, unit, "X").map_err(|error| error.message);
+        assert_eq!(micros(-2, TimeUnit::Second), Ok(-2_000_000));
+        assert_eq!(micros(-3000, TimeUnit::Nanosecond), Ok(-3));
+        let said = micros(-1, TimeUnit::Nanosecond).unwrap_err();
+        assert!(
+            said.contains("a time with 999 ns, but X keeps microseconds"),
+            "{said}"
+        );
+        let said = micros(i64::MAX, TimeUnit::Millisecond).unwrap_err();
+        assert!(said.contains("so far from 1970"), "{said}");
     }
 }

@@ -7,7 +7,7 @@ use super::api::Type;
 use super::handles::Value;
 use venturi_base::codec::sql::{Dialect, Rows};
 use venturi_base::data::upsert::Table;
-use venturi_base::data::view::{micros, Values};
+use venturi_base::data::view::Values;
 use venturi_base::error::{Error, Result};
 
 #[derive(Debug)]
@@ -56,10 +56,9 @@ pub fn columns(table: &Table, rows: &RecordBatch) -> Result<Vec<Column>> {
             Values::Float32(v) => (Type::Float, fixed(v)),
             Values::Float64(v) => (Type::Double, fixed(v)),
             Values::Timestamp(v, unit, zone) => {
-                let far = "DuckDB has no time so far from 1970";
                 let micros = v.iter().zip(0..).map(|(v, row)| match view.is_null(row) {
                     true => Ok(0),
-                    false => micros(*v, *unit).ok_or_else(|| view.refused(v, far)),
+                    false => view.micros(*v, *unit, "a bound value of DuckDB"),
                 });
                 let micros = ScalarBuffer::from(micros.collect::<Result<Vec<i64>>>()?);
                 let kind = if *zone {

@@ -7,8 +7,8 @@ use venturi_base::codec::mysql::put_length;
 use venturi_base::codec::sql::calendar::civil;
 use venturi_base::codec::sql::{Dialect, Rows};
 use venturi_base::data::upsert::Table;
-use venturi_base::data::view::{micros, Values, View};
-use venturi_base::error::Result;
+use venturi_base::data::view::{Values, View};
+use venturi_base::error::{Error, Kind, Result};
 
 /// The protocol's numbers of types.
 mod kind {
@@ -68,24 +68,30 @@ fn put_value(column: &View, row: usize, out: &mut Vec<u8>) -> Result<()> {
         Values::Text(values) => sized(values.value(row).as_bytes(), out),
         Values::Bytes(values) => sized(values.value(row), out),
         Values::Timestamp(values, unit, _) => {
-            let value = values[row];
-            let put = micros(value, *unit).and_then(|micros| put_time(micros, out));
-            put.ok_or_else(|| column.refused(value, "MySQL's timestamps end with the year 9999"))?;
+            let put = put_time(column.micros(values[row], *unit, "MySQL")?, out);
+            put.map_err(|year| {
+                let value = format_args!("a time in the year {year}");
+                column.refused(value, "MySQL's timestamps have the years 1 to 9999")
+            })?;
         }
-        Values::Date(_) | Values::Time(..) | Values::Decimal(_) => {}
+        // They are not `typed`: what is left out here would shift what follows.
+        Values::Date(_) | Values::Time(..) | Values::Decimal(_) => {
+            let text = format!("column {:?} has no binary form", column.name);
+            return Err(Error::new(Kind::Internal, text));
+        }
     }
     Ok(())
 }
 
-/// `None`: a year that MySQL lacks.
-fn put_time(micros: i64, out: &mut Vec<u8>) -> Option<()> {
+/// The error: a year that MySQL lacks.
+fn put_time(micros: i64, out: &mut Vec<u8>) -> std::result::Result<(), i64> {
     let (seconds, micros) = (
         micros.div_euclid(1_000_000),
         micros.rem_euclid(1_000_000) as u32,
     );
     let (year, month, day) = civil(seconds.div_euclid(86_400));
-    if !(0..=9999).contains(&year) {
-        return None;
+    if !(1..=9999).contains(&year) {
+        return Err(year);
     }
     let of_day = seconds.rem_euclid(86_400);
     out.push(if micros == 0 { 7 } else { 11 });
@@ -99,7 +105,7 @@ fn put_time(micros: i64, out: &mut Vec<u8>) -> Option<()> {
     if micros != 0 {
         out.extend_from_slice(&micros.to_le_bytes());
     }
-    Some(())
+    Ok(())
 }
 
 /// What follows EXECUTE's byte. The statement's number is left open.
@@ -148,8 +154,10 @@ pub fn put(table: &Table, rows: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
 mod tests {
     use std::sync::Arc;
 
+    use arrow_array::types::Int8Type;
     use arrow_array::{
-        ArrayRef, Date32Array, Int16Array, StringArray, TimestampMicrosecondArray, UInt64Array,
+        ArrayRef, Date32Array, DictionaryArray, FixedSizeBinaryArray, Int16Array, Int8Array,
+        StringArray, TimestampMicrosecondArray, UInt64Array,
     };
 
     use super::*;
@@ -198,7 +206,47 @@ mod tests {
     }
 
     #[test]
+    fn a_dictionary_goes_as_its_values() {
+        let numbers = DictionaryArray::<Int8Type>::try_new(
+            Int8Array::from(vec![Some(1), None]),
+            Arc::new(Int16Array::from(vec![7, 8])),
+        )
+        .unwrap();
+        let columns: [(&str, ArrayRef); 2] = [
+            (
+                "a",
+                Arc::new(FixedSizeBinaryArray::try_from_iter([[1], [2]].iter()).unwrap()),
+            ),
+            ("b", Arc::new(numbers)),
+        ];
+        let rows = RecordBatch::try_from_iter_with_nullable(
+            columns.map(|(name, values)| (name, values, true)),
+        )
+        .unwrap();
+        let roles = Upsert {
+            key: vec!["a".into()],
+            add: vec![],
+        };
+        let table = Table::new("t", rows.schema(), &roles).unwrap();
+        let mut out = Vec::new();
+        put(&table, &rows, &mut out).unwrap();
+        let types = [252, 0, 2, 0];
+        let expected = [
+            &[0, 0, 0, 0, 0, 1, 0, 0, 0][..],
+            &[0b1000, 1],
+            &types,
+            &types,
+            &[1, 1, 8, 0],
+            &[1, 2],
+        ];
+        assert_eq!(out, expected.concat());
+    }
+
+    #[test]
     fn a_year_that_mysql_lacks() {
-        assert_eq!(put_time(i64::MAX, &mut Vec::new()), None);
+        assert_eq!(put_time(i64::MAX, &mut Vec::new()), Err(294_247));
+        let before = -62_135_596_800_000_000; // 0001-01-01
+        assert_eq!(put_time(before, &mut Vec::new()), Ok(()));
+        assert_eq!(put_time(before - 1, &mut Vec::new()), Err(0));
     }
 }

@@ -8,7 +8,7 @@ use arrow_schema::TimeUnit;
 
 use venturi_base::codec::sql::{Dialect, Widths};
 use venturi_base::data::upsert::Table;
-use venturi_base::data::view::{decimal, micros, Values, View};
+use venturi_base::data::view::{decimal, Values, View};
 use venturi_base::error::Result;
 
 /// Days and microseconds from 1970 to 2000, where Postgres begins to count.
@@ -184,7 +184,8 @@ impl Column {
             Values::Timestamp(values, unit, _) => {
                 let micros = self.micros(values[row], *unit)?;
                 let since = micros.checked_sub(MICROS);
-                let since = since.ok_or_else(|| self.view.refused(values[row], TOO_FAR))?;
+                let far = "Postgres has no time so far from 2000";
+                let since = since.ok_or_else(|| self.view.refused(values[row], far))?;
                 sized(&since.to_be_bytes(), out);
             }
             Values::Decimal(values) => numeric(&decimal(values, row), out),
@@ -217,11 +218,9 @@ impl Column {
     }
 
     fn micros(&self, value: i64, unit: TimeUnit) -> Result<i64> {
-        micros(value, unit).ok_or_else(|| self.view.refused(value, TOO_FAR))
+        self.view.micros(value, unit, "Postgres")
     }
 }
-
-const TOO_FAR: &str = "Postgres has no time so far from 2000";
 
 fn sized(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(bytes.len() as i32).to_be_bytes());
