@@ -188,6 +188,14 @@ impl Assembler {
         }
     }
 
+    /// Bytes of the whole body that `direct` is a part of; 0 outside of one.
+    pub fn body_length(&self) -> usize {
+        match &self.state {
+            State::Body(body) => body.length(),
+            _ => 0,
+        }
+    }
+
     /// `count` bytes were put where `direct` said. The message, if they completed it.
     ///
     /// # Panics

@@ -258,6 +258,10 @@ impl Body {
         self.filled += bytes;
     }
 
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
     /// Bytes still to come.
     pub fn left(&self) -> usize {
         self.length - self.filled

@@ -16,6 +16,11 @@ pub const HEADER_LIMIT: usize = 64 << 10;
 pub const DATA_LIMIT: usize = 8 << 20;
 /// The buffer for everything but bodies; the rest of small frames lands here as well.
 const BUFFER: usize = 128 << 10;
+/// Of what follows a body of `LONG` bytes or more, only so much is read with it: the heads of
+/// the next message. That one's body is read into its own place; out of the buffer it would
+/// have to be moved there, and as the buffer fills with every read, so would all that follow.
+const HEADS: usize = 4 << 10;
+const LONG: usize = 32 << 10;
 /// Reads without an event, one after the other.
 const READS: u32 = 256;
 
@@ -138,11 +143,17 @@ impl Connection {
         self.input.compact();
         let input = &mut self.input;
         let mut direct = 0;
+        let mut behind = BUFFER;
         let place: &mut [u8] = match &input.data {
             Some(data) if input.start == input.end => self
                 .streams
                 .get_mut(&data.stream)
-                .and_then(|stream| stream.assembler.direct())
+                .and_then(|stream| {
+                    if stream.assembler.body_length() >= LONG {
+                        behind = HEADS;
+                    }
+                    stream.assembler.direct()
+                })
                 .map_or(&mut [], |place| {
                     direct = place.len().min(data.left);
                     &mut place[..direct]
@@ -151,7 +162,7 @@ impl Connection {
         };
         let mut places = [
             IoSliceMut::new(place),
-            IoSliceMut::new(&mut input.buffer[input.end..]),
+            IoSliceMut::new(&mut input.buffer[input.end..BUFFER.min(input.end + behind)]),
         ];
         let places = if direct > 0 {
             &mut places[..]
