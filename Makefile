@@ -39,7 +39,9 @@ demo: $(PACKAGE)
 
 # Beside one another, a module or a system a worker; `noisy` ones look at the machine itself, and run alone.
 PYTEST := $(BIN)/python -m pytest -q --durations=10
-BESIDE := -n auto --maxprocesses=8 --dist=loadgroup --no-loadscope-reorder -m 'not noisy'
+# Two workers a core: half of them wait for a server, a cluster or a clock.
+WORKERS := $(shell n=$$((2 * $$(nproc))); echo $$((n < 8 ? n : 8)))
+BESIDE := -n $(WORKERS) --dist=loadgroup --no-loadscope-reorder -m 'not noisy'
 
 test: $(EXTRAS) $(PACKAGE)
 	cargo test --release --locked --workspace --quiet

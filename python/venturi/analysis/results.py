@@ -16,6 +16,8 @@ from venturi.analysis.cells.summary import Cell, get
 from venturi.analysis.verdict import findings as findings_module
 from venturi.analysis.verdict import judge as verdict_module
 from venturi.analysis.verdict.types import Finding, Verdict
+from venturi.common import toml_text
+from venturi.common.errors import ScenarioError
 from venturi.store.directory import RunDirectory
 from venturi.targets.system import is_charrow
 
@@ -176,10 +178,12 @@ class Results:
         Cartesius for runs between hosts, the laptop for all others: each was measured that way. Of upserts
         the system of their target's kind, of ingests Akumuli's; CHSpark where queries are shared.
         """
-        if not any(
-            line.split("#")[0].replace(" ", "").strip() == "reference=true"
-            for line in self.scenario.splitlines()
-        ):
+        try:
+            scenario = toml_text.parse(self.scenario, "scenario.toml")
+        except ScenarioError:
+            # Nothing else is read from it; a damaged one costs these lines and no report.
+            return None
+        if scenario.get("reference") is not True:
             return None
         if self.cells and all(c.in_rows for c in self.cells):
             if all(c.noun == "point" for c in self.cells):

@@ -181,10 +181,10 @@ def _over(
         if axis in HOSTS:
             _proportion(panel, lines, axis, scale)
         if axis == "rows_per_batch":
-            at = _knees(results, operation, panel, lines, scale)
-            knees += at
-            if at:
-                findings[-1] += f"; 90 % of the fitted peak at {at[-1].rpartition(': ')[2]}"
+            found = _knees(results, operation, panel, lines, scale)
+            knees += [f"{line}: {at}" if len(lines) > 1 else at for line, at in found]
+            if found:
+                findings[-1] += f"; 90 % of the fitted peak at {found[-1][1]}"
     if not panels:
         return None
     caption = [INTERVAL_NOTE]
@@ -237,8 +237,9 @@ def _proportion(panel: Panel, lines: Sequence[tuple[str, list[Cell]]], axis: str
 
 def _knees(
     results: Results, operation: str, panel: Panel, lines: Sequence[tuple[str, list[Cell]]], scale: Scale
-) -> list[str]:
-    """Adds what a batch costs by the fit to the lines that it was made from; answers the knees in words."""
+) -> list[tuple[str, str]]:
+    """Adds what a batch costs by the fit to the lines that it was made from; answers each line's name and its
+    knee in words."""
     told = []
     for series, (text, chosen) in zip(list(panel.series), lines, strict=False):
         names = {c.name for c in chosen}
@@ -267,10 +268,10 @@ def _knees(
                 panel.series.append(
                     Series("knee", [knee], [scale(one.at(knee))], "$c4", "points", notes=[note])
                 )
-                told.append(f"{where}{count(round(knee))} rows/batch")
+                told.append((text, f"{count(round(knee))} rows/batch"))
             else:
                 side = "more than the largest batch" if knee > high else "less than the smallest batch"
-                told.append(f"{where}{side}")
+                told.append((text, side))
     return told
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from venturi.analysis.cells.summary import by_operation
 from venturi.analysis.results import Results
+from venturi.analysis.verdict.types import Remedy
 from venturi.analysis.words import labels
 from venturi.report.text import method, reason, several, summary
 from venturi.report.text import models as fits
@@ -71,12 +72,12 @@ def _reason(results: Results) -> list[str]:
     return [*out, ""]
 
 
-def _step(text: str) -> str:
-    """A step; its command, if it ends with one, as code, in which nothing is escaped."""
-    before, found, command = labels.plain(text).rpartition(": venturi ")
-    if not found or "`" in command:
-        return escape(text)
-    return f"{escape(before)}: `venturi {command}`"
+def _step(step: Remedy) -> str:
+    """A step, its commands as code, in which nothing is escaped."""
+    told = ((labels.plain(text), is_command) for text, is_command in step.parts)
+    return "".join(
+        f"`{text}`" if is_command and "`" not in text else escape(text) for text, is_command in told
+    )
 
 
 def table(heads: list[str], rows: list[list[str]], left: list[bool]) -> list[str]:

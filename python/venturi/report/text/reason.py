@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from venturi.analysis.cells.summary import Cell, best
 from venturi.analysis.results import Results
-from venturi.analysis.verdict.types import Verdict
+from venturi.analysis.verdict.types import Remedy, Verdict
 from venturi.analysis.words import labels
 from venturi.report.names import name_of
 
@@ -63,16 +63,16 @@ def leading(results: Results) -> Cell | None:
     return best(results.cells)
 
 
-def next_steps(results: Results, most: int = 5) -> list[str]:
+def next_steps(results: Results, most: int = 5) -> list[Remedy]:
     """What to try, from the findings, else from the fastest cell's verdict; each command once."""
     steps = [step for finding in results.findings for step in finding.remedies]
     top = leading(results)
     if not steps and top is not None and top.name in results.verdicts:
         steps = list(results.verdicts[top.name].remedies)
-    distinct: dict[str, str] = {}
+    distinct: dict[tuple[str | None, ...], Remedy] = {}
     for step in steps:
-        typed = step.before or step.command
-        distinct.setdefault(f"{step.before} {step.command}" if typed else step.text, labels.plain(step.text))
+        typed = (step.before, step.command)
+        distinct.setdefault(typed if any(typed) else (step.text,), step)
     return list(distinct.values())[:most]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from venturi.analysis.cells.choice import representative
 from venturi.analysis.cells.summary import Cell, by_operation
 from venturi.analysis.results import Results
+from venturi.analysis.words import labels
 from venturi.report.text import hosts, reason, several, summary
 from venturi.report.text import models as fits
 from venturi.report.text.cell import example
@@ -143,7 +144,7 @@ def _reason(results: Results, console: Console, say: Callable[..., None]) -> Non
     if steps:
         say("next", "bold green")
         for step in steps:
-            item(step)
+            item(labels.plain(step.text))
     if len(results.cells) > 1:
         say(f"one cell on one screen: venturi show RUN --cell best, or {example(results.cells)}", "dim")
 
