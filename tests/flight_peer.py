@@ -14,6 +14,8 @@ descriptor, as of a server that has one table and never looks. Some first words 
 | dies/N | the process is gone after N batches |
 | slow/MS | ten batches, MS milliseconds apart |
 | stalls | one batch, then nothing |
+| sleeps/US | each batch, got or put, takes so many microseconds of sleep; a get has 4,000 of them |
+| burns/US | the same, of CPU time under the interpreter's lock |
 | empty | a schema without batches |
 | metadata | batches with app_metadata |
 """
@@ -36,6 +38,18 @@ import pyarrow.flight as flight
 from flight_support import mixed, records
 
 TOKEN = "issued-token"
+TAKES = ("sleeps", "burns")
+
+
+def take(words: list[str]) -> None:
+    """What a batch of `sleeps/US` or `burns/US` takes."""
+    seconds = int(words[1]) / 1e6
+    if words[0] == "sleeps":
+        time.sleep(seconds)
+        return
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
 
 
 class Tables(flight.FlightServerBase):
@@ -75,7 +89,7 @@ class Tables(flight.FlightServerBase):
     def describe(self, words: list[str]) -> tuple[pa.Schema, int]:
         if words[0] == "wrong-count":
             return records(1).schema, int(words[1])
-        if words[0] in ("unknown-count", "breaks", "dies", "slow", "stalls", "metadata"):
+        if words[0] in ("unknown-count", "breaks", "dies", "slow", "stalls", "metadata", *TAKES):
             return records(1).schema, -1
         if words[0] == "empty":
             return records(1).schema, 0
@@ -124,6 +138,18 @@ class Tables(flight.FlightServerBase):
             time.sleep(milliseconds / 1000)
             yield batch
 
+    def get_sleeps(self, microseconds: int) -> Iterator[pa.RecordBatch]:
+        yield from self.taken("sleeps", microseconds)
+
+    def get_burns(self, microseconds: int) -> Iterator[pa.RecordBatch]:
+        yield from self.taken("burns", microseconds)
+
+    def taken(self, how: str, microseconds: int) -> Iterator[pa.RecordBatch]:
+        batch = records(4096).to_batches()[0]
+        for _ in range(4000):
+            take([how, str(microseconds)])
+            yield batch
+
     def get_stalls(self, _: int) -> Iterator[pa.RecordBatch]:
         yield records(100).to_batches()[0]
         time.sleep(60)
@@ -139,8 +165,12 @@ class Tables(flight.FlightServerBase):
         name = key(descriptor)
         batches = []
         acknowledged = 0
+        words = name.split("/")
         for chunk in reader:
-            batches.append(chunk.data)
+            if words[0] in TAKES:
+                take(words)
+            else:
+                batches.append(chunk.data)
             if name == "refuses":
                 raise flight.FlightServerError("this table is read-only")
             if chunk.app_metadata is not None:

@@ -229,24 +229,6 @@ def test_median_variance_is_that_of_the_median() -> None:
         assert regression.median_variance(n) == pytest.approx(simulated, rel=0.04)
 
 
-def test_gain_beyond_is_found_and_not_invented() -> None:
-    rng = np.random.default_rng(11)
-
-    def blocks(rates: dict[float, float], count: int = 8) -> list[dict[float, float]]:
-        return [
-            {n: r * math.exp(0.02 * rng.standard_normal()) for n, r in rates.items()} for _ in range(count)
-        ]
-
-    rising = gain.beyond(blocks({1: 1.0, 2: 1.9, 4: 3.5, 8: 4.0}))
-    assert gain.level_from(rising) is None and rising[-1].significant
-    level = gain.beyond(blocks({1: 1.0, 2: 1.9, 4: 1.9, 8: 1.9}))
-    assert gain.level_from(level) in (2, 4)
-    assert not gain.beyond(blocks({1: 1.0, 2: 1.9}, 2))
-    wrong = [gain.beyond(blocks({1: 1.0, 2: 1.0, 4: 1.0}))[0].significant for _ in range(400)]
-    # One side of a 95 % interval.
-    assert np.mean(wrong) < 0.06
-
-
 def test_neighbours_that_are_alike_count_for_less() -> None:
     rng = np.random.default_rng(12)
     walk = np.zeros(50)

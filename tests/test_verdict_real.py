@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from flight_support import ServerProcess
 from path_support import SERVER_ADDRESS, at_once, hosts, quota, relay, server
-from run_support import environment
+from run_support import environment, venturi
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results, load
+from venturi.analysis.verdict.causes import Cause, FindingKind
 from venturi.analysis.verdict.types import Verdict
 
 CORES = len(os.sched_getaffinity(0))
@@ -149,3 +151,39 @@ def test_a_rate_that_is_kept_up(tmp_path: Path, core: object) -> None:
     _, verdict = only(found)
     assert verdict.kind == "schedule", verdict
     assert verdict.flagged
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("takes", ["sleeps/3000", "burns/1000"])
+def test_a_foreign_server_that_takes_its_time_on_puts(
+    tmp_path: Path, core: object, pyarrow_server: ServerProcess, takes: str
+) -> None:
+    """Neither a window nor an acknowledgement is what a stranger's own code waits for."""
+    out, url = tmp_path / "run", f"flight://{pyarrow_server.address}/{takes}"
+    done = venturi(
+        "run", "--target", url, "--operation", "put", "--duration", "2s",
+        "--repeats", 3, "--no-report", "--no-ceilings", "--out", out,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    _, verdict = only(load(out))
+    assert verdict.cause is Cause.SERVER_WAITED_FOR, verdict
+
+
+@pytest.mark.slow
+def test_a_server_that_does_one_thing_at_a_time(
+    tmp_path: Path, core: object, pyarrow_server: ServerProcess
+) -> None:
+    """Python's lock: one core, whatever the streams."""
+    out, url = tmp_path / "run", f"flight://{pyarrow_server.address}/burns/1000"
+    done = venturi(
+        "run", "--target", url, "--operation", "get", "--streams", "1,2,4", "--duration", "2s",
+        "--repeats", 3, "--no-report", "--no-ceilings", "--out", out,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = load(out)
+    causes = {verdict.cause for verdict in results.verdicts.values()}
+    assert causes == {Cause.SERIAL_SERVER}, results.verdicts
+    (finding,) = results.findings
+    assert finding.kind in (FindingKind.FLAT_THROUGHOUT, FindingKind.UNDECIDED), finding
+    assert "it does one thing at a time" in finding.sentence
+    assert any("py-spy top --pid PID" in step for step in finding.next)

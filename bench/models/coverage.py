@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from venturi.analysis.statistics import gain, hockney, scaling
+from venturi.analysis.statistics import hockney, scaling
 
 NOISE = 0.03
 REPEATS = 5
@@ -114,17 +114,6 @@ def lines(sweeps: int, rng: np.random.Generator) -> list[str]:
     return out
 
 
-def gains(sweeps: int, rng: np.random.Generator) -> str:
-    wrong = []
-    for _ in range(20 * sweeps):
-        blocks = [
-            {float(n): float(np.exp(NOISE * rng.standard_normal())) for n in (1, 2, 4, 8)}
-            for _ in range(REPEATS)
-        ]
-        wrong.append(gain.beyond(blocks)[0].significant)
-    return f"A gain is said where there is none in {percent(wrong)} % (2.5 % is meant), {len(wrong)} sweeps."
-
-
 def main() -> None:
     sweeps = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     rng = np.random.default_rng(20191104)
@@ -145,8 +134,6 @@ def main() -> None:
             "",
             "## Hockney's line",
             *lines(sweeps, rng),
-            "",
-            gains(sweeps, rng),
             "",
         ]
     )

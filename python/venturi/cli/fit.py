@@ -237,10 +237,11 @@ def document(made: Fits, held_out: Sequence[dict[str, Any]] = ()) -> dict[str, A
             "unit": one.unit,
             "refused": one.refused or None,
             "medians": [[n, v] for n, v in one.medians.items()],
-            "linear_until": one.linear_until,
+            "linear_until": one.curve.linear if one.curve is not None else None,
             "knee_between": one.knee_between,
-            "gains": [asdict(g) | {"significant": g.significant} for g in one.gains],
-            "level_from": one.level_from,
+            "step": asdict(one.curve.step) if one.curve is not None else None,
+            "rising": one.curve is not None and one.curve.rising,
+            "level_from": one.curve.flat if one.curve is not None else None,
         }
         if one.fit is not None:
             fitted, held = one.fit, one.fit.held_out

@@ -26,6 +26,7 @@ from venturi.analysis.advice.trials import (
     stood_still,
     too_short,
     too_wide,
+    two_speeds,
     unverified,
 )
 
@@ -61,6 +62,7 @@ def advise(
         too_short(cells),
         cut_short(cells),
         skew(cells),
+        two_speeds(cells),
         too_wide(cells),
         load_advice.backlog(cells) or load_advice.late(measured),
         no_ceiling(cells, probes),

@@ -24,6 +24,7 @@ def advise(cells: Sequence[Cell], measured: Sequence[Mapping[str, Any]]) -> list
         _known(measured),
         *_notes(cells),
         _next(own.too_short(cells), "Read them as the cost of starting as much as of moving"),
+        _next(own.two_speeds(cells), "Look at when and where each was made"),
         _next(own.too_wide(cells), "Compare medians of many cells, not one cell with another"),
         _next(own.few(cells), "A margin needs repeats made with that tool"),
     ]

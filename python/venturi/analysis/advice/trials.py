@@ -21,6 +21,7 @@ from venturi.analysis.cells.summary import (
     quotient,
     steady_main,
 )
+from venturi.analysis.statistics import speeds
 from venturi.analysis.statistics.intervals import range_coverage
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import Quantity, percent, plural
@@ -44,6 +45,7 @@ __all__ = [
     "stood_still",
     "too_short",
     "too_wide",
+    "two_speeds",
     "unverified",
 ]
 
@@ -348,6 +350,37 @@ def skew(cells: Sequence[Cell]) -> Advice | None:
         f"{nouns.stream}s started up to {percent(most, 1)} of the interval apart ({_label(cell)})",
         f"there are more {nouns.stream}s than free cores",
         f"Move more {nouns.row}s per {nouns.stream}, or use fewer {nouns.stream}s",
+    )
+
+
+def two_speeds(cells: Sequence[Cell]) -> Advice | None:
+    """Trials of one cell at two speeds: a median between them is neither."""
+    rates = [[v for r in c.records if (v := main_rate(r)) is not None] for c in cells]
+    cause = (
+        "something has two states: a neighbour on the machine, a CPU's frequency, where the scheduler puts "
+        "threads, a packet that is waited for"
+    )
+    grouped = [(found, c) for c, each in zip(cells, rates, strict=True) if (found := speeds.two_groups(each))]
+    if grouped:
+        most, cell = max(grouped, key=lambda pair: pair[0].least)
+        return Advice(
+            "two-speeds",
+            f"trials run at two speeds in {_cells_of(len(grouped), len(cells))} (most: {most.slow} of "
+            f"{most.trials} are {most.least:.1f} times slower, {_label(cell)})",
+            cause,
+            "Read them one by one: `venturi show RUN --cell CELL`",
+        )
+    found = speeds.single(rates)
+    if found is None:
+        return None
+    slower = f"{found.least:.1f}" + (f" to {found.most:.1f}" if found.most >= found.least + 0.05 else "")
+    return Advice(
+        "two-speeds",
+        f"{found.slow} of {found.trials} trials ({percent(found.share)}) "
+        f"{'is' if found.slow == 1 else 'are'} {slower} times slower than their cells' medians, "
+        "and none lies between",
+        cause,
+        'Which: `venturi sql RUN "select cell, repeat, bytes_per_second from trials order by 3"`',
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from venturi.analysis.models.fits import AxisFit, EffectFit, SizeFit
 from venturi.analysis.statistics.intervals import Interval
 from venturi.analysis.statistics.scaling import Scaling
-from venturi.common.units import MISSING, Quantity, count, p_value, percent
+from venturi.analysis.words import curves
+from venturi.common.units import MISSING, Quantity, count, p_value, percent, plural
 
 SINGULAR = {"streams": "stream", "threads": "thread", "encoders": "encoder", "decoders": "decoder"}
 SINGULAR |= {"hosts": "host", "loaders": "loader", "partitions": "partition", "columns": "column"}
@@ -77,10 +79,7 @@ def axis_sentences(one: AxisFit) -> list[str]:
         return [f"no law: {one.refused}", *measured(one)]
     fit = one.fit
     if one.level:
-        return [
-            f"level: no {one.axis} does significantly better than {count(min(one.medians))} "
-            f"({one.gains[0].text()}, {one.gains[0].pairs} pairs); {fit.peak.quantity(one.unit)} at best"
-        ]
+        return [f"{shape(one)}; {fit.peak.quantity(one.unit)} at best"]
     out = [law(one, fit)]
     last = float(fit.points.x[-1])
     knee = fit.knee
@@ -110,10 +109,9 @@ def axis_sentences(one: AxisFit) -> list[str]:
 def measured(one: AxisFit) -> list[str]:
     """What the measured medians say, whatever the law."""
     out = []
-    until, each = one.linear_until, one.each
-    if until is not None and each is not None and until > min(one.medians):
-        rate = Quantity(each, unit=one.unit)
-        out.append(f"linear up to {several(one.axis, until)} (within 10 %), {rate} each")
+    if one.each is not None and one.curve is not None:
+        rate = Quantity(one.each, unit=one.unit)
+        out.append(f"{curves.linear(one.curve, partial(several, one.axis))}, {rate} each")
     between = one.knee_between
     if between is not None:
         below, at = between
@@ -123,27 +121,16 @@ def measured(one: AxisFit) -> list[str]:
             else (f"at {several(one.axis, at)}")
         )
         out.append(f"measured: 90 % of the highest median is reached {reached}")
-    out.append(gain_sentence(one))
+    out.append(shape(one))
     return [text for text in out if text]
 
 
-def gain_sentence(one: AxisFit) -> str:
-    """Where more of it stops paying; says so where that cannot be tested."""
-    gains = one.gains
-    if not gains:
-        return "whether more pays cannot be tested: repeats or sizes to pair are missing"
-    by_n = {g.n: g for g in gains}
-    largest = max(one.medians)
-    level = one.level_from
-    pairs = f"{gains[0].pairs} pairs"
-    if level is None:
-        last = gains[-1]
-        return (
-            f"still rising significantly at {several(one.axis, largest)}: {last.text()} over "
-            f"{count(last.n)} ({pairs})"
-        )
-    found = by_n[level]
-    return f"beyond {several(one.axis, level)} no significant gain: {found.text()} ({pairs})"
+def shape(one: AxisFit) -> str:
+    """How throughput goes on at the end of the axis, or that it cannot be told."""
+    if one.curve is None:
+        return "whether more gains cannot be told: no repeat went well at every point"
+    rounds = plural(len(one.curve.logs), "setting" if one.pooled else "repeat")
+    return f"{curves.end(one.curve, partial(several, one.axis))}, over {rounds}"
 
 
 def size_sentence(one: SizeFit) -> str:

@@ -18,9 +18,9 @@ from typing import Any
 
 from venturi.analysis.cells import summary
 from venturi.analysis.cells.summary import Cell
-from venturi.analysis.statistics import gain as gains_module
 from venturi.analysis.statistics import hockney, scaling
-from venturi.analysis.statistics.gain import Effect, Gain
+from venturi.analysis.statistics.curve import Curve
+from venturi.analysis.statistics.gain import Effect, effect
 from venturi.analysis.statistics.hockney import Hockney
 from venturi.analysis.statistics.laws import Refused
 from venturi.analysis.statistics.scaling import Scaling
@@ -39,8 +39,6 @@ LEAST_BLOCKS = 5
 """Settings of the others from which "no significant effect" is worth saying instead of a law."""
 EXPLAINS = 0.5
 """A law that explains less than this share of the variance explains nothing."""
-EFFICIENT = 0.9
-"""Still linear: at least this share of N times the throughput at the smallest N."""
 
 
 @dataclass
@@ -80,14 +78,9 @@ class AxisFit:
         return {n: median(v) for n, v in sorted(observations(self).items())}
 
     @cached_property
-    def gains(self) -> list[Gain]:
-        """What larger N give over each N; nothing where there are no pairs."""
-        return gains_module.beyond(_blocks(self))
-
-    @property
-    def level_from(self) -> float | None:
-        """The smallest N from which on nothing is significantly gained."""
-        return gains_module.level_from(self.gains)
+    def curve(self) -> Curve | None:
+        """What may be said of it; None where no round holds every N."""
+        return Curve.of(_blocks(self))
 
     @property
     def knee_between(self) -> tuple[float | None, float] | None:
@@ -101,23 +94,9 @@ class AxisFit:
         return (below[-1] if below else None, at)
 
     @property
-    def linear_until(self) -> float | None:
-        """The largest N up to which every N does at least 90 % of N times the smallest one's rate."""
-        found = list(self.medians.items())
-        if not found:
-            return None
-        first, rate = found[0]
-        last = first
-        for n, value in found[1:]:
-            if value < EFFICIENT * rate * n / first:
-                break
-            last = n
-        return last
-
-    @property
     def level(self) -> bool:
-        """Whether nothing depends on the axis: no gain from the smallest N on, and no law that explains."""
-        if self.fit is None or not self.gains or self.level_from != min(self.medians):
+        """Whether nothing depends on the axis: flat from the smallest N on, and no law that explains."""
+        if self.fit is None or self.curve is None or self.curve.flat != self.curve.ns[0]:
             return False
         return not self.fit.r_squared >= EXPLAINS
 
@@ -126,7 +105,7 @@ class AxisFit:
         """Throughput of one of N within the linear part: the geometric mean of X/N."""
         import math
 
-        until = self.linear_until
+        until = self.curve.linear if self.curve is not None else None
         part = [v / n for n, v in self.medians.items() if until is not None and n <= until]
         return math.exp(sum(map(math.log, part)) / len(part)) if part else None
 
@@ -455,4 +434,4 @@ def _effect(
             key = tuple(repr(cell.parameters.get(n)) for n in others)
             blocks.setdefault(key, {})[level if isinstance(level, Hashable) else repr(level)] = value
     whole = [b for b in blocks.values() if len(b) > 1][:MOST_EFFECT_BLOCKS]
-    return gains_module.effect(whole, draws=1999)
+    return effect(whole, draws=1999)

@@ -22,6 +22,7 @@ from venturi.analysis.cells.summary import (
     throughput,
     varying,
 )
+from venturi.analysis.statistics.curve import Curve
 from venturi.analysis.statistics.difference import LEAST_REPEATS, Difference, differences
 from venturi.analysis.statistics.gain import Effect, Gain, effect, tested
 from venturi.analysis.statistics.intervals import median_interval
@@ -110,6 +111,8 @@ class Advised:
     effect: Effect | None
     cores: int | None
     """CPUs of the machine, where `enough` is as many."""
+    curve: Curve | None
+    """What may be said of throughput over it; None of what is no number, and without a whole block."""
 
     def level(self, value: object) -> Level:
         return next(one for one in self.levels if one.value == value)
@@ -127,7 +130,12 @@ class Advised:
 
     @property
     def rising(self) -> bool:
-        """The largest value measured is the one that is needed: more may give more."""
+        """The largest value measured is the one that is needed, and still gains: more may give more."""
+        return self.last and self.curve is not None and self.curve.rising
+
+    @property
+    def last(self) -> bool:
+        """Whether the largest value measured is the one that is needed."""
         return self.numeric and self.enough == max(one.value for one in self.levels)  # type: ignore[type-var]
 
 
@@ -314,6 +322,7 @@ def _advise(
         enough = levels[0]
     elif is_number:
         enough = next(one.value for one in found if one.ratio >= 1 - within)
+    numbers = [{float(v): x for v, x in b.items() if isinstance(v, int | float)} for b in near if is_number]
     return Advised(
         name,
         is_number,
@@ -322,6 +331,7 @@ def _advise(
         enough,
         matters,
         cores if cores is not None and enough == cores else None,
+        Curve.of(numbers),
     )
 
 
@@ -368,7 +378,7 @@ def _level(blocks: list[dict[object, float]], value: object, best: object) -> Le
         # Never beside the best value: against the best of its own blocks, which may flatter it.
         pairs = [math.log(max(b.values()) / b[value]) for b in blocks if value in b]
     mean = sum(pairs) / len(pairs)
-    judged = tested(0.0, pairs) if len(pairs) >= LEAST_PAIRS and value != best else None
+    judged = tested(pairs) if len(pairs) >= LEAST_PAIRS and value != best else None
     return Level(value, math.exp(-mean), len(pairs), judged)
 
 

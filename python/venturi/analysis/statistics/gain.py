@@ -1,4 +1,4 @@
-"""Is there a gain beyond N? Does a parameter matter at all? Tests on logs of throughput, paired.
+"""Is there a gain? Does a parameter matter at all? Tests on logs of throughput, paired.
 
 Pairs are what was measured under the same other conditions: the same repeat of interleaved rounds, or, where
 every cell has one trial, the same size or the same other parameters.
@@ -16,9 +16,8 @@ LEAST_PAIRS = 3
 
 @dataclass(frozen=True)
 class Gain:
-    """What all larger N together give over this N: a ratio less one, with a 95 % interval."""
+    """What one setting gives over another: a ratio less one, with a 95 % interval."""
 
-    n: float
     change: float
     low: float
     high: float
@@ -33,32 +32,9 @@ class Gain:
         """A gain: above 0 with 97.5 % on that side."""
         return self.low > 0
 
-    def text(self) -> str:
-        """`+2.3 % [+0.6..+4.1]`."""
-        return f"{100 * self.change:+.1f} % [{100 * self.low:+.1f}..{100 * self.high:+.1f}]"
 
-
-def beyond(blocks: Sequence[Mapping[float, float]]) -> list[Gain]:
-    """For each N but the largest, what the larger ones gain over it.
-
-    `blocks` are throughputs by N, one mapping a repeat or a size, in the order measured; those that lack an N
-    are left out. The contrast is Helmert's: the mean of log throughput over all larger N less that at N. It
-    asks "is anything gained by going on?", once, instead of comparing N with its luckiest successor. Blocks
-    next to one another are alike (the machine's state lasts longer than a trial), so their number is reduced
-    by their lag-1 correlation, n (1 - r)/(1 + r): Bayley & Hammersley 1946, JRSS Supplement 8. Then Student's
-    t. Answers nothing where there are under 3 whole blocks.
-    """
-    import numpy as np
-
-    every = sorted({n for block in blocks for n in block})
-    whole = [block for block in blocks if len(block) == len(every) and all(v > 0 for v in block.values())]
-    if len(whole) < LEAST_PAIRS or len(every) < 2:
-        return []
-    logs = np.log(np.array([[block[n] for n in every] for block in whole]))
-    return [tested(every[i], logs[:, i + 1 :].mean(axis=1) - logs[:, i]) for i in range(len(every) - 1)]
-
-
-def tested(n: float, difference: object) -> Gain:
+def tested(difference: object) -> Gain:
+    """From differences of logs of throughput, a pair each; at least two."""
     import numpy as np
     from scipy.special import stdtr, stdtrit
 
@@ -68,7 +44,7 @@ def tested(n: float, difference: object) -> Gain:
     error = max(float(d.std(ddof=1)), 1e-9) / math.sqrt(effective)
     half = float(stdtrit(effective - 1, 1 - ALPHA / 2)) * error
     p = float(2 * stdtr(effective - 1, -abs(mean / error)))
-    return Gain(n, math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half), p, size, effective)
+    return Gain(math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half), p, size, effective)
 
 
 def effective_number(values: object) -> float:
@@ -83,16 +59,6 @@ def effective_number(values: object) -> float:
         return float(len(d))
     r = max(0.0, float((centred[1:] * centred[:-1]).sum()) / total)
     return max(2.0, len(d) * (1 - r) / (1 + r))
-
-
-def level_from(gains: Sequence[Gain]) -> float | None:
-    """The smallest N from which on nothing is significantly gained; None where the last step still gains."""
-    found = None
-    for gain in reversed(gains):
-        if gain.significant:
-            break
-        found = gain.n
-    return found
 
 
 @dataclass(frozen=True)

@@ -174,6 +174,10 @@ class Cause(Name):
         ("waiting", "thread_busy", "cpu_cores", "run_delay"),
         (*_STREAMS, _BATCHES, "target", "data", "in_flight", "method", "statement", "durable", "messages"),
     )  # fmt: skip
+    SERIAL_SERVER = (
+        "serial-server", "server", "The server uses one core and moves as much, however many streams it has.",
+        ("cpu_cores", "streams", "other_cpu_cores", "other_streams"), ("target", "data"),
+    )  # fmt: skip
     CORES_OF_OTHERS = (
         "cores-of-others", "cores", "The CPUs are full, mostly of what neither end does.",
         ("busy", "cores", "stolen", "others"), (),
@@ -272,6 +276,10 @@ class Why(Name):
     MORE_CORES = "more-cores", "more or faster cores at the {end}"
     SERVER_ELSEWHERE = "server-elsewhere", "the server on another host"
     DATABASE_ELSEWHERE = "database-elsewhere", "the server on another host, and from here"
+    PROFILE_SERVER = (
+        "profile-server",
+        "where that core goes, on the server's host: perf top -g -p PID, of Python py-spy top --pid PID",
+    )
     ACCOUNTING_SERVER = (
         "accounting-server",
         "what this client and path can do with a server that gives account of itself",
@@ -330,10 +338,11 @@ class FindingKind(Name):
         made._value_, made.meaning = name, meaning
         return made
 
-    RISING = ("rising", "The last step still gains.")
-    FLAT = ("flat", "More than at the knee gains less than a tenth.")
-    FLAT_THROUGHOUT = ("flat-throughout", "The first point reaches 90 % of the most.")
-    UNDECIDED = ("undecided", "The most is reached at the last point, and may be no gain.")
+    RISING = ("rising", "The last step surely gains over 5 % a doubling.")
+    FLAT = ("flat", "All beyond this point surely gains under 5 %.")
+    FLAT_THROUGHOUT = ("flat-throughout", "All beyond the first point surely gains under 5 %.")
+    FALLING = ("falling", "The last point surely lies over 5 % below the highest.")
+    UNDECIDED = ("undecided", "Whether the last step gains cannot be told.")
     ONE_BATCH = ("one-batch", "A stream fits into one batch, whatever its size, so nothing is compared.")
     BATCHES_NOT_OURS = ("batches-not-ours", "The server decides how large batches are; nothing is compared.")
 

@@ -1,7 +1,8 @@
 """What one cell cannot know of itself and its sweep can: whether having more in flight moved more.
 
 Where neither end is busy, batches may be too few, or they may queue before a lock or a log within the server.
-A cell with fewer in flight that does as much settles it.
+A cell with fewer in flight that does as much settles it. A server that uses one core may have one stream to
+serve, or may never use more: that it does so with several streams, and moves no more, settles that.
 """
 
 from __future__ import annotations
@@ -10,27 +11,40 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from venturi.analysis.cells.summary import Cell, numeric
-from venturi.analysis.verdict.causes import Cause
-from venturi.analysis.verdict.types import Verdict
+from venturi.analysis.verdict.causes import Cause, Why
+from venturi.analysis.verdict.types import Remedy, Verdict
 from venturi.analysis.verdict.words import hits
+from venturi.analysis.verdict.words.remedies import told
+from venturi.analysis.words.wording import nouns_of
 
 FEWER = 1.5
 """So many times fewer batches in flight make a cell one to compare with."""
 NO_MORE = 0.05
 """A gain up to this share is none: the machine alone may do that."""
+ONE_CORE = (0.85, 1.15)
+"""Cores of CPU time that are one: a serial server's other threads, and what it waits, are a little."""
 _LANES = ("streams", "threads", "in_flight")
 
 
-def against_fewer(cells: Sequence[Cell], found: Mapping[str, Verdict]) -> dict[str, Verdict]:
-    """These verdicts; those that say too little is in flight are corrected by cells with less in flight."""
+def against_others(cells: Sequence[Cell], found: Mapping[str, Verdict]) -> dict[str, Verdict]:
+    """These verdicts, as far as cells with more or fewer in flight, all else equal, do not correct them."""
     out = dict(found)
-    asked = [c for c in cells if c.answered and c.name in out and out[c.name].cause is Cause.LITTLE_IN_FLIGHT]
+    causes = (Cause.LITTLE_IN_FLIGHT, Cause.SERVER_WAITED_FOR)
+    asked = [c for c in cells if c.name in out and out[c.name].cause in causes]
     if not asked:
         return out
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(_others(cell), []).append(cell)
     for cell in asked:
+        if found[cell.name].cause is Cause.SERVER_WAITED_FOR:
+            alike = [c for c in groups[_others(cell)] if lanes(c) != lanes(cell) and _serial(c, cell, found)]
+            if alike:
+                other = max(alike, key=lambda c: abs(lanes(c) - lanes(cell)))
+                out[cell.name] = _one_core(out[cell.name], cell, other, found[other.name])
+            continue
+        if not cell.answered:
+            continue
         fewer = [c for c in groups[_others(cell)] if lanes(c) * FEWER <= lanes(cell) and _as_much(c, cell)]
         if fewer:
             out[cell.name] = _limited(out[cell.name], cell, max(fewer, key=lanes))
@@ -49,6 +63,33 @@ def _others(cell: Cell) -> str:
 def _as_much(fewer: Cell, more: Cell) -> bool:
     one, two = fewer.main.value, more.main.value
     return one is not None and two is not None and one > 0 and two <= (1 + NO_MORE) * one
+
+
+def _serial(one: Cell, other: Cell, found: Mapping[str, Verdict]) -> bool:
+    """Whether the server uses one core with either number of streams, and moves as much."""
+    fewer, more = sorted((one, other), key=lanes)
+    verdicts = [found[c.name] for c in (one, other) if c.name in found]
+    used = [v.numbers.get("cpu_cores", 0.0) for v in verdicts if v.cause is Cause.SERVER_WAITED_FOR]
+    return len(used) == 2 and all(ONE_CORE[0] <= n <= ONE_CORE[1] for n in used) and _as_much(fewer, more)
+
+
+def _one_core(verdict: Verdict, cell: Cell, other: Cell, others: Verdict) -> Verdict:
+    cause = Cause.SERIAL_SERVER
+    numbers = {
+        "cpu_cores": verdict.numbers["cpu_cores"],
+        "streams": lanes(cell),
+        "other_cpu_cores": others.numbers["cpu_cores"],
+        "other_streams": lanes(other),
+    }
+    profile = told(Remedy(Why.PROFILE_SERVER), nouns_of(cell))
+    return replace(
+        verdict,
+        cause=cause,
+        title=hits.TITLES[cause],
+        sentence=hits.serial(numbers, nouns_of(cell)),
+        remedies=(profile, *(r for r in verdict.remedies if not set(r.changes) & set(_LANES))),
+        numbers=numbers,
+    )
 
 
 def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from venturi.analysis.cells.summary import Cell, by_operation, rows_a_batch, varying
-from venturi.analysis.verdict.causes import Why
+from venturi.analysis.verdict.causes import FindingKind, Why
 from venturi.analysis.verdict.failed import Failed
 from venturi.analysis.verdict.remedies import MOST
 from venturi.analysis.verdict.rerun import Rerun
@@ -21,6 +21,7 @@ from venturi.analysis.verdict.types import Finding, Lever, Remedy, Verdict
 from venturi.analysis.verdict.upsert_remedies import CASSANDRA_MOST
 from venturi.analysis.verdict.words import findings as words
 from venturi.analysis.verdict.words.remedies import told
+from venturi.analysis.words.curves import USUAL_REPEATS
 from venturi.analysis.words.wording import nouns_of
 from venturi.targets.system import scheme_of, servers_batches
 
@@ -66,15 +67,17 @@ def _remedies(
     opened = any(lever.opens for lever in levers)
     given = verdict.remedies if verdict is not None and not opened else ()
     open_ended = axis in _OPEN_ENDED
-    if series.rises and open_ended:
+    curve = series.curve
+    if curve is not None and curve.rising and open_ended:
         further = Remedy(Why.FURTHER, {axis: 2 * int(series.at(series.cells[-1]))})
         new = all(remedy.changes != further.changes for remedy in given)
         if new and _takes(series.place, axis, further.changes[axis]) and (command := rerun.proposed(further)):
             yield told(replace(further, command=command), nouns, "to try: ")
-    if series.undecided and open_ended and (repeats := series.telling) is not None:
-        both = [int(series.at(cell)) for cell in series.cells[-2:]]
-        again = Remedy(Why.TELLING_REPEATS, {axis: both}, {"repeats": repeats})
-        if command := rerun.proposed(again):
+    if curve is not None and series.kind is FindingKind.UNDECIDED and open_ended:
+        repeats = curve.telling if curve.told else USUAL_REPEATS
+        both = [int(curve.ns[curve.start]), int(curve.ns[-1])]
+        again = Remedy(Why.TELLING_REPEATS, {axis: both}, {"repeats": repeats or 0})
+        if repeats is not None and (command := rerun.proposed(again)):
             yield told(replace(again, command=command), nouns)
     for remedy in given:
         if not _measured(remedy, group, names):

@@ -43,7 +43,7 @@ OTHER_LOAD = 0.10
 
 def verdicts(cells: Sequence[Cell], environment: Mapping[str, Any] | None = None) -> dict[str, Verdict]:
     """The verdict of each cell, by its name. `environment` is the run's environment.json."""
-    found = crowding.against_fewer(cells, {cell.name: judge(cell, environment) for cell in cells})
+    found = crowding.against_others(cells, {cell.name: judge(cell, environment) for cell in cells})
     failed, by_name = Failed(cells), {cell.name: cell for cell in cells}
     return {
         name: replace(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from venturi.analysis.cells.summary import Cell
-from venturi.analysis.statistics.intervals import RANGE_BELOW
+from venturi.analysis.cells.summary import Cell, main_rate
+from venturi.analysis.statistics.curve import Curve
 from venturi.analysis.verdict.causes import FindingKind
 from venturi.analysis.verdict.types import Gain
 from venturi.common.units import Quantity
 
-__all__ = ["AMOUNT", "PARALLEL", "Series", "figure", "gain", "numeric", "precedence", "series"]
+__all__ = ["AMOUNT", "PARALLEL", "Series", "every", "figure", "gain", "numeric", "precedence", "series"]
 
 PARALLEL = (
     *("streams", "in_flight", "encoders", "decoders", "hosts", "loaders", "clients", "partitions"),
@@ -22,12 +22,8 @@ PARALLEL = (
 """Axes along which twice as much should move twice as much, until something is full."""
 AMOUNT = ("rows_per_stream", "bytes_per_stream", "duration_ns", "rows", "bytes")
 """Axes that only say how much was moved: they show what starting costs."""
-LINEAR = 0.9
-"""A point is on the line while it reaches this share of it, counting from the first point."""
 KNEE = 0.9
 """METHOD: the knee is where 90 % of the peak is reached."""
-MOST_REPEATS = 50
-"""More repeats than this are not proposed: something else is wrong with the measurement."""
 SERIES = 3
 """Series shown of one axis and operation; a large matrix has hundreds, which say the same again and again."""
 
@@ -47,7 +43,7 @@ def gain(base: Cell, other: Cell) -> Gain | None:
     return Gain(two.value / one.value - 1, low, high)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Series:
     """Cells that differ in one numeric parameter only, in its order."""
 
@@ -62,67 +58,59 @@ class Series:
     def at(self, cell: Cell) -> float:
         return float(cell.parameters[self.axis])
 
-    @property
-    def linear(self) -> Cell | None:
-        """The last cell on the straight line through the first one; None where the second is off already."""
-        first = self.cells[0]
-        slope = (figure(first).value or 0.0) / self.at(first) if self.at(first) > 0 else 0.0
-        last = None
-        for cell in self.cells[1:]:
-            found = figure(cell)
-            # The upper end of its interval: a point that may lie on the line is not said to have left it.
-            if slope <= 0 or (found.high or found.value or 0.0) < LINEAR * slope * self.at(cell):
-                break
-            last = cell
-        return last
+    alike: tuple[tuple[Cell, ...], ...] = ()
+    """The same where only the amount differs, by a factor of 2 at most: where a cell has one trial they stand
+    for repeats."""
 
-    @property
-    def undecided(self) -> bool:
-        """Whether the most was reached at the last point alone, and its interval allows that nothing was
-        gained there: then nobody knows whether more would gain, and it is flat nowhere yet."""
-        return self.knee is self.cells[-1] and not self.rises
+    @cached_property
+    def curve(self) -> Curve | None:
+        """What may be said of it; None where no round holds a trial of every cell."""
+        own = Curve.of(self._rounds(self.cells))
+        if own is not None and own.told:
+            return own
+        every = [one for cells in (self.cells, *self.alike) for one in self._rounds(cells)]
+        return Curve.of(every) if self.alike else own
+
+    def _rounds(self, cells: Sequence[Cell]) -> list[dict[float, float]]:
+        """Throughput by the axis, of each repeat."""
+        rounds: dict[Any, dict[float, float]] = {}
+        for cell in cells:
+            for record in cell.records:
+                if rate := main_rate(record):
+                    rounds.setdefault(record.get("repeat"), {})[self.at(cell)] = rate
+        return [rounds[k] for k in sorted(rounds, key=lambda k: (k is None, k))]
 
     @property
     def knee(self) -> Cell:
-        """The first cell with 90 % of the peak."""
+        """The first cell with 90 % of the peak: a figure, no claim."""
         most = figure(self.peak).value or 0.0
         return next(c for c in self.cells if (figure(c).value or 0.0) >= KNEE * most)
 
-    @property
-    def rises(self) -> bool:
-        """Whether the last step is still a gain beyond doubt, or, without margins, of a tenth or more."""
-        step = gain(self.cells[-2], self.cells[-1])
-        if step is None or self.peak is not self.cells[-1]:
-            return False
-        return step.counts and step.value > 0
+    def cell(self, n: float | None) -> Cell | None:
+        """The cell at this value."""
+        return next((c for c in self.cells if self.at(c) == n), None)
 
     @property
     def kind(self) -> FindingKind:
-        if self.rises:
+        curve = self.curve
+        if curve is None:
+            return FindingKind.UNDECIDED
+        if curve.rising:
             return FindingKind.RISING
-        if self.knee is self.cells[0]:
-            return FindingKind.FLAT_THROUGHOUT
-        return FindingKind.UNDECIDED if self.undecided else FindingKind.FLAT
+        if curve.loss is not None:
+            return FindingKind.FALLING
+        if curve.flat is None:
+            return FindingKind.UNDECIDED
+        return FindingKind.FLAT_THROUGHOUT if curve.flat == curve.ns[0] else FindingKind.FLAT
 
     @property
     def place(self) -> Cell:
-        """The cell whose verdict is that of the series."""
-        return self.cells[-1] if self.rises else self.knee
-
-    @property
-    def telling(self) -> int | None:
-        """How many repeats would narrow the last step's interval to one side of nothing, were their spread
-        the same: it shrinks with their square root. None over `MOST_REPEATS`."""
-        one, two = (figure(c) for c in self.cells[-2:])
-        step = (two.value or 0.0) - (one.value or 0.0)
-        width = sum((q.high - q.low) / 2 for q in (one, two) if q.high is not None and q.low is not None)
-        done = min(c.good for c in self.cells[-2:])
-        wanted = (
-            max(RANGE_BELOW, done + 1, math.ceil(done * (width / step) ** 2))
-            if step > 0
-            else MOST_REPEATS + 1
-        )
-        return wanted if wanted <= MOST_REPEATS else None
+        """The cell whose verdict is that of the series: where it is flat from, else the highest."""
+        curve = self.curve
+        if curve is None:
+            return self.peak
+        at = curve.flat if self.kind in (FindingKind.FLAT, FindingKind.FLAT_THROUGHOUT) else None
+        return self.cell(at if at is not None else curve.ns[curve.peak]) or self.peak
 
 
 def precedence(axis: str) -> tuple[int, str]:
@@ -137,6 +125,12 @@ def numeric(cells: Sequence[Cell], name: str) -> bool:
 
 
 def series(cells: Sequence[Cell], axis: str, others: Sequence[str]) -> list[Series]:
+    """The series over an axis that are worth telling, one a setting of `others`."""
+    return _chosen(every(cells, axis, others), axis)
+
+
+def every(cells: Sequence[Cell], axis: str, others: Sequence[str]) -> list[Series]:
+    """All series over an axis, one a setting of `others`."""
     groups: dict[tuple[str, ...], list[Cell]] = {}
     for cell in cells:
         groups.setdefault(tuple(repr(cell.parameters.get(n)) for n in others), []).append(cell)
@@ -148,7 +142,21 @@ def series(cells: Sequence[Cell], axis: str, others: Sequence[str]) -> list[Seri
         if len(distinct) > 1:
             ordered = tuple(distinct[x] for x in sorted(distinct))
             made.append(Series(axis, ordered, tuple((n, ordered[0].parameters.get(n)) for n in others)))
-    return _chosen(made, axis)
+    return [replace(one, alike=tuple(o.cells for o in made if _alike(o, one))) for one in made]
+
+
+def _alike(one: Series, other: Series) -> bool:
+    """Whether two series over the same points differ in the amount alone, and by a factor of 2 at most."""
+    if one is other or [one.at(c) for c in one.cells] != [other.at(c) for c in other.cells]:
+        return False
+    pairs = [(name, a, b) for (name, a), (_, b) in zip(one.fixed, other.fixed, strict=True) if a != b]
+    return all(
+        name in AMOUNT
+        and isinstance(a, int | float)
+        and isinstance(b, int | float)
+        and max(a, b) <= 2 * min(a, b)
+        for name, a, b in pairs
+    )
 
 
 def _chosen(made: list[Series], axis: str) -> list[Series]:

@@ -9,6 +9,8 @@ from venturi.analysis.cells.ceilings import share as share_of
 from venturi.analysis.cells.efficiency import axis_of
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
+from venturi.analysis.verdict import series as sweeps
+from venturi.analysis.verdict.causes import FindingKind
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import Quantity, count
@@ -176,7 +178,7 @@ def _over(
             if axis in ("streams", "encoders") and one.operation not in ("upsert", "ingest"):
                 ticks |= {float(x) for series in extra for x in series.x}
         panels.append(panel)
-        told = _finding(max((chosen for _, chosen in lines), key=_peak), axis)
+        told = _finding(max((chosen for _, chosen in lines), key=_peak), axis, cells)
         findings.append(f"{operation} {told}")
         if axis in HOSTS:
             _proportion(panel, lines, axis, scale)
@@ -204,6 +206,7 @@ def _over(
             "Dotted: a batch of n rows takes a + n/b, fitted to the trials; the single point is its knee, "
             f"where 90 % of b is reached ({'; '.join(knees)})."
         )
+    caption += [f"{_sentence([one.finding])}." for one in results.advice if one.kind == "two-speeds"]
     few = sorted(ticks)
     nouns = nouns_of(results.cells[0])
     return Figure(
@@ -298,22 +301,24 @@ def _peak(line: Sequence[Cell]) -> float:
     return max((c.main.value or 0.0 for c in line), default=0.0)
 
 
-def _finding(line: Sequence[Cell], axis: str) -> str:
-    """What a curve does, said no more surely than its margins allow."""
-    top = best(line) or line[-1]
-    speed = Quantity(top.main.value, unit=top.main.unit).text()
-    # A point is as good as the best one where their intervals meet; without intervals, within 5 %.
-    floor = top.main.low if top.main.low is not None else 0.95 * (top.main.value or 0.0)
-    level = [(c.main.high if c.main.high is not None else c.main.value or 0.0) >= floor for c in line]
-    first = level.index(True)
-    where = labels.label(line[first], [axis])
-    if first == len(line) - 1:
-        return f"still rises at {where}: {speed}"
-    if first == 0 and all(level):
-        return f"is level from {where} on: {speed} at best"
-    if all(level[first:]):
-        return f"is at its best from {where} on: {speed}"
-    return f"is fastest with {labels.label(top, [axis])}: {speed}"
+def _finding(line: Sequence[Cell], axis: str, cells: Sequence[Cell]) -> str:
+    """What a curve does, by the same rules as the findings of the run."""
+    others = [name for name in varying(cells) if name != axis]
+    drawn = [c.name for c in line]
+    every = (one for one in sweeps.every(cells, axis, others) if [c.name for c in one.cells] == drawn)
+    found = next(every, sweeps.Series(axis, tuple(line), ()))
+    place = found.place
+    at = f"{labels.label(place, [axis])}: {Quantity(place.main.value, unit=place.main.unit).text()}"
+    match found.kind:
+        case FindingKind.RISING:
+            return f"still rises at {at}"
+        case FindingKind.FLAT:
+            return f"is flat from {at}"
+        case FindingKind.FLAT_THROUGHOUT:
+            return f"is flat over {axis}, from {at}"
+        case FindingKind.FALLING:
+            return f"falls beyond {at}"
+    return f"is highest at {at}; whether more gains cannot be told"
 
 
 def _sentence(findings: list[str]) -> str:

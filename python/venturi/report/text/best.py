@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.search.best import PARALLEL, Advised, Best, Choice, Level
 from venturi.analysis.statistics.gain import Gain
-from venturi.analysis.words import labels
+from venturi.analysis.words import curves, labels
 from venturi.analysis.words.wording import NOUNS, Nouns, nouns_of
 from venturi.common.units import MISSING, count, p_value, percent, pick_unit
 from venturi.report.text import summary
@@ -129,6 +129,8 @@ def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
             f"{name}: the most that was measured, {shown(one.enough)}, is best: {step} over "
             f"{shown(before.value)}; more was not measured"
         )
+    if one.last and one.curve is not None and one.curve.flat is None and len(one.levels) > 1:
+        return f"{name}: {shown(one.enough)}, the most that was measured, is best; {_further(one)}"
     cores = ", as many as the machine has CPUs," if one.cores else ""
     share = (
         "the best measured"
@@ -145,6 +147,14 @@ def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
     if most.value != one.enough and most.gain is not None and most.gain.significant and most.worse:
         text += f"; more costs: {shown(most.value)} gives {_reached(most)}"
     return text
+
+
+def _further(one: Advised) -> str:
+    """Why nobody knows whether more than the most that was measured would gain."""
+    assert one.curve is not None
+    return curves.undecided(
+        one.curve, lambda value: _shown(one, int(value) if value == int(value) else value)
+    )
 
 
 def _imported(found: Best) -> bool:

@@ -53,8 +53,7 @@ def lines(results: Results) -> list[str]:
         text = f"{one.operation} over {one.axis}: {one.fit.chosen.title}"
         text += f", knee at {fit_words.several(one.axis, knee.median)}"
         text += f", peak {one.fit.peak.quantity(one.unit)}"
-        gain = fit_words.gain_sentence(one) if one.gains else ""
-        out.append(text + (f"; {gain}" if gain else ""))
+        out.append(f"{text}; {fit_words.shape(one)}")
     out += [f"{one.operation}: {one.sentence}" for one in costs[:1]]
     out += [p.sentence for p in results.predictions]
     return out

@@ -24,6 +24,9 @@ MEMORY = 0.8
 of headers and the checksum's reads come on top."""
 WINDOW = 0.2
 """Share of its time that a sender waits for the peer's window."""
+FIRST_WINDOW = 65_535
+"""A stream's window before anybody sets another (RFC 9113, 6.9.2), in bytes: a server of which nothing is
+known gives no less."""
 LIMITED = 0.5
 """Share of a socket's busy time in which the kernel counts it as limited by a buffer."""
 NEAR_BOUND = 0.5
@@ -118,7 +121,12 @@ def flow_control(seen: Seen) -> Hit | None:
     own = own_window(seen)
     bound = buffer_bound(seen, own)
     idle = sender.occupancy is None or sender.occupancy < WORKERS
-    if window >= WINDOW and window >= max(sender.waiting.values(), default=0.0) and idle:
+    if (
+        window >= WINDOW
+        and window >= max(sender.waiting.values(), default=0.0)
+        and idle
+        and (receiver.stages or not _below(seen, buffer_bound(seen, FIRST_WINDOW)))
+    ):
         return _window(window, own, bound)
     # A foreign sender: only the client's waiting and the arithmetic speak.
     fits = bool(bound) and not sender.stages and NEAR_BOUND <= moved / (bound or 1.0) <= OVER_BOUND
@@ -133,11 +141,21 @@ def flow_control(seen: Seen) -> Hit | None:
         # That a database answers late is another proof's affair.
         return None
     reply, input_ = seen.client.stages.get("await_reply", 0.0), seen.server.stages.get("await_input", 0.0)
-    if sender is seen.client and reply >= CLIENT_WAITS and (input_ >= CLIENT_WAITS or not seen.server.stages):
+    if sender is seen.client and reply >= CLIENT_WAITS and (input_ >= CLIENT_WAITS or _away(seen, reply)):
         lacks = () if seen.server.stages else (Lack.SERVER_STAGES,)
         numbers = {"await_reply": reply, "await_input": input_}
         return Hit(Cause.ACKNOWLEDGEMENTS, None, "await_reply", beyond(reply, CLIENT_WAITS), numbers, lacks)
     return None
+
+
+def _away(seen: Seen, reply: float) -> bool:
+    """Of a server without stages: whether what answers take may be the path's round trip. Else the server
+    takes the time, whatever it does with it."""
+    if seen.server.stages:
+        return False
+    if seen.round_trip is None or not seen.service:
+        return seen.loopback is not True
+    return seen.round_trip >= NEAR_BOUND * reply * seen.service
 
 
 def own_window(seen: Seen) -> float | None:
@@ -165,6 +183,12 @@ def buffer_bound(seen: Seen, buffer: float | None) -> float | None:
     if not buffer or not seen.round_trip:
         return None
     return seen.streams * buffer / (seen.round_trip / 1e9)
+
+
+def _below(seen: Seen, bound: float | None) -> bool:
+    """Whether so much less is moved than a bound that something else must hold it back; on loopback without a
+    round trip too, for that is microseconds."""
+    return seen.loopback is True if bound is None else (seen.rate or 0.0) < NEAR_BOUND * bound
 
 
 def _near(seen: Seen, bound: float | None) -> bool:

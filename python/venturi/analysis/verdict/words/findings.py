@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from venturi.analysis.cells.summary import Cell, rows_a_batch
 from venturi.analysis.verdict.causes import FindingKind
 from venturi.analysis.verdict.evidence import Evidence
-from venturi.analysis.verdict.series import AMOUNT, PARALLEL, Series, figure, gain
+from venturi.analysis.verdict.series import AMOUNT, PARALLEL, Series, figure
 from venturi.analysis.verdict.types import Finding, Lever, Remedy, Verdict
+from venturi.analysis.words import curves
 from venturi.analysis.words.wording import Nouns, listed, nouns_of
 from venturi.common.units import count
 
@@ -42,14 +43,14 @@ def told(
     where += [spelled(n, v, nouns) for n, v in series.fixed if n != "operation" and v is not None]
     if amount:
         # What is moved in a trial is no setting that opens anything.
-        late = series.knee is not series.cells[0]
+        late = series.kind is FindingKind.FLAT
         parts = [
             _shape(series, nouns),
             "below that, starting takes a visible part of the trial" if late else "",
         ]
     else:
         parts = _parts(series, verdict, levers, nouns)
-    ends = (series.cells[0], series.knee, series.peak, series.cells[-1])
+    ends = (series.cells[0], series.knee, series.place, series.peak, series.cells[-1])
     evidence = [
         Evidence(spelled(series.axis, c.parameters[series.axis], nouns), figure(c).text()) for c in ends
     ]
@@ -69,11 +70,14 @@ def told(
 
 
 def _parts(series: Series, verdict: Verdict | None, levers: Sequence[Lever], nouns: Nouns) -> list[str]:
-    parts, rising = [_shape(series, nouns)], series.rises
+    parts, curve = [_shape(series, nouns)], series.curve
+    level = series.kind in (FindingKind.FLAT, FindingKind.FLAT_THROUGHOUT)
     if verdict is not None and verdict.kind != "unknown":
-        parts.append(("there " if rising or series.undecided else "from there ") + verdict.sentence)
-    if not rising and series.knee is not series.cells[-1]:
-        parts.append(_beyond(series, nouns))
+        parts.append(("from there " if level else "there ") + verdict.sentence)
+    if level and curve is not None:
+        nothing = curve.rest is not None and curve.rest.value <= 0
+        gained = f"nothing ({curve.rest})" if nothing else f"{curve.rest} at most"
+        parts.append(f"more {_words(series.axis, nouns)[1]} gained {gained}")
     if verdict is not None and verdict.kind == "unknown":
         parts.append(f"why is not known: {verdict.sentence}")
     opening = [f"{_change(lever, nouns)} measured {lever.gain}" for lever in levers if lever.opens]
@@ -143,54 +147,30 @@ def _change(lever: Lever, nouns: Nouns) -> str:
     )
 
 
-def _beyond(series: Series, nouns: Nouns) -> str:
-    """What lies beyond the knee, by the figures alone."""
-    axis, knee, peak = series.axis, series.knee, series.peak
-    more = f"more {_words(axis, nouns)[1]}"
-    found = gain(knee, peak) if peak is not knee else None
-    if found is None or found.value <= 0 or not found.counts:
-        return f"{more} gained nothing"
-    return f"{more} gained {found} at most ({spelled(axis, peak.parameters[axis], nouns)})"
-
-
 def _shape(series: Series, nouns: Nouns) -> str:
-    """How throughput goes along the axis, in words."""
-    axis, last, peak, knee, linear = series.axis, series.cells[-1], series.peak, series.knee, series.linear
-    words = (
-        [f"linear up to {spelled(axis, linear.parameters[axis], nouns)}"]
-        if linear and axis in PARALLEL
-        else []
-    )
-    if series.rises:
-        step = gain(series.cells[-2], last)
-        words.append(
-            f"still rising at {spelled(axis, last.parameters[axis], nouns)} ({figure(last).text()}; "
-            f"{step} from {spelled(axis, series.cells[-2].parameters[axis], nouns)})"
-        )
-        return ", ".join(words)
-    if linear is knee and axis in PARALLEL:
-        words = [f"{words[0]} ({figure(knee).text()})"]
-    elif knee is series.cells[0]:
-        verb = "moves" if knee.parameters[axis] == 1 else "move"
-        words = [
-            f"{spelled(axis, knee.parameters[axis], nouns)} already {verb} {_share(knee, peak)} of the most"
-        ]
+    """How throughput goes along the axis, in words; `_parts` says what more gained where it is flat."""
+    axis, peak, knee, kind, curve = series.axis, series.peak, series.knee, series.kind, series.curve
+
+    def spell(value: float) -> str:
+        return spelled(axis, value, nouns)
+
+    reached = f"90 % of the highest is reached with {spell(series.at(knee))} ({figure(knee).text()})"
+    if curve is None:
+        return f"{reached}; no repeat went well at every point, so nothing more can be told"
+    words = [curves.linear(curve, spell)] if axis in PARALLEL else []
+    place = series.place
+    if kind is FindingKind.FLAT:
+        same = bool(words) and curve.linear == curve.flat
+        moved = figure(place).text()
+        words = [f"{words[0]} ({moved})"] if same else [*words, f"{spell(series.at(place))} move {moved}"]
+    elif kind is FindingKind.FLAT_THROUGHOUT:
+        verb = "moves" if series.at(place) == 1 else "move"
+        words = [f"{spell(series.at(place))} already {verb} {_share(place, peak)} of the most"]
     else:
-        reached = spelled(axis, knee.parameters[axis], nouns)
-        words.append(f"90 % of the most is reached with {reached} ({figure(knee).text()})")
-    if series.undecided:
-        before = series.cells[-2]
-        repeats = series.telling
-        words.append(
-            f"whether it still rises there cannot be told ({gain(before, last)} from "
-            f"{spelled(axis, before.parameters[axis], nouns)}"
-            + (f"; {repeats} repeats would tell)" if repeats is not None else ")")
-        )
-    loss = gain(peak, last)
-    if peak is not last and loss is not None and loss.counts and loss.value < -0.05:
-        here, there = (spelled(axis, c.parameters[axis], nouns) for c in (last, peak))
-        words.append(f"{here} lose {str(loss).lstrip('-')} of the peak at {there}")
-    return ", ".join(words)
+        if kind is FindingKind.UNDECIDED:
+            words.append(reached)
+        words.append(curves.end(curve, spell, figure(place).text()))
+    return ", ".join(filter(None, words))
 
 
 def _share(cell: Cell, of: Cell) -> str:
@@ -198,11 +178,14 @@ def _share(cell: Cell, of: Cell) -> str:
 
 
 def _title(series: Series, nouns: Nouns) -> str:
-    axis = series.axis
-    if series.rises:
-        return f"rising up to {spelled(axis, series.cells[-1].parameters[axis], nouns)}"
-    if series.knee is series.cells[0]:
+    axis, kind = series.axis, series.kind
+    place = spelled(axis, series.place.parameters[axis], nouns)
+    if kind is FindingKind.RISING:
+        return f"rising up to {place}"
+    if kind is FindingKind.FLAT:
+        return f"flat from {place}"
+    if kind is FindingKind.FLAT_THROUGHOUT:
         return f"flat over {_words(axis, nouns)[1]}"
-    if series.undecided:
-        return f"highest at {spelled(axis, series.cells[-1].parameters[axis], nouns)}, the last point"
-    return f"flat from {spelled(axis, series.knee.parameters[axis], nouns)}"
+    if kind is FindingKind.FALLING:
+        return f"falling beyond {place}"
+    return f"highest with {place}"

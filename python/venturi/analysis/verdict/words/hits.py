@@ -10,8 +10,8 @@ from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import CODEC, End, Seen
 from venturi.analysis.verdict.proof import Hit, cores, databases, path, pools
 from venturi.analysis.verdict.proof.ends import WORKERS, own_stages
-from venturi.analysis.words.wording import cores as all_cores
 from venturi.analysis.words.wording import (
+    Nouns,
     held_back,
     milliseconds,
     nouns_of,
@@ -21,6 +21,7 @@ from venturi.analysis.words.wording import (
     size,
     waiting,
 )
+from venturi.analysis.words.wording import cores as all_cores
 from venturi.common.units import Quantity, count, percent, plural
 
 __all__ = ["LACKS", "TITLES", "end_of", "limit", "sentence", "title"]
@@ -85,6 +86,7 @@ TITLES = {
     Cause.ACKNOWLEDGEMENTS: "flow control: acknowledgements",
     Cause.SERVER_LIMIT: "server: a limit within it",
     Cause.SERVER_WAITED_FOR: "server",
+    Cause.SERIAL_SERVER: "server: one core",
     **dict.fromkeys((c for c in Cause if c.kind == "unknown"), "not known"),
 }
 
@@ -396,6 +398,16 @@ def limit(numbers: Mapping[str, float], fewer: Quantity) -> str:
         f"{several(int(numbers['fewer_in_flight']))} in flight did as much ({fewer}) as "
         f"{count(int(numbers['batches_in_flight']))}{slower}; neither the client nor the CPUs are busy, so "
         "batches queue within the server, before a lock or its log"
+    )
+
+
+def serial(numbers: Mapping[str, float], nouns: Nouns) -> str:
+    """What the same core with another number of streams says of a server."""
+    here, there = (plural(int(numbers[n]), nouns.stream) for n in ("streams", "other_streams"))
+    return (
+        f"the server's process uses {numbers['cpu_cores']:.2f} cores with {here} and "
+        f"{numbers['other_cpu_cores']:.2f} with {there}, and moves as much: it does one thing at a time (one "
+        "thread, a lock, an interpreter)"
     )
 
 

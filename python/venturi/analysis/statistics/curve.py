@@ -1,0 +1,215 @@
+"""What may be said of throughput along an axis: linear up to N, still rising, flat from N, falling; or that
+it cannot be told.
+
+A claim needs an effect and an interval: a gain is 5 % or more, and the interval must lie on one side of that.
+docs/method.md has the definitions; `bench/claims` counts how often a claim is false.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from venturi.analysis.statistics.difference import FLOOR, moderated
+from venturi.analysis.statistics.gain import effective_number
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CONFIDENCE = 0.95
+GAIN = 0.05
+"""What counts as a gain: of the last step a doubling, of all beyond N altogether."""
+LINEAR = 0.8
+"""Linear up to N: X(N) is over so much of N times the first point's share."""
+REACH = math.sqrt(2.0)
+"""How far apart points lie at least that tell whether it rises or is flat: from 7 to 8 streams is no step."""
+LEAST_ROUNDS = 3
+MOST_ROUNDS = 50
+"""More repeats than this are not proposed: something else is wrong with the measurement."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """From one N to another: the ratio of throughputs less one, with its interval; None where rounds are too
+    few for one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        text = f"{round(100 * self.value):+d} %"
+        if self.low is None or self.high is None:
+            return text
+        return f"{text} [{round(100 * self.low):+d}..{round(100 * self.high):+d}]"
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Throughput over N, from rounds in which every N was measured once.
+
+    Each round's own level is taken out, for a machine's state lasts longer than a trial; rounds next to one
+    another that are alike count for fewer (`gain.effective_number`). The spread of each N is drawn towards
+    what all have in common (`difference.moderated`), then Student's t.
+    """
+
+    ns: tuple[float, ...]
+    """Rising, at least two."""
+    logs: tuple[tuple[float, ...], ...]
+    """Logarithms of throughput: a tuple a round, in the order of `ns`."""
+
+    @classmethod
+    def of(cls, rounds: Sequence[Mapping[float, float]]) -> Curve | None:
+        """From throughputs by N, a mapping a round. Rounds that lack an N are left out; where none is whole,
+        or none has two N, there is no curve. Values are above 0."""
+        ns = tuple(sorted({n for one in rounds for n in one}))
+        whole = [one for one in rounds if len(one) == len(ns) and all(v > 0 for v in one.values())]
+        if len(ns) < 2 or not whole:
+            return None
+        return cls(ns, tuple(tuple(math.log(one[n]) for n in ns) for one in whole))
+
+    @cached_property
+    def levels(self) -> tuple[float, ...]:
+        """Geometric mean of each N."""
+        return tuple(math.exp(v) for v in self._means)
+
+    @property
+    def told(self) -> bool:
+        """Whether there are rounds enough for intervals: without them nothing is claimed."""
+        return len(self.logs) >= LEAST_ROUNDS
+
+    @cached_property
+    def _means(self) -> tuple[float, ...]:
+        return tuple(sum(column) / len(column) for column in zip(*self.logs, strict=True))
+
+    @cached_property
+    def _spread(self) -> tuple[np.ndarray, float]:
+        """Variance of a repeat at each N (of logarithms), and the degrees of freedom of each."""
+        import numpy as np
+
+        y = np.array(self.logs)
+        rounds, size = y.shape
+        left = y - y.mean(axis=0) - y.mean(axis=1, keepdims=True) + y.mean()
+        freedom = (rounds - 1) * (size - 1) / size
+        variances = np.maximum((left**2).sum(axis=0) / freedom, FLOOR**2)
+        drawn, df = moderated(variances, np.full(size, freedom))
+        return drawn, float(df[0])
+
+    def change(self, start: int, end: int) -> Change:
+        """From the N at one place to that at another."""
+        step = self._means[end] - self._means[start]
+        if not self.told:
+            return Change(math.expm1(step))
+        from scipy.special import stdtrit
+
+        variances, each = self._spread
+        one, two = float(variances[start]), float(variances[end])
+        # Welch and Satterthwaite; never more than all residuals are worth together.
+        freedom = min(
+            each * (one + two) ** 2 / (one**2 + two**2), float((len(self.logs) - 1) * (len(self.ns) - 1))
+        )
+        worth = effective_number([row[end] - row[start] for row in self.logs])
+        half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt((one + two) / worth)
+        return Change(math.expm1(step), math.expm1(step - half), math.expm1(step + half))
+
+    @property
+    def peak(self) -> int:
+        """The place of the highest."""
+        return max(range(len(self.ns)), key=lambda i: self._means[i])
+
+    @cached_property
+    def linear(self) -> float | None:
+        """The largest N up to which all surely keep over `LINEAR` of what the first promises; None where the
+        second does not."""
+        first, last = self.ns[0], None
+        for i in range(1, len(self.ns)) if first > 0 else ():
+            change = self.change(0, i)
+            if change.low is None or (1 + change.low) * first / self.ns[i] <= LINEAR:
+                break
+            last = self.ns[i]
+        return last
+
+    @property
+    def before(self) -> int:
+        """Where the last step begins: at the largest N that lies `REACH` below the last, else the first."""
+        last = self.ns[-1]
+        return max((i for i in range(len(self.ns) - 1) if last >= REACH * (1 - 1e-9) * self.ns[i]), default=0)
+
+    @property
+    def start(self) -> int:
+        """Where the last step is counted from: `before`, or the peak where that lies between."""
+        return self.peak if self.before < self.peak < len(self.ns) - 1 else self.before
+
+    def _doublings(self, start: int, end: int) -> float:
+        """How often N doubles; once where it begins at 0."""
+        return math.log2(self.ns[end] / self.ns[start]) if self.ns[start] > 0 else 1.0
+
+    @cached_property
+    def step(self) -> Change:
+        """The last step."""
+        return self.change(self.start, len(self.ns) - 1)
+
+    @cached_property
+    def rising(self) -> bool:
+        """Whether the last step surely gains over `GAIN` a doubling, and the last point is the highest."""
+        last = len(self.ns) - 1
+        if self.peak != last or self.step.low is None:
+            return False
+        return math.log1p(self.step.low) > math.log1p(GAIN) * self._doublings(self.before, last)
+
+    @cached_property
+    def flat(self) -> float | None:
+        """The smallest N beyond which everything surely gains under `GAIN`; a doubling, where less than
+        `REACH` lies beyond. None where that is not sure of the last step."""
+        found, last = None, len(self.ns) - 1
+        # From the last step downwards, and no further than the first failure: each claim is tested once.
+        for i in range(last - 1, -1, -1):
+            bound = GAIN if i <= self.before else math.expm1(math.log1p(GAIN) * self._doublings(i, last))
+            highs = [self.change(i, j).high for j in range(i + 1, last + 1)]
+            if all(high is not None and high < bound for high in highs):
+                found = self.ns[i]
+            elif i <= self.before:
+                break
+        return found
+
+    @cached_property
+    def rest(self) -> Change | None:
+        """The most that is gained beyond where it is flat."""
+        if self.flat is None:
+            return None
+        start = self.ns.index(self.flat)
+        return max((self.change(start, j) for j in range(start + 1, len(self.ns))), key=lambda c: c.value)
+
+    @cached_property
+    def loss(self) -> Change | None:
+        """From the peak to the last N, where that surely loses over `GAIN`."""
+        if self.peak == len(self.ns) - 1:
+            return None
+        found = self.change(self.peak, len(self.ns) - 1)
+        return found if found.high is not None and found.high < -GAIN else None
+
+    @property
+    def scatter(self) -> float | None:
+        """By how much repeats at the ends of the last step differ: half their range, of their mean."""
+        if len(self.logs) < 2:
+            return None
+        columns = list(zip(*self.logs, strict=True))
+        return max(math.expm1((max(c) - min(c)) / 2) for c in (columns[self.start], columns[-1]))
+
+    @property
+    def telling(self) -> int | None:
+        """How many repeats would put the last step's interval on one side of what counts as a gain, were
+        change and spread the same: its width falls with their square root. None over `MOST_ROUNDS`."""
+        if self.step.low is None or self.step.high is None:
+            return None
+        doublings, gain = self._doublings(self.start, len(self.ns) - 1), math.log1p(GAIN)
+        middle, half = math.log1p(self.step.value), math.log((1 + self.step.high) / (1 + self.step.low)) / 2
+        flat = gain if self.start <= self.before else gain * doublings
+        off = max(flat - middle, middle - gain * doublings)
+        if off <= 0:
+            return None
+        wanted = max(len(self.logs) + 1, math.ceil(len(self.logs) * (half / off) ** 2))
+        return wanted if wanted <= MOST_ROUNDS else None

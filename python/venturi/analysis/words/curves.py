@@ -1,0 +1,43 @@
+"""What may be said of throughput along an axis, in words. `spell` names a point: `4 streams`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from venturi.analysis.statistics.curve import Curve
+from venturi.common.units import percent
+
+__all__ = ["end", "linear", "undecided"]
+
+Spell = Callable[[float], str]
+USUAL_REPEATS = 5
+
+
+def linear(curve: Curve, spell: Spell) -> str:
+    return f"linear up to {spell(curve.linear)}" if curve.linear is not None else ""
+
+
+def end(curve: Curve, spell: Spell, moved: str = "") -> str:
+    """How it goes on at the end of the axis; `moved` is what the highest point moves."""
+    rate = f"{moved}; " if moved else ""
+    last, peak = curve.ns[-1], curve.ns[curve.peak]
+    if curve.rising:
+        return f"still rising at {spell(last)} ({rate}{curve.step} from {spell(curve.ns[curve.start])})"
+    if curve.loss is not None:
+        lost = str(curve.loss).lstrip("-")
+        at = f"{spell(peak)} ({moved})" if moved else spell(peak)
+        return f"highest with {at}; {spell(last)} lose {lost} of that"
+    if curve.flat is not None:
+        return f"flat from {spell(curve.flat)} ({curve.rest} at most beyond)"
+    return undecided(curve, spell)
+
+
+def undecided(curve: Curve, spell: Spell) -> str:
+    """That it cannot be told, why, and what would tell."""
+    step = f"{curve.step} from {spell(curve.ns[curve.start])} to {spell(curve.ns[-1])}"
+    if not curve.told:
+        few = "one trial each has" if len(curve.logs) == 1 else f"{len(curve.logs)} trials each have"
+        return f"whether more gains cannot be told, for {few} no margin ({step})"
+    why = f"repeats differ by ±{percent(curve.scatter)}" if curve.scatter is not None else ""
+    would = f"; about {curve.telling} repeats would tell" if curve.telling is not None else ""
+    return f"whether more gains cannot be told ({step}; {why}{would})"
