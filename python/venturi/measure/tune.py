@@ -162,7 +162,7 @@ def execute(
             sweep = Sweep(scenario.run, endpoints, executor, writer, observer, interrupts)
             result, reason = _measure(sweep, cells, search, repeats, budget, learned, interrupts)
             answer = search.answer()
-            if answer is not None and scenario.run.ceilings and not interrupts.asked:
+            if answer is not None and scenario.run.ceilings != "none" and not interrupts.asked:
                 # Ceilings of the whole matrix would take longer than the search; those of the answer pay off.
                 endpoints.cells = [cells[answer.best]]
                 ceilings.measure(endpoints, executor, writer, observer.note, interrupts.guard)

@@ -83,6 +83,9 @@ def _given(words: Sequence[str]) -> dict[str, Any] | None:
         if it is not None and it.kind == "bool":
             given[it.keyword] = flag == it.flag
             continue
+        if it is not None and it.negative and flag.startswith("--no-"):
+            given[it.keyword] = it.negative
+            continue
         if it is None and not _OWN.get(flag):
             if flag not in _OWN:
                 return None

@@ -185,7 +185,10 @@ class Seen:
         return max(known, default=None)
 
     def of(self, limit: str) -> float | None:
-        """Share of one of the cell's ceilings, by its name."""
+        """Share of one of the cell's limits, by its name; None of one that it has passed, which proves
+        nothing."""
+        if limit in self.cell.passed:
+            return None
         return self.facts.get(f"share.{limit}")
 
 
@@ -333,9 +336,10 @@ def medians(found: Sequence[Facts]) -> Facts:
 
 def seen(cell: Cell, found: Facts, trials: int) -> Seen:
     """The named view of a cell's facts."""
-    for name, limit in cell.ceilings.items():
-        if limit.known and limit.value and (rate := found.get("rate")):
-            found = found | {f"share.{name}": rate / limit.value}
+    # A single trial's share follows its rate.
+    if (rate := found.get("rate")) and cell.throughput.value:
+        part = rate / cell.throughput.value
+        found = found | {f"share.{name}": s.value * part for name, s in cell.shares.items() if s.value}
     trips = [
         t for n in ("round_trip", "client.sockets.min_rtt_ns", "client.sockets.rtt_ns") if (t := found.get(n))
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from venturi.analysis.cells.ceilings import share as share_of
 from venturi.analysis.cells.efficiency import axis_of
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
@@ -327,7 +326,7 @@ def _sentence(findings: list[str]) -> str:
 
 
 def _point_note(cell: Cell) -> str:
-    share = f", {cell.share.number('%')} % {share_of(cell.binding)}" if cell.share.known else ""
+    share = f", {cell.share.number('%')} % {cell.of_limit}" if cell.share.known else ""
     names = [
         n for n in ("place", "data", "streams", "rows_per_batch", "rows_per_stream") if cell.parameters.get(n)
     ]

@@ -85,8 +85,9 @@ def _document(results: Results, cell: Cell) -> dict[str, Any]:
             [
                 plain(x.name),
                 x.rate.text(cells_text.unit_of(cell)),
-                round(x.share, 4) if x.share is not None else None,
+                round(x.share.value, 4) if x.share.value is not None else None,
                 x.binding,
+                " ".join(text for text in (x.margin and f"{x.margin} %", x.mark) if text),
             ]
             for x in found.limits
         ],

@@ -16,7 +16,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from venturi.analysis.cells.ceilings import share
 from venturi.analysis.cells.summary import Cell, best, by_operation, get, speed, varying
 from venturi.analysis.results import Results, load
 from venturi.analysis.words import labels
@@ -157,7 +156,8 @@ def _card(results: Results, operation: str, cells: list[Cell]) -> dict[str, Any]
         if fastest.has_margin
         else "one trial, no margin",
         "share": top.share.value,
-        "limit": f"{share(top.binding)} ({lowest.number(limit_unit)} {limit_unit})",
+        "about": "which was passed, and is no limit" if top.reference else "the lowest limit measured",
+        "limit": f"{top.of_limit} ({lowest.number(limit_unit)} {limit_unit})",
         "verdict": verdict,
         "held": _HELD.get(verdict.kind, "held back by") if verdict else "",
     }

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from venturi.analysis.cells import batches, ingest
-from venturi.analysis.cells.ceilings import share
 from venturi.analysis.cells.summary import (
     Cell,
     basis,
@@ -173,11 +172,15 @@ def _plain(quantity: Quantity) -> Quantity:
 
 def _of_limit(cells: Sequence[Cell]) -> Column:
     """The share of the lowest limit; named in the head where it is the same one for all cells."""
-    binding = {c.binding for c in cells if c.share.known}
+    binding = {_named(c) for c in cells if c.share.known}
     if len(binding) <= 1:
-        return Column(next(iter(binding), None) or "limit", "%", [_percent(c.share) for c in cells], 2)
-    texts = [f"{_percent(c.share)} {c.binding}" if c.share.known else MISSING for c in cells]
+        return Column(next(iter(binding), "limit"), "%", [_percent(c.share) for c in cells], 2)
+    texts = [f"{_percent(c.share)} {_named(c)}" if c.share.known else MISSING for c in cells]
     return Column("limit", "% of", texts, 2)
+
+
+def _named(cell: Cell) -> str:
+    return f"{cell.binding} (reference)" if cell.reference else str(cell.binding)
 
 
 def coverage(cells: Sequence[Cell]) -> str:
@@ -225,7 +228,7 @@ def headline(results: Results) -> list[str]:
         )
         # That a database does a thousandth of what memory could copy is no headline.
         if top.share.known and not (top.in_rows and (top.share.value or 0.0) < 0.01):
-            text += f", {_percent(top.share)} % {share(top.binding)}"
+            text += f", {_percent(top.share)} % {top.of_limit}"
         out.append(text)
     return out or ["no trial was measured"]
 
