@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,20 @@ REACH = math.sqrt(2.0)
 LEAST_ROUNDS = 3
 MOST_ROUNDS = 50
 """More repeats than this are not proposed: something else is wrong with the measurement."""
+
+
+class Shape(str, Enum):
+    """What is claimed of a curve; one of them, and the same wherever it is told."""
+
+    RISING = "rising"
+    FALLING = "falling"
+    FLAT = "flat"
+    FLAT_THROUGHOUT = "flat-throughout"
+    UNDECIDED = "undecided"
+
+    @property
+    def level(self) -> bool:
+        return self in (Shape.FLAT, Shape.FLAT_THROUGHOUT)
 
 
 @dataclass(frozen=True)
@@ -162,12 +177,17 @@ class Curve:
 
     @cached_property
     def flat(self) -> float | None:
-        """The smallest N beyond which everything surely gains under `GAIN`; a doubling, where less than
+        """The smallest N beyond which everything surely gains under `GAIN`; None where that is not sure, or
+        where the last step, of less than a doubling, surely gains more than `GAIN` a doubling."""
+        return None if self.rising else self.enough(GAIN)
+
+    def enough(self, gain: float) -> float | None:
+        """The smallest N beyond which everything surely gains under `gain`; a doubling, where less than
         `REACH` lies beyond. None where that is not sure of the last step."""
         found, last = None, len(self.ns) - 1
         # From the last step downwards, and no further than the first failure: each claim is tested once.
         for i in range(last - 1, -1, -1):
-            bound = GAIN if i <= self.before else math.expm1(math.log1p(GAIN) * self._doublings(i, last))
+            bound = gain if i <= self.before else math.expm1(math.log1p(gain) * self._doublings(i, last))
             highs = [self.change(i, j).high for j in range(i + 1, last + 1)]
             if all(high is not None and high < bound for high in highs):
                 found = self.ns[i]
@@ -178,9 +198,11 @@ class Curve:
     @cached_property
     def rest(self) -> Change | None:
         """The most that is gained beyond where it is flat."""
-        if self.flat is None:
-            return None
-        start = self.ns.index(self.flat)
+        return self.beyond(self.flat) if self.flat is not None else None
+
+    def beyond(self, n: float) -> Change:
+        """The most that is gained beyond this N, which is not the last."""
+        start = self.ns.index(n)
         return max((self.change(start, j) for j in range(start + 1, len(self.ns))), key=lambda c: c.value)
 
     @cached_property
@@ -190,6 +212,21 @@ class Curve:
             return None
         found = self.change(self.peak, len(self.ns) - 1)
         return found if found.high is not None and found.high < -GAIN else None
+
+    @cached_property
+    def shape(self) -> Shape:
+        if self.rising:
+            return Shape.RISING
+        if self.loss is not None:
+            return Shape.FALLING
+        if self.flat is None:
+            return Shape.UNDECIDED
+        return Shape.FLAT_THROUGHOUT if self.flat == self.ns[0] else Shape.FLAT
+
+    @property
+    def at(self) -> float:
+        """The N that the claim is about: where it is flat from, else the highest."""
+        return self.flat if self.shape.level and self.flat is not None else self.ns[self.peak]
 
     @property
     def scatter(self) -> float | None:

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from venturi.analysis.cells.series import AMOUNT, Series, figure, numeric, precedence, series
 from venturi.analysis.cells.summary import Cell, by_operation, rows_a_batch, varying
-from venturi.analysis.verdict.causes import FindingKind, Why
+from venturi.analysis.statistics.curve import Shape
+from venturi.analysis.verdict.causes import Why
 from venturi.analysis.verdict.failed import Failed
 from venturi.analysis.verdict.remedies import MOST
 from venturi.analysis.verdict.rerun import Rerun
-from venturi.analysis.verdict.series import AMOUNT, Series, figure, gain, numeric, precedence, series
-from venturi.analysis.verdict.types import Finding, Lever, Remedy, Verdict
+from venturi.analysis.verdict.types import Finding, Gain, Lever, Remedy, Verdict
 from venturi.analysis.verdict.upsert_remedies import CASSANDRA_MOST
 from venturi.analysis.verdict.words import findings as words
 from venturi.analysis.verdict.words.remedies import told
@@ -73,7 +74,7 @@ def _remedies(
         new = all(remedy.changes != further.changes for remedy in given)
         if new and _takes(series.place, axis, further.changes[axis]) and (command := rerun.proposed(further)):
             yield told(replace(further, command=command), nouns, "to try: ")
-    if curve is not None and series.kind is FindingKind.UNDECIDED and open_ended:
+    if curve is not None and series.shape is Shape.UNDECIDED and open_ended:
         repeats = curve.telling if curve.told else USUAL_REPEATS
         both = [int(curve.ns[curve.start]), int(curve.ns[-1])]
         again = Remedy(Why.TELLING_REPEATS, {axis: both}, {"repeats": repeats or 0})
@@ -108,6 +109,16 @@ def _measured(remedy: Remedy, group: Sequence[Cell], names: Sequence[str]) -> bo
 
 def _reaches(value: object, wanted: float) -> bool:
     return isinstance(value, int | float) and value >= wanted
+
+
+def gain(base: Cell, other: Cell) -> Gain | None:
+    """The gain of `other` over `base`; None where either was not measured."""
+    one, two = figure(base), figure(other)
+    if not (one.known and two.known) or not one.value or two.value is None or one.unit != two.unit:
+        return None
+    low = two.low / one.high - 1 if two.low is not None and one.high else None
+    high = two.high / one.low - 1 if two.high is not None and one.low else None
+    return Gain(two.value / one.value - 1, low, high)
 
 
 def _levers(series: Series, group: Sequence[Cell], names: Sequence[str]) -> list[Lever]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from venturi.analysis.cells import series as sweeps
 from venturi.analysis.cells.ceilings import share as share_of
 from venturi.analysis.cells.efficiency import axis_of
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
-from venturi.analysis.verdict import series as sweeps
-from venturi.analysis.verdict.causes import FindingKind
+from venturi.analysis.statistics.curve import Shape
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import Quantity, count
@@ -309,14 +309,14 @@ def _finding(line: Sequence[Cell], axis: str, cells: Sequence[Cell]) -> str:
     found = next(every, sweeps.Series(axis, tuple(line), ()))
     place = found.place
     at = f"{labels.label(place, [axis])}: {Quantity(place.main.value, unit=place.main.unit).text()}"
-    match found.kind:
-        case FindingKind.RISING:
+    match found.shape:
+        case Shape.RISING:
             return f"still rises at {at}"
-        case FindingKind.FLAT:
+        case Shape.FLAT:
             return f"is flat from {at}"
-        case FindingKind.FLAT_THROUGHOUT:
+        case Shape.FLAT_THROUGHOUT:
             return f"is flat over {axis}, from {at}"
-        case FindingKind.FALLING:
+        case Shape.FALLING:
             return f"falls beyond {at}"
     return f"is highest at {at}; whether more gains cannot be told"
 

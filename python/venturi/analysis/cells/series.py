@@ -8,12 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from venturi.analysis.cells.summary import Cell, main_rate
-from venturi.analysis.statistics.curve import Curve
-from venturi.analysis.verdict.causes import FindingKind
-from venturi.analysis.verdict.types import Gain
+from venturi.analysis.statistics.curve import Curve, Shape
 from venturi.common.units import Quantity
 
-__all__ = ["AMOUNT", "PARALLEL", "Series", "every", "figure", "gain", "numeric", "precedence", "series"]
+__all__ = ["AMOUNT", "PARALLEL", "Series", "every", "figure", "numeric", "precedence", "series"]
 
 PARALLEL = (
     *("streams", "in_flight", "encoders", "decoders", "hosts", "loaders", "clients", "partitions"),
@@ -31,16 +29,6 @@ SERIES = 3
 def figure(cell: Cell) -> Quantity:
     """What is compared: bytes/s; rows/s of upserts, and where an import has no bytes."""
     return cell.main
-
-
-def gain(base: Cell, other: Cell) -> Gain | None:
-    """The gain of `other` over `base`; None where either was not measured."""
-    one, two = figure(base), figure(other)
-    if not (one.known and two.known) or not one.value or two.value is None or one.unit != two.unit:
-        return None
-    low = two.low / one.high - 1 if two.low is not None and one.high else None
-    high = two.high / one.low - 1 if two.high is not None and one.low else None
-    return Gain(two.value / one.value - 1, low, high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,26 +79,13 @@ class Series:
         return next((c for c in self.cells if self.at(c) == n), None)
 
     @property
-    def kind(self) -> FindingKind:
-        curve = self.curve
-        if curve is None:
-            return FindingKind.UNDECIDED
-        if curve.rising:
-            return FindingKind.RISING
-        if curve.loss is not None:
-            return FindingKind.FALLING
-        if curve.flat is None:
-            return FindingKind.UNDECIDED
-        return FindingKind.FLAT_THROUGHOUT if curve.flat == curve.ns[0] else FindingKind.FLAT
+    def shape(self) -> Shape:
+        return self.curve.shape if self.curve is not None else Shape.UNDECIDED
 
     @property
     def place(self) -> Cell:
         """The cell whose verdict is that of the series: where it is flat from, else the highest."""
-        curve = self.curve
-        if curve is None:
-            return self.peak
-        at = curve.flat if self.kind in (FindingKind.FLAT, FindingKind.FLAT_THROUGHOUT) else None
-        return self.cell(at if at is not None else curve.ns[curve.peak]) or self.peak
+        return (self.cell(self.curve.at) if self.curve is not None else None) or self.peak
 
 
 def precedence(axis: str) -> tuple[int, str]:
