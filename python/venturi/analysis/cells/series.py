@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from venturi.analysis.cells.summary import Cell, main_rate
+from venturi.analysis.cells.summary import Cell, main_rate, rows_a_batch
 from venturi.analysis.statistics.curve import Curve, Shape
 from venturi.common.units import Quantity
 
-__all__ = ["AMOUNT", "PARALLEL", "Series", "every", "figure", "numeric", "precedence", "series"]
+__all__ = ["AMOUNT", "PARALLEL", "Series", "every", "figure", "followed", "numeric", "precedence", "series"]
 
 PARALLEL = (
     *("streams", "in_flight", "encoders", "decoders", "hosts", "loaders", "clients", "partitions"),
@@ -22,6 +22,8 @@ AMOUNT = ("rows_per_stream", "bytes_per_stream", "duration_ns", "rows", "bytes")
 """Axes that only say how much was moved: they show what starting costs."""
 KNEE = 0.9
 """METHOD: the knee is where 90 % of the peak is reached."""
+ALIKE = 1.1
+"""Batches whose mean sizes lie within this ratio are of one size: last ones are shorter."""
 SERIES = 3
 """Series shown of one axis and operation; a large matrix has hundreds, which say the same again and again."""
 
@@ -29,6 +31,12 @@ SERIES = 3
 def figure(cell: Cell) -> Quantity:
     """What is compared: bytes/s; rows/s of upserts, and where an import has no bytes."""
     return cell.main
+
+
+def followed(cells: Sequence[Cell]) -> bool:
+    """Whether the batches that came differ where those asked for do; so taken where they were not counted."""
+    came = [n for c in cells if (n := rows_a_batch(c))]
+    return len(came) < len(cells) or max(came) > ALIKE * min(came)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,9 @@ LINEAR = 0.8
 """Linear up to N: X(N) is over so much of N times the first point's share."""
 REACH = math.sqrt(2.0)
 """How far apart points lie at least that tell whether it rises or is flat: from 7 to 8 streams is no step."""
+FOUR_OF_FIVE = 0.8416
+"""80 % of a normal distribution lie below so many standard deviations. Without them an interval would keep
+off a bound in half of the cases only."""
 LEAST_ROUNDS = 3
 MOST_ROUNDS = 50
 """More repeats than this are not proposed: something else is wrong with the measurement."""
@@ -118,8 +121,12 @@ class Curve:
         step = self._means[end] - self._means[start]
         if not self.told:
             return Change(math.expm1(step))
-        from scipy.special import stdtrit
+        error, freedom = self._error(start, end)
+        half = _quantile(freedom) * error
+        return Change(math.expm1(step), math.expm1(step - half), math.expm1(step + half))
 
+    def _error(self, start: int, end: int) -> tuple[float, float]:
+        """Standard error of the logarithm of a change, and its degrees of freedom."""
         variances, each = self._spread
         one, two = float(variances[start]), float(variances[end])
         # Welch and Satterthwaite; never more than all residuals are worth together.
@@ -127,8 +134,7 @@ class Curve:
             each * (one + two) ** 2 / (one**2 + two**2), float((len(self.logs) - 1) * (len(self.ns) - 1))
         )
         worth = effective_number([row[end] - row[start] for row in self.logs])
-        half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt((one + two) / worth)
-        return Change(math.expm1(step), math.expm1(step - half), math.expm1(step + half))
+        return math.sqrt((one + two) / worth), freedom
 
     @property
     def peak(self) -> int:
@@ -238,15 +244,25 @@ class Curve:
 
     @property
     def telling(self) -> int | None:
-        """How many repeats would put the last step's interval on one side of what counts as a gain, were
-        change and spread the same: its width falls with their square root. None over `MOST_ROUNDS`."""
-        if self.step.low is None or self.step.high is None:
+        """How many repeats would put the last step's interval on one side of what counts as a gain, in four
+        of five cases, were change and spread the same. None over `MOST_ROUNDS`."""
+        if not self.told:
             return None
-        doublings, gain = self._doublings(self.start, len(self.ns) - 1), math.log1p(GAIN)
-        middle, half = math.log1p(self.step.value), math.log((1 + self.step.high) / (1 + self.step.low)) / 2
+        last = len(self.ns) - 1
+        doublings, gain = self._doublings(self.start, last), math.log1p(GAIN)
+        middle, (error, freedom) = math.log1p(self.step.value), self._error(self.start, last)
         flat = gain if self.start <= self.before else gain * doublings
         off = max(flat - middle, middle - gain * doublings)
-        if off <= 0:
-            return None
-        wanted = max(len(self.logs) + 1, math.ceil(len(self.logs) * (half / off) ** 2))
-        return wanted if wanted <= MOST_ROUNDS else None
+        rounds = len(self.logs)
+        for wanted in range(rounds + 1, MOST_ROUNDS + 1):
+            sure = _quantile(freedom * (wanted - 1) / (rounds - 1)) + FOUR_OF_FIVE
+            if sure * error * math.sqrt(rounds / wanted) < off:
+                return wanted
+        return None
+
+
+def _quantile(freedom: float) -> float:
+    """Of Student's t: half the interval, in standard errors."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from venturi.analysis.cells.series import AMOUNT, Series, figure, numeric, precedence, series
-from venturi.analysis.cells.summary import Cell, by_operation, rows_a_batch, varying
+from venturi.analysis.cells.series import AMOUNT, Series, figure, followed, numeric, precedence, series
+from venturi.analysis.cells.summary import Cell, by_operation, varying
 from venturi.analysis.statistics.curve import Shape
 from venturi.analysis.verdict.causes import Why
 from venturi.analysis.verdict.failed import Failed
@@ -28,8 +28,6 @@ from venturi.targets.system import scheme_of, servers_batches
 
 _OPEN_ENDED = ("streams", "threads", "in_flight", "rows_per_batch")
 """Axes along which a command may ask for more than was measured."""
-ALIKE = 1.1
-"""Batches whose mean sizes lie within this ratio are of one size: last ones are shorter."""
 
 
 def findings(
@@ -42,7 +40,7 @@ def findings(
         names = varying(group)
         for axis in sorted((n for n in names if numeric(group, n)), key=precedence):
             for one in series(group, axis, [n for n in names if n != axis]):
-                if axis == "rows_per_batch" and not _followed(one.cells):
+                if axis == "rows_per_batch" and not followed(one.cells):
                     found.append(words.unmoved(one))
                     continue
                 verdict, levers = verdicts.get(one.place.name), _levers(one, group, names)
@@ -83,12 +81,6 @@ def _remedies(
     for remedy in given:
         if not _measured(remedy, group, names):
             yield told(remedy, nouns, "to try: ")
-
-
-def _followed(cells: Sequence[Cell]) -> bool:
-    """Whether the batches that came differ where those asked for do; so taken where they were not counted."""
-    came = [n for c in cells if (n := rows_a_batch(c))]
-    return len(came) < len(cells) or max(came) > ALIKE * min(came)
 
 
 def _takes(cell: Cell, axis: str, value: int) -> bool:
@@ -135,7 +127,7 @@ def _levers(series: Series, group: Sequence[Cell], names: Sequence[str]) -> list
         ):
             continue
         name = differing[0]
-        if name == "rows_per_batch" and not _followed((base, cell)):
+        if name == "rows_per_batch" and not followed((base, cell)):
             continue
         found = gain(base, cell)
         if found is not None and (name not in best or found.value > best[name].gain.value):

@@ -67,6 +67,7 @@ def told(
         sentence="; ".join(filter(None, parts)),
         evidence=tuple(dict.fromkeys(evidence)),
         remedies=tuple(remedies),
+        cells=tuple(cell.name for cell in series.cells),
     )
 
 
@@ -82,15 +83,11 @@ def _parts(series: Series, verdict: Verdict | None, levers: Sequence[Lever], nou
     if verdict is not None and verdict.kind == "unknown":
         parts.append(f"why is not known: {verdict.sentence}")
     opening = [f"{_change(lever, nouns)} measured {lever.gain}" for lever in levers if lever.opens]
-    idle = [
-        f"{_change(lever, nouns)} {lever.gain}"
-        for lever in levers
-        if not lever.gain.counts and lever.gain.value > 0
-    ]
+    doubtful = [f"{_change(lever, nouns)} {lever.gain}" for lever in levers if lever.gain.value > 0]
     if opening:
         parts.append(f"what opens it: {listed(opening[:2])}")
-    elif idle:
-        parts.append(f"no significant gain from {listed(idle[:2])}")
+    elif doubtful:
+        parts.append(f"nothing that was measured surely opens it: {listed(doubtful[:2])}")
     return parts
 
 
