@@ -141,6 +141,14 @@ class Advised:
         return self.effect is not None and self.effect.testable and not self.effect.significant
 
     @property
+    def alike(self) -> bool:
+        """Whether it surely does not matter which value is taken: none is better or worse."""
+        if self.told is None:
+            return self.indifferent and not self.undecided
+        lows = [self.told.change(0, i).low for i in range(1, len(self.told.ns))]
+        return self.indifferent and all(low is not None and low > -self.within for low in lows)
+
+    @property
     def undecided(self) -> bool:
         """Whether it cannot be told how much is enough, for repeats scatter too much. Without a curve: no
         effect could be shown, but the means lie apart by more than what counts as near."""

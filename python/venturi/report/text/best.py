@@ -92,7 +92,7 @@ def rule(found: Best, nouns: Nouns) -> list[str]:
         value = _shown(one, one.enough)
         if one.undecided:
             parts.append(f"{name} undecided")
-        elif one.indifferent:
+        elif one.alike:
             parts.append(f"any {name}")
         elif one.rising:
             parts.append(f"{name} {value} or more")
