@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from venturi.analysis.statistics.curve import GAIN
 from venturi.analysis.verdict.causes import Cause, FindingKind, Kind, Why
 from venturi.analysis.verdict.evidence import Evidence
 
@@ -83,11 +84,10 @@ class Gain:
     high: float | None
 
     @property
-    def counts(self) -> bool:
-        """Whether the intervals leave no doubt of its sign; without margins, whether it is beyond a tenth."""
-        if self.low is None or self.high is None:
-            return abs(self.value) > UNCERTAIN
-        return self.low > 0 or self.high < 0
+    def sure(self) -> bool:
+        """Whether the intervals leave no doubt that it counts as a gain; without margins, whether it is over
+        a tenth."""
+        return self.low > GAIN if self.low is not None else self.value > UNCERTAIN
 
     def __str__(self) -> str:
         text = f"{self.value * 100:+.0f} %"
@@ -107,7 +107,7 @@ class Lever:
 
     @property
     def opens(self) -> bool:
-        return self.gain.counts and self.gain.value > 0
+        return self.gain.sure
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,8 @@ class Finding:
     sentence: str
     evidence: tuple[Evidence, ...]
     remedies: tuple[Remedy, ...]
+    cells: tuple[str, ...] = ()
+    """The names of the cells along the axis, in its order."""
 
     @property
     def next(self) -> tuple[str, ...]:
