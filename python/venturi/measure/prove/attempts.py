@@ -22,5 +22,3 @@ def attempts(make: Callable[[], Checks], most: int = 3) -> Checks:
             best = found
     assert best is not None
     return best
-
-

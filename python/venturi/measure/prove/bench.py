@@ -8,7 +8,7 @@ import dataclasses
 import os
 import resource
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +16,7 @@ from venturi.common.environment import cpu_times, read
 from venturi.common.errors import VenturiError
 from venturi.engine.executor import CoreExecutor, Executor, run_with_progress
 from venturi.engine.spec import build_spec, completed, trial_line
+from venturi.measure.ceiling_probes import Prober, probes
 from venturi.measure.endpoints import Endpoints
 from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.relay import Plan, Relay
@@ -24,7 +25,6 @@ from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
 from venturi.plan.scenario import Scenario
-from venturi.servers.reference import ReferenceServer
 from venturi.targets.system import PORTS, SYSTEMS, System, is_charrow, scheme_of
 from venturi.targets.urls import each_host, is_loopback
 
@@ -75,7 +75,13 @@ class Trial:
     def line(self, repeat: int = 0) -> dict[str, Any]:
         """As it would stand in a run."""
         return trial_line(
-            self.record, run="prove", trial=f"prove-{repeat}", cell=self.cell, repeat=repeat, warmup=False, order=repeat
+            self.record,
+            run="prove",
+            trial=f"prove-{repeat}",
+            cell=self.cell,
+            repeat=repeat,
+            warmup=False,
+            order=repeat,
         )
 
 
@@ -197,7 +203,12 @@ class Bench:
         if operation == "upsert":
             return found | {"rows_per_batch": 50, "working_set": 10_000, "rows_per_stream": 1000}
         if operation == "ingest":
-            return found | {"rows_per_batch": 100, "hosts": 10, "points_per_stream": 1000, "generate": "ahead"}
+            return found | {
+                "rows_per_batch": 100,
+                "hosts": 10,
+                "points_per_stream": 1000,
+                "generate": "ahead",
+            }
         return found | {"columns": _COLUMNS, "rows_per_stream": 2560}
 
     def cell(self, **changes: Any) -> Cell:
@@ -205,7 +216,9 @@ class Bench:
 
     def options(self, operation: str) -> set[str]:
         """Names of the parameters that a cell of this target has."""
-        return {name for name, value in self.cell(operation=operation).parameters.items() if value is not None}
+        return {
+            name for name, value in self.cell(operation=operation).parameters.items() if value is not None
+        }
 
     def url_of(self, **changes: Any) -> str:
         """The real address."""
@@ -250,7 +263,9 @@ class Bench:
             )
             endpoints.begin(cell)
             outside = _Around(self._pid if at is None else None, is_loopback(url))
-            record = completed(run_with_progress(self.executor.run_trial, spec, self.executor.control(), None, 1.0))
+            record = completed(
+                run_with_progress(self.executor.run_trial, spec, self.executor.control(), None, 1.0)
+            )
             seen = outside.ended(record)
             endpoints.moved(cell, record)
             if at is None and is_loopback(url):
@@ -261,11 +276,11 @@ class Bench:
             self.trials.append(made)
         return made
 
-    @contextlib.contextmanager
-    def handicapped_server(self, text: str) -> Iterator[str]:
-        """The URL of a reference server of this system with this handicap."""
-        with ReferenceServer("--handicap", text, kind=self.system.scheme) as server:
-            yield f"{self.system.scheme}://{server.address}"
+    def engine_alone(self, cell: Cell) -> dict[str, Any]:
+        """What the engine can do with this cell's data where nothing is moved: a line of ceilings.jsonl."""
+        probe = next(probe for probe in probes([cell]) if probe.kind == "engine")
+        with contextlib.ExitStack() as stack:
+            return Prober(self.executor, self.endpoints, stack).line(probe, 0, self.executor.control())
 
 
 class _Around:
@@ -329,7 +344,9 @@ def _typed(name: str, value: Any) -> Any:
 
 def _place(url: str, system: System) -> tuple[str, int]:
     parts = urlsplit(url)
-    return parts.hostname or "127.0.0.1", parts.port or PORTS.get(url.partition("://")[0], PORTS.get(scheme_of(url), 0))
+    return parts.hostname or "127.0.0.1", parts.port or PORTS.get(
+        url.partition("://")[0], PORTS.get(scheme_of(url), 0)
+    )
 
 
 def _through(url: str, port: int) -> str:

@@ -43,7 +43,9 @@ def prove(bench: Bench, short: bool = False) -> Proof:
     checks, figures, missing = Checks(), {}, []
     alike = differences([(sides[0], sides[1])])[0]
     figures["detectable"] = math.expm1(alike.detectable or math.inf)
-    checks.between(What.ALIKE, CHANCE, alike.p, "", CHANCE, 1.0, moves="down", noisy=noisy, ratio=round(alike.ratio, 4))
+    checks.between(
+        What.ALIKE, CHANCE, alike.p, "", CHANCE, 1.0, moves="down", noisy=noisy, ratio=round(alike.ratio, 4)
+    )
     if not worked:
         missing.append(("more", Reason.NO_HANDICAP))
     else:
@@ -55,7 +57,9 @@ def _trial(bench: Bench, operation: str, changes: dict[str, str]) -> Trial:
     if bench.somebodys:
         return bench.trial(operation=operation, duration="100ms")
     rows = int(bench.cell(operation=operation).parameters["rows_per_batch"])
-    return bench.trial(operation=operation, streams=1, rows_per_stream=rows * _BATCHES, sample_ns=0, **changes)
+    return bench.trial(
+        operation=operation, streams=1, rows_per_stream=rows * _BATCHES, sample_ns=0, **changes
+    )
 
 
 def _more(found: Difference, figures: dict[str, float]) -> Checks:
@@ -65,8 +69,18 @@ def _more(found: Difference, figures: dict[str, float]) -> Checks:
     figures["more"] = found.ratio - 1
     right = 1 / (1 + MORE)
     seen = (found.low or 0.0) <= right * (1 + MORE / 2) and (found.high or math.inf) >= right * (1 - MORE / 2)
-    checks.between(What.MORE, right, found.ratio, "", right * 0.97, right * 1.03, moves="down up", noisy=seen, interval=1)
     checks.between(
-        What.DETECTABLE, CHANCE, found.p, "", 0.0, 0.05, moves="up", noisy=detectable > MORE, detectable=detectable
+        What.MORE, right, found.ratio, "", right * 0.97, right * 1.03, moves="down up", noisy=seen, interval=1
+    )
+    checks.between(
+        What.DETECTABLE,
+        CHANCE,
+        found.p,
+        "",
+        0.0,
+        0.05,
+        moves="up",
+        noisy=detectable > MORE,
+        detectable=detectable,
     )
     return checks

@@ -42,8 +42,9 @@ class _Flight:
     rows, ends = False, False
     _DATA, _END, _PADDED = 0, 0x1, 0x8
     _LARGEST = 16_384
-    _HEAD = 1024
-    """What a message has at most beside the values of a batch of a few columns."""
+    _BODY, _HEAD = b"\xc2\x3e", 1024
+    """The tag of FlightData's body, field 1000, which only a message with values has, and how far behind the
+    message's begin it stands at most where a batch has a few columns."""
 
     def __init__(self, least: int, to_server: bool) -> None:
         self._least, self._to_server = least, to_server
@@ -76,10 +77,9 @@ class _Flight:
             message = bytes(found[:whole])
             del found[:whole]
             frames = [
-                self._frame(stream, message[at : at + self._LARGEST])
-                for at in range(0, whole, self._LARGEST)
+                self._frame(stream, message[at : at + self._LARGEST]) for at in range(0, whole, self._LARGEST)
             ]
-            batch = self._least <= whole <= self._least + self._HEAD
+            batch = whole >= self._least and self._BODY in message[: self._HEAD]
             yield Piece(b"".join(frames), batch, not batch and not self._to_server)
         if ends:
             yield Piece(self._frame(stream, bytes(found), self._END))

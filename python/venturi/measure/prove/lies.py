@@ -24,6 +24,7 @@ _KINDS = {
     Lie.WITHHOLD: ("timeout",),
 }
 """How a trial fails that has caught it."""
+_STARVED = ("timeout", "unreachable", "lost")
 
 
 def prove(bench: Bench, short: bool = False) -> Proof:
@@ -107,5 +108,7 @@ def _told(bench: Bench, operation: str, lie: Lie, at: int) -> Checks:
         return checks
     kind = str((trial.record["error"] or {}).get("kind") or trial.record["outcome"])
     wanted = _KINDS[lie]
-    checks.same(What.LIE, kind if kind in wanted else wanted[0], kind, **of)
+    # Where nothing is scheduled for seconds, a trial runs out of time before it can find anything.
+    starved = trial.outside.noisy and kind in _STARVED
+    checks.same(What.LIE, kind if kind in wanted else wanted[0], kind, excused=starved, **of)
     return checks

@@ -182,12 +182,19 @@ class Checks(list[Check]):
         timed = by_noise or bool(moves and not under and not over)
         self.append(Check(what, expected, found, unit, low, high, of, timed, noisy and by_noise))
 
-    def same(self, what: What, expected: float | str, found: float | str | None, unit: str = "", **of: Any) -> None:
+    def same(
+        self,
+        what: What,
+        expected: float | str,
+        found: float | str | None,
+        unit: str = "",
+        *,
+        excused: bool = False,
+        **of: Any,
+    ) -> None:
         """Exactly so."""
-        if isinstance(expected, str):
-            self.append(Check(what, expected, found, unit, None, None, of))
-        else:
-            self.append(Check(what, expected, found, unit, expected, expected, of))
+        bound = None if isinstance(expected, str) else expected
+        self.append(Check(what, expected, found, unit, bound, bound, of, excused, excused))
 
     @property
     def outcome(self) -> Outcome:

@@ -65,7 +65,9 @@ def _stalled(bench: Bench, operation: str) -> Checks:
             What.PERCENTILE, _rank(high, percent), found, "ns", _rank(low, percent) * 0.998,
             _rank(high, percent) * 1.002 + 2e6, moves="up", noisy=noisy, percent=percent,
         )  # fmt: skip
-    checks.between(What.SERVICE, stall, service["max"], "ns", stall * 0.998, stall * 1.01 + 2e6, moves="up", noisy=noisy)
+    checks.between(
+        What.SERVICE, stall, service["max"], "ns", stall * 0.998, stall * 1.01 + 2e6, moves="up", noisy=noisy
+    )
     ninetieth = hdr.percentile(counts, 90)
     checks.between(What.SERVICE, 0.0, ninetieth, "ns", 0.0, stall / 4, moves="up", noisy=noisy, percent=90.0)
     # Those that fell due while one was held up could not be sent in time.
