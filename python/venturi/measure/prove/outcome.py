@@ -16,12 +16,12 @@ class Name(str, Enum):
 
     RATE = "rate"
     STALL = "stall"
-    BOTTLENECK = "bottleneck"
     LIES = "lies"
     DIFFERENCE = "difference"
-    CONSERVATION = "conservation"
-    HEADROOM = "headroom"
     SEED = "seed"
+    HEADROOM = "headroom"
+    BOTTLENECK = "bottleneck"
+    CONSERVATION = "conservation"
 
 
 class Outcome(str, Enum):

@@ -30,11 +30,11 @@ class Made(Protocol):
 PROOFS: dict[Name, Made] = {
     Name.RATE: rate.prove,
     Name.STALL: stall.prove,
-    Name.BOTTLENECK: bottleneck.prove,
     Name.LIES: lies.prove,
     Name.DIFFERENCE: difference.prove,
     Name.SEED: seed.prove,
     Name.HEADROOM: headroom.prove,
+    Name.BOTTLENECK: bottleneck.prove,
     # The last: it looks at the trials of all others.
     Name.CONSERVATION: conservation.prove,
 }
