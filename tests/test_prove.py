@@ -461,16 +461,13 @@ def test_the_relay_does_what_it_is_told(lie: Lie | None, arrives: bytes) -> None
 def _short(outcome: Outcome, calls: list[int]) -> Callable[..., list[Proof]]:
     check = Check(What.LIE, "verification", "ok" if outcome is Outcome.FAILED else "verification")
 
+    caught = 4.0 - (outcome is Outcome.FAILED)
+
     def made(note: Any) -> list[Proof]:
         calls.append(1)
         return [
             Proof(Name.RATE, Outcome.PASSED, figures={"off": 0.0028}),
-            Proof(
-                Name.LIES,
-                outcome,
-                (check,),
-                figures={"lies": 4.0, "caught": 4.0 - (outcome is Outcome.FAILED)},
-            ),
+            Proof(Name.LIES, outcome, (check,), figures={"lies": 4.0, "caught": caught}),
             Proof(Name.DIFFERENCE, Outcome.PASSED, figures={"detectable": 0.0371}),
         ]
 
@@ -506,7 +503,7 @@ def test_what_told_nothing_is_asked_again_after_a_while(
 
 
 def test_a_proof_that_fails_stops_the_run_and_is_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls: list[int] = []
     monkeypatch.setattr(short, "_made", _short(Outcome.FAILED, calls))
@@ -518,8 +515,8 @@ def test_a_proof_that_fails_stops_the_run_and_is_not_kept(
             venturi.run(out=out, **given)
         assert raised.value.exit_code is ExitCode.UNPROVEN and "lies" in raised.value.message
     assert len(calls) == 2 and not out.exists()
-    with pytest.warns(UserWarning, match="marked as unproven"):
-        run = venturi.run(out=out, unproven=True, **given)
+    run = venturi.run(out=out, unproven=True, **given)
+    assert "marked as unproven" in capsys.readouterr().err
     found = run.results
     assert found.environment["proof"]["outcome"] == "failed"
     assert proofs.headline(found.environment).startswith("UNPROVEN: known lies failed")
