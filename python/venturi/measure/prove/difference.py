@@ -45,7 +45,8 @@ def prove(bench: Bench, short: bool = False) -> Proof:
             sides[side].append(main_rate(trial.line()) or math.nan)
     checks, figures, missing = Checks(), {}, []
     alike = differences([(sides[0], sides[1])])[0]
-    figures["detectable"] = math.expm1(alike.detectable or math.inf)
+    if alike.detectable is not None:
+        figures["detectable"] = math.expm1(alike.detectable)
     checks.between(
         What.ALIKE, CHANCE, alike.p, "", CHANCE, 1.0, moves="down", noisy=noisy, ratio=round(alike.ratio, 4)
     )
@@ -68,7 +69,8 @@ def _trial(bench: Bench, operation: str, changes: dict[str, Any]) -> Trial:
 def _more(found: Difference, figures: dict[str, float]) -> Checks:
     """The one with more work: its ratio holds what was added; it is found where so much can be found."""
     checks = Checks()
-    detectable = math.expm1(found.detectable or math.inf)
+    # Without a spread nothing is known to be detectable.
+    detectable = math.expm1(found.detectable) if found.detectable is not None else None
     figures["more"] = found.ratio - 1
     right = 1 / (1 + MORE)
     seen = (found.low or 0.0) <= right * (1 + MORE / 2) and (found.high or math.inf) >= right * (1 - MORE / 2)
@@ -83,7 +85,7 @@ def _more(found: Difference, figures: dict[str, float]) -> Checks:
         0.0,
         0.05,
         moves="up",
-        noisy=detectable > MORE,
+        noisy=detectable is None or detectable > MORE,
         detectable=detectable,
     )
     return checks
