@@ -183,6 +183,12 @@ TYPED: list[tuple[str, int, str]] = [
     (f"{DATA} open.csv --key a", 3, "open.csv: not readable as CSV: line 3: a quoted value does not end"),
     (f"{DATA} two-open.csv --key a", 3, "two-open.csv: not readable as CSV: line 2: a quoted value"),
     (f"{DATA} last-open.csv --key a", 3, "last-open.csv: not readable as CSV: line 4: a quoted value"),
+    (
+        "run --target flight://h --tls-insecure",
+        3,
+        "--tls-insecure: is for TLS, and flight:// goes without it",
+    ),
+    ("run --target mysql://h --tls-ca ca.pem", 3, "--tls-ca: is for TLS, and mysql:// goes without it"),
     (f"{DATA} /dev/zero --key a", 3, "/dev/zero: is no file"),
     (f"{DATA} pipe.csv --key a", 3, "pipe.csv: is no file"),
 ]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from venturi.common.errors import ScenarioError, StoreError, VenturiError
 
 if TYPE_CHECKING:
+    from venturi.api.machine import ceilings, doctor
     from venturi.api.measuring import Event, dry_run, prove, resume, run, tune
     from venturi.api.reading import compare, import_, sql
     from venturi.api.result import Run, open
@@ -25,7 +26,9 @@ __all__ = [
     "ScenarioError",
     "StoreError",
     "VenturiError",
+    "ceilings",
     "compare",
+    "doctor",
     "dry_run",
     "import_",
     "open",
@@ -37,6 +40,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    **dict.fromkeys(("ceilings", "doctor"), "venturi.api.machine"),
     **dict.fromkeys(("Event", "dry_run", "prove", "resume", "run", "tune"), "venturi.api.measuring"),
     **dict.fromkeys(("compare", "import_", "sql"), "venturi.api.reading"),
     **dict.fromkeys(("Run", "open"), "venturi.api.result"),

@@ -13,10 +13,7 @@ from venturi.common.credentials import without_passwords
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.setting import Known
 
-__all__ = ["CREDENTIALS", "command_line", "settings"]
-
-CREDENTIALS = tuple(it.keyword for it in SETTINGS if it.credential)
-"""Flags by which a server is trusted and logged in to."""
+__all__ = ["command_line", "settings"]
 
 
 def settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
