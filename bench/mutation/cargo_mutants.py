@@ -6,7 +6,8 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from tree import ROOT, Broken
+from mutation.tree import Broken
+from shared import ROOT
 
 # What is not in a list of files is nobody's measure: protocols and servers have tests of their own kind.
 FILES = (
@@ -28,7 +29,11 @@ def command(words: Sequence[str]) -> list[str]:
     # A mutant's own crate is tested, and the engine's with it: it drives all others.
     return [
         *("nice", "-n", "10", "cargo", "mutants", "--dir", str(ROOT), "--output", str(ROOT / "target")),
-        *("--no-default-features", "--test-package", "venturi-base,venturi-engine,venturi-servers,venturi-targets"),
+        *(
+            "--no-default-features",
+            "--test-package",
+            "venturi-base,venturi-engine,venturi-servers,venturi-targets",
+        ),
         *files,
         *words,
     ]

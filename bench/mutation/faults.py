@@ -1,4 +1,4 @@
-"""The seeded faults: patches whose first lines say what they break, and where `venturi prove` cannot see it."""
+"""The seeded faults: patches that say first what they break, and why `venturi prove` cannot see it."""
 
 from __future__ import annotations
 

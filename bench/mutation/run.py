@@ -15,18 +15,16 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import cargo_mutants
-import faults
 import shared
-import steps
-from faults import Fault
-from steps import Step
-from table import tabled
-from tree import ROOT, Broken, Ended, Tree, git
+from mutation import cargo_mutants, faults, steps
+from mutation.faults import Fault
+from mutation.steps import Step
+from mutation.table import tabled
+from mutation.tree import Broken, Ended, Tree, failed_proofs, git
 
-PLACE = ROOT / "target" / "bench-mutation"
+PLACE = shared.ROOT / "target" / "bench-mutation"
 BASELINES = 3
 
 
@@ -47,7 +45,7 @@ def arguments() -> argparse.Namespace:
         "--cargo-mutants",
         nargs=argparse.REMAINDER,
         metavar="WORD",
-        help="cargo-mutants over meter, engine and what verifies, by the tests alone; words that follow are its own",
+        help="cargo-mutants over what measures and verifies, by Rust's tests; words that follow are its own",
     )
     options = parser.parse_args()
     if options.no_prove and options.no_tests:
@@ -84,7 +82,9 @@ def done_before(output: Path) -> set[str]:
     return {line["fault"] for line in lines if line["kind"] == "fault"}
 
 
-def baseline(tree: Tree, found: Sequence[Fault], options: argparse.Namespace, tell: Callable[[str], None]) -> set[Step]:
+def baseline(
+    tree: Tree, found: Sequence[Fault], options: argparse.Namespace, tell: Callable[[str], None]
+) -> set[Step]:
     """Without a fault all must be well: raises Broken where it is not. The steps that are not, whose failures
     would tell nothing; the machine may lack a server."""
     built = tree.build()
@@ -92,18 +92,21 @@ def baseline(tree: Tree, found: Sequence[Fault], options: argparse.Namespace, te
         raise Broken(f"the tree does not build:\n{built.said}")
     tell(f"built in {built.seconds:.0f} s")
     if not options.no_prove:
-        for _ in range(BASELINES):
-            proved = tree.prove()
-            if not proved.good:
-                raise Broken(f"`venturi prove` fails without a fault:\n{proved.said}")
-            tell(f"venturi prove: good in {proved.seconds:.1f} s")
+        for target in dict.fromkeys(target for fault in found for target in steps.targets(fault.touched)):
+            for _ in range(BASELINES):
+                proved = tree.prove(target)
+                if not proved.good:
+                    raise Broken(f"`venturi prove {target}` fails without a fault:\n{proved.said}")
+                tell(f"venturi prove {target}: good in {proved.seconds:.1f} s")
     if options.no_tests:
         return set()
     wanted = dict.fromkeys(step for fault in found for step in steps.of(fault.touched))
     failing = set()
     for step in wanted:
         fails, ended = twice(lambda step=step: tree.step(step))
-        tell(f"{steps.spelled(step)}: {'FAILS without a fault' if fails else 'good'} in {ended.seconds:.0f} s")
+        tell(
+            f"{steps.spelled(step)}: {'FAILS without a fault' if fails else 'good'} in {ended.seconds:.0f} s"
+        )
         if fails:
             failing.add(step)
     return failing
@@ -120,8 +123,13 @@ def one(tree: Tree, fault: Fault, failing: set[Step], options: argparse.Namespac
             if not built.good:
                 return line | {"error": f"does not compile: {built.last}"}
         if not options.no_prove:
-            line["prove"], proved = twice(tree.prove)
-            line |= {"prove_s": round(proved.seconds, 1), "prove_said": proved.said[-2000:]}
+            line |= {"prove": False, "proofs": []}
+            for target in steps.targets(fault.touched):
+                fails, proved = twice(lambda target=target: tree.prove(target))
+                line["prove_s"] = round(line.get("prove_s", 0.0) + proved.seconds, 1)
+                if fails:
+                    line |= {"prove": True, "proofs": failed_proofs(proved) or [proved.last[:200]]}
+                    break
         if options.no_tests or (line.get("prove") and not options.all):
             return line
         line["tests"], spent = False, 0.0
@@ -169,7 +177,7 @@ def said(line: shared.Line) -> str:
     if line.get("error"):
         return str(line["error"])
     if line.get("prove"):
-        return "seen by prove"
+        return f"seen by prove ({', '.join(line['proofs'])})"
     return f"seen by {line['by']}" if line.get("tests") else "NOT SEEN"
 
 

@@ -1,11 +1,11 @@
-"""Which tests belong to a file that a fault touches, the quickest first."""
+"""Which proofs and tests belong to a file that a fault touches, the quickest first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 Step = tuple[str, ...]
-"""A command; `cargo` and `pytest` are spelled out by who runs it."""
+"""A command; its first word (`cargo`, `pytest`, `pytest --slow`) is spelled out by who runs it."""
 
 
 def _cargo(crate: str) -> Step:
@@ -18,8 +18,16 @@ def _pytest(*names: str) -> Step:
 
 EVERYTHING: Step = ("pytest",)
 """All that `make test` runs in Python."""
-REAL = _pytest("stages", "run_core", "flight_interop_client", "flight_interop_server", "charrow_target")
-"""Trials against servers of ours and of pyarrow; slow ones."""
+REAL: Step = ("pytest --slow", *_pytest("stages", "run_core", "flight_interop_client", "charrow_target")[1:])
+"""Trials against servers of ours and of pyarrow."""
+
+# What is not Flight's alone is proved by Flight.
+PROVED = {
+    "crates/targets/src/charrow/": "charrow://local",
+    "crates/servers/src/charrow/": "charrow://local",
+    "crates/targets/src/timeseries/": "akumuli://local",
+    "crates/targets/src/upsert/": "sqlite://local",
+}
 
 # The longest that fits counts.
 BELONGS: dict[str, Sequence[Step]] = {
@@ -31,8 +39,8 @@ BELONGS: dict[str, Sequence[Step]] = {
     "python/venturi/common/hdr.py": (_pytest("cluster_merge", "import_formats"), EVERYTHING),
     "python/venturi/cluster/": (_pytest("cluster_merge", "cluster_lineup"), EVERYTHING),
     "python/venturi/analysis/statistics/": (_pytest("statistics", "difference", "claims"), EVERYTHING),
-    "python/venturi/analysis/cells/": (_pytest("statistics", "ceilings", "behaviour"), EVERYTHING),
-    "python/venturi/analysis/verdict/": (_pytest("verdict", "findings", "behaviour"), EVERYTHING),
+    "python/venturi/analysis/cells/": (_pytest("statistics", "ceilings", "verdict"), EVERYTHING),
+    "python/venturi/analysis/verdict/": (_pytest("verdict", "findings"), EVERYTHING),
 }
 
 
@@ -43,6 +51,12 @@ def belonging(path: str) -> Sequence[Step]:
 
 def of(touched: Sequence[str]) -> list[Step]:
     return list(dict.fromkeys(step for path in touched for step in belonging(path)))
+
+
+def targets(touched: Sequence[str]) -> list[str]:
+    """What `venturi prove` is told to prove."""
+    found = (url for path in touched for known, url in PROVED.items() if path.startswith(known))
+    return list(dict.fromkeys(found)) or ["flight://local"]
 
 
 def spelled(step: Step) -> str:

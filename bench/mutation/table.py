@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import faults
 import shared
+from mutation import faults
 
 LEAST_PROVED, LEAST_SEEN = 0.95, 1.0
 

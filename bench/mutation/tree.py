@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 import signal
@@ -13,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from faults import Fault
-from steps import Step
+from mutation.faults import Fault
+from mutation.steps import Step
+from shared import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 JOBS = max(2, min(8, 2 * (os.cpu_count() or 1)))
 
 # Our crates are compiled again for every fault, so quickly; what they depend on is as `make` has it, whose
@@ -51,6 +53,15 @@ class Ended:
     def last(self) -> str:
         lines = [line.strip() for line in self.said.splitlines() if line.strip()]
         return lines[-1] if lines else ""
+
+
+def failed_proofs(ended: Ended) -> list[str]:
+    """By their names; of a crash, or one that did not end, there are none."""
+    try:
+        document = json.loads(ended.said[ended.said.index("{") :])
+        return [proof["name"] for proof in document["proofs"] if proof["outcome"] == "failed"]
+    except (ValueError, KeyError, TypeError):
+        return []
 
 
 class Broken(Exception):
@@ -102,8 +113,9 @@ class Tree:
             fresh.replace(fresh.with_name("_core.abi3.so"))
         return built
 
-    def prove(self) -> Ended:
-        return self._run([sys.executable, "-m", "venturi", "prove"], PROVE_SECONDS)
+    def prove(self, target: str) -> Ended:
+        words = [sys.executable, "-m", "venturi", "prove", target, "--quiet", "--format", "json"]
+        return self._run(words, PROVE_SECONDS)
 
     def step(self, step: Step) -> Ended:
         kind, *rest = step
@@ -115,6 +127,8 @@ class Tree:
             words += ["--ignore=tests/test_mutation.py"]
             if not rest:
                 words += ["-n", str(JOBS), "--dist=loadgroup", "--no-loadscope-reorder", "-m", "not noisy"]
+            elif kind == "pytest":
+                words += ["-m", "not slow and not noisy"]
         return self._run(words, STEP_SECONDS, gently=True)
 
     def close(self) -> None:
@@ -148,10 +162,8 @@ class Tree:
                 code = None
             finally:
                 # Also what it has started and left behind: a server, or a test that hangs.
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
                 process.wait()
             said.seek(0)
-            return Ended(code, time.monotonic() - began, said.read()[-20_000:])
+            return Ended(code, time.monotonic() - began, said.read()[-1_000_000:])
