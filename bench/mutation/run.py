@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -150,6 +151,7 @@ def measure(options: argparse.Namespace, output: Path) -> None:
     found = chosen(options.only)
     before = done_before(output)
     output.parent.mkdir(parents=True, exist_ok=True)
+    print(f"lines: {output}", file=sys.stderr)
     if git("status", "--porcelain", "--untracked-files=no"):
         print("measured is HEAD: what is not committed is not in it", file=sys.stderr)
     tree = Tree(PLACE)
@@ -183,6 +185,8 @@ def said(line: shared.Line) -> str:
 
 def main() -> int:
     options = arguments()
+    # What it has started ends with it.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         if options.cargo_mutants is not None:
             return cargo_mutants.run(options.cargo_mutants)
@@ -190,6 +194,9 @@ def main() -> int:
     except (Broken, subprocess.SubprocessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted; --resume FILE goes on", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":
