@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from venturi.common.errors import ScenarioError, StoreError, VenturiError
 
 if TYPE_CHECKING:
-    from venturi.api.measuring import Event, dry_run, resume, run, tune
+    from venturi.api.measuring import Event, dry_run, prove, resume, run, tune
     from venturi.api.reading import compare, import_, sql
     from venturi.api.result import Run, open
     from venturi.common.units import Quantity
@@ -29,6 +29,7 @@ __all__ = [
     "dry_run",
     "import_",
     "open",
+    "prove",
     "resume",
     "run",
     "sql",
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    **dict.fromkeys(("Event", "dry_run", "resume", "run", "tune"), "venturi.api.measuring"),
+    **dict.fromkeys(("Event", "dry_run", "prove", "resume", "run", "tune"), "venturi.api.measuring"),
     **dict.fromkeys(("compare", "import_", "sql"), "venturi.api.reading"),
     **dict.fromkeys(("Run", "open"), "venturi.api.result"),
     "Quantity": "venturi.common.units",

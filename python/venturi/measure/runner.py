@@ -13,6 +13,7 @@ from venturi.measure.endpoints import Endpoints
 from venturi.measure.interrupts import Interrupts
 from venturi.measure.observer import Observer
 from venturi.measure.outcome import RunResult
+from venturi.measure.prove import short
 from venturi.measure.sweep import Sweep
 from venturi.plan.resolved import to_toml
 from venturi.plan.scenario import Scenario
@@ -30,15 +31,18 @@ def execute(
     retry_failed: bool = False,
     command: Sequence[str] | None = None,
     fresh_ceilings: bool = False,
+    unproven: bool = False,
 ) -> RunResult:
     """Runs a scenario into `out`. Trials are on disk the moment they end.
 
     `command` is the command line to keep with the run; it must hold no secrets. `fresh_ceilings`: physical
-    limits are measured again even where an earlier run of this hour has them.
+    limits are measured again even where an earlier run of this hour has them. `unproven`: a proof that fails
+    does not stop the run.
 
     Raises VenturiError: ScenarioError for data files, StoreError for the directory, and where the
-    reference server does not start. A failed trial raises nothing; see the result's `exit_code`.
+    reference server does not start or a proof fails. A failed trial raises nothing; see the result's `exit_code`.
     """
+    proof = None if resume else short.before_run(executor, observer.note, unproven)
     with (
         Interrupts() as interrupts,
         Endpoints(
@@ -62,7 +66,8 @@ def execute(
         if not resume:
             loaders = getattr(executor, "environments", None)
             hosts = {"hosts": loaders()} if loaders is not None else {}
-            writer.write_environment(began | collect(peers) | hosts)
+            proved = {"proof": proof} if proof is not None else {}
+            writer.write_environment(began | collect(peers) | hosts | proved)
         if scenario.run.ceilings:
             note, guard = observer.note, interrupts.guard
             ceilings.measure(endpoints, executor, writer, note, guard, peers, fresh=fresh_ceilings)

@@ -25,6 +25,7 @@ from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import MISSING, Quantity, count, percent, pick_unit, plural
+from venturi.report.text import proofs
 
 SHORTEST = 14
 """Characters of a text below which it is left out rather than cut."""
@@ -51,10 +52,13 @@ def _numbers(
 
 
 def columns(
-    cells: Sequence[Cell], every: bool = False, verdicts: Sequence[str] | None = None
+    cells: Sequence[Cell],
+    every: bool = False,
+    verdicts: Sequence[str] | None = None,
+    unproven: bool = False,
 ) -> list[Column]:
     """The columns for cells of one operation. `every` adds the figures that only a wide page has room for;
-    `verdicts` is the short title of each cell's, "" where there is none."""
+    `verdicts` is the short title of each cell's, "" where there is none; `unproven` marks every row."""
     out = [
         Column(
             labels.head(n, nouns_of(cells[0])),
@@ -72,6 +76,8 @@ def columns(
     unit = pick_unit(base, [q.value for q in speeds])
     out.append(_numbers("median", base, speeds, 0, unit))
     out.append(Column(coverage(cells), unit, [q.margin(unit) for q in speeds], 0))
+    if unproven:
+        out.append(Column("proven", "", ["no"] * len(cells), 0, text=True))
     out.append(_of_limit(cells))
     if verdicts is not None and any(verdicts):
         out.append(Column("verdict", "", [v or MISSING for v in verdicts], 1, text=True))
@@ -226,7 +232,7 @@ def headline(results: Results) -> list[str]:
         # That a database does a thousandth of what memory could copy is no headline.
         if top.share.known and not (top.in_rows and (top.share.value or 0.0) < 0.01):
             text += f", {_percent(top.share)} % {share(top.binding)}"
-        out.append(text)
+        out.append(text + proofs.marked(results.environment))
     return out or ["no trial was measured"]
 
 
