@@ -23,7 +23,7 @@ from mutation import cargo_mutants, faults, steps
 from mutation.faults import Fault
 from mutation.steps import Step
 from mutation.table import tabled
-from mutation.tree import Broken, Ended, Tree, failed_proofs, git
+from mutation.tree import Broken, Ended, Tree, git, proofs
 
 PLACE = shared.ROOT / "target" / "bench-mutation"
 BASELINES = 3
@@ -98,7 +98,9 @@ def baseline(
                 proved = tree.prove(target)
                 if not proved.good:
                     raise Broken(f"`venturi prove {target}` fails without a fault:\n{proved.said}")
-                tell(f"venturi prove {target}: good in {proved.seconds:.1f} s")
+                untold = ", ".join(proofs(proved, "cannot-tell"))
+                noisy = f"; cannot be told: {untold}" if untold else ""
+                tell(f"venturi prove {target}: good in {proved.seconds:.1f} s{noisy}")
     if options.no_tests:
         return set()
     wanted = dict.fromkeys(step for fault in found for step in steps.of(fault.touched))
@@ -124,12 +126,13 @@ def one(tree: Tree, fault: Fault, failing: set[Step], options: argparse.Namespac
             if not built.good:
                 return line | {"error": f"does not compile: {built.last}"}
         if not options.no_prove:
-            line |= {"prove": False, "proofs": []}
+            line |= {"prove": False, "proofs": [], "untold": []}
             for target in steps.targets(fault.touched):
                 fails, proved = twice(lambda target=target: tree.prove(target))
                 line["prove_s"] = round(line.get("prove_s", 0.0) + proved.seconds, 1)
+                line["untold"] += proofs(proved, "cannot-tell")
                 if fails:
-                    line |= {"prove": True, "proofs": failed_proofs(proved) or [proved.last[:200]]}
+                    line |= {"prove": True, "proofs": proofs(proved, "failed") or [proved.last[:200]]}
                     break
         if options.no_tests or (line.get("prove") and not options.all):
             return line

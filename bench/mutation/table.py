@@ -49,8 +49,9 @@ def tabled(source: Path) -> tuple[str, bool]:
         text += ["| fault | what it breaks | seen by | why not by prove |", "|---|---|---|---|"]
     for line in missed:
         fault = known[line["fault"]]
+        noise = f"; could not be told here: {', '.join(untold)}" if (untold := line.get("untold")) else ""
         by = f"`{line['by']}`" if line.get("tests") else "**nobody**" if tested else "–"
-        text.append(f"| {fault.name} | {fault.says} | {by} | {fault.unseen or '**it should**'} |")
+        text.append(f"| {fault.name} | {fault.says} | {by} | {fault.unseen or '**it should**'}{noise} |")
     text += [f"\n{line['fault']}: {line['error']}" for line in found if line.get("error")]
     stale = [line["fault"] for line in proved if known[line["fault"]].unseen]
     if stale:

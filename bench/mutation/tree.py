@@ -55,11 +55,11 @@ class Ended:
         return lines[-1] if lines else ""
 
 
-def failed_proofs(ended: Ended) -> list[str]:
-    """By their names; of a crash, or one that did not end, there are none."""
+def proofs(ended: Ended, outcome: str) -> list[str]:
+    """Those with this outcome, by their names; a crash, or one that did not end, has none."""
     try:
         document = json.loads(ended.said[ended.said.index("{") :])
-        return [proof["name"] for proof in document["proofs"] if proof["outcome"] == "failed"]
+        return [proof["name"] for proof in document["proofs"] if proof["outcome"] == outcome]
     except (ValueError, KeyError, TypeError):
         return []
 
