@@ -199,8 +199,8 @@ def tune(
 
 
 def prove(target: str = LOCAL, *, only: Collection[str] | None = None, **settings: Any) -> list[Proof]:
-    """Whether this instrument, here and now, finds what is known beforehand: each proof with what was expected
-    and found. `only`: names of proofs, as `rate`; `settings`: how the target is logged in to.
+    """Whether this instrument, here and now, finds what is known beforehand: each proof, with what was
+    expected and found. `only`: names of proofs, as `rate`; `settings`: how the target is logged in to.
 
     A proof that fails raises nothing: its `outcome` says so. Raises as `run`.
     """

@@ -1,6 +1,7 @@
-"""Small files below the user's cache directory, one a thing that was found out about this machine: replaced in
-one piece, so that runs at the same time do each other no harm. Whatever is wrong with a file, the answer is to
-find it out again.
+"""Small files below the user's cache directory, one a thing that was found out about this machine.
+
+Each is replaced in one piece, so that runs at the same time do each other no harm. Whatever is wrong with a
+file, the answer is to find it out again.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def _build() -> list[int] | None:
 
 
 class Kept:
-    """Documents by key, of one kind and one state of the machine. With `root` or `host` None it keeps nothing."""
+    """Documents by key, of one kind and one state of the machine. With `root` or `host` None it keeps
+    nothing."""
 
     def __init__(self, root: Path | None, host: str | None, format: int, removed_seconds: float) -> None:
         self._root, self._host, self._format, self._removed = root, host, format, removed_seconds

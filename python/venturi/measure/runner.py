@@ -40,7 +40,8 @@ def execute(
     does not stop the run.
 
     Raises VenturiError: ScenarioError for data files, StoreError for the directory, and where the
-    reference server does not start or a proof fails. A failed trial raises nothing; see the result's `exit_code`.
+    reference server does not start or a proof fails. A failed trial raises nothing; see the result's
+    `exit_code`.
     """
     proof = None if resume else short.before_run(executor, observer.note, unproven)
     with (

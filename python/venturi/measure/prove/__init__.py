@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from venturi.measure.prove.outcome import Name, Proof
 
-__all__ = ["prove"]
+__all__ = ["SECONDS", "prove"]
+
+SECONDS = 9.0
+"""After which nothing is begun any more."""
 
 
 def prove(
@@ -24,5 +27,5 @@ def prove(
     from venturi.measure.prove.bench import Bench
     from venturi.measure.prove.registry import proofs
 
-    with Bench(url, settings, note=note) as bench:
+    with Bench(url, settings, note=note, seconds=SECONDS) as bench:
         yield from proofs(bench, only=lambda name: only is None or name in only)

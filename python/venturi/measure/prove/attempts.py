@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from venturi.measure.prove.bench import Bench
 from venturi.measure.prove.outcome import Checks
 
 __all__ = ["attempts"]
 
 
-def attempts(make: Callable[[], Checks], most: int = 3) -> Checks:
+def attempts(bench: Bench, make: Callable[..., Checks], *given: Any, most: int = 3) -> Checks:
     """The first that is all right, or shows what no machine's mood can do; else the one with the fewest that
     are wrong."""
     best: Checks | None = None
-    for _ in range(most):
-        found = make()
+    for number in range(most):
+        if number > 0 and not bench.in_time():
+            break
+        found = make(bench, *given)
         wrong = [check for check in found if not check.right]
         if not wrong or any(not check.timed for check in wrong):
             return found

@@ -1,5 +1,5 @@
-"""The bench on which proofs are made: trials of a target on the real path, each with what was seen from outside
-while it ran."""
+"""The bench on which proofs are made: trials of a target on the real path, each with what was seen from
+outside while it ran."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from venturi.plan.scenario import Scenario
 from venturi.targets.system import PORTS, SYSTEMS, System, is_charrow, scheme_of
 from venturi.targets.urls import each_host, is_loopback
 
-__all__ = ["NOISY", "Bench", "Outside", "Trial"]
+__all__ = ["NOISY", "TIMEOUT_NS", "Bench", "Outside", "Trial"]
 
 Note = Callable[[str, str], None]
 NOISY = 0.10
 """Share of all cores that others used, or that was stolen, from which what depends on time is excused."""
+TIMEOUT_NS = 5_000_000_000
 _COLUMNS = 2
 _TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 
@@ -94,7 +95,7 @@ class Bench:
         settings: Mapping[str, Any] | None = None,
         executor: Executor | None = None,
         note: Note = lambda level, text: None,
-        deadline: float | None = None,
+        seconds: float | None = None,
     ) -> None:
         self.url, self._note = url, note
         self.executor = executor if executor is not None else CoreExecutor()
@@ -103,7 +104,7 @@ class Bench:
         self._stack = contextlib.ExitStack()
         self._count = 0
         self._pid: int | None = None
-        self.deadline = deadline
+        self._deadline = time.monotonic() + seconds if seconds is not None else None
         self.trials: list[Trial] = []
         """All that went well and were meant to, for what must hold of each."""
         self._cells: dict[str, tuple[Scenario, Cell]] = {}
@@ -176,9 +177,9 @@ class Bench:
         """Of a trial with several: as many as share no query, so that it is known what each does."""
         return 1 if is_charrow(self.url) else 2
 
-    def in_time(self, seconds: float) -> bool:
-        """Whether so much can still be begun."""
-        return self.deadline is None or time.monotonic() + seconds < self.deadline
+    def in_time(self) -> bool:
+        """Whether more can be begun."""
+        return self._deadline is None or time.monotonic() < self._deadline
 
     # ---- trials ----------------------------------------------------------------------------
 
@@ -230,7 +231,7 @@ class Bench:
         *,
         at: str | None = None,
         seed: int | None = None,
-        timeout_ns: int = 5_000_000_000,
+        timeout_ns: int = TIMEOUT_NS,
         sample_ns: int = 20_000_000,
         keep: bool = True,
         plan: Plan | None = None,

@@ -1,10 +1,11 @@
-"""A stage of either end that is slowed down on purpose is the one that has the time, and the one that the verdict
-names."""
+"""A stage of either end that is slowed down on purpose is the one that has the time, and the one that the
+verdict names."""
 
 from __future__ import annotations
 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import urlsplit
 
 from venturi.analysis.cells.summary import summarise
@@ -29,18 +30,18 @@ def prove(bench: Bench, short: bool = False) -> Proof:
         return Proof(Name.BOTTLENECK, Outcome.IMPOSSIBLE, (), [("bottleneck", Reason.NO_LENGTH)])
     checks, missing = Checks(), []
     with contextlib.ExitStack() as stack:
-        servers = []
+        servers: list[tuple[dict[str, str], str]] = []
         if is_ours(bench.url):
             servers = _servers(bench, stack)
         else:
             missing.append(("server", Reason.NO_HANDICAP))
         for operation in bench.operations:
             for stage in CLIENT_STAGES[operation]:
-                checks += attempts(lambda o=operation, s=stage: _one(bench, o, "client", s, None))
+                checks += attempts(bench, _one, operation, "client", stage, None, most=2)
         for stages, url in servers:
             for operation, stage in stages.items():
                 at = f"{url}/venturi_prove" if stage == "apply" else url
-                checks += attempts(lambda o=operation, s=stage, a=at: _one(bench, o, "server", s, a))
+                checks += attempts(bench, _one, operation, "server", stage, at, most=2)
     return Proof(Name.BOTTLENECK, checks.outcome, checks, missing)
 
 
@@ -67,11 +68,11 @@ def _servers(bench: Bench, stack: contextlib.ExitStack) -> list[tuple[dict[str, 
 
 def _one(bench: Bench, operation: str, end: str, stage: str, at: str | None) -> Checks:
     rows = int(bench.cell(operation=operation).parameters["rows_per_batch"])
-    slowed = {"handicap": f"{stage}={HANDICAP_NS}ns"} if end == "client" else {}
+    slowed: dict[str, Any] = {"handicap": f"{stage}={HANDICAP_NS}ns"} if end == "client" else {}
     if at is not None and urlsplit(at).path:
         slowed["protocol"] = "path"
     trial = bench.trial(at=at, operation=operation, streams=1, rows_per_stream=rows * _BATCHES, **slowed)
-    of = {"operation": operation, "end": end, "stage": stage}
+    of: dict[str, Any] = {"operation": operation, "end": end, "stage": stage}
     checks = Checks()
     checks.same(What.OUTCOME, "ok", trial.record["outcome"], **of)
     if not trial.ok:

@@ -1,8 +1,9 @@
-"""What must add up in every record: bytes, streams, stages, CPU time, batches in flight. What is held against it
-was counted from outside, or is worked out again from the parts."""
+"""What must add up in every record: bytes, streams, stages, CPU time, batches in flight. What is held against
+it was counted from outside, or is worked out again from the parts."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from venturi.cluster.trial.merge import Part, merge
@@ -45,7 +46,7 @@ def prove(bench: Bench, short: bool = False) -> Proof:
 def of_record(trial: Trial) -> Checks:
     """All that must hold of one trial."""
     checks = Checks()
-    of = {"trial": f"{trial.cell.parameters['operation']}-{trial.cell.id[-8:]}"}
+    of: dict[str, Any] = {"trial": f"{trial.cell.parameters['operation']}-{trial.cell.id[-8:]}"}
     _streams(checks, trial, of)
     _bytes(checks, trial, of)
     _cpu(checks, trial, of)
@@ -256,7 +257,7 @@ def _samples(checks: Checks, trial: Trial, of: dict[str, Any]) -> None:
         column = client.get(name)
         if column:
             checks.same(What.SAMPLES, counts[name], column[-1], "", part=name, **of)
-            falling = sum(after < before for before, after in zip(column, column[1:], strict=False))
+            falling = sum(after < before for before, after in pairwise(column))
             checks.same(What.SAMPLES, 0, falling, "", part=f"{name}-falling", **of)
     times = client["t_ns"]
     checks.between(
@@ -286,7 +287,7 @@ def _merged(trial: Trial) -> Checks:
                  identity={"boot_id": f"boot-{number}", "pid": number})
         )  # fmt: skip
     whole = merge(parts)
-    of = {"operation": trial.cell.parameters["operation"]}
+    of: dict[str, Any] = {"operation": trial.cell.parameters["operation"]}
     for name in ("rows", "batches", "payload_bytes", "wire_bytes"):
         checks.same(What.MERGED, 2 * record["counts"][name], whole["counts"][name], "", part=name, **of)
     checks.same(What.MERGED, 2 * count, len(whole["streams"]), "", part="streams", **of)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from venturi.analysis.cells.summary import per_second
 from venturi.measure.prove.attempts import attempts
 from venturi.measure.prove.bench import Bench
@@ -19,14 +21,14 @@ def prove(bench: Bench, short: bool = False) -> Proof:
         return Proof(Name.HEADROOM, Outcome.IMPOSSIBLE, (), [("headroom", Reason.NO_LENGTH)])
     checks, figures = Checks(), {}
     for operation in bench.operations:
-        found = attempts(lambda operation=operation: _one(bench, operation))
+        found = attempts(bench, _one, operation)
         checks += found
         figures[operation] = next((float(c.found) for c in found if c.what is What.HEADROOM and c.found), 0.0)
     return Proof(Name.HEADROOM, checks.outcome, checks, figures=figures)
 
 
 def _one(bench: Bench, operation: str) -> Checks:
-    changes = {
+    changes: dict[str, Any] = {
         "operation": operation,
         "rows_per_stream": None,
         "points_per_stream": None,

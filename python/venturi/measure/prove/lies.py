@@ -1,14 +1,16 @@
-"""Lies that are told on the way are caught: one bit turned, a batch that is lost, one that comes twice, a word
-of acceptance that is withheld. Two batches that change places are no lie, where order does not matter.
+"""Lies that are told on the way are caught: one bit turned, a batch that is lost, one that comes twice, a
+word of acceptance that is withheld. Two batches that change places are no lie, where order does not matter.
 
 The liar is a relay between the two ends: neither of them has a way to lie in it.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from venturi.measure.prove import meddling
 from venturi.measure.prove.attempts import attempts
-from venturi.measure.prove.bench import Bench, Trial
+from venturi.measure.prove.bench import TIMEOUT_NS, Bench, Trial
 from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof, Reason, What
 from venturi.measure.prove.relay import Lie, Plan
@@ -28,9 +30,9 @@ _STARVED = ("timeout", "unreachable", "lost")
 
 
 def prove(bench: Bench, short: bool = False) -> Proof:
-    if bench.system.file:
-        checks = meddling.caught(bench)
-        return _proof(checks, [("withhold", Reason.NO_PLACE), ("double", Reason.NO_PLACE)])
+    if bench.system.scheme in meddling.SYSTEMS and not bench.somebodys:
+        untold = [lie for lie in Lie if lie not in meddling.LIES and lie is not Lie.SWAP]
+        return _proof(meddling.caught(bench), [(lie.value, Reason.NO_PLACE) for lie in untold])
     if not bench.framed:
         reason = Reason.SEVERAL if bench.several else Reason.NO_STREAM if bench.networked else Reason.NO_PLACE
         return Proof(Name.LIES, Outcome.IMPOSSIBLE, (), [("lies", reason)])
@@ -75,8 +77,11 @@ def _of(bench: Bench, operation: str, short: bool) -> tuple[Checks, list[tuple[s
             missing.append((lie.value, Reason.NO_ACKNOWLEDGEMENT))
             continue
         places = {Lie.WITHHOLD: (last,), Lie.SWAP: (first + 1,)}.get(lie, (first, (first + last) // 2, last))
+        if not bench.in_time():
+            missing.append((lie.value, Reason.NO_TIME))
+            continue
         for at in places[-1:] if short else places:
-            checks += attempts(lambda lie=lie, at=at: _told(bench, operation, lie, at))
+            checks += attempts(bench, _told, operation, lie, at)
     return checks, missing
 
 
@@ -92,14 +97,14 @@ def _trial(bench: Bench, operation: str, lie: Lie | None, at: int) -> Trial:
         operation=operation,
         streams=1,
         rows_per_stream=_BATCHES * p["rows_per_batch"],
-        **({"timeout_ns": _TIMEOUT_NS} if waits else {}),
-        **({"ack": "batch"} if withheld and p.get("ack") is not None and operation == "put" else {}),
+        timeout_ns=_TIMEOUT_NS if waits else TIMEOUT_NS,
+        ack="batch" if withheld and p.get("ack") is not None and operation == "put" else None,
     )
 
 
 def _told(bench: Bench, operation: str, lie: Lie, at: int) -> Checks:
     trial = _trial(bench, operation, lie, at)
-    of = {"operation": operation, "lie": lie.value, "batch": at}
+    of: dict[str, Any] = {"operation": operation, "lie": lie.value, "batch": at}
     checks = Checks()
     # One that the relay had no chance to tell proves nothing.
     checks.between(What.LIE, 1.0, trial.relay.done, "", 1.0, 1.0, moves="down", noisy=True, told=1, **of)

@@ -16,12 +16,12 @@ class Name(str, Enum):
 
     RATE = "rate"
     STALL = "stall"
-    BOTTLENECK = "bottleneck"
     LIES = "lies"
     DIFFERENCE = "difference"
-    CONSERVATION = "conservation"
-    HEADROOM = "headroom"
     SEED = "seed"
+    HEADROOM = "headroom"
+    BOTTLENECK = "bottleneck"
+    CONSERVATION = "conservation"
 
 
 class Outcome(str, Enum):
@@ -36,8 +36,6 @@ class Outcome(str, Enum):
 class Reason(str, Enum):
     """Why a proof, or a part of one, cannot be told or made."""
 
-    NOISE = "noise"
-    SPREAD = "spread"
     NO_STREAM = "no-stream"
     """Its protocol is not known to the relay, or is encrypted: batches cannot be told from other bytes."""
     NO_PLACE = "no-place"
@@ -50,11 +48,10 @@ class Reason(str, Enum):
     NO_SEED = "no-seed"
     NO_LENGTH = "no-length"
     """How much it moves is not known before."""
-    NO_PROC = "no-proc"
     SEVERAL = "several"
     """The address names several hosts."""
-    BELONGS = "belongs"
-    """Its rows are somebody else's."""
+    NO_TIME = "no-time"
+    """The time that all proofs have together was over."""
 
 
 class What(str, Enum):

@@ -1,5 +1,5 @@
-"""A stream of a known rate reads that rate: in bytes, in rows, as it is printed, and as a relay on its way has
-counted and timed it by clocks of its own.
+"""A stream of a known rate reads that rate: in bytes, in rows, as it is printed, and as a relay on its way
+has counted and timed it by clocks of its own.
 
 Two ways to a known rate: an open loop on a schedule, and a relay that passes batches on at its own pace, as a
 server does that sends at it.
@@ -8,6 +8,7 @@ server does that sends at it.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from venturi.analysis.cells.summary import NOUNS, per_second, throughput
 from venturi.common.units import Quantity
@@ -32,19 +33,16 @@ def prove(bench: Bench, short: bool = False) -> Proof:
     if bench.somebodys:
         return Proof(Name.RATE, Checks().outcome, (), [("rate", Reason.NO_LENGTH)])
     for operation in bench.operations[-1:] if short else bench.operations:
-        checks += attempts(lambda operation=operation: _schedule(bench, operation, batches))
+        checks += attempts(bench, _schedule, operation, batches)
     if "get" in bench.operations:
         if bench.framed:
-            checks += attempts(lambda: _sent(bench, batches // 2))
+            checks += attempts(bench, _sent, batches // 2)
         else:
             missing.append(("sent", Reason.NO_STREAM))
     if not bench.relayed:
         missing.append(("seen", Reason.SEVERAL if bench.several else Reason.NO_PLACE))
-    off = [
-        abs(c.found / c.expected - 1)
-        for c in checks
-        if c.what in (What.BYTES_RATE, What.ROWS_RATE) and c.found
-    ]
+    rates = [check for check in checks if check.what in (What.BYTES_RATE, What.ROWS_RATE)]
+    off = [abs(float(check.found or 0.0) / float(check.expected) - 1) for check in rates]
     return Proof(Name.RATE, checks.outcome, checks, missing, figures={"off": max(off, default=0.0)})
 
 
@@ -61,7 +59,8 @@ def _schedule(bench: Bench, operation: str, batches: int) -> Checks:
         streams=bench.streams,
         rows_per_stream=int(base["rows_per_batch"]) * batches // bench.streams,
         rate=_RATE,
-        **({"ack": "batch"} if "ack" in base and base["ack"] is not None and operation == "put" else {}),
+        # As an application waits for its answers; None is left out.
+        ack="batch" if operation == "put" and base.get("ack") is not None else None,
     )
     checks = Checks()
     checks.same(What.OUTCOME, "ok", trial.record["outcome"], operation=operation)
@@ -103,8 +102,8 @@ def _least(bench: Bench, operation: str) -> int:
 def _readings(checks: Checks, trial: Trial, batches: int, ns: float, way: str) -> None:
     """What Venturi reads, where `batches` took `ns` from the first to the last."""
     p, record, noisy = trial.cell.parameters, trial.record, trial.outside.noisy
-    operation, rows = str(p["operation"]), batches * int(p["rows_per_batch"])
-    of = {"operation": operation, "way": way}
+    operation, rows = str(p["operation"]), float(batches * int(p["rows_per_batch"]))
+    of: dict[str, Any] = {"operation": operation, "way": way}
     checks.same(What.BATCHES, batches, record["counts"]["batches"], "", **of)
     checks.same(What.ROWS, rows, record["counts"]["rows"], "rows", **of)
     # A batch cannot end before it is due, so noise makes a rate lower and never higher.
@@ -165,8 +164,8 @@ def _seen(checks: Checks, trial: Trial, batches: int, due_ns: float, operation: 
         What.SEEN, counts["payload_bytes"], carried, "B", counts["payload_bytes"], operation=operation
     )
     checks.between(
-        What.WIRE, carried, counts["wire_bytes"], "B", counts["payload_bytes"], seen.to_client + seen.to_server,
-        operation=operation, way="relay",
+        What.WIRE, carried, counts["wire_bytes"], "B", counts["payload_bytes"],
+        seen.to_client + seen.to_server, operation=operation, way="relay",
     )  # fmt: skip
     if not seen.batches or operation == "get":
         return
@@ -190,7 +189,7 @@ def _seen(checks: Checks, trial: Trial, batches: int, due_ns: float, operation: 
     )
 
 
-def _carried(checks: Checks, trial: Trial, batches: int, **of: str) -> None:
+def _carried(checks: Checks, trial: Trial, batches: int, **of: Any) -> None:
     """As many pieces as were counted went by; one a stream more may have warmed it."""
     p = trial.cell.parameters
     pieces = batches * int(p["rows_per_batch"]) if trial.relay.rows else batches

@@ -18,7 +18,7 @@ from venturi.measure.prove import (
     stall,
 )
 from venturi.measure.prove.bench import Bench
-from venturi.measure.prove.outcome import Name, Proof
+from venturi.measure.prove.outcome import Name, Outcome, Proof, Reason
 
 __all__ = ["PROOFS", "SHORT", "proofs"]
 
@@ -30,11 +30,11 @@ class Made(Protocol):
 PROOFS: dict[Name, Made] = {
     Name.RATE: rate.prove,
     Name.STALL: stall.prove,
-    Name.BOTTLENECK: bottleneck.prove,
     Name.LIES: lies.prove,
     Name.DIFFERENCE: difference.prove,
     Name.SEED: seed.prove,
     Name.HEADROOM: headroom.prove,
+    Name.BOTTLENECK: bottleneck.prove,
     # The last: it looks at the trials of all others.
     Name.CONSERVATION: conservation.prove,
 }
@@ -49,5 +49,8 @@ def proofs(
         if (short and name not in SHORT) or not only(name):
             continue
         began = time.monotonic()
+        if not bench.in_time() and name is not Name.CONSERVATION:
+            yield Proof(name, Outcome.UNTOLD, (), [(name.value, Reason.NO_TIME)])
+            continue
         found = prove(bench, short)
         yield replace(found, seconds=time.monotonic() - began)

@@ -1,5 +1,5 @@
-"""A TCP relay on this host: it counts and times what passes by clocks and counters of its own, and can hold it
-up or lie, where it is told to. It knows nothing of how Venturi counts."""
+"""A TCP relay on this host: it counts and times what passes by clocks and counters of its own, and can hold
+it up or lie, where it is told to. It knows nothing of how Venturi counts."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class _Way:
                 if framing is None:
                     sink.sendall(data)
                     continue
-                out = []
+                out: list[bytes] = []
                 for piece in framing.feed(data):
                     if piece.batch and to_server is plan.to_server:
                         if plan.period_ns or plan.stall_at >= 0:

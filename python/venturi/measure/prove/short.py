@@ -1,5 +1,5 @@
-"""The short form, before every run: what this machine can tell today. Kept for a boot and a build of Venturi, as
-`measure.kept` tells them apart."""
+"""The short form, before every run: what this machine can tell today. Kept for a boot and a build of Venturi,
+as `measure.kept` tells them apart."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """A stall of a known length in an open loop: the response time has it, as the schedule says, and the service
 time has it once.
 
-A relay holds one batch up. Batches that fall due meanwhile are sent late, one after the other; the time of each
-from when it was due follows from the schedule, the length of the stall and how long a batch takes otherwise.
+A relay holds one batch up. Batches that fall due meanwhile are sent late, one after the other; the time of
+each from when it was due follows from the schedule, the length of the stall and how long a batch takes
+otherwise.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def prove(bench: Bench, short: bool = False) -> Proof:
         return Proof(Name.STALL, Outcome.IMPOSSIBLE, (), [("stall", reason)])
     if "ack" not in bench.options(operation):
         return Proof(Name.STALL, Outcome.IMPOSSIBLE, (), [("stall", Reason.NO_ACKNOWLEDGEMENT)])
-    checks = attempts(lambda: _stalled(bench, operation))
+    checks = attempts(bench, _stalled, operation)
     return Proof(Name.STALL, checks.outcome, checks)
 
 
@@ -82,7 +83,8 @@ def _stalled(bench: Bench, operation: str) -> Checks:
 
 
 def responses(stall_ns: float, service_ns: float, at: int) -> list[float]:
-    """From when each batch was due to when it was done, where each takes so long and that one the stall more."""
+    """From when each batch was due to when it was done, where each takes so long and that one the stall
+    more."""
     found, free = [], 0.0
     for slot in range(_BATCHES):
         due = slot * 1e9 / _RATE

@@ -21,7 +21,7 @@ from venturi.report.figures import (
     timeline,
 )
 from venturi.report.figures.figure import Figure
-from venturi.report.text import proofs
+from venturi.report.marks import marked
 
 BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "throughput-streams": curves.over_streams,
@@ -58,7 +58,7 @@ def build(results: Results, reference: str | None = None, without: Collection[st
 
 
 def _marked(results: Results, figure: Figure) -> Figure:
-    return replace(figure, title=f"{figure.title}{proofs.marked(results.environment)}")
+    return replace(figure, title=f"{figure.title}{marked(results.environment)}")
 
 
 def one(results: Results, name: str, reference: str | None = None, cell: Cell | None = None) -> Figure:

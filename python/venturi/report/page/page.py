@@ -25,6 +25,7 @@ from venturi.report.draw import plotly_figures, plotly_traces
 from venturi.report.figures import palette
 from venturi.report.figures import registry as figures
 from venturi.report.figures.figure import Figure
+from venturi.report.marks import marked
 from venturi.report.page import cells as page_cells
 from venturi.report.page import environment as page_environment
 from venturi.report.page import hosts as page_hosts
@@ -135,7 +136,7 @@ def _top(results: Results, numbers: dict[str, int]) -> Markup:
         cards=[_card(results, *group) for group in by_operation(results.cells).items()],
         facts="; ".join(filter(None, facts)),
         proved=proofs.headline(results.environment),
-        mark=proofs.marked(results.environment),
+        mark=marked(results.environment),
         failed=sum(c.failed for c in results.cells),
     )
 

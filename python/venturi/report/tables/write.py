@@ -35,8 +35,8 @@ def table(results: Results, name: str) -> pa.Table:
 
 
 def with_verdicts(results: Results) -> pa.Table:
-    """One row a cell: its figures, then what its verdict says; where there were proofs before the run, whether
-    they held. Without cells there are no columns of it."""
+    """One row a cell: its figures, then what its verdict says; of a run with proofs before it, whether they
+    held. Without cells there are no columns of it."""
     import pyarrow as pa
 
     found = cell_table.table(results.cells)

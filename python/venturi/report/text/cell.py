@@ -18,8 +18,9 @@ from venturi.analysis.words import labels
 from venturi.common.errors import VenturiError
 from venturi.common.units import Quantity, count, percent, pick_unit
 from venturi.report.figures import pipeline
+from venturi.report.marks import marked
 from venturi.report.names import name_of
-from venturi.report.text import hosts, proofs, reason, summary
+from venturi.report.text import hosts, reason, summary
 
 BEST = "best"
 
@@ -349,7 +350,7 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
                  ("errors",), ("trials",)):  # fmt: skip
         known = [f"{name} {shown[name]}" for name in pair if name in shown]
         if known:
-            known[0] += proofs.marked(results.environment)
+            known[0] += marked(results.environment)
             say("; ".join(known), "bold" if pair[0] == "throughput" else "")
     out += _loaders(results, cell, width)
     for text in hosts.marks(results.stragglers.get(cell.name, [])):

@@ -10,7 +10,7 @@ from venturi.analysis.proven import proof, unproven
 from venturi.common.units import LADDERS, MISSING, Quantity, percent, plural
 from venturi.measure.prove.outcome import Check, Name, Outcome, Proof, Reason, What
 
-__all__ = ["Line", "headline", "lines", "marked", "verdict"]
+__all__ = ["Line", "headline", "lines", "verdict"]
 
 TITLES = {
     Name.RATE: "known rate",
@@ -39,8 +39,6 @@ EXPECTED = {
     Name.SEED: "other checksums, the same speed",
 }
 REASONS = {
-    Reason.NOISE: "this machine was busy with other work",
-    Reason.SPREAD: "repeats spread too widely",
     Reason.NO_STREAM: "its batches cannot be told from other bytes on the way",
     Reason.NO_PLACE: "nothing of it passes a socket",
     Reason.NO_HANDICAP: "it cannot be slowed down from here",
@@ -49,9 +47,8 @@ REASONS = {
     Reason.NO_ACKNOWLEDGEMENT: "nothing is acknowledged batch by batch",
     Reason.NO_SEED: "its rows do not come from a seed",
     Reason.NO_LENGTH: "how much it moves is not known before",
-    Reason.NO_PROC: "this system has no /proc",
     Reason.SEVERAL: "the address names several hosts",
-    Reason.BELONGS: "its rows are somebody else's",
+    Reason.NO_TIME: "the time was over",
 }
 
 
@@ -90,8 +87,8 @@ def verdict(found: Sequence[Proof]) -> str:
 
 
 def headline(environment: Mapping[str, Any]) -> str:
-    """`this machine, today: differences from 4 % are detectable; rate right within 0.3 %; lies caught 4 of 4`;
-    empty where nothing was proved."""
+    """`this machine, today: differences from 4 % are detectable; rate right within 0.3 %; lies caught 4 of
+    4`; empty where nothing was proved."""
     told = proof(environment)
     if told is None:
         return ""
@@ -106,14 +103,11 @@ def headline(environment: Mapping[str, Any]) -> str:
     if told.get("lies"):
         parts.append(f"lies caught {told.get('lies_caught')} of {told['lies']}")
     if unproven(environment):
-        failed = ", ".join(TITLES.get(_name(name), str(name)) for name in told.get("failed") or ())
+        failed = ", ".join(
+            TITLES[known] if (known := _name(name)) else str(name) for name in told.get("failed") or ()
+        )
         return f"UNPROVEN: {failed} failed on this machine; {'; '.join(parts)}"
     return f"this machine, today: {'; '.join(parts)}" if parts else ""
-
-
-def marked(environment: Mapping[str, Any]) -> str:
-    """What stands behind each figure of a run whose proof failed; empty of all others."""
-    return " (unproven)" if unproven(environment) else ""
 
 
 def _name(text: object) -> Name | None:
@@ -153,8 +147,8 @@ def _found(one: Proof) -> str:
         return ", ".join(f"{operation} {ratio:,.0f} times" for operation, ratio in figures.items())
     if one.name is Name.SEED:
         return f"speed {_change(figures.get('ratio', 1.0) - 1)}"
-    wrong = sum(not check.right for check in checks)
-    return f"{len(checks) - wrong} of {len(checks)} hold in {plural(figures.get('records', 0), 'trial')}{_residual(checks)}"
+    held, trials = sum(check.right for check in checks), plural(figures.get("records", 0), "trial")
+    return f"{held} of {len(checks)} hold in {trials}{_residual(checks)}"
 
 
 def _residual(checks: Sequence[Check]) -> str:
@@ -196,7 +190,8 @@ def _below(one: Proof, most: int) -> list[str]:
 def _detail(check: Check) -> str:
     of = " ".join(f"{key}={value}" for key, value in check.of.items())
     head = "FAILED" if check.outcome is Outcome.FAILED else "cannot be told"
-    return f"{head}: {check.what.value}{f' ({of})' if of else ''}: expected {_span(check)}, found {_value(check)}"
+    what = f"{check.what.value} ({of})" if of else check.what.value
+    return f"{head}: {what}: expected {_span(check)}, found {_value(check)}"
 
 
 def _value(check: Check) -> str:

@@ -25,7 +25,7 @@ from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import MISSING, Quantity, count, percent, pick_unit, plural
-from venturi.report.text import proofs
+from venturi.report.marks import marked
 
 SHORTEST = 14
 """Characters of a text below which it is left out rather than cut."""
@@ -232,7 +232,7 @@ def headline(results: Results) -> list[str]:
         # That a database does a thousandth of what memory could copy is no headline.
         if top.share.known and not (top.in_rows and (top.share.value or 0.0) < 0.01):
             text += f", {_percent(top.share)} % {share(top.binding)}"
-        out.append(text + proofs.marked(results.environment))
+        out.append(text + marked(results.environment))
     return out or ["no trial was measured"]
 
 
