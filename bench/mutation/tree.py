@@ -34,7 +34,8 @@ PROFILE = (
         for word in ("--config", f"profile.release.package.venturi-{crate}.{setting}")
     ),
 )
-BUILD_SECONDS, PROVE_SECONDS, STEP_SECONDS = 1800, 60, 1200
+# A proof has a deadline of its own: only a busy machine takes it so long, or a fault that hangs it.
+BUILD_SECONDS, PROVE_SECONDS, STEP_SECONDS = 1800, 180, 1200
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,10 @@ class Ended:
 
     @property
     def last(self) -> str:
+        if self.code is None:
+            return f"no end after {self.seconds:.0f} s"
         lines = [line.strip() for line in self.said.splitlines() if line.strip()]
-        return lines[-1] if lines else ""
+        return lines[-1] if lines else f"exit status {self.code}"
 
 
 def proofs(ended: Ended, outcome: str) -> list[str]:
