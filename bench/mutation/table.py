@@ -31,6 +31,7 @@ def tabled(source: Path) -> tuple[str, bool]:
         "# Seeded faults",
         "",
         f"{head['date']}; {shared.described(head)}; load before {head['load_before']:.2f}.",
+        *([] if len(found) == len(known) else [f"Tried: {len(found)} of {len(known)} faults."]),
         *_score("`venturi prove` alone", proves, proved, whole),
         *_score("`prove` and the tests" if proves else "the tests alone", tested, seen, whole),
         *(f"Left out, for it fails without a fault here: `{step}`." for step in failing),
