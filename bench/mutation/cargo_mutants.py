@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from mutation.tree import Broken
 from shared import ROOT
@@ -22,25 +23,23 @@ FILES = (
 )
 
 
-def command(words: Sequence[str]) -> list[str]:
+def command(words: Sequence[str], tree: Tree, place: Path) -> list[str]:
     """`words` are cargo-mutants' own; where they name files, those take the place of ours."""
     named = any(word in ("-f", "--file") or word.startswith("--file=") for word in words)
     files = [] if named else [part for file in FILES for part in ("--file", file)]
-    # A mutant's own crate is tested, and the engine's with it: it drives all others.
+    arguments = [f"--cargo-arg={word}" for word in PROFILE]
     return [
-        *("nice", "-n", "10", "cargo", "mutants", "--dir", str(ROOT), "--output", str(ROOT / "target")),
-        *(
-            "--no-default-features",
-            "--test-package",
-            "venturi-base,venturi-engine,venturi-servers,venturi-targets",
-        ),
-        *files,
-        *words,
+        *("nice", "-n", "10", "cargo", "mutants", "--in-place", "--dir", str(tree.at)),
+        *("--output", str(place), *arguments, *files, *words),
     ]
 
 
-def run(words: Sequence[str]) -> int:
+def run(words: Sequence[str], place: Path) -> int:
     """Its exit status: 2 where a mutant was missed, 3 where one ran out of time."""
     if shutil.which("cargo-mutants") is None:
         raise Broken("cargo-mutants is not installed: cargo install --locked cargo-mutants")
-    return subprocess.run(command(words)).returncode
+    tree = Tree(place)
+    try:
+        return subprocess.run(command(words, tree, place), env=tree.environment).returncode
+    finally:
+        tree.close()
