@@ -60,6 +60,11 @@ def test_cargo_mutants_has_files() -> None:
     for pattern in cargo_mutants.FILES:
         assert list(ROOT.glob(pattern)), pattern
 
+    def files(*words: str) -> int:
+        return cargo_mutants.command(words, ROOT, ROOT).count("--file")
+
+    assert (files(), files("--file", "a.rs")) == (len(cargo_mutants.FILES), 1)
+
 
 def lines(tmp_path: Path, *outcomes: dict[str, Any]) -> Path:
     head = {"kind": "environment", "date": "today", "cpu": "a CPU", "cpus": 2, "kernel": "6", "commit": "abc"}

@@ -7,8 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from mutation.tree import Broken
-from shared import ROOT
+from mutation.tree import PROFILE, Broken, Tree
 
 # What is not in a list of files is nobody's measure: protocols and servers have tests of their own kind.
 FILES = (
@@ -23,14 +22,14 @@ FILES = (
 )
 
 
-def command(words: Sequence[str], tree: Tree, place: Path) -> list[str]:
+def command(words: Sequence[str], tree: Path, output: Path) -> list[str]:
     """`words` are cargo-mutants' own; where they name files, those take the place of ours."""
     named = any(word in ("-f", "--file") or word.startswith("--file=") for word in words)
     files = [] if named else [part for file in FILES for part in ("--file", file)]
     arguments = [f"--cargo-arg={word}" for word in PROFILE]
     return [
-        *("nice", "-n", "10", "cargo", "mutants", "--in-place", "--dir", str(tree.at)),
-        *("--output", str(place), *arguments, *files, *words),
+        *("nice", "-n", "10", "cargo", "mutants", "--in-place", "--dir", str(tree)),
+        *("--output", str(output), *arguments, *files, *words),
     ]
 
 
@@ -40,6 +39,6 @@ def run(words: Sequence[str], place: Path) -> int:
         raise Broken("cargo-mutants is not installed: cargo install --locked cargo-mutants")
     tree = Tree(place)
     try:
-        return subprocess.run(command(words, tree, place), env=tree.environment).returncode
+        return subprocess.run(command(words, tree.at, place), env=tree.environment).returncode
     finally:
         tree.close()
