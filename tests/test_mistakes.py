@@ -24,6 +24,8 @@ import pytest
 
 from run_support import SMALL, command, environment, model
 from venturi.cli import main
+from venturi.common.say import say
+from venturi.measure.observer import outcome_text
 from venturi.store import directory as store
 
 LONG = "x" * 300
@@ -356,6 +358,14 @@ with open(sys.argv[1], "w") as told:
     print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=told)
 sys.exit(done.returncode)
 """
+
+
+def test_what_a_server_says_is_one_line_that_no_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "no\x1b]0;x\x07 way\nerror: " + "x" * 10_000_000
+    line = {"outcome": "failed", "error": {"kind": "server", "message": evil}, "parameters": {}, "counts": {}}
+    say("error", evil)
+    for said in (capsys.readouterr().err.removesuffix("\n"), outcome_text(line)):
+        assert said.isprintable() and 3000 < len(said) < 5000 and "way error: x" in said
 
 
 @pytest.mark.slow

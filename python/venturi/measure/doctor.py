@@ -101,7 +101,7 @@ def _load() -> Iterator[Finding]:
 
 def _named(working: Sequence[Busy]) -> str:
     """`mariadbd (pid 4711) 0.98 cores, stress (pid 12) 0.50`."""
-    from venturi.analysis.words.labels import plain
+    from venturi.common.plain import plain
 
     shown = [f"{plain(one.name)} (pid {one.pid}) {one.cores:.2f}" for one in working[:_MOST_NAMED]]
     more = f" and {len(working) - _MOST_NAMED} more" if len(working) > _MOST_NAMED else ""
