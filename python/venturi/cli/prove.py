@@ -12,6 +12,7 @@ from venturi.cli import flags as f
 from venturi.cli import forms
 from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.common.say import say
+from venturi.targets.parameters import CREDENTIALS
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -25,7 +26,7 @@ Examples:
 
 
 @app.command(epilog=EXAMPLES)
-@f.settings(*f.CREDENTIALS)
+@f.settings(*CREDENTIALS)
 def prove(
     target: Annotated[
         str, typer.Argument(metavar="[TARGET]", help="A URL as for venturi run --target.")
