@@ -28,7 +28,7 @@ SHARE = 0.2
 """Of the trials' time, for probes."""
 LEAST = 1.0
 """Seconds that probes may take in any case: trials of milliseconds would have nothing to be held against."""
-FIRST = 0.6
+FIRST = 0.75
 """Of a trial's part of that time, for the raw TCP that it is held against."""
 SHORTEST = 0.06
 """Seconds of a raw TCP probe, of all placements together. In a third of it the sockets of 1 to 4 connections

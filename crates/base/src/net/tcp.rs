@@ -32,6 +32,8 @@ pub type Ticket = [u8; 8];
 /// Of a peer that serves everybody.
 pub const OPEN: Ticket = *b"VENTURI1";
 const HEADER: usize = 32;
+/// Where in the second word of a header it stands how to wait: direction, CPU, wait.
+const WAIT: u32 = 56;
 
 /// Bounds of what a client may ask a peer for.
 const LARGEST_MESSAGE: usize = 256 << 20;
@@ -58,6 +60,8 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 const PIECE: usize = 32 << 10;
 const PIECES: usize = 8;
 const READ: usize = 64 << 10;
+/// Arrived bytes that end a sleep `ForMuch`: half of what a sender's socket holds.
+const MUCH: libc::c_int = 256 << 10;
 
 /// What moves.
 #[derive(Debug, Clone, Copy)]
@@ -86,6 +90,52 @@ pub enum Placement {
     /// The ends of a connection on two CPUs.
     Apart,
 }
+
+/// How the ends of a connection wait for each other. To be woken costs more than to copy
+/// what there is, above all from another CPU, whose sleep has to be ended first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// Asleep, until there is anything.
+    Asleep,
+    /// Asleep until there is much: the other end on the same CPU goes on meanwhile. Two
+    /// connections on two busy CPUs: 6.0 GB/s, and 5.2 where any byte wakes.
+    ForMuch,
+    /// Not: each end has a CPU. One connection: 3.9 GB/s, and 2.9 asleep.
+    Awake,
+}
+
+impl Wait {
+    const ALL: [Wait; 3] = [Wait::Asleep, Wait::ForMuch, Wait::Awake];
+
+    /// Of a socket by which payload arrives, or leaves.
+    fn apply(self, socket: &TcpStream, arrives: bool) -> io::Result<()> {
+        match self {
+            Wait::Asleep => {}
+            // A refusal costs speed, not more.
+            Wait::ForMuch if arrives => wake_at(socket, MUCH),
+            Wait::ForMuch => {}
+            Wait::Awake => socket.set_nonblocking(true)?,
+        }
+        Ok(())
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn wake_at(socket: &TcpStream, bytes: libc::c_int) {
+    // SAFETY: one number, alive during the call, of the size given.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        );
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wake_at(_socket: &TcpStream, _bytes: libc::c_int) {}
 
 /// What a probe found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -245,7 +295,7 @@ fn serve(mut socket: TcpStream, shared: &Shared) -> io::Result<()> {
             more => have += more,
         }
     }
-    let (operation, cpu, duration) = parse(&header, shared.terms.ticket)?;
+    let (operation, cpu, wait, duration) = parse(&header, shared.terms.ticket)?;
     let buffer_bytes = match operation {
         Operation::Get => PIECE,
         Operation::Put | Operation::Upsert | Operation::Ingest => READ,
@@ -254,6 +304,7 @@ fn serve(mut socket: TcpStream, shared: &Shared) -> io::Result<()> {
     let claimed = shared.messages.claim(buffer_bytes);
     let _claim = claimed.map_err(|_| ErrorKind::OutOfMemory)?;
     stay_on(cpu);
+    wait.apply(&socket, operation != Operation::Get)?;
     match operation {
         Operation::Get => {
             let buffer = vec![0x5a; buffer_bytes];
@@ -285,7 +336,7 @@ fn stay_on(cpu: Option<usize>) {
     }
 }
 
-fn header(ticket: Ticket, flow: &Flow<'_>, cpu: Option<usize>) -> [u8; HEADER] {
+fn header(ticket: Ticket, flow: &Flow<'_>, cpu: Option<usize>, wait: Wait) -> [u8; HEADER] {
     let direction: u64 = match flow.operation {
         Operation::Get => 0,
         Operation::Put | Operation::Upsert | Operation::Ingest => 1,
@@ -293,7 +344,8 @@ fn header(ticket: Ticket, flow: &Flow<'_>, cpu: Option<usize>) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..8].copy_from_slice(&ticket);
     let place = cpu.map_or(0, |cpu| cpu as u64 + 1);
-    header[8..16].copy_from_slice(&(direction | place << 8).to_le_bytes());
+    let ends = direction | place << 8 | (wait as u64) << WAIT;
+    header[8..16].copy_from_slice(&ends.to_le_bytes());
     header[16..24].copy_from_slice(&(flow.message_bytes as u64).to_le_bytes());
     header[24..].copy_from_slice(&(flow.duration.as_nanos() as u64).to_le_bytes());
     header
@@ -302,13 +354,15 @@ fn header(ticket: Ticket, flow: &Flow<'_>, cpu: Option<usize>) -> [u8; HEADER] {
 fn parse(
     header: &[u8; HEADER],
     ticket: Ticket,
-) -> io::Result<(Operation, Option<usize>, Duration)> {
+) -> io::Result<(Operation, Option<usize>, Wait, Duration)> {
     let number = |at: usize| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&header[at..at + 8]);
         u64::from_le_bytes(bytes)
     };
-    let cpu = (number(8) >> 8).checked_sub(1).map(|cpu| cpu as usize);
+    let place = (number(8) & ((1 << WAIT) - 1)) >> 8;
+    let cpu = place.checked_sub(1).map(|cpu| cpu as usize);
+    let wait = Wait::ALL.get((number(8) >> WAIT) as usize);
     let operation = match number(8) & 0xff {
         0 => Operation::Get,
         1 => Operation::Put,
@@ -318,9 +372,9 @@ fn parse(
     let good = header[..8] == ticket
         && (1..=LARGEST_MESSAGE as u64).contains(&message)
         && duration <= LONGEST;
-    match good {
-        true => Ok((operation, cpu, duration)),
-        false => Err(ErrorKind::InvalidData.into()),
+    match wait {
+        Some(wait) if good => Ok((operation, cpu, *wait, duration)),
+        _ => Err(ErrorKind::InvalidData.into()),
     }
 }
 
@@ -363,18 +417,19 @@ fn patiently(
     stop: &dyn Fn() -> bool,
     mut step: impl FnMut() -> io::Result<usize>,
 ) -> io::Result<usize> {
-    let mut waited = Duration::ZERO;
+    let mut since: Option<Instant> = None;
     loop {
         match step() {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if blocked(&error) => {
-                waited += LOOK_UP;
+                let since = *since.get_or_insert_with(Instant::now);
                 if stop() {
                     return Err(ErrorKind::ConnectionAborted.into());
                 }
-                if waited >= IDLE {
+                if since.elapsed() >= IDLE {
                     return Err(ErrorKind::TimedOut.into());
                 }
+                std::hint::spin_loop(); // of an end that stays awake
             }
             done => return done,
         }
@@ -388,6 +443,7 @@ struct Ends<'a> {
     pin: Option<&'a [usize]>,
     /// Those that this process may use; none where nothing is bound.
     cpus: Vec<usize>,
+    wait: Wait,
 }
 
 impl<'a> Ends<'a> {
@@ -404,6 +460,12 @@ impl<'a> Ends<'a> {
             placement,
             threads: threads.min(flow.streams),
             pin,
+            wait: match placement {
+                // The scheduler may put both on one CPU.
+                Placement::Free => Wait::Asleep,
+                Placement::Apart if 2 * flow.streams <= cpus.len() => Wait::Awake,
+                Placement::OneCpu | Placement::Apart => Wait::ForMuch,
+            },
             cpus,
         })
     }
@@ -457,7 +519,10 @@ pub fn probe(
         let socket = TcpStream::connect_timeout(&addr, IDLE)
             .map_err(|error| Error::new(Kind::Unreachable, format!("raw TCP, {addr}: {error}")))?;
         prepare(&socket).map_err(failed)?;
-        let header = header(ticket, &flow, ends.peer(stream));
+        let header = header(ticket, &flow, ends.peer(stream), ends.wait);
+        ends.wait
+            .apply(&socket, flow.operation == Operation::Get)
+            .map_err(failed)?;
         lots[stream % ends.threads].push(Line { socket, header });
     }
     let work = |thread: usize, mut lines: Vec<Line>| {

@@ -62,6 +62,7 @@ fn the_ends_run_where_the_placement_says() {
             threads,
             pin,
             cpus: cpus.to_vec(),
+            wait: Wait::Asleep,
         };
         let of = |stream| (ends.here(stream % threads), ends.peer(stream));
         [of(0), of(1), of(2)]
@@ -135,10 +136,13 @@ fn a_peer_that_was_dropped_does_not_listen() {
 #[test]
 fn the_header_reads_back() {
     for cpu in [None, Some(0), Some(127)] {
-        let made = header(OPEN, &flow(Operation::Put, 1, 4096), cpu);
-        assert_eq!(parse(&made, OPEN).unwrap(), (Operation::Put, cpu, SHORT));
+        for wait in Wait::ALL {
+            let made = header(OPEN, &flow(Operation::Put, 1, 4096), cpu, wait);
+            let read = parse(&made, OPEN).unwrap();
+            assert_eq!(read, (Operation::Put, cpu, wait, SHORT));
+        }
     }
-    let made = header(OPEN, &flow(Operation::Put, 1, 4096), None);
+    let made = header(OPEN, &flow(Operation::Put, 1, 4096), None, Wait::Asleep);
     let mut other = made;
     other[0] = 0;
     assert!(parse(&other, OPEN).is_err());
