@@ -18,7 +18,7 @@ from pathlib import Path
 
 from conftest import require
 from flight_support import ServerProcess
-from path_support import Group, _group, _required
+from path_support import Group, group_in, required
 
 SINK = Path(__file__).resolve().parent / "slow_sink.py"
 _BURN = "import os\nwhile os.getppid() == {parent}: sum(range(100_000))"
@@ -60,7 +60,7 @@ def slow_disk(place: Path, bytes_per_second: int) -> Iterator[SlowDisk]:
     No journal: a thread of the kernel's, which is in no group, would write it.
     """
     require(os.geteuid() == 0 and shutil.which("losetup") and shutil.which("mkfs.ext4"), "root and losetup")
-    found = _required("blkio") if os.path.isdir("/sys/fs/cgroup/blkio") else _required("io")
+    found = required("blkio") if os.path.isdir("/sys/fs/cgroup/blkio") else required("io")
     version, hierarchy = found
     image, mounted = place / "slow-disk.img", place / "slow-disk"
     with open(image, "wb") as file:
@@ -76,7 +76,7 @@ def slow_disk(place: Path, bytes_per_second: int) -> Iterator[SlowDisk]:
         else {"io.max": f"{number} wbps={bytes_per_second}"}
     )
     with contextlib.ExitStack() as ends:
-        group: Group = ends.enter_context(_group(hierarchy, limits))
+        group: Group = ends.enter_context(group_in(hierarchy, limits))
         words = ["losetup", "--direct-io=on", "-f", "--show", str(image)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         require(done.returncode == 0, f"a loop device ({done.stderr.strip()})")

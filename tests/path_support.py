@@ -194,7 +194,7 @@ class Group:
 
 
 @contextlib.contextmanager
-def _group(hierarchy: Path, limits: dict[str, str]) -> Iterator[Group]:
+def group_in(hierarchy: Path, limits: dict[str, str]) -> Iterator[Group]:
     made = Group(hierarchy / f"venturi-test-{uuid.uuid4().hex[:8]}")
     try:
         made.directory.mkdir()
@@ -229,7 +229,7 @@ def controller(name: str) -> tuple[int, Path] | None:
     return None
 
 
-def _required(name: str) -> tuple[int, Path]:
+def required(name: str) -> tuple[int, Path]:
     found = controller(name)
     require(found, f"a control group's controller {name!r}")
     assert found is not None
@@ -239,10 +239,10 @@ def _required(name: str) -> tuple[int, Path]:
 @contextlib.contextmanager
 def cpu_group(cores: float) -> Iterator[Group]:
     """Processes that together may have `cores` of CPU time."""
-    version, hierarchy = _required("cpu")
+    version, hierarchy = required("cpu")
     limit = str(int(cores * 100_000))
     old, new = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": limit}, {"cpu.max": f"{limit} 100000"}
-    with _group(hierarchy, old if version == 1 else new) as made:
+    with group_in(hierarchy, old if version == 1 else new) as made:
         yield made
 
 

@@ -151,7 +151,7 @@ def test_a_sweep_tells_too_little_in_flight_from_a_lock() -> None:
              *repeated({"streams": 4}, batch_ns=70.7e6, cpu=(0.1, 0.1))]  # fmt: skip
     _, queued = verdicts(summarise(lines), ENVIRONMENT).values()
     assert queued.cause is Cause.SERVER_LIMIT and 0.1 < queued.numbers["gain"] < 0.2
-    assert "4 only 18 % more: each batch took 75.73 ms in place of 44.36 ms" in queued.sentence, queued.sentence
+    assert "4 only 18 % more: each batch took 75.73 ms in place of 44.36 ms" in queued.sentence
     # Twice as many that do nearly twice as much do not queue.
     lines[5:] = repeated({"streams": 4}, batch_ns=44e6, cpu=(0.1, 0.1))
     _, free = verdicts(summarise(lines), ENVIRONMENT).values()

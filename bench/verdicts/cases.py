@@ -366,7 +366,7 @@ def postgres_locked(*flags: object) -> Make:
 
         server = stand.database("postgres")
         connection = stand.enter(
-            database_support._postgres_connection(server, administrator=True, autocommit=False)
+            database_support.postgres_connection(server, administrator=True, autocommit=False)
         )
 
         def lock() -> None:
@@ -561,7 +561,7 @@ CASES: tuple[Case, ...] = (
          _of(Cause.CORES_FULL, Cause.ONE_CORE_FOR_BOTH)),
     Case("pinned-client", "CPUs of the client", "zstd:19 on 4 streams, --pin 0",
          ours(*_put("--compression", "zstd:19", "--streams", 4, "--pin", "0")),
-         _of(Cause.CORES_FULL, end="client")),
+         _of(Cause.CORES_FULL, end="client"), _stage("client", "encode")),
     Case("cores-get", "CPUs", "4 streams a CPU",
          ours(*_get("--streams", 4 * len(CPUS))), _of(Cause.CORES_FULL)),
     Case("cores-put", "CPUs", "4 streams a CPU",
@@ -596,7 +596,7 @@ CASES: tuple[Case, ...] = (
          sqlite_on_a_slow_disk(4_000_000, "--synchronous", "full"),
          DISK, _of(Cause.ENGINE_WAITS, end="client")),
     Case("disk-of-mariadb", "disk", "MariaDB on a disk of 4 MB/s",
-         database_on_a_slow_disk("mariadb", 4_000_000), DISK, IN_FLIGHT),
+         database_on_a_slow_disk("mariadb", 4_000_000), DISK, (*IN_FLIGHT, *A_SERVER)),
     Case("disk-of-the-store", "disk", "the store on a disk of 20 MB/s, its log synced",
          store_on_a_slow_disk(20_000_000, "--streams", 2), DISK, A_SERVER),
     # Within a database

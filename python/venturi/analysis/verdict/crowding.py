@@ -19,6 +19,8 @@ from venturi.analysis.words.wording import nouns_of
 
 FEWER = 1.5
 """So many times fewer batches in flight make a cell one to compare with."""
+NO_MORE = 0.05
+"""A gain up to this share is none: the machine alone may do that."""
 IN_PROPORTION = 0.5
 """Of what more in flight would gain in proportion: where it surely gains less, the rest queues."""
 ONE_CORE = (0.85, 1.15)
@@ -62,7 +64,7 @@ def _others(cell: Cell) -> str:
 
 def _as_much(fewer: Cell, more: Cell) -> bool:
     one, two = fewer.main.value, more.main.value
-    return one is not None and two is not None and one > 0 and two <= (1 + hits.NO_MORE) * one
+    return one is not None and two is not None and one > 0 and two <= (1 + NO_MORE) * one
 
 
 def _queues(fewer: Cell, more: Cell) -> bool:
@@ -104,7 +106,7 @@ def _one_core(verdict: Verdict, cell: Cell, other: Cell, others: Verdict) -> Ver
 
 def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:
     numbers = {"batches_in_flight": lanes(cell), "fewer_in_flight": lanes(fewer)}
-    if fewer.main.value and cell.main.value:
+    if fewer.main.value and cell.main.value and not _as_much(fewer, cell):
         numbers["gain"] = cell.main.value / fewer.main.value - 1
     for name, one in (("batch_ns", cell), ("fewer_batch_ns", fewer)):
         took = [t for r in one.records if (t := numeric(r, "latency", "service", "mean")) is not None]

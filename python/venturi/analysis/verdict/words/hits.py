@@ -397,19 +397,15 @@ def _server(seen: Seen, hit: Hit) -> str:
     return text
 
 
-NO_MORE = 0.05
-"""A gain up to this share is none: the machine alone may do that."""
-
-
 def limit(numbers: Mapping[str, float], fewer: Quantity) -> str:
     """What a cell with fewer batches in flight says of one with more."""
     took = [numbers.get("batch_ns"), numbers.get("fewer_batch_ns")]
     more, less = (Quantity(ns, unit="ns").text() if ns is not None else None for ns in took)
     slower = f": each batch took {more} in place of {less}" if more and less else ""
-    here, gain = count(int(numbers["batches_in_flight"])), numbers.get("gain", 0.0)
+    here, gain = count(int(numbers["batches_in_flight"])), numbers.get("gain")
     there = several(int(numbers["fewer_in_flight"]))
     compared = f"{there} in flight did as much ({fewer}) as {here}"
-    if gain > NO_MORE:
+    if gain is not None:
         compared = f"{there} in flight did {fewer}, {here} only {percent(gain)} more"
     return (
         f"{compared}{slower}; neither the client nor the CPUs are busy, so "
