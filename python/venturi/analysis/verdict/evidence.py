@@ -87,6 +87,10 @@ class End:
     send_buffer_limited: float | None = None
     send_buffer: float | None = None
     busiest_thread: tuple[str, float] | None = None
+    thread_wanted: float | None = None
+    """Cores that one of its threads used or was ready to use, of the thread of which that is most."""
+    thread_delay: float | None = None
+    """Share of the interval in which that one waited for a CPU."""
     pools: Mapping[str, Pool] = field(default_factory=dict)
     """Its pools by name; their threads are among its workers, their stages among its stages."""
 
@@ -303,6 +307,15 @@ def _resources(record: Record, end: str, usable: int | None, put: Any) -> None:
     )
     if busiest:
         put(f"{end}.busiest_thread", busiest[0])
+    threads = [
+        (used + waited, waited)
+        for t in get(seen, "process", "threads") or ()
+        if (used := numeric(t, "cpu_share")) is not None and (waited := numeric(t, "delay_share")) is not None
+    ]
+    if threads:
+        most = max(threads)
+        put(f"{end}.thread_wanted", most[0])
+        put(f"{end}.thread_delay", most[1])
     _cores(record, end, seen, usable, put)
 
 
@@ -429,6 +442,8 @@ def _end(end: str, found: Facts, cell: Cell) -> End:
         send_buffer=at("sockets", "send_buffer_bytes"),
         # Its name is told of a server that tells nothing else.
         pools=pools,
+        thread_wanted=at("thread_wanted"),
+        thread_delay=at("thread_delay"),
         busiest_thread=("" if stages else _thread_name(cell, end), thread) if thread is not None else None,
     )
 

@@ -312,7 +312,7 @@ def _settling(seen: Seen, hit: Hit) -> list[Remedy]:
         return [Remedy(Why.SAMPLES, run={"sample_interval": "100ms"})]
     if hit.cause is Cause.SERVER_UNSEEN:
         return [Remedy(Why.SERVERS_HOST)]
-    if hit.cause is Cause.SERVER_SILENT:
+    if hit.cause in (Cause.SERVER_OR_PATH, Cause.SERVER_SILENT):
         return [elsewhere(seen, Why.SERVER_THAT_ACCOUNTS)]
     if hit.cause is Cause.RAW_TCP_UNMEASURED:
         return [raw_tcp(seen, Why.RAW_TCP)]

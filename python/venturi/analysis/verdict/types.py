@@ -10,7 +10,7 @@ from venturi.analysis.statistics.curve import GAIN
 from venturi.analysis.verdict.causes import Cause, FindingKind, Kind, Why
 from venturi.analysis.verdict.evidence import Evidence
 
-__all__ = ["Confidence", "Finding", "Gain", "Kind", "Lever", "Remedy", "Verdict"]
+__all__ = ["Also", "Confidence", "Finding", "Gain", "Kind", "Lever", "Remedy", "Verdict"]
 
 UNCERTAIN = 0.1
 """Single repeats of one thing on one machine lie this far apart at times."""
@@ -47,6 +47,17 @@ class Remedy:
 
 
 @dataclass(frozen=True)
+class Also:
+    """Another place that is proved narrow: opening one of both alone gains little."""
+
+    kind: Kind
+    cause: Cause
+    end: str | None
+    stage: str | None
+    numbers: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The narrowest place of one cell. `kind` and `cause` are stable and meant for scripts, the texts are for
     people."""
@@ -68,6 +79,8 @@ class Verdict:
     """Whether the figure is no measure of the target: the load generator, or its schedule, set it."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     """What proves the cause, as docs/verdicts.md names it; base units, shares of 1."""
+    also: Also | None = None
+    """Another place, as narrow as this one."""
 
     @property
     def next(self) -> tuple[str, ...]:
