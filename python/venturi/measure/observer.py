@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from venturi.common.plain import LONGEST, plain
 from venturi.common.say import say
 from venturi.engine.executor import Progress
 from venturi.plan.cell import Cell
@@ -62,7 +61,7 @@ def outcome_text(line: Mapping[str, Any]) -> str:
 
     error = line.get("error") or {}
     done = acknowledged(line)
-    text = plain(f"{line['outcome']}: {error.get('kind')}: {error.get('message')}", LONGEST)
+    text = f"{line['outcome']}: {error.get('kind')}: {error.get('message')}"
     return f"{text}; {done}" if done else text
 
 

@@ -1,7 +1,6 @@
 //! A get: batches from a source or a table, encoded as the socket takes them.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use prost::Message as _;
 
@@ -76,23 +75,22 @@ impl Get {
         Ok(get)
     }
 
-    /// Encodes and queues the next batch, and says when that was done; `None`: there is no more, or the trial
-    /// has ended.
+    /// Encodes and queues the next batch; false: there is no more, or the trial has ended.
     pub fn next(
         &mut self,
         queue: &mut SendQueue,
         handicap: &Handicap,
         clock: &mut StageClock,
-    ) -> Result<Option<Instant>> {
+    ) -> Result<bool> {
         let trial = self.trial.as_ref();
         if trial.is_some_and(|trial| trial.stop.load(Ordering::Relaxed)) {
-            return Ok(None);
+            return Ok(false);
         }
         let checksum = trial.is_some_and(|trial| trial.checksum);
         match &mut self.reading {
             Reading::Source(cursor, ..) => {
                 let Some(item) = cursor.next() else {
-                    return Ok(None);
+                    return Ok(false);
                 };
                 handicap.burn(Stage::Generate);
                 clock.mark(Stage::Generate);
@@ -102,7 +100,7 @@ impl Get {
             }
             Reading::Table(table, at) => {
                 let Some(batch) = table.batches.get(*at) else {
-                    return Ok(None);
+                    return Ok(false);
                 };
                 *at += 1;
                 let sum = if checksum { digest(batch)? } else { 0 };
@@ -113,7 +111,8 @@ impl Get {
         }
         self.queue(queue)?;
         handicap.burn(Stage::Encode);
-        Ok(Some(clock.mark(Stage::Encode)))
+        clock.mark(Stage::Encode);
+        Ok(true)
     }
 
     fn queue(&mut self, queue: &mut SendQueue) -> Result<()> {
