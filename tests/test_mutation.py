@@ -59,8 +59,11 @@ def test_a_file_that_nobody_has_tests_for_is_an_error() -> None:
 def test_cargo_mutants_has_files() -> None:
     for pattern in cargo_mutants.FILES:
         assert list(ROOT.glob(pattern)), pattern
-    assert "--file" in cargo_mutants.command([])
-    assert cargo_mutants.command(["--file", "a.rs"]).count("--file") == 1
+
+    def files(*words: str) -> int:
+        return cargo_mutants.command(words, ROOT, ROOT).count("--file")
+
+    assert (files(), files("--file", "a.rs")) == (len(cargo_mutants.FILES), 1)
 
 
 def lines(tmp_path: Path, *outcomes: dict[str, Any]) -> Path:

@@ -192,7 +192,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         if options.cargo_mutants is not None:
-            return cargo_mutants.run(options.cargo_mutants)
+            return cargo_mutants.run(options.cargo_mutants, PLACE)
         return shared.run("mutation", options, measure, tabled)
     except (Broken, subprocess.SubprocessError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -138,8 +138,9 @@ class Tree:
         self.reset()
         self._cache.cleanup()
 
-    def _run(self, words: Sequence[str], most: float, gently: bool = False) -> Ended:
-        environment = {
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
             **os.environ,
             "CARGO_TARGET_DIR": str(self._target),
             "PYTHONPATH": str(self.at / "python"),
@@ -147,12 +148,14 @@ class Tree:
             "NO_COLOR": "1",
             "CARGO_TERM_COLOR": "never",
         }
+
+    def _run(self, words: Sequence[str], most: float, gently: bool = False) -> Ended:
         began = time.monotonic()
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
             process = subprocess.Popen(
                 ["nice", "-n", "10", *words] if gently else list(words),
                 cwd=self.at,
-                env=environment,
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=subprocess.STDOUT,
