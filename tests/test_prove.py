@@ -21,7 +21,8 @@ from venturi.common import hdr, units
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.executor import CoreExecutor
 from venturi.engine.model import ModelExecutor
-from venturi.measure.kept import Kept
+from venturi.measure.kept import Kept, directory
+from venturi.measure.kept import machine as kept_machine
 from venturi.measure.prove import (
     bottleneck,
     conservation,
@@ -461,16 +462,13 @@ def test_the_relay_does_what_it_is_told(lie: Lie | None, arrives: bytes) -> None
 def _short(outcome: Outcome, calls: list[int]) -> Callable[..., list[Proof]]:
     check = Check(What.LIE, "verification", "ok" if outcome is Outcome.FAILED else "verification")
 
+    caught = 4.0 - (outcome is Outcome.FAILED)
+
     def made(note: Any) -> list[Proof]:
         calls.append(1)
         return [
             Proof(Name.RATE, Outcome.PASSED, figures={"off": 0.0028}),
-            Proof(
-                Name.LIES,
-                outcome,
-                (check,),
-                figures={"lies": 4.0, "caught": 4.0 - (outcome is Outcome.FAILED)},
-            ),
+            Proof(Name.LIES, outcome, (check,), figures={"lies": 4.0, "caught": caught}),
             Proof(Name.DIFFERENCE, Outcome.PASSED, figures={"detectable": 0.0371}),
         ]
 
@@ -506,7 +504,7 @@ def test_what_told_nothing_is_asked_again_after_a_while(
 
 
 def test_a_proof_that_fails_stops_the_run_and_is_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls: list[int] = []
     monkeypatch.setattr(short, "_made", _short(Outcome.FAILED, calls))
@@ -518,8 +516,8 @@ def test_a_proof_that_fails_stops_the_run_and_is_not_kept(
             venturi.run(out=out, **given)
         assert raised.value.exit_code is ExitCode.UNPROVEN and "lies" in raised.value.message
     assert len(calls) == 2 and not out.exists()
-    with pytest.warns(UserWarning, match="marked as unproven"):
-        run = venturi.run(out=out, unproven=True, **given)
+    run = venturi.run(out=out, unproven=True, **given)
+    assert "marked as unproven" in capsys.readouterr().err
     found = run.results
     assert found.environment["proof"]["outcome"] == "failed"
     assert proofs.headline(found.environment).startswith("UNPROVEN: known lies failed")
@@ -533,6 +531,21 @@ def test_a_proof_that_fails_stops_the_run_and_is_not_kept(
     shown = command("show", str(out))
     assert "(unproven)" in shown.stdout and "UNPROVEN" in shown.stdout
     assert "(unproven)" in command("show", str(out), "--cell", "best").stdout
+
+
+def test_the_command_ends_with_its_code_and_goes_on_where_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    failed_here = short.summary(_short(Outcome.FAILED, [])(None))
+    Kept(directory("proofs"), kept_machine(), short.FORMAT, 1e9).put(short._KEY, {"proof": failed_here})
+    words = ("run", "--target", "sqlite://local", "--duration", "50ms", "--repeats", "1", "--no-ceilings")
+    stopped = command(*words, "--out", str(tmp_path / "stopped"))
+    assert stopped.returncode == ExitCode.UNPROVEN and not (tmp_path / "stopped").exists()
+    assert "error: a proof of this instrument failed here: lies" in stopped.stderr
+    assert "venturi prove says" in stopped.stderr and "--unproven" in stopped.stderr
+    went_on = command(*words, "--unproven", "--out", str(tmp_path / "went-on"))
+    assert went_on.returncode == 0 and "(unproven)" in went_on.stdout, went_on.stderr
 
 
 def test_what_was_proved_is_said_with_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,6 +167,7 @@ def tune(
     minutes: float | None = None,
     out: str | os.PathLike[str] | None = None,
     search_seed: int = 1,
+    unproven: bool = False,
     progress: Told | None = None,
     executor: Any = None,
     **settings: Any,
@@ -195,7 +196,10 @@ def tune(
         found = _scenario(target, settings, None, None, None)
     path = Path(out) if out is not None else outcome.default_out(found)
     engine = executor if executor is not None else CoreExecutor()
-    return tuning.execute(found, path, engine, _Observer(progress), budget, lambda *_: None, search_seed)
+    observer = _Observer(progress)
+    return tuning.execute(
+        found, path, engine, observer, budget, lambda *_: None, search_seed, unproven=unproven
+    )
 
 
 def prove(target: str = LOCAL, *, only: Collection[str] | None = None, **settings: Any) -> list[Proof]:

@@ -22,10 +22,12 @@ def prove(
 ) -> Iterator[Proof]:
     """Makes the proofs of a target one after the other. `settings`: how it is logged in to, by keyword.
 
-    Raises VenturiError where the target cannot be planned for, or its server does not start.
+    Raises VenturiError where the target cannot be planned for, its server does not start, or it lets no trial
+    end well.
     """
     from venturi.measure.prove.bench import Bench
     from venturi.measure.prove.registry import proofs
 
     with Bench(url, settings, note=note, seconds=SECONDS) as bench:
+        bench.reach()
         yield from proofs(bench, only=lambda name: only is None or name in only)

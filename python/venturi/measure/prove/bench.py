@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from venturi.common.environment import cpu_times, read
-from venturi.common.errors import VenturiError
+from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.executor import CoreExecutor, Executor, run_with_progress
 from venturi.engine.spec import build_spec, completed, trial_line
 from venturi.measure.ceiling_probes import Prober, probes
@@ -25,8 +25,8 @@ from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
 from venturi.plan.scenario import Scenario
-from venturi.targets.system import PORTS, SYSTEMS, System, is_charrow, scheme_of
-from venturi.targets.urls import each_host, is_loopback
+from venturi.targets.system import PORTS, SYSTEMS, System, is_charrow, is_ours, scheme_of
+from venturi.targets.urls import each_host, is_loopback, printable
 
 __all__ = ["NOISY", "TIMEOUT_NS", "Bench", "Outside", "Trial"]
 
@@ -276,6 +276,20 @@ class Bench:
         if keep:
             self.trials.append(made)
         return made
+
+    def reach(self) -> None:
+        """Makes one trial of each operation of a target that is not ours. Raises VenturiError where one does
+        not end well: of such a target nothing can be proved."""
+        for operation in () if is_ours(self.url) else self.operations:
+            error = self.trial(operation=operation).record["error"]
+            if error is not None:
+                unreachable = error["kind"] == "unreachable"
+                said = f"no {operation} ends well there: {error['kind']}: {error['message']}"
+                raise VenturiError(
+                    f"{printable(self.url)}: {said}",
+                    ExitCode.UNREACHABLE if unreachable else ExitCode.TRIALS_FAILED,
+                    hint="a proof needs a target that works: venturi run --target says more",
+                )
 
     def engine_alone(self, cell: Cell) -> dict[str, Any]:
         """What the engine can do with this cell's data where nothing is moved: a line of ceilings.jsonl."""

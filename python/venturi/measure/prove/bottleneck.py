@@ -21,6 +21,8 @@ __all__ = ["prove"]
 
 HANDICAP_NS = 2_000_000
 _BATCHES = 40
+_ROWS = 8192
+"""A batch: with all of them in the sockets' buffers the other end would be done before it can be held up."""
 
 
 def prove(bench: Bench, short: bool = False) -> Proof:
@@ -67,11 +69,17 @@ def _servers(bench: Bench, stack: contextlib.ExitStack) -> list[tuple[dict[str, 
 
 
 def _one(bench: Bench, operation: str, end: str, stage: str, at: str | None) -> Checks:
-    rows = int(bench.cell(operation=operation).parameters["rows_per_batch"])
     slowed: dict[str, Any] = {"handicap": f"{stage}={HANDICAP_NS}ns"} if end == "client" else {}
     if at is not None and urlsplit(at).path:
         slowed["protocol"] = "path"
-    trial = bench.trial(at=at, operation=operation, streams=1, rows_per_stream=rows * _BATCHES, **slowed)
+    trial = bench.trial(
+        at=at,
+        operation=operation,
+        streams=1,
+        rows_per_batch=_ROWS,
+        rows_per_stream=_ROWS * _BATCHES,
+        **slowed,
+    )
     of: dict[str, Any] = {"operation": operation, "end": end, "stage": stage}
     checks = Checks()
     checks.same(What.OUTCOME, "ok", trial.record["outcome"], **of)
