@@ -523,7 +523,8 @@ CASES: tuple[Case, ...] = (
          _of(Cause.ENGINE_BUSY, Cause.STAGE_BUSY, end="client", stage="apply")),
     Case("writer-of-sqlite", "client: apply, one writer", "SQLite, four streams, nothing synced",
          sqlite("--synchronous", "off", "--streams", 4),
-         _of(Cause.ENGINE_ONE_WRITER, end="client"), _of(Cause.ENGINE_BUSY, Cause.ENGINE_WAITS)),
+         _of(Cause.ENGINE_ONE_WRITER, end="client"),
+         _of(Cause.ENGINE_BUSY, Cause.ENGINE_WAITS, Cause.STAGE_BUSY, end="client", stage="apply")),
     Case("lock-of-sqlite", "client: apply, waiting", "SQLite, another connection locks it 90 % of the time",
          sqlite_locked("--synchronous", "off"), _of(Cause.ENGINE_WAITS, end="client")),
     # The load generator
