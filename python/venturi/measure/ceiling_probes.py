@@ -352,14 +352,12 @@ class Prober:
 
     def _server(self, url: str) -> str:
         """The reference server that stands for this address in a probe."""
-        if url not in self._servers:
-            self._servers[url] = self._found(url)
-        return self._servers[url]
-
-    def _found(self, url: str) -> str:
         if not self._executor.needs_server:
             return url
-        if is_ours(url) or (self._stand_in and is_loopback(url)):
-            own = self._endpoints.own_address(url) if self._endpoints is not None else None
-            return own or f"flight://{self._stack.enter_context(ReferenceServer()).address}"
-        return urlsplit(url)._replace(path="", query="").geturl()
+        if not is_ours(url) and not (self._stand_in and is_loopback(url)):
+            return urlsplit(url)._replace(path="", query="").geturl()
+        # Asked each time: one that died was started again, somewhere else.
+        own = self._endpoints.own_address(url) if self._endpoints is not None else None
+        if own is None and url not in self._servers:
+            self._servers[url] = f"flight://{self._stack.enter_context(ReferenceServer()).address}"
+        return own or self._servers[url]
