@@ -11,7 +11,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo test test-all lint generate format bench-flight bench-builds bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster clean help check-tools
+.PHONY: all demo test test-all lint generate format bench-flight bench-builds bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster bench-mutation bench-verdicts clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -110,6 +110,14 @@ bench-spark: $(EXTRAS) $(PACKAGE)
 # BENCH="--record" or BENCH="--parts loaders --loaders 10,30", see bench/README.md
 bench-cluster: $(EXTRAS) $(PACKAGE)
 	$(BIN)/python bench/cluster/run.py $(BENCH)
+
+# BENCH="--record", BENCH="--only clock unit" or BENCH=--cargo-mutants, see bench/README.md
+bench-mutation: $(EXTRAS) $(PACKAGE)
+	$(BIN)/python bench/mutation/run.py $(BENCH)
+
+# BENCH="--record" or BENCH="--only link", see bench/README.md
+bench-verdicts: $(EXTRAS) $(PACKAGE)
+	$(BIN)/python bench/verdicts/run.py $(BENCH)
 
 # BENCH="--record" or BENCH=RUN, see bench/README.md
 bench-scale: $(PACKAGE)

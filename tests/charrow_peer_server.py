@@ -42,7 +42,32 @@ class Run:
     blocks: queue.SimpleQueue[pa.RecordBatch | None] = field(default_factory=queue.SimpleQueue)
 
 
-class OldServer:
+class _Server:
+    """A thread a connection, as soon as it is made; to be made last by what it serves."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        raise NotImplementedError
+
+
+class OldServer(_Server):
     """A server of 1.1 that knows nothing of 1.2: it ignores what stands in the client name, and hands the
     batches of a table to all who ask by one query id."""
 
@@ -56,22 +81,7 @@ class OldServer:
         self.change: Callable[[int, bytes], bytes | None] = lambda at, payload: payload
         """What becomes of block `at`: its payload, another one, or None: the connection breaks there."""
         self._runs: dict[str, Run] = {}
-        self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def __enter__(self) -> OldServer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        super().__init__()
 
     def _serve(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError), connection:
@@ -136,7 +146,7 @@ class Wrong(Exception):
     """What the client is told before it is hung up on."""
 
 
-class NewServer:
+class NewServer(_Server):
     """A server of 1.2. It answers the questions that it is given answers for, and refuses all others. Block 3
     is dealt with as `fault` says:
 
@@ -163,22 +173,7 @@ class NewServer:
         """Questions that came before Hello was said."""
         self.hello_after = 0.0
         self._sessions: dict[str, Session] = {}
-        self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def __enter__(self) -> NewServer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        super().__init__()
 
     def _serve(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError), connection:

@@ -61,7 +61,7 @@ class Database:
     @contextlib.contextmanager
     def transaction(self, statement: str) -> Iterator[None]:
         """PostgreSQL: what the statement locks stays so until this is left."""
-        with _postgres_connection(self, administrator=False, autocommit=False) as connection:
+        with postgres_connection(self, administrator=False, autocommit=False) as connection:
             connection.execute(statement)
             yield
             connection.rollback()
@@ -105,7 +105,7 @@ def _mysql(database: Database, statement: str, values: tuple[Any, ...], administ
         return list(cursor.fetchall())
 
 
-def _postgres_connection(database: Database, administrator: bool, autocommit: bool = True) -> Any:
+def postgres_connection(database: Database, administrator: bool, autocommit: bool = True) -> Any:
     import psycopg
 
     server: Any = database.server
@@ -118,7 +118,7 @@ def _postgres_connection(database: Database, administrator: bool, autocommit: bo
 
 
 def _postgres(database: Database, statement: str, values: tuple[Any, ...], administrator: bool) -> list[Any]:
-    with _postgres_connection(database, administrator) as connection:
+    with postgres_connection(database, administrator) as connection:
         cursor = connection.execute(statement, values or None)
         return list(cursor.fetchall()) if cursor.description else []
 

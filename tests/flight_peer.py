@@ -56,7 +56,8 @@ class Tables(flight.FlightServerBase):
     def __init__(self, location: str, scheme: str, one_table: bool = False, **options: Any) -> None:
         super().__init__(location, **options)
         self.one_table = one_table
-        self.here = f"{scheme}://127.0.0.1:{self.port}"
+        host = location.split("://")[-1].rsplit(":", 1)[0]
+        self.here = f"{scheme}://{host}:{self.port}"
         self.tables: dict[str, pa.Table] = {
             "mixed": mixed(),
             "records": records(10_000),
@@ -240,6 +241,7 @@ def main() -> None:
     parser.add_argument("--password")
     parser.add_argument("--header")
     parser.add_argument("--one-table", action="store_true")
+    parser.add_argument("--host", default="127.0.0.1")
     options = parser.parse_args()
     threading.Thread(target=end_with_parent, daemon=True).start()
 
@@ -254,8 +256,8 @@ def main() -> None:
         more["root_certificates"] = open(options.client_ca, "rb").read()  # noqa: SIM115
     if options.user or options.header:
         more["middleware"] = {"login": Login(options.user, options.password, options.header)}
-    server = Tables(f"{scheme}://127.0.0.1:0", scheme, options.one_table, **more)
-    print(json.dumps({"address": f"127.0.0.1:{server.port}"}), flush=True)
+    server = Tables(f"{scheme}://{options.host}:0", scheme, options.one_table, **more)
+    print(json.dumps({"address": f"{options.host}:{server.port}"}), flush=True)
     server.serve()
 
 

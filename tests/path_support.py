@@ -54,9 +54,9 @@ class Hosts:
             ip("-n", namespace, "address", "add", f"{address}/24", "dev", "eth0")
             ip("-n", namespace, "link", "set", "eth0", "up")
 
-    def shape(self, rate: str, burst: str = "256kb") -> None:
-        """Both ends send at most this fast, with a queue of 50 ms."""
-        for namespace in (self.client, self.server):
+    def shape(self, rate: str, burst: str = "256kb", sender: str | None = None) -> None:
+        """Both ends send at most this fast, or only that one of them, with a queue of 50 ms."""
+        for namespace in (sender,) if sender is not None else (self.client, self.server):
             words = ["netns", "exec", namespace, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf"]
             ip(*words, "rate", rate, "burst", burst, "latency", "50ms")
 
@@ -176,34 +176,82 @@ def tls_front(port: int, certificate: Path, key: Path) -> Iterator[int]:
         loop.close()
 
 
+class Group:
+    """A control group: processes move in and out."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        # The shell is in the group before it becomes the command.
+        self.inside = ["sh", "-c", f'echo $$ > {directory}/cgroup.procs && exec "$@"', "sh"]
+        """What a command begins with that is to run there."""
+
+    def take(self, pid: int) -> None:
+        (self.directory / "cgroup.procs").write_text(str(pid))
+
+    def release(self, pid: int) -> None:
+        with contextlib.suppress(OSError):
+            (self.directory.parent / "cgroup.procs").write_text(str(pid))
+
+
 @contextlib.contextmanager
-def quota(pid: int, cores: float) -> Iterator[None]:
-    """A control group that lets the process have `cores` of CPU time; version 1 or 2, whichever is there."""
-    name = f"venturi-test-{uuid.uuid4().hex[:8]}"
-    old, new = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
-    version_1 = (old / "cpu.cfs_quota_us").exists() or (old / "cgroup.procs").exists()
-    group = (old if version_1 else new) / name
+def group_in(hierarchy: Path, limits: dict[str, str]) -> Iterator[Group]:
+    made = Group(hierarchy / f"venturi-test-{uuid.uuid4().hex[:8]}")
     try:
-        group.mkdir()
+        made.directory.mkdir()
     except OSError as error:
-        require(False, f"a control group for CPU ({error})")
+        require(False, f"a control group below {hierarchy} ({error})")
     try:
         try:
-            if version_1:
-                (group / "cpu.cfs_period_us").write_text("100000")
-                (group / "cpu.cfs_quota_us").write_text(str(int(cores * 100_000)))
-            else:
-                (group / "cpu.max").write_text(f"{int(cores * 100_000)} 100000")
-            (group / "cgroup.procs").write_text(str(pid))
+            for name, value in limits.items():
+                (made.directory / name).write_text(value)
         except OSError as error:
-            require(False, f"a CPU quota for a control group ({error})")
-        yield
+            require(False, f"limits of a control group below {hierarchy} ({error})")
+        yield made
     finally:
-        with contextlib.suppress(OSError):
-            ((old if version_1 else new) / "cgroup.procs").write_text(str(pid))
         for _ in range(50):
             try:
-                group.rmdir()
+                made.directory.rmdir()
                 break
             except OSError:
                 time.sleep(0.1)
+
+
+def controller(name: str) -> tuple[int, Path] | None:
+    """The version of control groups that has this controller here, and where; None where neither has."""
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, place, kind, options = line.split()[:4]
+        if kind == "cgroup" and name in options.split(","):
+            return 1, Path(place)
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, place, kind = line.split()[:3]
+        if kind == "cgroup2" and name in (Path(place) / "cgroup.controllers").read_text().split():
+            return 2, Path(place)
+    return None
+
+
+def required(name: str) -> tuple[int, Path]:
+    found = controller(name)
+    require(found, f"a control group's controller {name!r}")
+    assert found is not None
+    return found
+
+
+@contextlib.contextmanager
+def cpu_group(cores: float) -> Iterator[Group]:
+    """Processes that together may have `cores` of CPU time."""
+    version, hierarchy = required("cpu")
+    limit = str(int(cores * 100_000))
+    old, new = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": limit}, {"cpu.max": f"{limit} 100000"}
+    with group_in(hierarchy, old if version == 1 else new) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def quota(pid: int, cores: float) -> Iterator[None]:
+    """The process may have `cores` of CPU time meanwhile."""
+    with cpu_group(cores) as group:
+        group.take(pid)
+        try:
+            yield
+        finally:
+            group.release(pid)

@@ -1,5 +1,6 @@
 """The public Python API, and the example of its documentation."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import venturi
+from run_support import venturi as run_cli
 from synthetic import HOSTILE, cells, hostile, make_run
 from venturi.common import toml_text
 from venturi.engine.model import ModelExecutor
@@ -222,6 +224,38 @@ def test_a_search_from_python(tmp_path: Path) -> None:
     )
     with pytest.raises(venturi.VenturiError, match="target: "):
         venturi.tune("flight://a:b:c")
+
+
+def test_limits_of_a_machine(tmp_path: Path) -> None:
+    told: list[tuple[int, int, str]] = []
+    found = venturi.ceilings(
+        "flight://node7", only=["tcp", "memory"], streams=[1, 4], repeats=2, headers={"a": "b"},
+        progress=lambda *one: told.append(one), executor=ModelExecutor(),
+    )  # fmt: skip
+    typed = run_cli(
+        *("ceilings", "flight://node7", "--only", "tcp,memory", "--streams", "1,4", "--repeats", "2"),
+        *("--executor", "model", "--format", "json", "-q"),
+    )
+    said = json.loads(typed.stdout)
+    assert [limit.title for limit in found.limits] == [limit["title"] for limit in said["limits"]]
+    assert [line.text for line in found.narrowest] == [line["text"] for line in said["narrowest"]]
+    assert len(found.narrowest) == 2 and len(told) == len(found.lines) == told[-1][0] == told[-1][1]
+    assert all(limit.quantity.known and limit.error is None for limit in found.limits)
+    for wrong, named in (
+        (lambda: venturi.ceilings(only="tape"), "no such kind"),
+        (lambda: venturi.ceilings(tls_server="x"), "there is no setting 'tls_server'"),
+        (lambda: venturi.ceilings(disk=tmp_path / "none"), "no such directory"),
+        (lambda: venturi.ceilings(repeats=0), "at least 1"),
+    ):
+        with pytest.raises(venturi.VenturiError, match=named):
+            wrong()
+
+
+def test_what_would_spoil_a_measurement() -> None:
+    found = venturi.doctor()
+    typed = json.loads(run_cli("doctor", "--json").stdout)
+    assert [finding.check for finding in found] == [finding["check"] for finding in typed]
+    assert {finding.state for finding in found} <= {"ok", "warning", "unknown"}
 
 
 def test_results_of_other_tools(tmp_path: Path) -> None:

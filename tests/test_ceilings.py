@@ -258,6 +258,8 @@ def test_a_run_takes_over_what_another_measured(core: object, tmp_path: Path) ->
             "--warmup",
             "0",
             "--no-report",
+            "--ceilings",
+            "once",
             "--out",
             name,
             *more,

@@ -6,15 +6,15 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from cluster_support import FakeCore
 from venturi.cluster.trial.clock import Clock
-from venturi.cluster.trial.handle import ClusterControl, LocalHandle
+from venturi.cluster.trial.handle import ClusterControl
 from venturi.cluster.trial.lineup import Patience, alone, head_start_ns, join_tallies, run
 from venturi.cluster.trial.loader import Loader
 from venturi.common.errors import ScenarioError
@@ -29,6 +29,23 @@ SPEC: dict[str, Any] = {
 # Long against what a busy machine takes, short against what a test may.
 QUICK = Patience(answer=2.0, set_up=40.0, collect=5.0)
 SOON = 20.0
+
+
+class LocalHandle:
+    """A loader in this process."""
+
+    def __init__(self, name: str, loader: Loader, address: str | None = None) -> None:
+        self.name, self.address = name, address
+        self.identity: Mapping[str, Any] = loader.identify()
+        self._loader = loader
+        self._pool = ThreadPoolExecutor(6, thread_name_prefix=name)
+
+    def call(self, method: str, *arguments: object) -> Future[Any]:
+        return self._pool.submit(getattr(self._loader, method), *arguments)
+
+    def close(self) -> None:
+        """Takes no more calls."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 @pytest.fixture

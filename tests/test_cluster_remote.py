@@ -126,7 +126,7 @@ def test_ingest_32(cluster: RayCluster, tmp_path: Path) -> None:
 def test_several_servers(cluster: RayCluster, tmp_path: Path) -> None:
     """Streams take three hosts in turn, whichever of two loaders they are on; each tells of itself, and each
     link is measured."""
-    given = ("--loaders", 2, "--servers", 3, "--streams", 6, "--rows-per-stream", "50k", "--ceilings")
+    given = ("--loaders", 2, "--servers", 3, "--streams", 6, "--rows-per-stream", "50k", "--ceilings", "once")
     places = ("--set", "matrix.place=['remote']", "--set", "matrix.operation=['get','put']")
     found = run(cluster, tmp_path / "run", "flight-remote", *given, *places)
     assert len(found) == 2

@@ -24,6 +24,8 @@ import pytest
 
 from run_support import SMALL, command, environment, model
 from venturi.cli import main
+from venturi.common.say import say
+from venturi.measure.observer import outcome_text
 from venturi.store import directory as store
 
 LONG = "x" * 300
@@ -183,6 +185,12 @@ TYPED: list[tuple[str, int, str]] = [
     (f"{DATA} open.csv --key a", 3, "open.csv: not readable as CSV: line 3: a quoted value does not end"),
     (f"{DATA} two-open.csv --key a", 3, "two-open.csv: not readable as CSV: line 2: a quoted value"),
     (f"{DATA} last-open.csv --key a", 3, "last-open.csv: not readable as CSV: line 4: a quoted value"),
+    (
+        "run --target flight://h --tls-insecure",
+        3,
+        "--tls-insecure: is for TLS, and flight:// goes without it",
+    ),
+    ("run --target mysql://h --tls-ca ca.pem", 3, "--tls-ca: is for TLS, and mysql:// goes without it"),
     (f"{DATA} /dev/zero --key a", 3, "/dev/zero: is no file"),
     (f"{DATA} pipe.csv --key a", 3, "pipe.csv: is no file"),
 ]
@@ -350,6 +358,14 @@ with open(sys.argv[1], "w") as told:
     print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=told)
 sys.exit(done.returncode)
 """
+
+
+def test_what_a_server_says_is_one_line_that_no_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "no\x1b]0;x\x07 way\nerror: " + "x" * 10_000_000
+    line = {"outcome": "failed", "error": {"kind": "server", "message": evil}, "parameters": {}, "counts": {}}
+    say("error", evil)
+    for said in (capsys.readouterr().err.removesuffix("\n"), outcome_text(line)):
+        assert said.isprintable() and 3000 < len(said) < 5000 and "way error: x" in said
 
 
 @pytest.mark.slow

@@ -299,7 +299,7 @@ def test_figures_and_lines_of_the_report(run: Path) -> None:
     for panel in figure.panels:
         assert plotly_figures.panel_document(figure, panel)
     assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
-    assert any("knee at 3 streams" in line for line in fits.lines(found))
+    assert any("knee (90 % of the peak) at 3 streams" in line for line in fits.lines(found))
     assert "predictions" in dict(fits.sections(found))
     sizes = models.figures(results.load("reference:cartesius-localhost"))
     assert [f.name for f in sizes] == ["model-scaling", "model-hockney"]

@@ -122,6 +122,26 @@ def test_a_handicap_of_the_server(start_reference_server: Any, operation: str, s
     assert record["target"]["handicap"] == "encode 1ms, decode 1ms"
 
 
+def test_a_server_that_encodes_slowly_looks_at_its_client_between_batches(
+    start_reference_server: Any,
+) -> None:
+    """Compressed batches are small: a quarter of a megabyte of them took seconds, in which nothing was sent
+    and nobody noticed that the trial was over."""
+    server = start_reference_server("--handicap", "encode=20ms")
+    record = succeeded(
+        run_trial(
+            f"flight://{server.address}",
+            "get",
+            data={"source": "records", "values": "sequential"},
+            rows_per_batch=4096,
+            options={"compression": "zstd"},
+            duration_ns=400_000_000,
+        )
+    )
+    assert record["stages"]["server"]["encode"] < 2 * record["times"]["interval_ns"]
+    assert record["counts"]["batches"] > 1
+
+
 def test_a_handicap_of_a_stage_that_is_not_there(reference_server: ServerProcess) -> None:
     target = f"flight://{reference_server.address}"
     options = {"handicap": {"encode": 1000}}

@@ -158,7 +158,7 @@ def test_failed_trials_are_kept_or_run_again_on_resume(tmp_path: Path) -> None:
 
 
 def test_ceilings_are_measured_once_for_each_kind_of_trial(tmp_path: Path) -> None:
-    run(tmp_path / "r", EIGHT + "[run]\nrepeats = 1\n")
+    run(tmp_path / "r", EIGHT + '[run]\nrepeats = 1\nceilings = "once"\n')
     lines = RunDirectory(tmp_path / "r").ceiling_records()
     tcp = [line for line in lines if line["kind"] == "tcp"]
     assert len(tcp) == 8 * 3 and {line["message_bytes"] for line in tcp} == {131_072}
@@ -179,7 +179,7 @@ def test_a_foreign_host_has_no_ceiling_and_says_why(tmp_path: Path) -> None:
     # The limits of this host are known all the same.
     assert {x["kind"] for x in RunDirectory(tmp_path / "r").ceiling_records()} == {"memory", "engine"}
     assert recorder.notes == ["info: flight://node7:31337: no raw TCP ceiling: it is not a reference server"]
-    run(tmp_path / "ours", text)
+    run(tmp_path / "ours", text + "[run]\nrepeats = 3\n")
     lines = RunDirectory(tmp_path / "ours").ceiling_records()
     assert sum(line["kind"] == "tcp" for line in lines) == 8 * 3
 

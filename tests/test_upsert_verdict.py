@@ -9,6 +9,7 @@ import pytest
 from upsert_support import ENVIRONMENT, SECOND, end, process, repeated, sweep
 from venturi.analysis.cells.summary import summarise
 from venturi.analysis.verdict import findings, types
+from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.judge import judge, verdicts
 from venturi.analysis.verdict.types import Verdict
 
@@ -145,6 +146,16 @@ def test_a_sweep_tells_too_little_in_flight_from_a_lock() -> None:
     assert (many.kind, many.title) == ("server", "server: a limit within it")
     assert "4 batches in flight did as much" in many.sentence and "as 16" in many.sentence
     assert "more connections" not in proposals(many)
+    # Real: four connections to the same rows did 15 % more than two, each batch 1.7 times as long.
+    lines = [*repeated({"streams": 2}, batch_ns=41.6e6, cpu=(0.1, 0.1)),
+             *repeated({"streams": 4}, batch_ns=70.7e6, cpu=(0.1, 0.1))]  # fmt: skip
+    _, queued = verdicts(summarise(lines), ENVIRONMENT).values()
+    assert queued.cause is Cause.SERVER_LIMIT and 0.1 < queued.numbers["gain"] < 0.2
+    assert "4 only 18 % more: each batch took 75.73 ms in place of 44.36 ms" in queued.sentence
+    # Twice as many that do nearly twice as much do not queue.
+    lines[5:] = repeated({"streams": 4}, batch_ns=44e6, cpu=(0.1, 0.1))
+    _, free = verdicts(summarise(lines), ENVIRONMENT).values()
+    assert free.cause is Cause.LITTLE_IN_FLIGHT
     # Without the cell beside it nobody could know.
     (alone,) = verdicts([c for c in cells if c.parameters["streams"] == 16], ENVIRONMENT).values()
     assert alone.title == "too little in flight"
@@ -184,7 +195,8 @@ def test_an_engine_with_one_writer() -> None:
 
 
 def test_an_engine_beside_others_that_hold_the_cores() -> None:
-    few = of(SQLITE, client=APPLY, cpu=(0.4, None), server_end={}, client_end=end(1.0), round_trip=None)
+    starved = end(1.0, process={"run_delay_ns": 6 * SECOND})
+    few = of(SQLITE, client=APPLY, cpu=(0.4, None), server_end={}, client_end=starved, round_trip=None)
     assert (few.title, few.confidence) == ("client: apply", "medium")
     assert "other processes used 95 % of this host" in few.sentence and "not known" not in few.sentence
     own = of({**SQLITE, "streams": 8, "threads": 8}, client=APPLY, cpu=(7.8, None), server_end={},

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from flight_support import ServerProcess
+from flight_support import ServerProcess, peer_command
 from path_support import SERVER_ADDRESS, at_once, hosts, quota, relay, server
 from run_support import environment, venturi
 from venturi.analysis.cells.summary import Cell
@@ -31,12 +31,20 @@ WINDOW = 64 * 1024
 pytestmark = pytest.mark.noisy
 
 
-def measure(path: Path, port: int, *flags: object, host: str = "127.0.0.1", within: Any = ()) -> Results:
+def measure(
+    path: Path,
+    port: int | str,
+    *flags: object,
+    host: str = "127.0.0.1",
+    within: Any = (),
+    batch: str | None = "16Ki",
+) -> Results:
     """`venturi run` of one cell against the server at that port."""
     out = path / "run"
     words = [*within, sys.executable, "-m", "venturi", "run", "--target", f"flight://{host}:{port}",
-             "--operation", "get", "--rows-per-batch", "16Ki", "--duration", "1s", "--repeats", "3",
+             "--operation", "get", "--duration", "1s", "--repeats", "3",
              "--out", str(out), "--no-report", "--quiet", *map(str, flags)]  # fmt: skip
+    words += ["--rows-per-batch", batch] if batch else []
     done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=120,
                           check=False, stdin=subprocess.DEVNULL)  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -151,6 +159,29 @@ def test_a_rate_that_is_kept_up(tmp_path: Path, core: object) -> None:
     _, verdict = only(found)
     assert verdict.kind == "schedule", verdict
     assert verdict.flagged
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("operation", "causes"),
+    [
+        # Of a get only the client's waiting is seen; raw TCP to that host is not measured.
+        ("get", {Cause.SERVER_OR_PATH}),
+        ("put", {Cause.SOCKET_BLOCKED, Cause.SERVER_OR_PATH}),
+    ],
+)
+def test_a_foreign_server_behind_a_link_is_not_what_is_slow(
+    tmp_path: Path, core: object, operation: str, causes: set[Cause]
+) -> None:
+    with hosts("200mbit") as two:
+        end = ServerProcess([*two.inside(two.server), *peer_command("--host", SERVER_ADDRESS)])
+        try:
+            found = measure(tmp_path, f"{end.port}/sleeps/0", "--operation", operation, "--streams", 2,
+                            host=SERVER_ADDRESS, within=two.inside(two.client),
+                            batch="16Ki" if operation == "put" else None)  # fmt: skip
+        finally:
+            end.stop()
+    assert only(found)[1].cause in causes, only(found)[1]
 
 
 @pytest.mark.slow

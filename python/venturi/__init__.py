@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from venturi.common.errors import ScenarioError, StoreError, VenturiError
 
 if TYPE_CHECKING:
-    from venturi.api.measuring import Event, dry_run, resume, run, tune
+    from venturi.api.machine import ceilings, doctor
+    from venturi.api.measuring import Event, dry_run, prove, resume, run, tune
     from venturi.api.reading import compare, import_, sql
     from venturi.api.result import Run, open
     from venturi.common.units import Quantity
@@ -25,10 +26,13 @@ __all__ = [
     "ScenarioError",
     "StoreError",
     "VenturiError",
+    "ceilings",
     "compare",
+    "doctor",
     "dry_run",
     "import_",
     "open",
+    "prove",
     "resume",
     "run",
     "sql",
@@ -36,7 +40,8 @@ __all__ = [
 ]
 
 _LAZY = {
-    **dict.fromkeys(("Event", "dry_run", "resume", "run", "tune"), "venturi.api.measuring"),
+    **dict.fromkeys(("ceilings", "doctor"), "venturi.api.machine"),
+    **dict.fromkeys(("Event", "dry_run", "prove", "resume", "run", "tune"), "venturi.api.measuring"),
     **dict.fromkeys(("compare", "import_", "sql"), "venturi.api.reading"),
     **dict.fromkeys(("Run", "open"), "venturi.api.result"),
     "Quantity": "venturi.common.units",

@@ -71,6 +71,11 @@ class Results:
         found = advise(self.cells, self.records, self.probes, self.directory.samples, behind)
         return [*found, *server_advice.advise(self.environment)]
 
+    @property
+    def two_speeds(self) -> list[str]:
+        """That trials run at two speeds, where they do: every figure with a point or a box a cell says so."""
+        return [one.finding for one in self.advice if one.kind == "two-speeds"]
+
     @cached_property
     def stragglers(self) -> dict[str, list[Straggler]]:
         """Hosts well behind the others, by the name of the cell; cells without any are left out."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from venturi.api.result import Run
 from venturi.common.errors import ExitCode, VenturiError
@@ -29,9 +29,13 @@ from venturi.plan.searched import searched
 from venturi.plan.values import LIST_VALUES, TABLES
 from venturi.store.open import open_run
 from venturi.targets.parameters import SETTINGS
+from venturi.targets.system import LOCAL
 from venturi.targets.urls import check_url
 
-__all__ = ["Event", "dry_run", "resume", "run", "tune"]
+if TYPE_CHECKING:
+    from venturi.measure.prove.outcome import Proof
+
+__all__ = ["Event", "dry_run", "prove", "resume", "run", "tune"]
 
 Named = str | os.PathLike[str] | Mapping[str, Any] | None
 
@@ -86,6 +90,7 @@ def run(
     on: str | None = None,
     master: str | None = None,
     scale: float | None = None,
+    unproven: bool = False,
     progress: Told | None = None,
     executor: Any = None,
     **settings: Any,
@@ -99,19 +104,21 @@ def run(
         on: Where the streams run: `ray://HOST:PORT`, `auto`, `local` or `spark`; by default this process.
         master: Spark's, with `on="spark"`.
         scale: Shrinks sizes by this factor, and thins long axes.
+        unproven: Goes on where a proof of the instrument fails, and marks every figure.
         progress: Called with an `Event` when a trial begins, ten times a second, and when it has ended.
         executor: For tests.
         settings: Keys of `[workload]`, `[target]`, `[hosts]` and `[run]`, which win over the scenario. As on
             the command line `seed` is the data's and `shuffle_seed` the order's. A
             list is an axis of the matrix: `streams=[1, 2]`. `target="flight://..."` is the target's URL.
 
-    Raises `ScenarioError` and `StoreError` (both `VenturiError`). A failed trial raises nothing: it is a row
+    Raises `ScenarioError` and `StoreError` (both `VenturiError`), and `VenturiError` with the exit code
+    `UNPROVEN` where a proof fails. A failed trial raises nothing: it is a row
     of `Run.trials`, and a warning.
     """
     found = _scenario(scenario, settings, on, master, scale)
     path = Path(out) if out is not None else outcome.default_out(found)
     with _placed(found, on, master, executor) as (placed, engine):
-        runner.execute(placed, path, engine, _Observer(progress))
+        runner.execute(placed, path, engine, _Observer(progress), unproven=unproven)
     return Run(path)
 
 
@@ -160,6 +167,7 @@ def tune(
     minutes: float | None = None,
     out: str | os.PathLike[str] | None = None,
     search_seed: int = 1,
+    unproven: bool = False,
     progress: Told | None = None,
     executor: Any = None,
     **settings: Any,
@@ -188,7 +196,30 @@ def tune(
         found = _scenario(target, settings, None, None, None)
     path = Path(out) if out is not None else outcome.default_out(found)
     engine = executor if executor is not None else CoreExecutor()
-    return tuning.execute(found, path, engine, _Observer(progress), budget, lambda *_: None, search_seed)
+    observer = _Observer(progress)
+    return tuning.execute(
+        found, path, engine, observer, budget, lambda *_: None, search_seed, unproven=unproven
+    )
+
+
+def prove(target: str = LOCAL, *, only: Collection[str] | None = None, **settings: Any) -> list[Proof]:
+    """Whether this instrument, here and now, finds what is known beforehand: each proof, with what was
+    expected and found. `only`: names of proofs, as `rate`; `settings`: how the target is logged in to.
+
+    A proof that fails raises nothing: its `outcome` says so. Raises as `run`.
+    """
+    from venturi.measure.prove import prove as made
+    from venturi.measure.prove.outcome import Name
+
+    known = {name.value: name for name in Name}
+    for name in only or ():
+        if name not in known:
+            raise VenturiError(f"only={name!r}: no such proof", hint=f"known: {', '.join(known)}")
+    try:
+        url = check_url(target)
+    except ValueError as error:
+        raise VenturiError(f"target: {error}", ExitCode.SCENARIO) from None
+    return list(made(url, settings, None if only is None else [known[name] for name in only]))
 
 
 @contextlib.contextmanager

@@ -44,6 +44,7 @@ COMMANDS = (
     "serve",
     "cluster",
     "ceilings",
+    "prove",
     "doctor",
 )
 
@@ -58,6 +59,7 @@ Exit codes:
   6  verification failed: what arrived is not what was sent
   7  the run directory cannot be used: disk full, locked, damaged, newer format
   8  compare: a cell is significantly slower, by more than the threshold
+  9  a proof failed: this instrument, here and now, cannot be believed
   130  interrupted
 """
 

@@ -13,10 +13,7 @@ from venturi.common.credentials import without_passwords
 from venturi.targets.parameters import SETTINGS
 from venturi.targets.setting import Known
 
-__all__ = ["CREDENTIALS", "command_line", "settings"]
-
-CREDENTIALS = tuple(it.keyword for it in SETTINGS if it.credential)
-"""Flags by which a server is trusted and logged in to."""
+__all__ = ["command_line", "settings"]
 
 
 def settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -32,10 +29,13 @@ def settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]
         @functools.wraps(command)
         def called(**given: Any) -> None:
             found = {it.keyword: given.pop(it.keyword) for it in chosen}
+            for it in chosen:
+                if it.negative and given.pop(f"no_{it.keyword}"):
+                    found[it.keyword] = it.negative
             command(**given, settings=found)
 
         called.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[*own, *map(_parameter, chosen)]
+            parameters=[*own, *map(_parameter, chosen), *(_negative(it) for it in chosen if it.negative)]
         )
         called.__annotations__ = {it.name: it.annotation for it in called.__signature__.parameters.values()}  # type: ignore[attr-defined]
         return called
@@ -51,6 +51,20 @@ def _parameter(it: Known) -> inspect.Parameter:
     option = typer.Option(None, *names, help=it.help, rich_help_panel=it.panel, show_default=False)
     return inspect.Parameter(
         it.keyword, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None
+    )
+
+
+def _negative(it: Known) -> inspect.Parameter:
+    """`--no-FLAG` of a setting that is a text."""
+    option = typer.Option(
+        False,
+        f"--no-{it.flag[2:]}",
+        help=f"{it.flag} {it.negative}.",
+        rich_help_panel=it.panel,
+        show_default=False,
+    )
+    return inspect.Parameter(
+        f"no_{it.keyword}", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=bool
     )
 
 

@@ -95,6 +95,12 @@ def run(
             help="Measure all ceilings now; take none over from a run of the last hour.",
         ),
     ] = False,
+    unproven: Annotated[
+        bool,
+        typer.Option(
+            "--unproven", help="Go on where a proof of this instrument fails, and mark every figure."
+        ),
+    ] = False,
     executor: forms.Executor = "core",
     *,
     settings: dict[str, Any],
@@ -147,7 +153,7 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
 
     ours = (
         *("settings", "resume", "retry_failed", "dry_run", "report", "as_json", "quiet", "executor"),
-        *("on_failure", "fresh_ceilings", "on", "master"),
+        *("on_failure", "fresh_ceilings", "unproven", "on", "master"),
     )
     extra = [name for name, value in given.items() if name not in ours and value not in (None, [])]
     if extra:
@@ -243,6 +249,7 @@ def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Exec
             given["retry_failed"],
             f.command_line(sys.argv),
             given["fresh_ceilings"],
+            given["unproven"],
         )
     except StoreError:
         _close(observer)

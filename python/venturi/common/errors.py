@@ -24,6 +24,7 @@ class ExitCode(IntEnum):
     VERIFICATION = 6
     STORE = 7
     SLOWER = 8
+    UNPROVEN = 9
     INTERRUPTED = 130
 
 

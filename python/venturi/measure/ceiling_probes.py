@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from venturi.analysis.cells.ceilings import DIALECTS, codec_of, data_label, link, together, waits_for_disk
+from venturi.analysis.cells.ceilings import (
+    DIALECTS,
+    codec_of,
+    data_label,
+    link,
+    pinned,
+    together,
+    waits_for_disk,
+)
 from venturi.cluster.trial.shares import divide
 from venturi.common.environment import usable_cores
 from venturi.engine.executor import Executor, TrialControl, run_with_progress
@@ -35,6 +43,7 @@ __all__ = [
     "SECONDS",
     "Probe",
     "Prober",
+    "cost",
     "foreign",
     "probes",
     "seconds",
@@ -55,7 +64,8 @@ NAMES = {
     "tcp": "raw TCP", "memory": "memory copy", "engine": "engine", "codec": "codecs", "disk": "disk"
 }  # fmt: skip
 IDENTITY = (
-    *("kind", "place", "end", "name", "threads", "direction", "streams", "message_bytes", "path", "data"),
+    *("kind", "place", "end", "name", "threads", "pin", "direction", "streams", "message_bytes", "path"),
+    "data",
 )
 
 
@@ -68,6 +78,7 @@ class Probe:
     end: str | None = None
     name: str | None = None
     threads: int | None = None
+    pin: str | None = None
     direction: str | None = None
     streams: int | None = None
     message_bytes: int | None = None
@@ -165,6 +176,8 @@ def _ways(cell: Cell, size: int | None, servers: int) -> list[Probe]:
             "tcp",
             place=str(p["place"]),
             name=name,
+            threads=min(int(p.get("threads") or count), count),
+            pin=pinned(p),
             direction=str(p["operation"]),
             streams=count,
             message_bytes=size,
@@ -203,8 +216,13 @@ def _storage(url: str, usual: Path) -> Path:
 
 
 def seconds(wanted: Iterable[Probe]) -> float:
-    """Approximate duration of probing."""
-    return sum(SECONDS[p.kind] + _MAKING_READY.get(p.kind, 0.0) for p in wanted) * REPEATS
+    """Approximate duration of probing once, before the trials."""
+    return sum(map(cost, wanted)) * REPEATS
+
+
+def cost(probe: Probe) -> float:
+    """Approximate seconds of one repeat."""
+    return SECONDS[probe.kind] + _MAKING_READY.get(probe.kind, 0.0)
 
 
 def _messages(cell: Cell) -> dict[str, Any]:
@@ -231,9 +249,14 @@ class Prober:
         self._stand_in = stand_in
 
     def line(
-        self, probe: Probe, repeat: int, control: TrialControl, length: float | None = None
+        self,
+        probe: Probe,
+        repeat: int,
+        control: TrialControl,
+        length: float | None = None,
+        number: int | None = None,
     ) -> dict[str, Any]:
-        """One repeat as a line of ceilings.jsonl, whatever becomes of it."""
+        """One repeat as a line of ceilings.jsonl, whatever becomes of it. `number`: of its round, if any."""
         duration = int((length or SECONDS[probe.kind]) * 1e9)
         try:
             answer = self._answer(probe, duration, control)
@@ -247,6 +270,7 @@ class Prober:
             **more,
             "interval_ns": answer.get("interval_ns") or 0,
             "repeat": repeat,
+            "round": number,
             "outcome": answer.get("outcome"),
             "error": answer.get("error"),
             "measured_unix_ns": answer.get("measured_unix_ns") or time.time_ns(),
@@ -272,8 +296,10 @@ class Prober:
                 "options": options,
                 "direction": probe.direction,
                 "streams": probe.streams,
+                "threads": probe.threads,
                 "message_bytes": probe.message_bytes,
                 "duration_ns": duration,
+                "pin": [int(cpu) for cpu in probe.pin.split(",")] if probe.pin else None,
                 # For whoever places it: from how many loaders, or from which one, and its first stream.
                 **({"from": probe.loader, "first": probe.first} if probe.loader else {}),
             }
@@ -326,14 +352,12 @@ class Prober:
 
     def _server(self, url: str) -> str:
         """The reference server that stands for this address in a probe."""
-        if url not in self._servers:
-            self._servers[url] = self._found(url)
-        return self._servers[url]
-
-    def _found(self, url: str) -> str:
         if not self._executor.needs_server:
             return url
-        if is_ours(url) or (self._stand_in and is_loopback(url)):
-            own = self._endpoints.own_address(url) if self._endpoints is not None else None
-            return own or f"flight://{self._stack.enter_context(ReferenceServer()).address}"
-        return urlsplit(url)._replace(path="", query="").geturl()
+        if not is_ours(url) and not (self._stand_in and is_loopback(url)):
+            return urlsplit(url)._replace(path="", query="").geturl()
+        # Asked each time: one that died was started again, somewhere else.
+        own = self._endpoints.own_address(url) if self._endpoints is not None else None
+        if own is None and url not in self._servers:
+            self._servers[url] = f"flight://{self._stack.enter_context(ReferenceServer()).address}"
+        return own or self._servers[url]

@@ -1,4 +1,5 @@
-"""The physical limits that results are set against, measured when a run begins; docs/ceilings.md.
+"""The physical limits that results are set against, as they are measured once, before the trials of a run;
+docs/ceilings.md. `ceiling_rounds` measures them between the trials.
 
 Only what the run's cells need is probed, and what was probed within the last hour, under the same boot and
 configuration, is reused.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,7 +32,15 @@ from venturi.measure.ceiling_probes import (
 from venturi.measure.endpoints import Endpoints
 from venturi.store.writer import RunWriter
 
-__all__ = ["cache_key", "keep", "measure", "probes", "reason", "seconds"]
+__all__ = [
+    *("Guard", "Note", "Probing", "cache_key", "keep", "listed", "measure", "probes", "reason", "seconds"),
+    "tell_unknown",
+]
+
+Note = Callable[[str, str], None]
+"""Takes a line for the user: level and text."""
+Guard = Callable[[TrialControl | None], bool]
+"""Is told of each running probe, and answers whether to go on."""
 
 
 def cache_key(probe: Probe, peers: Mapping[str, Told]) -> dict[str, Any] | None:
@@ -70,28 +79,76 @@ def _stamp(label: str) -> list[int] | None:
     return [stat.st_size, stat.st_mtime_ns]
 
 
+class Probing:
+    """Probes one after the other and stores their lines; what once failed is not tried again."""
+
+    def __init__(
+        self, prober: Prober, control: Callable[[], TrialControl], writer: RunWriter, note: Note, guard: Guard
+    ) -> None:
+        self._prober, self._control, self._writer = prober, control, writer
+        self._note, self._guard = note, guard
+        self._dropped: set[str] = set()
+        self.stopped = False
+        """Whether the user wants no more."""
+
+    def has_failed(self, probe: Probe) -> bool:
+        return _what(probe) in self._dropped
+
+    def take(
+        self, probe: Probe, repeat: int, length: float | None = None, number: int | None = None
+    ) -> dict[str, Any] | None:
+        """The line of one repeat, in the round of this number; None where nothing is known."""
+        if self.stopped or self.has_failed(probe):
+            return None
+        control = self._control()
+        if not self._guard(control):
+            self.stopped = True
+            return None
+        line = self._prober.line(probe, repeat, control, length, number)
+        self._guard(None)
+        if line["outcome"] == "interrupted":
+            self.stopped = True
+            return None
+        if line["outcome"] != "ok":
+            self._dropped.add(_what(probe))
+            whose = f"{probe.url}: " if probe.url else ""
+            self._note("info", f"{whose}no {_name(probe)} ceiling: {reason(line)}")
+            # Our own server should have answered, so its failure is kept too.
+            if probe.url and foreign(probe.url):
+                return None
+        self._writer.append_ceiling(line)
+        return line
+
+
+def _what(probe: Probe) -> str:
+    return probe.url or f"{probe.kind} {probe.name}"
+
+
 def measure(
     endpoints: Endpoints,
     executor: Executor,
     writer: RunWriter,
-    note: Callable[[str, str], None],
-    guard: Callable[[TrialControl | None], bool],
+    note: Note,
+    guard: Guard,
     peers: Mapping[str, Told] | None = None,
     cache: CeilingCache | None = None,
     fresh: bool = False,
 ) -> None:
-    """Probes and stores. `guard` is told of each running probe, and answers whether to go on.
+    """Probes and stores.
 
     `cache` None: the user's own, where the executor measures at all. `fresh`: nothing is taken from it.
     """
-    if any(cell.parameters["data"] == "remote" for cell in endpoints.cells):
-        note("info", "no raw TCP ceiling for remote data: the size of its messages is not known before")
+    tell_unknown(endpoints, note)
     if cache is None:
         # Other hosts' limits are not kept: another run may be given other hosts.
         here = executor.measures and not getattr(executor, "elsewhere", False)
         cache = CeilingCache.of_this_user() if here else CeilingCache(None, None)
     # A resumed run skips probes already done.
-    done = {(*(line.get(n) for n in IDENTITY), line["repeat"]) for line in writer.read().ceiling_records()}
+    done = {
+        (*(line.get(n) for n in IDENTITY), line["repeat"])
+        for line in writer.read().ceiling_records()
+        if line.get("round") is None
+    }
     wanted = [
         probe
         for probe in probes(endpoints.cells, writer.path, endpoints.servers)
@@ -101,35 +158,32 @@ def measure(
     if not fresh:
         wanted = _from_cache(wanted, keys, cache, writer, done, note)
     if executor.measures and wanted:
-        kinds = {NAMES[p.kind]: sum(q.kind == p.kind for q in wanted) for p in wanted}
-        parts = ", ".join(f"{name} ({n})" if n > 1 else name for name, n in kinds.items())
-        note("info", f"measuring ceilings: {parts}; about {format_duration(seconds(wanted) * 1e9)}")
+        note("info", f"measuring ceilings: {listed(wanted)}; about {format_duration(seconds(wanted) * 1e9)}")
     measured: dict[Probe, list[dict[str, Any]]] = {}
-    dropped: set[str] = set()
     with contextlib.ExitStack() as stack:
-        prober = Prober(executor, endpoints, stack)
+        probing = Probing(Prober(executor, endpoints, stack), executor.control, writer, note, guard)
         for repeat, probe in ((r, p) for r in range(REPEATS) for p in wanted):
-            what = probe.url or f"{probe.kind} {probe.name}"
-            if (*probe.key, repeat) in done or what in dropped:
+            if (*probe.key, repeat) in done:
                 continue
-            control = executor.control()
-            if not guard(control):
+            line = probing.take(probe, repeat)
+            if probing.stopped:
                 return
-            line = prober.line(probe, repeat, control)
-            guard(None)
-            if line["outcome"] == "interrupted":
-                return
-            if line["outcome"] != "ok":
-                dropped.add(what)
-                whose = f"{probe.url}: " if probe.url else ""
-                note("info", f"{whose}no {_name(probe)} ceiling: {reason(line)}")
-                # Our own server should have answered, so its failure is kept too.
-                if probe.url and foreign(probe.url):
-                    continue
-            writer.append_ceiling(line)
-            measured.setdefault(probe, []).append(line)
+            if line is not None:
+                measured.setdefault(probe, []).append(line)
     for probe, lines in measured.items():
         keep(cache, keys[probe], lines)
+
+
+def tell_unknown(endpoints: Endpoints, note: Note) -> None:
+    """Says which cells have no raw TCP to be held against."""
+    if any(cell.parameters["data"] == "remote" for cell in endpoints.cells):
+        note("info", "no raw TCP ceiling for remote data: the size of its messages is not known before")
+
+
+def listed(wanted: Sequence[Probe]) -> str:
+    """`raw TCP (6), memory copy (2), disk`."""
+    kinds = {NAMES[p.kind]: sum(q.kind == p.kind for q in wanted) for p in wanted}
+    return ", ".join(f"{name} ({n})" if n > 1 else name for name, n in kinds.items())
 
 
 def _name(probe: Probe) -> str:

@@ -168,7 +168,7 @@ def measure(
         )
         observer.begin(endpoints.cells)
         endpoints.start()
-        if wanted.run.ceilings:
+        if wanted.run.ceilings != "none":
             peers = endpoints.server_environments()
             ceilings.measure(endpoints, executor, writer, observer.note, interrupts.guard, peers)
         return sweep.run()

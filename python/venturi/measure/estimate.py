@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from venturi.common.suffixes import format_bytes, format_duration
 from venturi.measure import ceiling_probes
+from venturi.measure.ceiling_rounds import LEAST, SHARE
 from venturi.plan.cell import Cell
 from venturi.plan.scenario import Scenario
 from venturi.plan.workload import POINT_BYTES
@@ -63,7 +64,9 @@ def estimate(scenario: Scenario, found: list[Cell]) -> Estimate:
     )
     seconds = moved * per_cell + len(found) * per_cell * _SECONDS_PER_TRIAL
     seconds += sum(duration or 0 for duration in durations) / 1e9 * per_cell
-    if scenario.run.ceilings:
+    if scenario.run.ceilings == "rounds":
+        seconds += max(LEAST, SHARE * seconds)
+    if scenario.run.ceilings == "once":
         seconds += ceiling_probes.seconds(ceiling_probes.probes(found, servers=scenario.hosts.servers or 1))
     unknown = sum(size is None and not duration for size, duration in zip(sizes, durations, strict=True))
     return Estimate(found, len(found) * per_cell, total, seconds, unknown)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from venturi.common.plain import LONGEST, plain
 from venturi.common.say import say
 from venturi.engine.executor import Progress
 from venturi.plan.cell import Cell
@@ -61,7 +62,7 @@ def outcome_text(line: Mapping[str, Any]) -> str:
 
     error = line.get("error") or {}
     done = acknowledged(line)
-    text = f"{line['outcome']}: {error.get('kind')}: {error.get('message')}"
+    text = plain(f"{line['outcome']}: {error.get('kind')}: {error.get('message')}", LONGEST)
     return f"{text}; {done}" if done else text
 
 

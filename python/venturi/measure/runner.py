@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,10 +10,12 @@ from pathlib import Path
 from venturi.common.environment import collect
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings
+from venturi.measure.ceiling_rounds import RoundProbes
 from venturi.measure.endpoints import Endpoints
 from venturi.measure.interrupts import Interrupts
 from venturi.measure.observer import Observer
 from venturi.measure.outcome import RunResult
+from venturi.measure.prove import short
 from venturi.measure.sweep import Sweep
 from venturi.plan.resolved import to_toml
 from venturi.plan.scenario import Scenario
@@ -30,15 +33,19 @@ def execute(
     retry_failed: bool = False,
     command: Sequence[str] | None = None,
     fresh_ceilings: bool = False,
+    unproven: bool = False,
 ) -> RunResult:
     """Runs a scenario into `out`. Trials are on disk the moment they end.
 
     `command` is the command line to keep with the run; it must hold no secrets. `fresh_ceilings`: physical
-    limits are measured again even where an earlier run of this hour has them.
+    limits that are measured once are measured again even where an earlier run of this hour has them.
+    `unproven`: a proof that fails does not stop the run.
 
     Raises VenturiError: ScenarioError for data files, StoreError for the directory, and where the
-    reference server does not start. A failed trial raises nothing; see the result's `exit_code`.
+    reference server does not start or a proof fails. A failed trial raises nothing; see the result's
+    `exit_code`.
     """
+    proof = None if resume else short.before_run(executor, observer.note, unproven)
     with (
         Interrupts() as interrupts,
         Endpoints(
@@ -62,12 +69,17 @@ def execute(
         if not resume:
             loaders = getattr(executor, "environments", None)
             hosts = {"hosts": loaders()} if loaders is not None else {}
-            writer.write_environment(began | collect(peers) | hosts)
-        if scenario.run.ceilings:
-            note, guard = observer.note, interrupts.guard
+            proved = {"proof": proof} if proof is not None else {}
+            writer.write_environment(began | collect(peers) | hosts | proved)
+        note, guard, run = observer.note, interrupts.guard, scenario.run
+        if run.ceilings == "once":
             ceilings.measure(endpoints, executor, writer, note, guard, peers, fresh=fresh_ceilings)
-        sweep = Sweep(scenario.run, endpoints, executor, writer, observer, interrupts, retry_failed)
-        result = sweep.run()
+        with contextlib.ExitStack() as stack:
+            rounds = None
+            if run.ceilings == "rounds":
+                rounds = stack.enter_context(RoundProbes(endpoints, executor, writer, note, guard))
+            sweep = Sweep(run, endpoints, executor, writer, observer, interrupts, retry_failed, rounds)
+            result = sweep.run()
         if resume:
             from venturi.measure import checks
 

@@ -13,6 +13,7 @@ from typing import Any
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 from venturi.engine.executor import Executor, run_with_progress
 from venturi.engine.spec import build_spec, completed, failed_record, trial_id, trial_line
+from venturi.measure.ceiling_rounds import RoundProbes
 from venturi.measure.endpoints import Endpoints
 from venturi.measure.interrupts import Interrupts
 from venturi.measure.observer import Observer, Slot
@@ -48,7 +49,9 @@ class Sweep:
         observer: Observer,
         interrupts: Interrupts,
         retry_failed: bool = False,
+        probes: RoundProbes | None = None,
     ) -> None:
+        self._probes = probes
         self._run = run
         self._endpoints = endpoints
         self._executor = executor
@@ -117,12 +120,20 @@ class Sweep:
                     continue
                 if not self.take(slot, total, result):
                     return result
+            if self._probes is not None:
+                self._probes.round_ended()
+        result.interrupted = self._interrupts.asked
         return result
 
     def take(self, slot: Slot, total: int, result: Result) -> bool:
         """Runs one trial of `total` and adds it to `result`; false: no more may follow."""
         self._observer.started(result.trials + 1, total, slot)
+        if self._probes is not None:
+            self._probes.trial_begins()
         line = self._one(slot)
+        if self._probes is not None:
+            number = None if slot.warmup else slot.repeat
+            self._probes.trial_ended(slot.cell, number, line["outcome"] == "ok")
         result.trials += 1
         if line["outcome"] == "interrupted" or self._interrupts.asked:
             result.interrupted = True

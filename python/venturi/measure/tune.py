@@ -26,6 +26,7 @@ from venturi.measure.endpoints import Endpoints
 from venturi.measure.interrupts import Interrupts
 from venturi.measure.observer import Observer, Slot
 from venturi.measure.outcome import Result, RunResult
+from venturi.measure.prove import short
 from venturi.measure.sweep import Sweep
 from venturi.plan.cell import Cell
 from venturi.plan.resolved import to_toml
@@ -133,12 +134,14 @@ def execute(
     seed: int = 1,
     resume: bool = False,
     command: Sequence[str] | None = None,
+    unproven: bool = False,
 ) -> Tuned:
     """Searches within the budget; every trial is on disk the moment it ends.
 
     Raises as `runner.execute`, and ScenarioError where there is nothing to search. A failed trial raises
     nothing.
     """
+    proof = None if resume else short.before_run(executor, observer.note, unproven)
     with (
         Interrupts() as interrupts,
         Endpoints(scenario, executor.needs_server, observer.note) as endpoints,
@@ -157,12 +160,13 @@ def execute(
             observer.begin(cells)
             endpoints.start()
             if not resume:
-                writer.write_environment(began | collect(endpoints.server_environments()))
+                proved = {"proof": proof} if proof is not None else {}
+                writer.write_environment(began | collect(endpoints.server_environments()) | proved)
             repeats = _tell(search, cells, writer.read().records())
             sweep = Sweep(scenario.run, endpoints, executor, writer, observer, interrupts)
             result, reason = _measure(sweep, cells, search, repeats, budget, learned, interrupts)
             answer = search.answer()
-            if answer is not None and scenario.run.ceilings and not interrupts.asked:
+            if answer is not None and scenario.run.ceilings != "none" and not interrupts.asked:
                 # Ceilings of the whole matrix would take longer than the search; those of the answer pay off.
                 endpoints.cells = [cells[answer.best]]
                 ceilings.measure(endpoints, executor, writer, observer.note, interrupts.guard)

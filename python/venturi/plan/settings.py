@@ -149,6 +149,11 @@ def _adaptive(value: Any) -> Any:
     return None if value is False or value in ("off", "none") else parse_percent(value)
 
 
+def _ceilings(value: Any) -> Any:
+    """Files of before there were rounds have a switch: what it asked for was measured once."""
+    return {True: "once", False: "none"}[value] if isinstance(value, bool) else value
+
+
 _run = partial(Setting, panel="Trials", cell=None)
 
 
@@ -228,12 +233,18 @@ class Run(Table):
         ),
     ] = 100_000_000
     ceilings: Annotated[
-        StrictBool,
+        Literal["rounds", "once", "none"],
+        BeforeValidator(_ceilings),
         _run(
-            "Measure the physical limits as well, to compare with.",
-            bool,
+            "Measure the physical limits as well: in all rounds, or once before them, or none.",
+            negative="none",
+            doc=(
+                "when the [physical limits](ceilings.md) are measured: `rounds`, between the trials of every "
+                "round; `once`, before them; `none`. `true` and `false`, of older files, are `once` and "
+                "`none`"
+            ),
         ),
-    ] = True
+    ] = "rounds"
 
 
 BESIDE = {

@@ -25,7 +25,14 @@ from venturi.targets.urls import printable
 
 __all__ = ["accepted", "layer_tree", "scenario_of"]
 
-_OWN = {"--scale": 1, "--executor": 1, "--report": 0, "--no-report": 0, "--fresh-ceilings": 0}
+_OWN = {
+    "--scale": 1,
+    "--executor": 1,
+    "--report": 0,
+    "--no-report": 0,
+    "--fresh-ceilings": 0,
+    "--unproven": 0,
+}
 """Flags of `run` that are no settings of a scenario, with the number of their values."""
 _REFERENCE = {"--reference": True, "--no-reference": False}
 
@@ -82,6 +89,9 @@ def _given(words: Sequence[str]) -> dict[str, Any] | None:
             continue
         if it is not None and it.kind == "bool":
             given[it.keyword] = flag == it.flag
+            continue
+        if it is not None and it.negative and flag.startswith("--no-"):
+            given[it.keyword] = it.negative
             continue
         if it is None and not _OWN.get(flag):
             if flag not in _OWN:

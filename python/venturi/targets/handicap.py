@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from venturi.common.suffixes import parse_duration, spell_duration
 
-__all__ = ["CLIENT_STAGES", "STAGES", "nanoseconds", "normalised"]
+__all__ = ["CLIENT_STAGES", "SERVER_STAGES", "STAGES", "nanoseconds", "normalised"]
 
 STAGES = ("generate", "encode", "decode", "verify", "apply")
 CLIENT_STAGES = {"get": ("decode", "verify"), "put": ("generate", "encode", "verify")}
 """Stages of the client in each operation; verify only with `verify = "checksum"`."""
+SERVER_STAGES: dict[str, dict[str, tuple[str, ...]]] = {
+    "flight": {"get": ("generate", "encode"), "put": ("decode", "verify", "apply")},
+    "charrow": {"get": ("generate", "encode")},
+}
+"""The same of the servers that `venturi serve` can slow down, for `records`; apply only where a put is
+kept."""
 _MOST_NS = 10_000_000_000
 
 

@@ -12,12 +12,14 @@ from importlib import resources
 
 from venturi.targets.setting import LEADING, Known
 
-__all__ = ["PARAMETERS", "SETTINGS"]
+__all__ = ["CREDENTIALS", "PARAMETERS", "SETTINGS"]
 
 SETTINGS = tuple(
     Known(**found) for found in json.loads((resources.files("venturi") / "targets/settings.json").read_text())
 )
 """In the order in which the command line has them."""
+CREDENTIALS = tuple(it.keyword for it in SETTINGS if it.credential)
+"""Keywords by which a server is trusted and logged in to."""
 _KINDS: dict[str, type] = {
     **{"int": int, "float": float, "str": str, "bool": bool},
     **{"list[int]": list[int], "list[str]": list[str]},

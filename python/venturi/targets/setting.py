@@ -31,6 +31,8 @@ class Setting:
     """Where it is not called as the key; empty where there is none."""
     alias: str | None = None
     """Another flag for it."""
+    negative: str | None = None
+    """What `--no-FLAG` stands for, of a setting that is a text."""
     commas: Literal["axis", "list", "text"] = "axis"
     """What commas in a flag's value do: separate the values of an axis, or those of a list that is one value;
     or they are part of a text."""
@@ -72,6 +74,7 @@ class Known:
     panel: str
     flag: str
     alias: str | None
+    negative: str | None
     commas: str
     form: str
     cell: str | None

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 __all__ = [
     "ALIASES",
     "DATABASES",
-    "DEFAULT_PORT",
     "FILES",
     "HOST",
     "KEEPS_NOTHING",
@@ -107,7 +106,6 @@ def _schemes(having: Callable[[System], bool]) -> tuple[str, ...]:
 
 PORTS = {scheme: port for system in SYSTEMS for scheme, port in system.ports}
 """Usual ports; `+tls` may follow a scheme."""
-DEFAULT_PORT = PORTS["flight"]
 KEEPS_NOTHING = _schemes(lambda system: not system.keeps)
 """Systems at which nothing stays of what is sent there."""
 NO_PLACE = _schemes(lambda system: not system.ports and not system.file)

@@ -16,7 +16,8 @@ pub mod codec;
 pub mod disk;
 pub mod memory;
 
-use venturi_base::net::tcp::{self, Far, Placement};
+use venturi_base::net::tcp::{self, Far, Flow, Placement};
+use venturi_base::os::pin::allowed;
 
 /// What Python asks for: raw TCP to or from the host of a reference server.
 #[derive(Debug, Clone, Deserialize)]
@@ -29,8 +30,15 @@ pub struct ProbeSpec {
     pub options: BTreeMap<String, serde_json::Value>,
     pub direction: Operation,
     pub streams: usize,
+    /// Of this end, as the trial has them; as many as connections where nothing is said.
+    #[serde(default)]
+    pub threads: Option<usize>,
     pub message_bytes: usize,
+    /// Of all placements together.
     pub duration_ns: u64,
+    /// CPUs of this end's threads, as a trial's.
+    #[serde(default)]
+    pub pin: Option<Vec<usize>>,
 }
 
 impl ProbeSpec {
@@ -155,8 +163,9 @@ fn recorded(what: &str, work: impl FnOnce() -> Result<tcp::Probe>) -> ProbeRecor
     }
 }
 
-/// A ceiling is the most that can be had. Within one machine that depends on where the
-/// ends run, so half of the time goes to each placement, and the better one counts.
+/// A limit is the most that can be had. Within one machine that depends on where the ends
+/// run, so each placement that a trial can fall into has its share of the time, and the
+/// best counts.
 fn probe(spec: &ProbeSpec, control: &Control) -> Result<tcp::Probe> {
     let (addr, ticket) = venturi_base::net::runtime::block_on(async {
         match spec.target.starts_with("charrow") {
@@ -166,22 +175,21 @@ fn probe(spec: &ProbeSpec, control: &Control) -> Result<tcp::Probe> {
     })??;
     let ticket = ticket.unwrap_or(tcp::OPEN);
     let peer = Far { addr, ticket };
-    let placements: &[Placement] = match addr.ip().is_loopback() {
-        true => &[Placement::Free, Placement::OneCpu],
+    let placements: &[Placement] = match addr.ip().is_loopback() && allowed()?.len() > 1 {
+        true => &[Placement::Free, Placement::OneCpu, Placement::Apart],
         false => &[Placement::Free],
     };
-    let share = Duration::from_nanos(spec.duration_ns) / placements.len() as u32;
+    let flow = Flow {
+        operation: spec.direction,
+        streams: spec.streams,
+        threads: spec.threads.unwrap_or(spec.streams),
+        message_bytes: spec.message_bytes,
+        duration: lasting(spec.duration_ns)? / placements.len() as u32,
+        pin: spec.pin.as_deref(),
+    };
     let mut best: Option<tcp::Probe> = None;
     for placement in placements {
-        let found = tcp::probe(
-            peer,
-            spec.direction,
-            spec.streams,
-            spec.message_bytes,
-            share,
-            *placement,
-            &|| control.cancelled(),
-        )?;
+        let found = tcp::probe(peer, flow, *placement, &|| control.cancelled())?;
         if best.is_none_or(|best| found.rate() > best.rate()) {
             best = Some(found);
         }

@@ -1,6 +1,7 @@
 //! A get: batches from a source or a table, encoded as the socket takes them.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use prost::Message as _;
 
@@ -75,22 +76,23 @@ impl Get {
         Ok(get)
     }
 
-    /// Encodes and queues the next batch; false: there is no more, or the trial has ended.
+    /// Encodes and queues the next batch, and says when that was done; `None`: there is no more, or the trial
+    /// has ended.
     pub fn next(
         &mut self,
         queue: &mut SendQueue,
         handicap: &Handicap,
         clock: &mut StageClock,
-    ) -> Result<bool> {
+    ) -> Result<Option<Instant>> {
         let trial = self.trial.as_ref();
         if trial.is_some_and(|trial| trial.stop.load(Ordering::Relaxed)) {
-            return Ok(false);
+            return Ok(None);
         }
         let checksum = trial.is_some_and(|trial| trial.checksum);
         match &mut self.reading {
             Reading::Source(cursor, ..) => {
                 let Some(item) = cursor.next() else {
-                    return Ok(false);
+                    return Ok(None);
                 };
                 handicap.burn(Stage::Generate);
                 clock.mark(Stage::Generate);
@@ -100,7 +102,7 @@ impl Get {
             }
             Reading::Table(table, at) => {
                 let Some(batch) = table.batches.get(*at) else {
-                    return Ok(false);
+                    return Ok(None);
                 };
                 *at += 1;
                 let sum = if checksum { digest(batch)? } else { 0 };
@@ -111,8 +113,7 @@ impl Get {
         }
         self.queue(queue)?;
         handicap.burn(Stage::Encode);
-        clock.mark(Stage::Encode);
-        Ok(true)
+        Ok(Some(clock.mark(Stage::Encode)))
     }
 
     fn queue(&mut self, queue: &mut SendQueue) -> Result<()> {

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prost::Message as _;
 
@@ -27,6 +27,9 @@ use venturi_base::meter::clock::Stage;
 
 /// A get is encoded ahead of the socket by no more than this.
 const HIGH_WATER: usize = 256 << 10;
+/// Nor for longer: a batch that takes its time may be small. What is ready leaves then, and the runtime looks
+/// whether the client has said something: it may have had enough.
+const AT_A_TIME: Duration = Duration::from_millis(1);
 
 type Outcome = std::result::Result<(), Status>;
 type Answering = Pin<Box<dyn Future<Output = std::result::Result<Vec<Vec<u8>>, Status>>>>;
@@ -101,8 +104,9 @@ impl Worker {
     /// Works until the client goes away (or, with an error, breaks the protocol).
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         self.ledger.wake();
+        let until = Instant::now() + AT_A_TIME;
         loop {
-            self.produce(cx);
+            self.produce(cx, until);
             // Writes what the gets have queued, then reads.
             let event = self.connection.poll_event(cx);
             self.book(&event);
@@ -110,7 +114,12 @@ impl Worker {
             match event {
                 Poll::Ready(Ok(event)) => self.handle(event),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending if self.has_room() => {}
+                Poll::Pending if self.has_room() => {
+                    if Instant::now() >= until {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                }
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -184,7 +193,7 @@ impl Worker {
     }
 
     /// Answers and gets go on as far as the socket has room.
-    fn produce(&mut self, cx: &mut Context<'_>) {
+    fn produce(&mut self, cx: &mut Context<'_>, until: Instant) {
         let (mut ended, mut sent) = (Vec::new(), Vec::new());
         for (&stream, call) in &mut self.calls {
             match call {
@@ -200,11 +209,12 @@ impl Worker {
                                 let clock = self.ledger.turn_to(stream);
                                 get.next(queue, &self.state.handicap, clock)
                             }
-                            None => Ok(false),
+                            None => Ok(None),
                         };
                         match more {
-                            Ok(true) => {}
-                            Ok(false) => {
+                            Ok(Some(now)) if now < until => {}
+                            Ok(Some(_)) => break,
+                            Ok(None) => {
                                 get.ending = Some(Ending::Queued);
                                 sent.push(stream);
                                 break;

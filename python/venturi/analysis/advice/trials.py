@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.advice.warning import Advice
-from venturi.analysis.cells.ceilings import share as share_of
+from venturi.analysis.cells.ceilings import surely_above
 from venturi.analysis.cells.summary import (
     Cell,
     ends_by_itself,
@@ -254,15 +254,21 @@ def instrument(cells: Sequence[Cell]) -> Advice | None:
 
 
 def over_ceiling(cells: Sequence[Cell]) -> Advice | None:
-    over = [c for c in cells if c.share.known and c.share.low is not None and c.share.low > 1.0]
+    over = [c for c in cells if c.reference]
     if not over:
         return None
     worst = max(over, key=lambda c: c.share.value or 0.0)
+    if worst.binding not in worst.paired:
+        step = "Measure it between the trials, and at their moment: --ceilings rounds"
+    elif surely_above(worst.share):
+        step = "Read the share as a comparison, not as how near the cell comes to the most there is"
+    else:
+        step = "Repeat at a quieter time, or more often"
     return Advice(
         "over-ceiling",
-        f"{_label(worst)} moved {worst.share.text()} {share_of(worst.binding)}",
-        "a limit that is passed was not the limit: it was measured while the machine was slower",
-        "Run again with --fresh-ceilings and trust the share only if it holds",
+        f"{_label(worst)} moved {worst.share.text()} {worst.of_limit}",
+        f"what is passed is no limit: {worst.why_passed(str(worst.binding))}",
+        step,
     )
 
 
@@ -435,7 +441,7 @@ def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Ad
         "no-ceiling",
         f"{_cells_of(len(without), len(cells))} cannot be set against raw TCP",
         cause,
-        "Run again with --ceilings; a foreign server on another host cannot be probed",
+        "Run again with --ceilings rounds; a foreign server on another host cannot be probed",
     )
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-from venturi.analysis.statistics.intervals import Interval, median_interval
+from venturi.analysis.statistics.intervals import Interval, median_interval, ratio_interval
+from venturi.common.units import Quantity
 from venturi.targets.system import KEEPS_NOTHING, UNSYNCED, scheme_of
 
 __all__ = [
     "NEAR",
+    "OVER",
     "Ceiling",
     "Limits",
     "alone",
@@ -21,15 +23,21 @@ __all__ = [
     "codec_of",
     "data_label",
     "link",
+    "pinned",
     "share",
     "single_links",
     "stores",
+    "surely_above",
     "waits_for_disk",
+    "why_passed",
 ]
 
 NEAR = math.log(2.0)
 """A probe counts for messages up to twice as large or small as its own: raw TCP differs little within that,
 and a last short batch or a string column moves a trial's mean message size a little off the probe's."""
+
+OVER = 1.05
+"""A result that is so much above its limit has passed it, however far its repeats lie apart."""
 
 RAW_TCP, ENGINE, MEMORY, DISK = "raw TCP", "engine", "memory copy", "disk"
 DIALECTS = ("mysql", "postgres", "sqlite", "duckdb")
@@ -40,7 +48,8 @@ _ALONE = "loader-"
 
 @dataclass(frozen=True)
 class Ceiling:
-    """One limit (bytes of payload per second) over the probe's repeats.
+    """One limit (bytes of payload per second) over the probe's repeats, and the share of it that a cell
+    reached.
 
     `message_bytes` is the probe's own message size, None where the limit has none.
     """
@@ -48,6 +57,18 @@ class Ceiling:
     name: str
     rate: Interval
     message_bytes: float | None = None
+    rounds: Mapping[int, float] = field(default_factory=dict)
+    """What it was in each round in which it was probed."""
+    share: Interval | None = None
+    """None where no trial was good."""
+    paired: bool = False
+    """Whether the share is of trials and probes of the same rounds."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the cell did more, so that it is no limit but a reference; of a single repeat, which has no
+        interval, anything above it."""
+        return self.share is not None and (self.share.low > 1.0 or self.share.median > OVER)
 
 
 def stores(url: object) -> bool:
@@ -153,6 +174,11 @@ def codec_of(compression: object) -> str | None:
     return None if text == "none" else text
 
 
+def pinned(parameters: Mapping[str, Any]) -> str | None:
+    """The CPUs of the client's threads, as a probe's line has them: `0,2`."""
+    return ",".join(map(str, parameters.get("pin") or ())) or None
+
+
 def _same_machine(parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> bool:
     """Whether both ends share this host's processors and disks: as the trials found, else by the address."""
     for record in records:
@@ -169,8 +195,10 @@ def _same_machine(parameters: Mapping[str, Any], records: Sequence[Mapping[str, 
     )
 
 
-def _scaled(rate: Interval, factor: float) -> Interval:
-    return Interval(rate.median * factor, rate.low * factor, rate.high * factor, rate.n, rate.coverage)
+def _scaled(ceiling: Ceiling, factor: float) -> Ceiling:
+    rate = ceiling.rate
+    scaled = Interval(rate.median * factor, rate.low * factor, rate.high * factor, rate.n, rate.coverage)
+    return replace(ceiling, rate=scaled, rounds={n: found * factor for n, found in ceiling.rounds.items()})
 
 
 def _of_payload(
@@ -181,15 +209,36 @@ def _of_payload(
         return raw
     if payload_per_wire is None:
         return None
-    return Ceiling(raw.name, _scaled(raw.rate, payload_per_wire), raw.message_bytes)
+    return _scaled(raw, payload_per_wire)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What the good trials of a cell moved (payload bytes per second), and in which rounds."""
+
+    speed: Interval
+    trials: Sequence[tuple[int | None, float]]
+
+    def over(self, ceiling: Ceiling) -> Ceiling:
+        """The limit with the median of each trial's share of what was probed in its own round. Where that was
+        not done for half of them, with the quotient of the medians."""
+        rounds = ceiling.rounds
+        pairs = [rate / rounds[n] for n, rate in self.trials if n is not None and n in rounds]
+        if pairs and 2 * len(pairs) >= len(self.trials):
+            return replace(ceiling, share=median_interval(pairs), paired=True)
+        return replace(ceiling, share=ratio_interval(self.speed, ceiling.rate))
+
+
+Sample = tuple[float, int | None]
+"""A probe's rate and its round, None where it was made before them."""
 
 
 class Limits:
     """The probes of a run, ordered once, so that thousands of cells find theirs quickly."""
 
     def __init__(self, probes: Iterable[Mapping[str, Any]]) -> None:
-        # kind -> what must be equal -> message size -> rates
-        self._found: dict[str, dict[tuple[Any, ...], dict[float, list[float]]]] = {}
+        # kind -> what must be equal -> message size -> samples
+        self._found: dict[str, dict[tuple[Any, ...], dict[float, list[Sample]]]] = {}
         self._cores = 1
         self._intervals: dict[tuple[float, ...], Interval] = {}
         for probe in probes:
@@ -198,7 +247,7 @@ class Limits:
                 continue
             kind = str(probe.get("kind") or "tcp")
             names = {
-                "tcp": ("place", "direction", "streams", "name"),
+                "tcp": ("place", "direction", "streams", "name", "threads", "pin"),
                 "engine": ("data", "name", "streams", "threads"),
                 "codec": ("end", "data", "name"),
                 "memory": ("end", "name", "threads"),
@@ -209,7 +258,7 @@ class Limits:
             key = tuple(probe.get(name) for name in names)
             size = float(probe.get("message_bytes") or 0)
             self._found.setdefault(kind, {}).setdefault(key, {}).setdefault(size, []).append(
-                moved * 1e9 / took
+                (moved * 1e9 / took, probe.get("round"))
             )
             if kind == "memory" and probe.get("end") in (None, "client"):
                 self._cores = max(self._cores, int(probe.get("threads") or 1))
@@ -220,18 +269,20 @@ class Limits:
         message_bytes: float | None,
         records: Sequence[Mapping[str, Any]] = (),
         payload_per_wire: float | None = None,
+        done: Moved | None = None,
     ) -> dict[str, Ceiling]:
         """Every limit that applies to a cell, by name; see docs/method.md, "Ceilings".
 
         `message_bytes` is the trial's payload bytes per batch; `payload_per_wire` how many bytes of payload
         one byte on the wire carried (compression), None where that was not counted. `records` are the good
-        trials. Limits measured under other conditions are left out: a share of one would mislead.
+        trials, `done` what they moved. Limits measured under other conditions are left out: a share of one
+        would mislead.
         """
         raw = self._tcp(parameters, message_bytes)
         if (parameters.get("loaders") or 1) > 1:
             # One host's limit does not bound several hosts.
             found = [_of_payload(raw, parameters, payload_per_wire)]
-            return {ceiling.name: ceiling for ceiling in found if ceiling is not None}
+            return _held_against(found, done)
         found = [
             _of_payload(raw, parameters, payload_per_wire),
             self._engine(parameters, message_bytes),
@@ -239,22 +290,29 @@ class Limits:
             *self._codec(parameters, message_bytes, records),
             self._disk(parameters, records),
         ]
-        limits = {ceiling.name: ceiling for ceiling in found if ceiling is not None}
+        limits = _held_against(found, done)
         # Messages that passed through TCP faster than memory is copied stayed in the processor's cache, so
         # for messages of this size the memory is no limit.
-        if raw is not None and MEMORY in limits and raw.rate.median > limits[MEMORY].rate.median:
+        # Of what was on the wire, as that is what passed.
+        wire = _held_against([raw], done).get(RAW_TCP)
+        if wire is not None and MEMORY in limits and _above(wire, limits[MEMORY]):
             del limits[MEMORY]
         return limits
 
     def _tcp(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
         own = parameters.get("place")
-        sizes: dict[float, list[float]] = {}
+        sizes: dict[float, list[Sample]] = {}
         loaders = together(parameters.get("loaders") if parameters.get("on") == "ray" else None)
-        for (place, direction, streams, name), rates in self._found.get("tcp", {}).items():
+        client = (parameters.get("threads"), pinned(parameters))
+        for (place, direction, streams, name, *ends), rates in self._found.get("tcp", {}).items():
             if direction != parameters.get("operation") or streams != parameters.get("streams"):
                 continue
             # From as many hosts as the trial's streams.
             if name != loaders:
+                continue
+            # Threads that have no stream do nothing; lines of older runs do not tell.
+            threads, pin = ends
+            if threads is not None and (threads, pin) != (min(client[0] or streams, streams), client[1]):
                 continue
             # A loopback probe is no ceiling of a remote target; imported lines name no place.
             if place is not None and own is not None and place != own:
@@ -273,13 +331,9 @@ class Limits:
 
     def _memory(self) -> Ceiling | None:
         """The better of one core and all: which is higher depends on the machine."""
-        found = [
-            self._interval(values)
-            for (end, _, _), rates in self._found.get("memory", {}).items()
-            for values in rates.values()
-            if end in (None, "client")
-        ]
-        return Ceiling(MEMORY, max(found, key=lambda rate: rate.median)) if found else None
+        return self._best(
+            MEMORY, (key for key in self._found.get("memory", ()) if key[0] in (None, "client"))
+        )
 
     def _codec(
         self,
@@ -302,20 +356,21 @@ class Limits:
             key = ("client", data_label(parameters), f"{codec}-{verb}")
             one = self._nearest(f"{codec} {verb}", self._found.get("codec", {}).get(key, {}), size)
             if one is not None:
-                yield Ceiling(one.name, _scaled(one.rate, workers), one.message_bytes)
+                yield _scaled(one, workers)
 
     def _disk(self, parameters: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Ceiling | None:
         """The better way of writing, where what is put stays on this host's disk."""
         if not waits_for_disk(parameters) or not _same_machine(parameters, records):
             return None
-        found = [
-            self._interval(values)
-            for rates in self._found.get("disk", {}).values()
-            for values in rates.values()
-        ]
-        return Ceiling(DISK, max(found, key=lambda rate: rate.median)) if found else None
+        return self._best(DISK, self._found.get("disk", ()))
 
-    def _nearest(self, name: str, sizes: Mapping[float, list[float]], size: float | None) -> Ceiling | None:
+    def _best(self, name: str, keys: Iterable[tuple[Any, ...]]) -> Ceiling | None:
+        """The probe of the highest median of these."""
+        kind = {MEMORY: "memory", DISK: "disk"}[name]
+        found = [self._ceiling(name, samples) for key in keys for samples in self._found[kind][key].values()]
+        return max(found, key=lambda ceiling: ceiling.rate.median, default=None)
+
+    def _nearest(self, name: str, sizes: Mapping[float, list[Sample]], size: float | None) -> Ceiling | None:
         """That of the nearest message size, on a logarithmic scale, within a factor 2."""
         if size is None or size <= 0:
             return None
@@ -323,22 +378,64 @@ class Limits:
         best = min(near, key=lambda at: near[at], default=None)
         if best is None or near[best] > NEAR + 1e-9:
             return None
-        return Ceiling(name, self._interval(sizes[best]), best)
+        return self._ceiling(name, sizes[best], best)
 
-    def _interval(self, values: Sequence[float]) -> Interval:
-        key = tuple(values)
-        if key not in self._intervals:
-            self._intervals[key] = median_interval(values)
-        return self._intervals[key]
+    def _ceiling(self, name: str, samples: Sequence[Sample], size: float | None = None) -> Ceiling:
+        rates = tuple(rate for rate, _ in samples)
+        if rates not in self._intervals:
+            self._intervals[rates] = median_interval(rates)
+        rounds: dict[int, float] = {}
+        for rate, number in samples:
+            if number is not None:
+                rounds[number] = max(rate, rounds.get(number, 0.0))
+        return Ceiling(name, self._intervals[rates], size, rounds)
+
+
+def _held_against(found: Iterable[Ceiling | None], done: Moved | None) -> dict[str, Ceiling]:
+    """By name, with the share of each that was reached."""
+    known = [ceiling for ceiling in found if ceiling is not None]
+    if done is not None:
+        known = [done.over(ceiling) for ceiling in known]
+    return {ceiling.name: ceiling for ceiling in known}
+
+
+def _above(one: Ceiling, other: Ceiling) -> bool:
+    """Whether it is the higher limit: less of it was reached."""
+    if one.share is None or other.share is None:
+        return one.rate.median > other.rate.median
+    return one.share.median < other.share.median
 
 
 def binding(limits: Mapping[str, Ceiling]) -> Ceiling | None:
-    """The lowest of the limits that apply; None where there is none."""
-    return min(limits.values(), key=lambda ceiling: ceiling.rate.median, default=None)
+    """The lowest of the limits that apply, of which most was reached; None where there is none."""
+    return min(
+        limits.values(),
+        key=lambda ceiling: ceiling.rate.median if ceiling.share is None else -ceiling.share.median,
+        default=None,
+    )
 
 
-def share(binding_name: str | None) -> str:
-    """What a share of that limit is called: `of raw TCP`, `of the engine's limit`."""
+def share(binding_name: str | None, passed: bool = False) -> str:
+    """What a share of that limit is called: `of raw TCP`, `of the engine's limit`, and where it was passed
+    `of raw TCP (a reference)`."""
     if binding_name is None:
         return ""
-    return {ENGINE: "of the engine's limit", DISK: "of the disk"}.get(binding_name, f"of {binding_name}")
+    text = {ENGINE: "of the engine's limit", DISK: "of the disk"}.get(binding_name, f"of {binding_name}")
+    return f"{text} (a reference)" if passed else text
+
+
+def surely_above(share: Quantity) -> bool:
+    """Whether the whole interval of a share lies above 100 %."""
+    return share.low is not None and share.low > 1.0
+
+
+def why_passed(share: Quantity, paired: bool) -> str:
+    """What is known of why a limit was passed, by this share of it."""
+    if not paired:
+        return "it was not probed between the trials, but at another moment of the machine"
+    if not surely_above(share):
+        return "repeats do not tell whether it is one: they are too few, or the machine changes too fast"
+    return (
+        "it was probed between the trials, raw TCP with its ends in every placement, so the trials do "
+        "something that the probe does not"
+    )

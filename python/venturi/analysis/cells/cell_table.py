@@ -49,6 +49,7 @@ def table(cells: Sequence[Cell]) -> pa.Table:
     margins("ceiling_bytes_per_second", [c.ceiling for c in cells])
     margins("share_of_ceiling", [c.share for c in cells])
     columns["binding_ceiling"] = pa.array([c.binding for c in cells], pa.string())
+    columns["binding_is"] = pa.array([binding_is(c) for c in cells], pa.string())
     for name in dict.fromkeys(n for c in cells for n in c.ceilings):
         head = "".join(x if x.isalnum() else "_" for x in name).lower()
         columns[f"{head}_ceiling_bytes_per_second"] = pa.array(
@@ -62,6 +63,11 @@ def table(cells: Sequence[Cell]) -> pa.Table:
     if any(c.in_rows for c in cells):
         _batches(cells, columns, margins)
     return pa.table(columns)
+
+
+def binding_is(cell: Cell) -> str | None:
+    """`limit`, or `reference` where the cell has passed it; None where it has none."""
+    return None if cell.binding is None else "reference" if cell.reference else "limit"
 
 
 def _batches(

@@ -13,7 +13,8 @@ from venturi.common.units import Quantity
 __all__ = ["Limit", "Narrowest", "limits", "narrowest", "raw_tcp_meaning", "title"]
 
 _KEY = (
-    *("kind", "place", "end", "name", "threads", "direction", "streams", "message_bytes", "path", "data"),
+    *("kind", "place", "end", "name", "threads", "pin", "direction", "streams", "message_bytes", "path"),
+    "data",
 )
 
 
@@ -59,6 +60,9 @@ def title(line: Mapping[str, Any]) -> str:
             # A place without a name of its own is the list of the servers.
             where = "" if address in place.split(",") else where
             where += f", {' and '.join(ends)} alone"
+        threads, pin = line.get("threads"), line.get("pin")
+        few = f" on {_count(threads, 'thread')}" if threads not in (None, line.get("streams")) else ""
+        where = f"{few}{f', pinned to {pin}' if pin else ''}{where}"
         return f"raw TCP {line.get('direction')}, {_count(line.get('streams'), 'connection')}{where}"
     if kind == "memory":
         return f"memory copy, {_count(line.get('threads'), 'core')}"

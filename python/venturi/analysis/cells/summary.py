@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from venturi.analysis.cells.ceilings import Limits, binding
-from venturi.analysis.statistics.intervals import Interval, median_interval, ratio_interval
+from venturi.analysis.cells.ceilings import Limits, Moved, binding, share, why_passed
+from venturi.analysis.statistics.intervals import Interval, median_interval
 from venturi.common.units import MISSING, Quantity
 from venturi.targets.parameters import PARAMETERS
 from venturi.targets.system import servers_batches
@@ -195,7 +195,7 @@ class Cell:
     """The lowest of `ceilings`."""
     ceiling_message_bytes: float | None
     share: Quantity
-    """Throughput over the lowest ceiling."""
+    """Of the lowest ceiling: throughput over it, both of one round where it was probed in rounds."""
     payload_bytes: float | None
     verified: dict[str, int]
     """How many good trials were verified how: {"checksum": 5}."""
@@ -204,7 +204,27 @@ class Cell:
     ceilings: dict[str, Quantity] = field(default_factory=dict)
     """Every measured limit that applies, by name: "raw TCP", "engine", "memory copy", "zstd encode", ..."""
     binding: str | None = None
-    """The name of the lowest."""
+    """The name of the lowest, of which most was reached."""
+    shares: dict[str, Quantity] = field(default_factory=dict)
+    """Of each of `ceilings`."""
+    passed: frozenset[str] = frozenset()
+    """Those that the cell has passed: references, and no limits."""
+    paired: frozenset[str] = frozenset()
+    """Those probed between the trials, round by round."""
+
+    @property
+    def reference(self) -> bool:
+        """Whether what the cell's share is of was passed, and is no limit."""
+        return self.binding in self.passed
+
+    def why_passed(self, name: str) -> str:
+        """What is known of why this limit was passed."""
+        return why_passed(self.shares[name], name in self.paired)
+
+    @property
+    def of_limit(self) -> str:
+        """What its share is of: `of raw TCP`; nothing where that is not known."""
+        return share(self.binding, self.reference)
 
     @property
     def operation(self) -> str:
@@ -280,9 +300,11 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
     carried = _interval(
         quotient(numeric(r, "counts", "payload_bytes"), numeric(r, "counts", "wire_bytes")) for r in good
     )
-    ceilings = limits.of(parameters, message, good, carried.median if carried else None)
+    moved = [(r.get("repeat"), rate) for r in good if (rate := throughput(r)) is not None]
+    done = Moved(speed, moved) if speed else None
+    ceilings = limits.of(parameters, message, good, carried.median if carried else None, done)
     ceiling = binding(ceilings)
-    share = ratio_interval(speed, ceiling.rate).quantity("fraction") if speed and ceiling else None
+    shares = {name: c.share.quantity("fraction") for name, c in ceilings.items() if c.share is not None}
     verified: dict[str, int] = {}
     for record in good:
         how = get(record, "verification", "achieved") or "not recorded"
@@ -318,12 +340,15 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
         stages={end: _mean_shares([stage_shares(r, end) for r in good]) for end in ENDS},
         ceiling=ceiling.rate.quantity("B/s") if ceiling else Quantity(None, unit="B/s"),
         ceiling_message_bytes=ceiling.message_bytes if ceiling else None,
-        share=share or Quantity(None, unit="fraction"),
+        share=shares.get(ceiling.name if ceiling else "", Quantity(None, unit="fraction")),
         payload_bytes=payload,
         verified=verified,
         records=good,
         ceilings={name: limit.rate.quantity("B/s") for name, limit in ceilings.items()},
         binding=ceiling.name if ceiling else None,
+        shares=shares,
+        passed=frozenset(name for name, limit in ceilings.items() if limit.passed),
+        paired=frozenset(name for name, limit in ceilings.items() if limit.paired),
     )
 
 

@@ -82,11 +82,8 @@ def axis_sentences(one: AxisFit) -> list[str]:
         return [f"{shape(one)}; {fit.peak.quantity(one.unit)} at best"]
     out = [law(one, fit)]
     last = float(fit.points.x[-1])
-    knee = fit.knee
-    text = f"knee (90 % of the peak) at {several(one.axis, knee.median)}"
-    text += f" [{count(knee.low)}..{count(knee.high)}]" if knee.high > knee.low else ""
     at = fit.peak_at
-    text += f", peak {fit.peak.quantity(one.unit)} at {several(one.axis, at)}"
+    text = f"{knee(one)}, peak {fit.peak.quantity(one.unit)} at {several(one.axis, at)}"
     if at == last:
         text += ", the largest measured"
         if fit.limit is not None and fit.limit > fit.peak.median * 1.01:
@@ -104,6 +101,15 @@ def axis_sentences(one: AxisFit) -> list[str]:
     if fit.doubtful:
         out.append(f"doubtful: {fit.doubtful}")
     return out
+
+
+def knee(one: AxisFit) -> str:
+    """`knee (90 % of the peak) at 5 streams [4..5]`; empty without a law."""
+    if one.fit is None:
+        return ""
+    found = one.fit.knee
+    text = f"knee (90 % of the peak) at {several(one.axis, found.median)}"
+    return text + (f" [{count(found.low)}..{count(found.high)}]" if found.high > found.low else "")
 
 
 def measured(one: AxisFit) -> list[str]:

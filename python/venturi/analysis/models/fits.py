@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from venturi.analysis.cells import summary
+from venturi.analysis.cells import series, summary
+from venturi.analysis.cells.series import Series
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.statistics import hockney, scaling
-from venturi.analysis.statistics.curve import Curve
+from venturi.analysis.statistics.curve import Curve, Shape
 from venturi.analysis.statistics.gain import Effect, effect
 from venturi.analysis.statistics.hockney import Hockney
 from venturi.analysis.statistics.laws import Refused
@@ -69,6 +70,9 @@ class AxisFit:
     """By which rule these sizes are the large ones."""
     fit: Scaling | None = None
     refused: str = ""
+    series: Series | None = None
+    """The same cells as findings, titles of figures and `best` tell of them; None where several settings are
+    taken together."""
 
     @cached_property
     def medians(self) -> dict[float, float]:
@@ -80,7 +84,9 @@ class AxisFit:
     @cached_property
     def curve(self) -> Curve | None:
         """What may be said of it; None where no round holds every N."""
-        return Curve.of(_blocks(self))
+        if self.series is not None:
+            return self.series.curve
+        return Curve.of(_blocks(self)) if self.pooled else None
 
     @property
     def knee_between(self) -> tuple[float | None, float] | None:
@@ -96,7 +102,7 @@ class AxisFit:
     @property
     def level(self) -> bool:
         """Whether nothing depends on the axis: flat from the smallest N on, and no law that explains."""
-        if self.fit is None or self.curve is None or self.curve.flat != self.curve.ns[0]:
+        if self.fit is None or self.curve is None or self.curve.shape is not Shape.FLAT_THROUGHOUT:
             return False
         return not self.fit.r_squared >= EXPLAINS
 
@@ -253,15 +259,14 @@ def _scaling(
         )
         return
     made = [*_pooled(operation, cells, axis, others, unit)]
-    groups = [g for g in _groups(cells, others).values() if len({m.parameters.get(axis) for m in g}) > 1]
-    thin = 0
-    single = []
-    for group in groups:
-        one = AxisFit(operation, axis, _settings(group, others), group, unit)
-        if len({m.parameters.get(axis) for m in group}) < scaling.LEAST_POINTS:
-            thin += 1
-            continue
-        single.append(one)
+    along = [m for m in cells if isinstance(m.parameters.get(axis), int | float)]
+    every = series.every(along, axis, others)
+    thin = sum(len(s.cells) < scaling.LEAST_POINTS for s in every)
+    single = [
+        AxisFit(operation, axis, _settings(s.cells, others), list(s.cells), unit, series=s)
+        for s in every
+        if len(s.cells) >= scaling.LEAST_POINTS
+    ]
     # The fullest and fastest first, so that what is left out matters least.
     single.sort(key=_rank, reverse=True)
     for one in [*made, *single[:MOST_GROUPS]]:
@@ -383,21 +388,12 @@ def observations(one: AxisFit) -> dict[float, list[float]]:
 
 
 def _blocks(one: AxisFit) -> list[dict[float, float]]:
-    """Pairs for the tests: sizes (or settings) where several are together, else repeats."""
+    """Throughput by N of each size, or setting, that is taken together with others."""
     blocks: dict[Any, dict[float, float]] = {}
     for cell in one.cells:
-        n = cell.parameters.get(one.axis)
-        if not isinstance(n, int | float):
-            continue
-        if one.pooled:
-            value = _value(cell, one.unit)
-            if value is not None:
-                blocks.setdefault(cell.parameters.get(one.pooled), {})[float(n)] = value
-        else:
-            for record in cell.records:
-                value = _trial(record, one.unit)
-                if value is not None:
-                    blocks.setdefault(record.get("repeat"), {})[float(n)] = value
+        n, value = cell.parameters.get(one.axis), _value(cell, one.unit)
+        if isinstance(n, int | float) and value is not None:
+            blocks.setdefault(cell.parameters.get(one.pooled), {})[float(n)] = value
     return [blocks[k] for k in sorted(blocks, key=lambda k: (k is None, k if k is not None else 0))]
 
 

@@ -22,8 +22,8 @@ from venturi.analysis.cells.summary import (
     throughput,
     varying,
 )
-from venturi.analysis.statistics.curve import Curve
-from venturi.analysis.statistics.difference import LEAST_REPEATS, Difference, differences
+from venturi.analysis.statistics.curve import LEAST_ROUNDS, Curve, Shape
+from venturi.analysis.statistics.difference import Difference, differences
 from venturi.analysis.statistics.gain import Effect, Gain, effect, tested
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.units import Quantity
@@ -106,37 +106,60 @@ class Advised:
     levels: tuple[Level, ...]
     best: object
     enough: object
-    """The smallest value within `WITHIN` of the best; of a setting that is no number, the best. Where the
-    setting makes no significant difference, the first."""
+    """The smallest value beyond which surely less than `within` is gained; where that cannot be told the
+    highest; without margins the smallest within that of the best. Of a setting that is no number the best,
+    or the first where it makes no significant difference."""
     effect: Effect | None
     cores: int | None
     """CPUs of the machine, where `enough` is as many."""
     curve: Curve | None
     """What may be said of throughput over it; None of what is no number, and without a whole block."""
 
+    within: float = WITHIN
+
     def level(self, value: object) -> Level:
         return next(one for one in self.levels if one.value == value)
 
     @property
+    def told(self) -> Curve | None:
+        """The curve, where it has rounds enough to say anything."""
+        return self.curve if self.curve is not None and self.curve.told else None
+
+    @property
+    def sure(self) -> bool:
+        """Whether more than `enough` surely gains less than `within`."""
+        if self.told is not None:
+            return self.told.enough(self.within) is not None
+        gain = self.level(self.enough).gain
+        return gain is not None and gain.high < self.within
+
+    @property
     def indifferent(self) -> bool:
-        """Tested over enough pairs, and without an effect."""
+        """Whether all values are as good: the first is enough; without a curve, tested without an effect."""
+        if self.told is not None:
+            return self.sure and self.enough == self.levels[0].value and self.told.shape is not Shape.FALLING
         return self.effect is not None and self.effect.testable and not self.effect.significant
 
     @property
+    def alike(self) -> bool:
+        """Whether it surely does not matter which value is taken: none is better or worse."""
+        if self.told is None:
+            return self.indifferent and not self.undecided
+        lows = [self.told.change(0, i).low for i in range(1, len(self.told.ns))]
+        return self.indifferent and all(low is not None and low > -self.within for low in lows)
+
+    @property
     def undecided(self) -> bool:
-        """No effect could be shown, but the means lie apart by more than what counts as near: repeats scatter
-        too much to tell."""
+        """Whether it cannot be told how much is enough, for repeats scatter too much. Without a curve: no
+        effect could be shown, but the means lie apart by more than what counts as near."""
+        if self.told is not None:
+            return not self.sure and self.told.shape is Shape.UNDECIDED
         return self.indifferent and self.effect is not None and self.effect.spread > WITHIN
 
     @property
     def rising(self) -> bool:
-        """The largest value measured is the one that is needed, and still gains: more may give more."""
-        return self.last and self.curve is not None and self.curve.rising
-
-    @property
-    def last(self) -> bool:
-        """Whether the largest value measured is the one that is needed."""
-        return self.numeric and self.enough == max(one.value for one in self.levels)  # type: ignore[type-var]
+        """Whether the largest value measured is needed, and surely gains: more may give more."""
+        return self.told is not None and self.told.shape is Shape.RISING and not self.sure
 
 
 @dataclass(frozen=True)
@@ -161,6 +184,11 @@ class Best:
     """Other workloads that differ only in size and are not shown."""
     failed: list[Cell] = field(default_factory=list)
 
+    @property
+    def told_apart(self) -> bool:
+        """Whether the fastest surely is: no other may be as fast, neither by itself nor along a setting."""
+        return self.judged and not self.tied and not any(one.undecided for one in self.advised)
+
 
 def _cost(record: Mapping[str, object]) -> float | None:
     """CPU time of both ends per byte of payload (ns/B, which is s/GB), or per row of what is counted in rows
@@ -181,8 +209,11 @@ def speed_of(cell: Cell, measure: str | None = None) -> Quantity:
 def values(cell: Cell, measure: str | None = None) -> list[float]:
     """The same of each good trial."""
     name = measure or basis((cell,))
-    each = (throughput(r) if name == "throughput" else per_second(r, name) for r in cell.records)
-    return [v for v in each if v is not None]
+    return [v for r in cell.records if (v := _speed(r, name)) is not None]
+
+
+def _speed(record: Mapping[str, object], measure: str) -> float | None:
+    return throughput(record) if measure == "throughput" else per_second(record, measure)
 
 
 def find(
@@ -262,7 +293,7 @@ def _best(
         cheapest=cheapest,
         tied=sorted((c for c in choices if c.tied), key=lambda c: -(c.speed.value or 0.0)),
         front=_front(choices),
-        advised=[a for n in settings if (a := _advise([*good, *alike], n, settings, within, cores, measure))],
+        advised=[a for n in settings if (a := _advise(good, alike, n, settings, within, cores, measure))],
         cells=len(good),
         cost_name=cost_name,
         judged=any(b is not None and b.judged for b in behind),
@@ -303,65 +334,75 @@ def _front(choices: list[Choice]) -> list[Choice]:
 
 
 def _advise(
-    cells: list[Cell], name: str, settings: list[str], within: float, cores: int | None, measure: str
+    cells: list[Cell],
+    alike: list[Cell],
+    name: str,
+    settings: list[str],
+    within: float,
+    cores: int | None,
+    measure: str,
 ) -> Advised | None:
     """What the pairs of cells that differ in this setting alone say of it; None where there are none."""
-    blocks = _blocks(cells, name, settings, measure)
-    if not blocks:
+    groups = _blocks(cells, name, settings, measure)
+    if alike and sum(map(len, groups)) < LEAST_ROUNDS:
+        groups = _blocks([*cells, *alike], name, settings, measure)
+    if not groups:
         return None
-    most = max(v for block in blocks for v in block.values())
-    near = [b for b in blocks if max(b.values()) >= NEAR * most] or blocks
+    highest = [max(_means(group).values()) for group in groups]
+    blocks = [block for group in groups for block in group]
+    near = [b for g, most in zip(groups, highest, strict=True) if most >= NEAR * max(highest) for b in g]
     levels = list(dict.fromkeys(v for b in near for v in b))
     is_number = all(isinstance(v, int | float) and not isinstance(v, bool) for v in levels)
     levels.sort(key=lambda v: (float(v), "") if is_number and isinstance(v, int | float) else (0.0, str(v)))
     best = _best_level(near, levels)
     found = tuple(_level(near, value, best) for value in levels)
     matters = effect(blocks, draws=DRAWS)
+    numbers = [{float(v): x for v, x in b.items() if isinstance(v, int | float)} for b in near if is_number]
+    curve = Curve.of(numbers)
     enough = best
-    if matters is not None and matters.testable and not matters.significant:
+    if curve is not None and curve.told:
+        at = curve.enough(within)
+        enough = next(v for v in levels if v == (curve.ns[curve.peak] if at is None else at))
+    elif matters is not None and matters.testable and not matters.significant:
         enough = levels[0]
     elif is_number:
         enough = next(one.value for one in found if one.ratio >= 1 - within)
-    numbers = [{float(v): x for v, x in b.items() if isinstance(v, int | float)} for b in near if is_number]
-    return Advised(
-        name,
-        is_number,
-        found,
-        best,
-        enough,
-        matters,
-        cores if cores is not None and enough == cores else None,
-        Curve.of(numbers),
-    )
+    as_cores = cores if cores is not None and enough == cores else None
+    return Advised(name, is_number, found, best, enough, matters, as_cores, curve, within)
 
 
-def _blocks(cells: list[Cell], name: str, settings: list[str], measure: str) -> list[dict[object, float]]:
-    """Throughput by the setting's value, all others equal; a block a repeat where there are several, because
-    repeats are interleaved rounds and a round's state is common to its cells."""
-    held: dict[str, dict[object, dict[int, float]]] = {}
+Block = dict[object, float]
+
+
+def _blocks(cells: list[Cell], name: str, settings: list[str], measure: str) -> list[list[Block]]:
+    """Throughput by the setting's value, all others equal: of each setting of the others a block a repeat,
+    because repeats are interleaved rounds and a round's state is common to its cells."""
+    held: dict[str, dict[Any, Block]] = {}
     for cell in cells:
         key = repr([cell.parameters.get(n) for n in (*settings, *SIZES) if n != name])
-        by_repeat = dict(enumerate(values(cell, measure)))
-        if not by_repeat:
-            continue
-        held.setdefault(key, {})[_hashable(cell.parameters.get(name))] = by_repeat
-    out: list[dict[object, float]] = []
-    for by_value in held.values():
-        if len(by_value) < 2:
-            continue
-        rounds = min(len(v) for v in by_value.values())
-        if rounds >= LEAST_REPEATS:
-            out += [{k: v[r] for k, v in by_value.items()} for r in range(rounds)]
-        else:
-            out.append({k: math.exp(sum(map(math.log, v.values())) / len(v)) for k, v in by_value.items()})
-    return out
+        level = _hashable(cell.parameters.get(name))
+        for record in cell.records:
+            if (speed := _speed(record, measure)) is not None:
+                held.setdefault(key, {}).setdefault(record.get("repeat"), {})[level] = speed
+    in_order = ([rounds[r] for r in sorted(rounds, key=lambda r: (r is None, r))] for rounds in held.values())
+    groups = [[b for b in blocks if len(b) > 1] for blocks in in_order]
+    return [group for group in groups if group]
+
+
+def _means(blocks: Sequence[Block]) -> Block:
+    """Geometric mean of each level."""
+    each: dict[object, list[float]] = {}
+    for block in blocks:
+        for level, speed in block.items():
+            each.setdefault(level, []).append(math.log(speed))
+    return {level: math.exp(sum(logs) / len(logs)) for level, logs in each.items()}
 
 
 def _hashable(value: object) -> object:
     return value if isinstance(value, str | int | float | bool | None) else repr(value)
 
 
-def _best_level(blocks: list[dict[object, float]], levels: list[object]) -> object:
+def _best_level(blocks: list[Block], levels: list[object]) -> object:
     """The value whose mean log deviation from its blocks' best is least. A value met only beside poor ones
     does not win by that: deviations are from what the block could do."""
 
@@ -372,7 +413,7 @@ def _best_level(blocks: list[dict[object, float]], levels: list[object]) -> obje
     return min(levels, key=lack)
 
 
-def _level(blocks: list[dict[object, float]], value: object, best: object) -> Level:
+def _level(blocks: list[Block], value: object, best: object) -> Level:
     pairs = [math.log(b[best] / b[value]) for b in blocks if value in b and best in b]
     if not pairs:
         # Never beside the best value: against the best of its own blocks, which may flatter it.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,26 @@ LINEAR = 0.8
 """Linear up to N: X(N) is over so much of N times the first point's share."""
 REACH = math.sqrt(2.0)
 """How far apart points lie at least that tell whether it rises or is flat: from 7 to 8 streams is no step."""
+FOUR_OF_FIVE = 0.8416
+"""80 % of a normal distribution lie below so many standard deviations. Without them an interval would keep
+off a bound in half of the cases only."""
 LEAST_ROUNDS = 3
 MOST_ROUNDS = 50
 """More repeats than this are not proposed: something else is wrong with the measurement."""
+
+
+class Shape(str, Enum):
+    """What is claimed of a curve; one of them, and the same wherever it is told."""
+
+    RISING = "rising"
+    FALLING = "falling"
+    FLAT = "flat"
+    FLAT_THROUGHOUT = "flat-throughout"
+    UNDECIDED = "undecided"
+
+    @property
+    def level(self) -> bool:
+        return self in (Shape.FLAT, Shape.FLAT_THROUGHOUT)
 
 
 @dataclass(frozen=True)
@@ -103,8 +121,12 @@ class Curve:
         step = self._means[end] - self._means[start]
         if not self.told:
             return Change(math.expm1(step))
-        from scipy.special import stdtrit
+        error, freedom = self._error(start, end)
+        half = _quantile(freedom) * error
+        return Change(math.expm1(step), math.expm1(step - half), math.expm1(step + half))
 
+    def _error(self, start: int, end: int) -> tuple[float, float]:
+        """Standard error of the logarithm of a change, and its degrees of freedom."""
         variances, each = self._spread
         one, two = float(variances[start]), float(variances[end])
         # Welch and Satterthwaite; never more than all residuals are worth together.
@@ -112,8 +134,7 @@ class Curve:
             each * (one + two) ** 2 / (one**2 + two**2), float((len(self.logs) - 1) * (len(self.ns) - 1))
         )
         worth = effective_number([row[end] - row[start] for row in self.logs])
-        half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt((one + two) / worth)
-        return Change(math.expm1(step), math.expm1(step - half), math.expm1(step + half))
+        return math.sqrt((one + two) / worth), freedom
 
     @property
     def peak(self) -> int:
@@ -162,12 +183,17 @@ class Curve:
 
     @cached_property
     def flat(self) -> float | None:
-        """The smallest N beyond which everything surely gains under `GAIN`; a doubling, where less than
+        """The smallest N beyond which everything surely gains under `GAIN`; None where that is not sure, or
+        where the last step, of less than a doubling, surely gains more than `GAIN` a doubling."""
+        return None if self.rising else self.enough(GAIN)
+
+    def enough(self, gain: float) -> float | None:
+        """The smallest N beyond which everything surely gains under `gain`; a doubling, where less than
         `REACH` lies beyond. None where that is not sure of the last step."""
         found, last = None, len(self.ns) - 1
         # From the last step downwards, and no further than the first failure: each claim is tested once.
         for i in range(last - 1, -1, -1):
-            bound = GAIN if i <= self.before else math.expm1(math.log1p(GAIN) * self._doublings(i, last))
+            bound = gain if i <= self.before else math.expm1(math.log1p(gain) * self._doublings(i, last))
             highs = [self.change(i, j).high for j in range(i + 1, last + 1)]
             if all(high is not None and high < bound for high in highs):
                 found = self.ns[i]
@@ -178,9 +204,11 @@ class Curve:
     @cached_property
     def rest(self) -> Change | None:
         """The most that is gained beyond where it is flat."""
-        if self.flat is None:
-            return None
-        start = self.ns.index(self.flat)
+        return self.beyond(self.flat) if self.flat is not None else None
+
+    def beyond(self, n: float) -> Change:
+        """The most that is gained beyond this N, which is not the last."""
+        start = self.ns.index(n)
         return max((self.change(start, j) for j in range(start + 1, len(self.ns))), key=lambda c: c.value)
 
     @cached_property
@@ -190,6 +218,21 @@ class Curve:
             return None
         found = self.change(self.peak, len(self.ns) - 1)
         return found if found.high is not None and found.high < -GAIN else None
+
+    @cached_property
+    def shape(self) -> Shape:
+        if self.rising:
+            return Shape.RISING
+        if self.loss is not None:
+            return Shape.FALLING
+        if self.flat is None:
+            return Shape.UNDECIDED
+        return Shape.FLAT_THROUGHOUT if self.flat == self.ns[0] else Shape.FLAT
+
+    @property
+    def at(self) -> float:
+        """The N that the claim is about: where it is flat from, else the highest."""
+        return self.flat if self.shape.level and self.flat is not None else self.ns[self.peak]
 
     @property
     def scatter(self) -> float | None:
@@ -201,15 +244,25 @@ class Curve:
 
     @property
     def telling(self) -> int | None:
-        """How many repeats would put the last step's interval on one side of what counts as a gain, were
-        change and spread the same: its width falls with their square root. None over `MOST_ROUNDS`."""
-        if self.step.low is None or self.step.high is None:
+        """How many repeats would put the last step's interval on one side of what counts as a gain, in four
+        of five cases, were change and spread the same. None over `MOST_ROUNDS`."""
+        if not self.told:
             return None
-        doublings, gain = self._doublings(self.start, len(self.ns) - 1), math.log1p(GAIN)
-        middle, half = math.log1p(self.step.value), math.log((1 + self.step.high) / (1 + self.step.low)) / 2
+        last = len(self.ns) - 1
+        doublings, gain = self._doublings(self.start, last), math.log1p(GAIN)
+        middle, (error, freedom) = math.log1p(self.step.value), self._error(self.start, last)
         flat = gain if self.start <= self.before else gain * doublings
         off = max(flat - middle, middle - gain * doublings)
-        if off <= 0:
-            return None
-        wanted = max(len(self.logs) + 1, math.ceil(len(self.logs) * (half / off) ** 2))
-        return wanted if wanted <= MOST_ROUNDS else None
+        rounds = len(self.logs)
+        for wanted in range(rounds + 1, MOST_ROUNDS + 1):
+            sure = _quantile(freedom * (wanted - 1) / (rounds - 1)) + FOUR_OF_FIVE
+            if sure * error * math.sqrt(rounds / wanted) < off:
+                return wanted
+        return None
+
+
+def _quantile(freedom: float) -> float:
+    """Of Student's t: half the interval, in standard errors."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))

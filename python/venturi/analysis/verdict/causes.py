@@ -166,8 +166,8 @@ class Cause(Name):
         ("await_reply", "await_input"), ("ack", _BATCHES, *_STREAMS),
     )  # fmt: skip
     SERVER_LIMIT = (
-        "server-limit", "server", "Fewer batches in flight did as much: they queue within the server.",
-        ("batches_in_flight", "fewer_in_flight", "batch_ns", "fewer_batch_ns"), (_BATCHES, *_COMMITS),
+        "server-limit", "server", "Fewer batches in flight did as much or nearly: they queue in the server.",
+        ("batches_in_flight", "fewer_in_flight", "gain", "batch_ns", "fewer_batch_ns"), (_BATCHES, *_COMMITS),
     )  # fmt: skip
     SERVER_WAITED_FOR = (
         "server-waited-for", "server", "The client waits, and the server does not report its stages.",
@@ -204,6 +204,10 @@ class Cause(Name):
     )  # fmt: skip
     HOSTS_UNSEEN = ("hosts-unseen", "unknown", "Nobody looked at the hosts' CPUs.")
     SERVER_UNSEEN = ("server-unseen", "unknown", "What the server's process did is not known.")
+    SERVER_OR_PATH = (
+        "server-or-path", "unknown", "The client waits: for the server or for the path to it.",
+        ("waiting",), ("target", "data"),
+    )  # fmt: skip
     SERVER_SILENT = (
         "server-silent", "unknown", "The server, or one of several, does not report its stages.",
         ("servers",), ("target", "data"),

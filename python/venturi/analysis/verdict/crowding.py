@@ -21,6 +21,8 @@ FEWER = 1.5
 """So many times fewer batches in flight make a cell one to compare with."""
 NO_MORE = 0.05
 """A gain up to this share is none: the machine alone may do that."""
+IN_PROPORTION = 0.5
+"""Of what more in flight would gain in proportion: where it surely gains less, the rest queues."""
 ONE_CORE = (0.85, 1.15)
 """Cores of CPU time that are one: a serial server's other threads, and what it waits, are a little."""
 _LANES = ("streams", "threads", "in_flight")
@@ -45,7 +47,7 @@ def against_others(cells: Sequence[Cell], found: Mapping[str, Verdict]) -> dict[
             continue
         if not cell.answered:
             continue
-        fewer = [c for c in groups[_others(cell)] if lanes(c) * FEWER <= lanes(cell) and _as_much(c, cell)]
+        fewer = [c for c in groups[_others(cell)] if lanes(c) * FEWER <= lanes(cell) and _queues(c, cell)]
         if fewer:
             out[cell.name] = _limited(out[cell.name], cell, max(fewer, key=lanes))
     return out
@@ -63,6 +65,16 @@ def _others(cell: Cell) -> str:
 def _as_much(fewer: Cell, more: Cell) -> bool:
     one, two = fewer.main.value, more.main.value
     return one is not None and two is not None and one > 0 and two <= (1 + NO_MORE) * one
+
+
+def _queues(fewer: Cell, more: Cell) -> bool:
+    """Whether most of what more has in flight queues: it does as much, or surely little more."""
+    one, two = fewer.main, more.main
+    if _as_much(fewer, more):
+        return True
+    if not one.low or two.high is None:
+        return False
+    return two.high / one.low - 1 < IN_PROPORTION * (lanes(more) / lanes(fewer) - 1)
 
 
 def _serial(one: Cell, other: Cell, found: Mapping[str, Verdict]) -> bool:
@@ -94,6 +106,8 @@ def _one_core(verdict: Verdict, cell: Cell, other: Cell, others: Verdict) -> Ver
 
 def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:
     numbers = {"batches_in_flight": lanes(cell), "fewer_in_flight": lanes(fewer)}
+    if fewer.main.value and cell.main.value and not _as_much(fewer, cell):
+        numbers["gain"] = cell.main.value / fewer.main.value - 1
     for name, one in (("batch_ns", cell), ("fewer_batch_ns", fewer)):
         took = [t for r in one.records if (t := numeric(r, "latency", "service", "mean")) is not None]
         numbers |= {name: sum(took) / len(took)} if took else {}

@@ -87,6 +87,10 @@ class End:
     send_buffer_limited: float | None = None
     send_buffer: float | None = None
     busiest_thread: tuple[str, float] | None = None
+    thread_wanted: float | None = None
+    """Cores that one of its threads used or was ready to use, of the thread of which that is most."""
+    thread_delay: float | None = None
+    """Share of the interval in which that one waited for a CPU."""
     pools: Mapping[str, Pool] = field(default_factory=dict)
     """Its pools by name; their threads are among its workers, their stages among its stages."""
 
@@ -185,7 +189,10 @@ class Seen:
         return max(known, default=None)
 
     def of(self, limit: str) -> float | None:
-        """Share of one of the cell's ceilings, by its name."""
+        """Share of one of the cell's limits, by its name; None of one that it has passed, which proves
+        nothing."""
+        if limit in self.cell.passed:
+            return None
         return self.facts.get(f"share.{limit}")
 
 
@@ -300,6 +307,15 @@ def _resources(record: Record, end: str, usable: int | None, put: Any) -> None:
     )
     if busiest:
         put(f"{end}.busiest_thread", busiest[0])
+    threads = [
+        (used + waited, waited)
+        for t in get(seen, "process", "threads") or ()
+        if (used := numeric(t, "cpu_share")) is not None and (waited := numeric(t, "delay_share")) is not None
+    ]
+    if threads:
+        most = max(threads)
+        put(f"{end}.thread_wanted", most[0])
+        put(f"{end}.thread_delay", most[1])
     _cores(record, end, seen, usable, put)
 
 
@@ -333,9 +349,10 @@ def medians(found: Sequence[Facts]) -> Facts:
 
 def seen(cell: Cell, found: Facts, trials: int) -> Seen:
     """The named view of a cell's facts."""
-    for name, limit in cell.ceilings.items():
-        if limit.known and limit.value and (rate := found.get("rate")):
-            found = found | {f"share.{name}": rate / limit.value}
+    # A single trial's share follows its rate.
+    if (rate := found.get("rate")) and cell.throughput.value:
+        part = rate / cell.throughput.value
+        found = found | {f"share.{name}": s.value * part for name, s in cell.shares.items() if s.value}
     trips = [
         t for n in ("round_trip", "client.sockets.min_rtt_ns", "client.sockets.rtt_ns") if (t := found.get(n))
     ]
@@ -425,6 +442,8 @@ def _end(end: str, found: Facts, cell: Cell) -> End:
         send_buffer=at("sockets", "send_buffer_bytes"),
         # Its name is told of a server that tells nothing else.
         pools=pools,
+        thread_wanted=at("thread_wanted"),
+        thread_delay=at("thread_delay"),
         busiest_thread=("" if stages else _thread_name(cell, end), thread) if thread is not None else None,
     )
 

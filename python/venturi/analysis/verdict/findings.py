@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from venturi.analysis.cells.summary import Cell, by_operation, rows_a_batch, varying
-from venturi.analysis.verdict.causes import FindingKind, Why
+from venturi.analysis.cells.series import AMOUNT, Series, figure, followed, numeric, precedence, series
+from venturi.analysis.cells.summary import Cell, by_operation, varying
+from venturi.analysis.statistics.curve import Shape
+from venturi.analysis.verdict.causes import Why
 from venturi.analysis.verdict.failed import Failed
 from venturi.analysis.verdict.remedies import MOST
 from venturi.analysis.verdict.rerun import Rerun
-from venturi.analysis.verdict.series import AMOUNT, Series, figure, gain, numeric, precedence, series
-from venturi.analysis.verdict.types import Finding, Lever, Remedy, Verdict
+from venturi.analysis.verdict.types import Finding, Gain, Lever, Remedy, Verdict
 from venturi.analysis.verdict.upsert_remedies import CASSANDRA_MOST
 from venturi.analysis.verdict.words import findings as words
 from venturi.analysis.verdict.words.remedies import told
@@ -27,8 +28,6 @@ from venturi.targets.system import scheme_of, servers_batches
 
 _OPEN_ENDED = ("streams", "threads", "in_flight", "rows_per_batch")
 """Axes along which a command may ask for more than was measured."""
-ALIKE = 1.1
-"""Batches whose mean sizes lie within this ratio are of one size: last ones are shorter."""
 
 
 def findings(
@@ -41,7 +40,7 @@ def findings(
         names = varying(group)
         for axis in sorted((n for n in names if numeric(group, n)), key=precedence):
             for one in series(group, axis, [n for n in names if n != axis]):
-                if axis == "rows_per_batch" and not _followed(one.cells):
+                if axis == "rows_per_batch" and not followed(one.cells):
                     found.append(words.unmoved(one))
                     continue
                 verdict, levers = verdicts.get(one.place.name), _levers(one, group, names)
@@ -73,7 +72,7 @@ def _remedies(
         new = all(remedy.changes != further.changes for remedy in given)
         if new and _takes(series.place, axis, further.changes[axis]) and (command := rerun.proposed(further)):
             yield told(replace(further, command=command), nouns, "to try: ")
-    if curve is not None and series.kind is FindingKind.UNDECIDED and open_ended:
+    if curve is not None and series.shape is Shape.UNDECIDED and open_ended:
         repeats = curve.telling if curve.told else USUAL_REPEATS
         both = [int(curve.ns[curve.start]), int(curve.ns[-1])]
         again = Remedy(Why.TELLING_REPEATS, {axis: both}, {"repeats": repeats or 0})
@@ -82,12 +81,6 @@ def _remedies(
     for remedy in given:
         if not _measured(remedy, group, names):
             yield told(remedy, nouns, "to try: ")
-
-
-def _followed(cells: Sequence[Cell]) -> bool:
-    """Whether the batches that came differ where those asked for do; so taken where they were not counted."""
-    came = [n for c in cells if (n := rows_a_batch(c))]
-    return len(came) < len(cells) or max(came) > ALIKE * min(came)
 
 
 def _takes(cell: Cell, axis: str, value: int) -> bool:
@@ -110,6 +103,16 @@ def _reaches(value: object, wanted: float) -> bool:
     return isinstance(value, int | float) and value >= wanted
 
 
+def gain(base: Cell, other: Cell) -> Gain | None:
+    """The gain of `other` over `base`; None where either was not measured."""
+    one, two = figure(base), figure(other)
+    if not (one.known and two.known) or not one.value or two.value is None or one.unit != two.unit:
+        return None
+    low = two.low / one.high - 1 if two.low is not None and one.high else None
+    high = two.high / one.low - 1 if two.high is not None and one.low else None
+    return Gain(two.value / one.value - 1, low, high)
+
+
 def _levers(series: Series, group: Sequence[Cell], names: Sequence[str]) -> list[Lever]:
     """What the other parameters did to the place of this series, each alone, its best value; the largest gain
     first."""
@@ -124,7 +127,7 @@ def _levers(series: Series, group: Sequence[Cell], names: Sequence[str]) -> list
         ):
             continue
         name = differing[0]
-        if name == "rows_per_batch" and not _followed((base, cell)):
+        if name == "rows_per_batch" and not followed((base, cell)):
             continue
         found = gain(base, cell)
         if found is not None and (name not in best or found.value > best[name].gain.value):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 from venturi.analysis.cells import servers
@@ -16,12 +17,13 @@ from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.failed import Failed
 from venturi.analysis.verdict.proof import Hit, first
+from venturi.analysis.verdict.proof.beside import beside
 from venturi.analysis.verdict.proof.cores import embedded
 from venturi.analysis.verdict.proof.ends import own_stages
 from venturi.analysis.verdict.proof.unknown import unknown
 from venturi.analysis.verdict.remedies import MOST, remedies
 from venturi.analysis.verdict.rerun import Rerun
-from venturi.analysis.verdict.types import Confidence, Remedy, Verdict
+from venturi.analysis.verdict.types import Also, Confidence, Remedy, Verdict
 from venturi.analysis.verdict.words import ground, hits
 from venturi.analysis.verdict.words.remedies import told
 from venturi.analysis.words.wording import listed, nouns_of
@@ -63,9 +65,11 @@ def judge(cell: Cell, environment: Mapping[str, Any] | None = None) -> Verdict:
     hit = first(seen)
     if hit is None:
         return _unknown(seen, rerun)
+    other = beside(seen, hit)
     if len(single) > 1:
         each = [first(evidence.seen(cell, f, 1)) for f in single]
-        agreeing = sum(h is not None and (h.kind, h.end) == (hit.kind, hit.end) for h in each)
+        places = {(h.kind, h.end) for h in (hit, other) if h is not None}
+        agreeing = sum(h is not None and (h.kind, h.end) in places for h in each)
     else:
         agreeing = len(single)
     sure, doubts = _confidence(seen, hit, agreeing)
@@ -74,14 +78,26 @@ def judge(cell: Cell, environment: Mapping[str, Any] | None = None) -> Verdict:
         cause=hit.cause,
         end=hit.end,
         stage=hit.stage,
-        title=hits.title(seen, hit),
-        sentence="; ".join(filter(None, (hits.sentence(seen, hit), listed(doubts)))),
+        title=hits.title(seen, hit) + (f", {hits.title(seen, other)}" if other else ""),
+        sentence="; ".join(
+            filter(None, (hits.sentence(seen, hit), hits.as_narrow(seen, other), listed(doubts)))
+        ),
         evidence=tuple(ground.ground(seen, hit, agreeing)),
         confidence=sure,
-        remedies=_told(remedies(seen, hit), cell, rerun),
+        remedies=_told(_of_both(remedies(seen, hit), remedies(seen, other) if other else []), cell, rerun),
         flagged=hit.flagged,
         numbers=hit.numbers,
+        also=Also(other.kind, other.cause, other.end, other.stage, other.numbers) if other else None,
     )
+
+
+def _of_both(one: Sequence[Remedy], other: Sequence[Remedy]) -> list[Remedy]:
+    """The first of each in turn: opening one place alone gains little."""
+    found: list[Remedy] = []
+    for remedy in (r for pair in zip_longest(one, other) for r in pair):
+        if remedy is not None and remedy not in found:
+            found.append(remedy)
+    return found
 
 
 def _told(found: Sequence[Remedy], cell: Cell, rerun: Rerun) -> tuple[Remedy, ...]:

@@ -23,7 +23,7 @@ from venturi.analysis.verdict.shared_remedies import (
     without_pin,
 )
 from venturi.analysis.verdict.types import Remedy
-from venturi.targets.parameters import SETTINGS
+from venturi.targets.parameters import CREDENTIALS
 from venturi.targets.system import is_charrow, is_clickhouse, scheme_of, servers_batches
 
 __all__ = ["MOST", "remedies"]
@@ -34,8 +34,6 @@ BATCH_LARGE = 8192
 """Rows a batch from which what a batch costs (headers, calls, wake-ups) is small against its rows."""
 BATCH_BYTES = 256 * 1024
 STREAMS_MOST = 64
-CREDENTIALS = tuple(it.keyword for it in SETTINGS if it.credential)
-"""Keywords by which a server is trusted and logged in to."""
 _CLICKHOUSE = (
     *("query", "table", "wire_format", "split", "split_by", "server_settings", "storage", "max_block_size"),
 )
@@ -314,7 +312,7 @@ def _settling(seen: Seen, hit: Hit) -> list[Remedy]:
         return [Remedy(Why.SAMPLES, run={"sample_interval": "100ms"})]
     if hit.cause is Cause.SERVER_UNSEEN:
         return [Remedy(Why.SERVERS_HOST)]
-    if hit.cause is Cause.SERVER_SILENT:
+    if hit.cause in (Cause.SERVER_OR_PATH, Cause.SERVER_SILENT):
         return [elsewhere(seen, Why.SERVER_THAT_ACCOUNTS)]
     if hit.cause is Cause.RAW_TCP_UNMEASURED:
         return [raw_tcp(seen, Why.RAW_TCP)]

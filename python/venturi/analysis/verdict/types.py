@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from venturi.analysis.statistics.curve import GAIN
 from venturi.analysis.verdict.causes import Cause, FindingKind, Kind, Why
 from venturi.analysis.verdict.evidence import Evidence
 
-__all__ = ["Confidence", "Finding", "Gain", "Kind", "Lever", "Remedy", "Verdict"]
+__all__ = ["Also", "Confidence", "Finding", "Gain", "Kind", "Lever", "Remedy", "Verdict"]
 
 UNCERTAIN = 0.1
 """Single repeats of one thing on one machine lie this far apart at times."""
@@ -46,6 +47,17 @@ class Remedy:
 
 
 @dataclass(frozen=True)
+class Also:
+    """Another place that is proved narrow: opening one of both alone gains little."""
+
+    kind: Kind
+    cause: Cause
+    end: str | None
+    stage: str | None
+    numbers: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The narrowest place of one cell. `kind` and `cause` are stable and meant for scripts, the texts are for
     people."""
@@ -67,6 +79,8 @@ class Verdict:
     """Whether the figure is no measure of the target: the load generator, or its schedule, set it."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     """What proves the cause, as docs/verdicts.md names it; base units, shares of 1."""
+    also: Also | None = None
+    """Another place, as narrow as this one."""
 
     @property
     def next(self) -> tuple[str, ...]:
@@ -83,11 +97,10 @@ class Gain:
     high: float | None
 
     @property
-    def counts(self) -> bool:
-        """Whether the intervals leave no doubt of its sign; without margins, whether it is beyond a tenth."""
-        if self.low is None or self.high is None:
-            return abs(self.value) > UNCERTAIN
-        return self.low > 0 or self.high < 0
+    def sure(self) -> bool:
+        """Whether the intervals leave no doubt that it counts as a gain; without margins, whether it is over
+        a tenth."""
+        return self.low > GAIN if self.low is not None else self.value > UNCERTAIN
 
     def __str__(self) -> str:
         text = f"{self.value * 100:+.0f} %"
@@ -107,7 +120,7 @@ class Lever:
 
     @property
     def opens(self) -> bool:
-        return self.gain.counts and self.gain.value > 0
+        return self.gain.sure
 
 
 @dataclass(frozen=True)
@@ -126,6 +139,8 @@ class Finding:
     sentence: str
     evidence: tuple[Evidence, ...]
     remedies: tuple[Remedy, ...]
+    cells: tuple[str, ...] = ()
+    """The names of the cells along the axis, in its order."""
 
     @property
     def next(self) -> tuple[str, ...]:

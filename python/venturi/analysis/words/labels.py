@@ -7,6 +7,7 @@ from typing import Any
 
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.words.wording import NOUNS, Nouns, nouns_of
+from venturi.common.plain import plain as plain
 from venturi.common.units import FACTORS, MISSING, Quantity, count, pick_unit, plural
 
 HEADS = {
@@ -17,14 +18,6 @@ HEADS = {
     "duration_ns": "duration",
 }
 """Column heads where the parameter's own name is too long, or a system has another word."""
-
-
-def plain(text: Any, longest: int | None = None) -> str:
-    """A text from elsewhere, fit to be shown: no control characters (terminals obey them), not endless."""
-    shown = "".join(
-        c if c.isprintable() else " " if c in "\n\t\r" else "\N{REPLACEMENT CHARACTER}" for c in str(text)
-    )
-    return shown if longest is None or len(shown) <= longest else shown[: longest - 1] + "…"
 
 
 def head(name: str, nouns: Nouns = NOUNS) -> str:

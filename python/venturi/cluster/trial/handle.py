@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, Protocol
 
-from venturi.cluster.trial.loader import Loader
-
-__all__ = ["ClusterControl", "Gone", "Handle", "LocalHandle"]
-
-_CALLS = 6
-"""Calls at a time: a long `wait` beside short ones."""
+__all__ = ["ClusterControl", "Gone", "Handle"]
 
 
 class Gone(ConnectionError):
@@ -39,23 +34,6 @@ class Handle(Protocol):
 
     def call(self, method: str, *arguments: object) -> Future[Any]:
         """A method of its `Loader`. The future fails where the loader does, or is no more."""
-
-
-class LocalHandle:
-    """A loader in this process, for tests and for placements that have nothing better."""
-
-    def __init__(self, name: str, loader: Loader, address: str | None = None) -> None:
-        self.name, self.address = name, address
-        self.identity: Mapping[str, Any] = loader.identify()
-        self._loader = loader
-        self._pool = ThreadPoolExecutor(_CALLS, thread_name_prefix=name)
-
-    def call(self, method: str, *arguments: object) -> Future[Any]:
-        return self._pool.submit(getattr(self._loader, method), *arguments)
-
-    def close(self) -> None:
-        """Takes no more calls."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class ClusterControl:

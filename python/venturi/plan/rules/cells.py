@@ -16,9 +16,9 @@ from venturi.targets.system import is_charrow, is_clickhouse, scheme_of
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 from venturi.plan.rules.databases import check_upsert
-from venturi.plan.rules.flight import check_flight
+from venturi.plan.rules.flight import check_flight, names_something
 from venturi.plan.rules.options import check_values
-from venturi.plan.rules.shared import only_ingest
+from venturi.plan.rules.shared import check_tls, only_ingest
 
 __all__ = ["check_cell"]
 
@@ -43,6 +43,9 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target, chosen: d
     else:
         check_flight(workload, url, where)
     check_values(target, where)
+    # Endpoints of what a plain Flight server holds may be TLS's.
+    if scheme_of(url) != "flight" or not names_something(url):
+        check_tls(target, where)
     _check_handicap(workload, target, where)
 
 

@@ -5,9 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from venturi.common.errors import ScenarioError
+from venturi.plan.settings import Target
 from venturi.plan.workload import INGEST, Workload
+from venturi.targets.system import NETWORK, scheme_of
 
-__all__ = ["only_ingest"]
+__all__ = ["check_tls", "only_ingest"]
+
+
+def check_tls(target: Target, where: Any) -> None:
+    """Whether options of TLS go with an address that wants TLS: without it all would go in the clear."""
+    scheme = scheme_of(target.url)
+    if scheme not in NETWORK or target.url.startswith(f"{scheme}+tls:"):
+        return
+    for key in ("tls_insecure", "tls_ca", "tls_certificate", "tls_key", "tls_server_name"):
+        if getattr(target, key):
+            raise ScenarioError(
+                f"{where('target', key)}: is for TLS, and {scheme}:// goes without it",
+                hint=f"write {scheme}+tls://, or leave it out",
+            )
 
 
 def only_ingest(workload: Workload, where: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from venturi.analysis.cells.summary import Cell, best, main_rate, varying
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
-from venturi.common.units import percent
+from venturi.common.units import percent, plural
 from venturi.report.figures import palette
 from venturi.report.figures.figure import Figure, Panel, Series
 from venturi.report.figures.overlay import nearest
@@ -120,7 +120,7 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
     caption = (
         "Box: the middle half of the trials, with the median; whiskers reach the last trial within 1.5 "
         "box lengths; "
-        f"every trial is a point. {trials} trials."
+        f"every trial is a point. {plural(trials, 'trial')}."
     )
     if len(cells) < len(every):
         caption += (
@@ -128,9 +128,10 @@ def box_per_size(results: Results, reference: str | None = None) -> Figure | Non
         )
     if overlaid:
         caption += " Published figures stand beside the run's own, from the hardware named, nothing scaled."
+    slow = results.two_speeds
     return Figure(
         "box-size",
-        _spread_finding(every),
+        slow[0][:1].upper() + slow[0][1:] if slow else _spread_finding(every),
         caption,
         "rows per stream" if free == ["rows_per_stream"] else " · ".join(map(labels.head, free)) or "cell",
         "payload, MB/s" if BYTES in whose.values() or not whose else label(list(whose.values())),
@@ -159,4 +160,7 @@ def _spread_finding(cells: Sequence[Cell]) -> str:
     if not half:
         return "Throughput per size, trial by trial"
     middle, worst = (percent(h, 0 if h >= 0.1 else 1) for h in (half[len(half) // 2], half[-1]))
-    return f"Repeats agree within ±{middle} in half of the cells, within ±{worst} in all"
+    wide = f"The medians' intervals are ±{middle} wide in half of the cells"
+    return (
+        f"{wide}, ±{worst} at most" if len(half) == len(cells) else f"{wide} that have one, ±{worst} at most"
+    )

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from venturi.analysis.cells.ceilings import share as share_of
+from venturi.analysis.cells import series as sweeps
 from venturi.analysis.cells.efficiency import axis_of
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
-from venturi.analysis.verdict import series as sweeps
-from venturi.analysis.verdict.causes import FindingKind
+from venturi.analysis.statistics.curve import Shape
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import Quantity, count
 from venturi.report.figures import overlay, palette
-from venturi.report.figures.figure import Figure, Panel, Series
+from venturi.report.figures.figure import Claim, Figure, Panel, Series
 from venturi.report.figures.scale import BYTES, MB, Scale, label, scale_of
 from venturi.store import reference as published
 
@@ -123,6 +122,7 @@ def _over(
     position = position or (lambda cell: float(cell.parameters[axis]))
     panels, findings, reduced = [], [], dict[str, None]()
     scales: list[Scale] = []
+    claims: list[Claim] = []
     knees: list[str] = []
     ticks: set[float] = set()
     overlaid = False
@@ -178,8 +178,9 @@ def _over(
             if axis in ("streams", "encoders") and one.operation not in ("upsert", "ingest"):
                 ticks |= {float(x) for series in extra for x in series.x}
         panels.append(panel)
-        told = _finding(max((chosen for _, chosen in lines), key=_peak), axis, cells)
-        findings.append(f"{operation} {told}")
+        told, claim = _finding(axis, cells)
+        findings.append(f"{operation}{told}")
+        claims += [claim] if claim is not None else []
         if axis in HOSTS:
             _proportion(panel, lines, axis, scale)
         if axis == "rows_per_batch":
@@ -206,7 +207,7 @@ def _over(
             "Dotted: a batch of n rows takes a + n/b, fitted to the trials; the single point is its knee, "
             f"where 90 % of b is reached ({'; '.join(knees)})."
         )
-    caption += [f"{_sentence([one.finding])}." for one in results.advice if one.kind == "two-speeds"]
+    caption += [f"{_sentence([text])}." for text in results.two_speeds]
     few = sorted(ticks)
     nouns = nouns_of(results.cells[0])
     return Figure(
@@ -218,6 +219,7 @@ def _over(
         panels,
         x_scale="log" if log else "linear",
         x_ticks=few if axis != "rows_per_stream" and len(few) <= 12 else None,
+        claims=tuple(claims),
     )
 
 
@@ -297,28 +299,29 @@ def _known(series: Series) -> list[float]:
     return [v for part in (series.y, series.high or []) for v in part if isinstance(v, int | float)]
 
 
-def _peak(line: Sequence[Cell]) -> float:
-    return max((c.main.value or 0.0 for c in line), default=0.0)
-
-
-def _finding(line: Sequence[Cell], axis: str, cells: Sequence[Cell]) -> str:
-    """What a curve does, by the same rules as the findings of the run."""
-    others = [name for name in varying(cells) if name != axis]
-    drawn = [c.name for c in line]
-    every = (one for one in sweeps.every(cells, axis, others) if [c.name for c in one.cells] == drawn)
-    found = next(every, sweeps.Series(axis, tuple(line), ()))
-    place = found.place
-    at = f"{labels.label(place, [axis])}: {Quantity(place.main.value, unit=place.main.unit).text()}"
-    match found.kind:
-        case FindingKind.RISING:
-            return f"still rises at {at}"
-        case FindingKind.FLAT:
-            return f"is flat from {at}"
-        case FindingKind.FLAT_THROUGHOUT:
-            return f"is flat over {axis}, from {at}"
-        case FindingKind.FALLING:
-            return f"falls beyond {at}"
-    return f"is highest at {at}; whether more gains cannot be told"
+def _finding(axis: str, cells: Sequence[Cell]) -> tuple[str, Claim | None]:
+    """What a curve does, in words and as a value: of the series with the highest point, as the findings of
+    the run tell it. The line may hold the best of several settings; nothing is claimed of such a mixture."""
+    known = [c for c in cells if sweeps.figure(c).known]
+    others = [name for name in varying(known) if name != axis]
+    top = max(
+        sweeps.series(known, axis, others), key=lambda s: sweeps.figure(s.peak).value or 0.0, default=None
+    )
+    if top is None:
+        return ": other settings differ as well along it, so nothing can be told of it alone", None
+    if axis == "rows_per_batch" and not sweeps.followed(top.cells):
+        return ": batches came alike, whatever size was asked for", None
+    place = top.place
+    where = f" ({labels.label(place, others)})" if others else ""
+    at = f"{labels.label(place, [axis])}: {sweeps.figure(place).text()}"
+    told = {
+        Shape.RISING: f"still rises at {at}",
+        Shape.FLAT: f"is flat from {at}",
+        Shape.FLAT_THROUGHOUT: f"is flat over {axis}, from {at}",
+        Shape.FALLING: f"falls beyond {at}",
+        Shape.UNDECIDED: f"is highest at {at}; whether more gains cannot be told",
+    }[top.shape]
+    return f"{where} {told}", Claim(axis, tuple(c.name for c in top.cells), top.shape, top.at(place))
 
 
 def _sentence(findings: list[str]) -> str:
@@ -327,7 +330,7 @@ def _sentence(findings: list[str]) -> str:
 
 
 def _point_note(cell: Cell) -> str:
-    share = f", {cell.share.number('%')} % {share_of(cell.binding)}" if cell.share.known else ""
+    share = f", {cell.share.number('%')} % {cell.of_limit}" if cell.share.known else ""
     names = [
         n for n in ("place", "data", "streams", "rows_per_batch", "rows_per_stream") if cell.parameters.get(n)
     ]

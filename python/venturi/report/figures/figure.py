@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from venturi.analysis.statistics.curve import Shape
+
 Mark = Literal["line", "points", "area", "box", "bar"]
 Scale = Literal["linear", "log", "category"]
 
@@ -51,6 +53,17 @@ class Panel:
     """Whether it may be low: one of many over the same x."""
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What a title claims of a curve: of these cells, along this parameter."""
+
+    axis: str
+    cells: tuple[str, ...]
+    """Their names, in the order of the axis."""
+    shape: Shape
+    at: float
+
+
 @dataclass
 class Figure:
     """A named figure. `columns` is how many panels stand side by side where there is room."""
@@ -76,6 +89,8 @@ class Figure:
     """Panels stand one above the other over one x axis."""
     picture: Any = None
     """What a renderer draws in the place of panels where it can: a `pipeline.Pipeline`, a `flows.Picture`."""
+    claims: tuple[Claim, ...] = ()
+    """What the title says of curves, as values."""
 
     @property
     def names(self) -> dict[str, Series]:

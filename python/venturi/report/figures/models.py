@@ -10,9 +10,10 @@ from venturi.analysis.models import fit_words
 from venturi.analysis.models.fits import AxisFit, Fits, SizeFit
 from venturi.analysis.models.predict import Checked
 from venturi.analysis.results import Results
+from venturi.analysis.statistics.curve import Shape
 from venturi.common.units import percent, pick_unit
 from venturi.report.figures import palette
-from venturi.report.figures.figure import Figure, Panel, Series
+from venturi.report.figures.figure import Claim, Figure, Panel, Series
 
 MOST_PANELS = 4
 """Fits drawn and told in one report; `venturi fit RUN --all` has every one."""
@@ -50,11 +51,15 @@ def scaling(results: Results) -> Figure | None:
     shown = [one for one in chosen if one.axis == axis and one.unit == unit][:MOST_PANELS]
     factor, y_label = _scale(unit)
     panels = [_scaling_panel(one, results.predictions, factor) for one in shown]
-    findings = []
+    findings, claims = [], []
     for one in shown:
         if one.fit is not None:
-            knee = fit_words.several(one.axis, one.fit.knee.median)
-            findings.append(f"{one.operation}: {one.fit.chosen.title}, knee at {knee}")
+            findings.append(
+                f"{one.operation} {_claimed(one)} (law: {one.fit.chosen.title}, {fit_words.knee(one)})"
+            )
+        if one.curve is not None:
+            names = tuple(cell.name for cell in one.cells)
+            claims.append(Claim(one.axis, names, one.curve.shape, one.curve.at))
     text = "; ".join(findings)
     ticks = sorted({n for one in shown for n in one.medians})
     wide = ticks[-1] / ticks[0] > 64
@@ -69,7 +74,21 @@ def scaling(results: Results) -> Figure | None:
         panels,
         x_scale="log" if wide else "linear",
         x_ticks=ticks if len(ticks) <= 12 else None,
+        claims=tuple(claims),
     )
+
+
+def _claimed(one: AxisFit) -> str:
+    """What may be said of the curve itself, whatever the law."""
+    shape, at = (one.curve.shape, one.curve.at) if one.curve is not None else (Shape.UNDECIDED, None)
+    place = fit_words.several(one.axis, at)
+    return {
+        Shape.RISING: f"still rises at {place}",
+        Shape.FLAT: f"is flat from {place}",
+        Shape.FLAT_THROUGHOUT: f"is flat over {one.axis}",
+        Shape.FALLING: f"falls beyond {place}",
+        Shape.UNDECIDED: f"over {one.axis}: whether more gains cannot be told",
+    }[shape]
 
 
 def _scaling_panel(one: AxisFit, predictions: Sequence[Checked], factor: float) -> Panel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
@@ -20,6 +21,7 @@ from venturi.report.figures import (
     timeline,
 )
 from venturi.report.figures.figure import Figure
+from venturi.report.marks import marked
 
 BUILDERS: dict[str, Callable[[Results, str | None], Figure | None]] = {
     "throughput-streams": curves.over_streams,
@@ -52,7 +54,11 @@ OF_ONE_CELL: dict[str, Callable[[Results, Cell | None], Figure | None]] = {
 def build(results: Results, reference: str | None = None, without: Collection[str] = ()) -> list[Figure]:
     """Every figure that this run has the data for, but those named by `without`."""
     makers = [make for name, make in BUILDERS.items() if name not in without]
-    return [f for make in makers if (f := make(results, reference)) is not None]
+    return [_marked(results, f) for make in makers if (f := make(results, reference)) is not None]
+
+
+def _marked(results: Results, figure: Figure) -> Figure:
+    return replace(figure, title=f"{figure.title}{marked(results.environment)}")
 
 
 def one(results: Results, name: str, reference: str | None = None, cell: Cell | None = None) -> Figure:
@@ -72,4 +78,4 @@ def one(results: Results, name: str, reference: str | None = None, cell: Cell | 
         raise VenturiError(
             f"this run has no data for the figure {name!r}", hint=f"figures it has data for: {drawn}"
         )
-    return figure
+    return _marked(results, figure)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from venturi.analysis.cells.ceilings import ENGINE, RAW_TCP, share
+from venturi.analysis.cells.ceilings import ENGINE, RAW_TCP
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
@@ -55,7 +55,7 @@ def roofline(results: Results) -> Figure | None:
             continue
         total += len(cells)
         limited += sum(c.share.known for c in cells)
-        near += sum((c.share.value or 0.0) >= 0.8 for c in cells)
+        near += sum((c.share.value or 0.0) >= 0.8 and not c.reference for c in cells)
         points = _spread(
             sorted(cells, key=lambda c: (message_bytes(c) or 0.0, c.throughput.value)), MOST_POINTS
         )
@@ -76,7 +76,7 @@ def roofline(results: Results) -> Figure | None:
     caption = ["Each point is a cell, coloured by its verdict."]
     lines = [s for p in panels for s in p.series if s.mark == "line"]
     if not lines:
-        caption.append("No limit was measured: run with --ceilings.")
+        caption.append("No limit was measured: run without --ceilings none.")
     elif any(s.name.startswith(ENGINE) for s in lines):
         caption.append(
             "Lines are limits measured in the same run: the slanted one is what the engine does for each "
@@ -107,7 +107,7 @@ def _title(results: Results, near: int, limited: int) -> str:
         return "Throughput over the size of batches; no limit was measured to set it against"
     # One cell says it all by its share.
     rest = f"; {near} of {limited} cells come within a fifth of their lowest limit" if limited > 1 else ""
-    return f"The fastest cell ({top.operation}) moves {percent(top.share.value)} {share(top.binding)}{rest}"
+    return f"The fastest cell ({top.operation}) moves {percent(top.share.value)} {top.of_limit}{rest}"
 
 
 def _spread(cells: Sequence[Cell], most: int) -> list[Cell]:
@@ -122,7 +122,7 @@ def _points(kind: str, cells: Sequence[Cell], names: Sequence[str], margins: boo
 
     notes = []
     for cell in cells:
-        told = f", {percent(cell.share.value)} {share(cell.binding)}" if cell.share.known else ""
+        told = f", {percent(cell.share.value)} {cell.of_limit}" if cell.share.known else ""
         notes.append(f"{cell.throughput}{told}; {labels.label(cell, names)}")
     return Series(
         KINDS.get(kind, kind),

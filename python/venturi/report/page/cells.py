@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from venturi.analysis.cells import choice
 from venturi.analysis.cells.summary import Cell, best, by_operation
+from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
 from venturi.report.draw import plotly_stack
@@ -35,7 +36,9 @@ def tables(results: Results, numbers: dict[str, int]) -> Markup:
         found.append(
             {
                 "operation": operation,
-                "columns": summary.columns(cells, every=True, verdicts=reason.column(results, cells)),
+                "columns": summary.columns(
+                    cells, True, reason.column(results, cells), unproven(results.environment)
+                ),
                 "cells": cells,
                 "rows": [i for i, c in enumerate(cells) if c.name in chosen],
                 "note": "" if short else "the fastest of each stream count",
@@ -59,7 +62,9 @@ def long_tables(results: Results, numbers: dict[str, int]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for index, cells in enumerate(by_operation(results.cells).values()):
         if len(cells) > MOST_ROWS:
-            columns = summary.columns(cells, every=True, verdicts=reason.column(results, cells))
+            columns = summary.columns(
+                cells, True, reason.column(results, cells), unproven(results.environment)
+            )
             out[str(index)] = {
                 "columns": [[labels.plain(text) for text in c.cells] for c in columns],
                 "kinds": [kind_of(c, "0") for c in columns],
@@ -85,8 +90,9 @@ def _document(results: Results, cell: Cell) -> dict[str, Any]:
             [
                 plain(x.name),
                 x.rate.text(cells_text.unit_of(cell)),
-                round(x.share, 4) if x.share is not None else None,
+                round(x.share.value, 4) if x.share.value is not None else None,
                 x.binding,
+                " ".join(text for text in (x.margin and f"{x.margin} %", x.mark) if text),
             ]
             for x in found.limits
         ],

@@ -12,7 +12,7 @@ from venturi.common.units import MISSING, percent
 from venturi.report.page.markup import render
 
 _TOLD = {"client", "server", "servers", "server_hosts", "imported"}
-_TOLD |= {"format", "run", "started_unix_ns", "command"}
+_TOLD |= {"format", "run", "started_unix_ns", "command", "proof"}
 """What stands in the table of both ends, or elsewhere on the page."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from venturi.analysis.cells.summary import by_operation
+from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.report.page.markup import render
 from venturi.report.text import summary
@@ -15,6 +16,9 @@ def fragment(results: Results) -> str:
         results=results,
         headline=summary.headline(results),
         facts="; ".join(filter(None, facts)),
-        tables={name: summary.columns(cells) for name, cells in by_operation(results.cells).items()},
+        tables={
+            name: summary.columns(cells, unproven=unproven(results.environment))
+            for name, cells in by_operation(results.cells).items()
+        },
         failures=summary.failure_rows(results),
     )

@@ -16,7 +16,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from venturi.analysis.cells.ceilings import share
 from venturi.analysis.cells.summary import Cell, best, by_operation, get, speed, varying
 from venturi.analysis.results import Results, load
 from venturi.analysis.words import labels
@@ -25,6 +24,7 @@ from venturi.report.draw import plotly_figures, plotly_traces
 from venturi.report.figures import palette
 from venturi.report.figures import registry as figures
 from venturi.report.figures.figure import Figure
+from venturi.report.marks import marked
 from venturi.report.page import cells as page_cells
 from venturi.report.page import environment as page_environment
 from venturi.report.page import hosts as page_hosts
@@ -32,7 +32,7 @@ from venturi.report.page import models as page_models
 from venturi.report.page import reason as page_reason
 from venturi.report.page.markup import render
 from venturi.report.text import cell as cell_text
-from venturi.report.text import method, summary
+from venturi.report.text import method, proofs, summary
 
 IN_VIEW = ("timeline", "pipeline", "flows")
 """Figures of one cell: the view of one cell draws them for the cell that is chosen, and "Hosts" the flows."""
@@ -134,6 +134,8 @@ def _top(results: Results, numbers: dict[str, int]) -> Markup:
         numbers=numbers,
         cards=[_card(results, *group) for group in by_operation(results.cells).items()],
         facts="; ".join(filter(None, facts)),
+        proved=proofs.headline(results.environment),
+        mark=marked(results.environment),
         failed=sum(c.failed for c in results.cells),
     )
 
@@ -157,7 +159,8 @@ def _card(results: Results, operation: str, cells: list[Cell]) -> dict[str, Any]
         if fastest.has_margin
         else "one trial, no margin",
         "share": top.share.value,
-        "limit": f"{share(top.binding)} ({lowest.number(limit_unit)} {limit_unit})",
+        "about": "which was passed, and is no limit" if top.reference else "the lowest limit measured",
+        "limit": f"{top.of_limit} ({lowest.number(limit_unit)} {limit_unit})",
         "verdict": verdict,
         "held": _HELD.get(verdict.kind, "held back by") if verdict else "",
     }

@@ -34,9 +34,9 @@
   function limits(found) {
     if (!found.length) return element("p", { class: "quiet" }, "No limit was measured that applies to this cell.");
     return element("div", { class: "limits" }, element("h4", {}, "limits measured in the same run, and the share reached"),
-      found.map(([name, rate, part, lowest]) => element("div", { class: lowest ? "limit lowest" : "limit" },
+      found.map(([name, rate, part, lowest, more]) => element("div", { class: lowest ? "limit lowest" : "limit" },
         element("span", {}, name), element("span", { class: "bar2" }, element("i", { style: `width:${Math.min(100, 100 * (part || 0))}%` })),
-        element("span", { class: "n" }, part === null ? "–" : percent(part)), element("span", { class: "rate" }, rate + (lowest ? ", the lowest" : "")))));
+        element("span", { class: "n" }, part === null ? "–" : percent(part)), element("span", { class: "rate" }, rate + (lowest ? ", the lowest" : "") + (more ? `, ${more}` : "")))));
   }
   function legend(items) {
     return element("ul", { class: "legend" }, items.map(([name, colour, mark, dash]) => {

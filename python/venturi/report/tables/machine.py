@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from venturi.analysis.cells import cell_table
+from venturi.analysis.proven import proof, unproven
 from venturi.analysis.results import Results
 from venturi.analysis.verdict.types import Finding, Verdict
 from venturi.report.tables import hosts as hosts_tables
@@ -19,10 +20,15 @@ def document(results: Results) -> dict[str, Any]:
     Base units; what was not measured is null.
     """
     rows = cell_table.table(results.cells).to_pylist()
+    told = proof(results.environment)
+    # Runs without proofs, as imported and older ones, have no word on it.
+    proven = {"proven": not unproven(results.environment)} if told is not None else {}
     return {
         "run": results.name,
+        **({"proof": dict(told)} if told is not None else {}),
         "cells": [
             {k: _json(v) for k, v in row.items()}
+            | proven
             | {"verdict": _reasons(v) if (v := results.verdicts.get(row["cell"])) is not None else None}
             for row in rows
         ],

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from venturi.analysis.cells import cell_table
+from venturi.analysis.proven import proof, unproven
 from venturi.analysis.results import Results
 from venturi.report.tables import hosts as hosts_tables
 
@@ -34,7 +35,8 @@ def table(results: Results, name: str) -> pa.Table:
 
 
 def with_verdicts(results: Results) -> pa.Table:
-    """One row a cell: its figures, then what its verdict says. Without cells there are no columns of it."""
+    """One row a cell: its figures, then what its verdict says; of a run with proofs before it, whether they
+    held. Without cells there are no columns of it."""
     import pyarrow as pa
 
     found = cell_table.table(results.cells)
@@ -46,7 +48,11 @@ def with_verdicts(results: Results) -> pa.Table:
             "verdict" if field == "title" else f"verdict_{field}", pa.array(texts, pa.string())
         )
     flags = [None if v is None else v.flagged for v in judged]
-    return found.append_column("verdict_flagged", pa.array(flags, pa.bool_()))
+    found = found.append_column("verdict_flagged", pa.array(flags, pa.bool_()))
+    if proof(results.environment) is None:
+        return found
+    proven = [not unproven(results.environment)] * len(results.cells)
+    return found.append_column("proven", pa.array(proven, pa.bool_()))
 
 
 def text(found: pa.Table) -> str:

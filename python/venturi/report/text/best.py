@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.search.best import PARALLEL, Advised, Best, Choice, Level
+from venturi.analysis.statistics.curve import Curve
 from venturi.analysis.statistics.gain import Gain
 from venturi.analysis.words import curves, labels
 from venturi.analysis.words.wording import NOUNS, Nouns, nouns_of
@@ -53,7 +54,8 @@ def sentences(found: Best) -> list[str]:
         only = f"one setting was measured: {_speed(fastest)}"
         more = "" if _imported(found) else "; give settings several values, as in --streams 1,2,4,8"
         return [only, f"there is nothing to choose from{more}"]
-    out = [f"fastest: {setting(found, fastest)}: {_speed(fastest)}"]
+    top = "fastest" if found.told_apart else "highest"
+    out = [f"{top}: {setting(found, fastest)}: {_speed(fastest)}"]
     if cheapest is fastest:
         if fastest.cost.known:
             out.append(f"no cell within {percent(found.within)} of it is cheaper ({_cost(found, fastest)})")
@@ -63,13 +65,13 @@ def sentences(found: Best) -> list[str]:
         per = fastest.cost.unit.removeprefix("ns/") if fastest.cost.unit != "ns/B" else "GB"
         cost = f"its CPU time per {per}" if fastest.cost.unit else f"its {_counted(found)}"
         out.append(
-            f"cheapest near it: {setting(found, cheapest)}: {_speed(cheapest)}, {share} of the fastest "
+            f"cheapest near it: {setting(found, cheapest)}: {_speed(cheapest)}, {share} of the {top} "
             f"for {less} of {cost} ({_paid(cheapest)} against {_paid(fastest)})"
         )
     if found.tied:
         names = "; ".join(setting(found, c) for c in found.tied[:MOST_TIED])
         more = f" and {len(found.tied) - MOST_TIED} more" if len(found.tied) > MOST_TIED else ""
-        out.append(f"not told apart from the fastest (p >= 0.05 after correction): {names}{more}")
+        out.append(f"not told apart from the highest (p >= 0.05 after correction): {names}{more}")
     elif not found.judged:
         how = "" if _imported(found) else " (--repeats 5)"
         out.append(f"cells have too few repeats to be told apart one by one; five of each would do{how}")
@@ -90,13 +92,21 @@ def rule(found: Best, nouns: Nouns) -> list[str]:
         value = _shown(one, one.enough)
         if one.undecided:
             parts.append(f"{name} undecided")
-        elif one.indifferent:
+        elif one.alike:
             parts.append(f"any {name}")
         elif one.rising:
             parts.append(f"{name} {value} or more")
         else:
             parts.append(f"{name} {value}{' (as many as CPUs)' if one.cores else ''}")
-    return [f"in short: {', '.join(parts)}"] if len(parts) > 1 else []
+    short = "in short" if all(map(_certain, found.advised)) else "in short, as far as so few trials tell"
+    return [f"{short}: {', '.join(parts)}"] if len(parts) > 1 else []
+
+
+def _certain(one: Advised) -> bool:
+    """Whether what is said of a setting rests on an interval or on a test, or says that it is undecided."""
+    if one.numeric:
+        return one.told is not None or one.sure or one.indifferent
+    return one.indifferent or all(v.gain is not None for v in one.levels if v.value != one.best)
 
 
 def _shown(one: Advised, value: object) -> str:
@@ -108,7 +118,9 @@ def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
     name = labels.head(one.name, nouns)
     shown = partial(_shown, one)
     matters = one.effect
-    if one.indifferent and matters is not None:
+    if one.told is not None and (one.indifferent or not one.sure):
+        return f"{name}: {_said(one, one.told)}"
+    if one.told is None and one.indifferent and matters is not None:
         span = f"{shown(one.levels[0].value)} to {shown(one.levels[-1].value)}"
         text = (
             f"{name}: no significant difference from {span} ({p_value(matters.p)} over {matters.pairs} "
@@ -120,24 +132,18 @@ def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
     if not one.numeric:
         rest = [v for v in one.levels if v.value != one.best]
         against = ", ".join(f"{shown(v.value)} {_step(v.ratio - 1, v.gain)}" for v in rest)
-        return f"{name}: {shown(one.best)} is best; {against}"
+        sure = all(v.gain is not None and v.gain.significant for v in rest)
+        return f"{name}: {shown(one.best)} is {'best' if sure else 'highest'}; {against}"
     enough = one.level(one.enough)
-    if one.rising:
-        before = [v for v in one.levels if v.value != one.enough][-1]
-        step = _step(1 / before.ratio - 1, before.gain)
-        return (
-            f"{name}: the most that was measured, {shown(one.enough)}, is best: {step} over "
-            f"{shown(before.value)}; more was not measured"
-        )
-    if one.last and one.curve is not None and one.curve.flat is None and len(one.levels) > 1:
-        return f"{name}: {shown(one.enough)}, the most that was measured, is best; {_further(one)}"
-    cores = ", as many as the machine has CPUs," if one.cores else ""
+    cores = ", as many as the machine has CPUs" if one.cores else ""
     share = (
         "the best measured"
         if one.enough == one.best
         else f"{percent(enough.ratio)} of the best ({shown(one.best)})"
     )
-    text = f"{name}: {shown(one.enough)}{cores} is enough: {share}"
+    # Without an interval it is a figure and no claim.
+    claim = f"{',' if cores else ''} is enough" if one.sure else ""
+    text = f"{name}: {shown(one.enough)}{cores}{claim}: {share}"
     if one.enough != one.best:
         text += f"; the rest gives {_step(1 / enough.ratio - 1, enough.gain)}"
     smaller = [v for v in one.levels if v.value != one.enough and _below(v.value, one.enough)]
@@ -146,15 +152,24 @@ def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
     most = one.levels[-1]
     if most.value != one.enough and most.gain is not None and most.gain.significant and most.worse:
         text += f"; more costs: {shown(most.value)} gives {_reached(most)}"
+    if one.told is None and one.curve is not None and one.enough == most.value:
+        text += f"; {curves.undecided(one.curve, partial(_spelled, one))}"
     return text
 
 
-def _further(one: Advised) -> str:
-    """Why nobody knows whether more than the most that was measured would gain."""
-    assert one.curve is not None
-    return curves.undecided(
-        one.curve, lambda value: _shown(one, int(value) if value == int(value) else value)
-    )
+def _said(one: Advised, curve: Curve) -> str:
+    """Of a setting of which no value is enough, or any: by the same rules as the findings."""
+    if one.indifferent:
+        span = f"{_shown(one, one.levels[0].value)} to {_shown(one, one.levels[-1].value)}"
+        return f"from {span} gains {curve.beyond(curve.ns[0])} at most; {_shown(one, one.enough)} will do"
+    text = curves.end(curve, partial(_spelled, one))
+    if one.rising:
+        return f"{text}; more was not measured"
+    return f"highest with {_shown(one, one.enough)}; {text}" if one.undecided else text
+
+
+def _spelled(one: Advised, value: float) -> str:
+    return _shown(one, int(value) if value == int(value) else value)
 
 
 def _imported(found: Best) -> bool:

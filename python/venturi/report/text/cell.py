@@ -18,6 +18,7 @@ from venturi.analysis.words import labels
 from venturi.common.errors import VenturiError
 from venturi.common.units import Quantity, count, percent, pick_unit
 from venturi.report.figures import pipeline
+from venturi.report.marks import marked
 from venturi.report.names import name_of
 from venturi.report.text import hosts, reason, summary
 
@@ -30,8 +31,24 @@ class Limit:
 
     name: str
     rate: Quantity
-    share: float | None
+    share: Quantity
     binding: bool
+    passed: bool
+    """A reference, and no limit."""
+
+    @property
+    def margin(self) -> str:
+        """The interval of the share: `[82..97]`, in percent."""
+        low, high = self.share.low, self.share.high
+        return "" if low is None or high is None else f"[{_share(low)}..{_share(high)}]"
+
+    @property
+    def mark(self) -> str:
+        return "reference: passed" if self.passed else ""
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.2g}" if value < 0.005 else f"{100 * value:.0f}"
 
 
 @dataclass(frozen=True)
@@ -156,19 +173,20 @@ def trials(cell: Cell) -> str:
 
 
 def limits(cell: Cell) -> list[Limit]:
-    """The limits of a cell, the lowest first."""
-    speed = cell.throughput.value
+    """The limits of a cell, the lowest first: that of which most was reached."""
+    nothing = Quantity(None, unit="fraction")
     found = [
         Limit(
             name,
             _counted(cell, rate),
-            speed / rate.value if speed is not None and rate.value else None,
+            cell.shares.get(name, nothing),
             name == cell.binding,
+            name in cell.passed,
         )
         for name, rate in cell.ceilings.items()
         if rate.value
     ]
-    return sorted(found, key=lambda limit: limit.rate.value or 0.0)
+    return sorted(found, key=lambda limit: (-(limit.share.value or 0.0), limit.rate.value or 0.0))
 
 
 def _counted(cell: Cell, rate: Quantity) -> Quantity:
@@ -349,6 +367,7 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
                  ("errors",), ("trials",)):  # fmt: skip
         known = [f"{name} {shown[name]}" for name in pair if name in shown]
         if known:
+            known[0] += marked(results.environment)
             say("; ".join(known), "bold" if pair[0] == "throughput" else "")
     out += _loaders(results, cell, width)
     for text in hosts.marks(results.stragglers.get(cell.name, [])):
@@ -358,11 +377,15 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
         wide = max(len(limit.name) for limit in found.limits)
         unit = unit_of(cell)
         for limit in found.limits:
-            mark = "  <- lowest" if limit.binding else ""
-            share = pipeline.percent(limit.share) if limit.share is not None else ""
+            lowest = "<- lowest" if limit.binding else ""
+            mark = "".join(f"  {text}" for text in (limit.margin, lowest, limit.mark) if text)
+            share = pipeline.percent(limit.share.value) if limit.share.value is not None else ""
             out.append(
                 ("", f"  {limit.name:<{wide}}  {limit.rate.number(unit):>9} {unit}  {share:>6}{mark}"[:width])
             )
+        for limit in found.limits:
+            if limit.passed:
+                say(f"{limit.name} is a reference, not a limit: {cell.why_passed(limit.name)}")
     if found.pipeline is not None:
         out.append(("bold", "pipeline (share of each end's workers' time)"))
         out += [("", line[:width]) for line in pipeline.ascii_lines(found.pipeline, width)]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from venturi.analysis.cells.summary import by_operation
+from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.analysis.verdict.types import Remedy
 from venturi.analysis.words import labels
-from venturi.report.text import method, reason, several, summary
+from venturi.report.text import method, proofs, reason, several, summary
 from venturi.report.text import models as fits
 
 
@@ -22,9 +23,11 @@ def text(results: Results) -> str:
     ]
     facts = [summary.counts(results), summary.common(results), summary.verified(results)]
     out += [escape("; ".join(f for f in facts if f)) + ".", ""]
+    if told := proofs.headline(results.environment):
+        out += [escape(f"{told[:1].upper()}{told[1:]}."), ""]
     out += _reason(results)
     for operation, cells in by_operation(results.cells).items():
-        columns = summary.columns(cells, every=True, verdicts=reason.column(results, cells))
+        columns = summary.columns(cells, True, reason.column(results, cells), unproven(results.environment))
         out += [f"## {escape(operation)}", ""]
         out += table(
             [f"{c.head}, {c.unit}" if c.unit else c.head for c in columns],

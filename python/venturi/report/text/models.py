@@ -49,9 +49,7 @@ def lines(results: Results) -> list[str]:
         if one.level:
             out.append(f"{one.operation} over {one.axis}: {fit_words.axis_sentences(one)[0]}")
             continue
-        knee = one.fit.knee
-        text = f"{one.operation} over {one.axis}: {one.fit.chosen.title}"
-        text += f", knee at {fit_words.several(one.axis, knee.median)}"
+        text = f"{one.operation} over {one.axis}: {one.fit.chosen.title}, {fit_words.knee(one)}"
         text += f", peak {one.fit.peak.quantity(one.unit)}"
         out.append(f"{text}; {fit_words.shape(one)}")
     out += [f"{one.operation}: {one.sentence}" for one in costs[:1]]

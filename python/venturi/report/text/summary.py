@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from venturi.analysis.cells import batches, ingest
-from venturi.analysis.cells.ceilings import share
 from venturi.analysis.cells.summary import (
     Cell,
     basis,
@@ -25,6 +24,7 @@ from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import MISSING, Quantity, count, percent, pick_unit, plural
+from venturi.report.marks import marked
 
 SHORTEST = 14
 """Characters of a text below which it is left out rather than cut."""
@@ -51,10 +51,13 @@ def _numbers(
 
 
 def columns(
-    cells: Sequence[Cell], every: bool = False, verdicts: Sequence[str] | None = None
+    cells: Sequence[Cell],
+    every: bool = False,
+    verdicts: Sequence[str] | None = None,
+    unproven: bool = False,
 ) -> list[Column]:
     """The columns for cells of one operation. `every` adds the figures that only a wide page has room for;
-    `verdicts` is the short title of each cell's, "" where there is none."""
+    `verdicts` is the short title of each cell's, "" where there is none; `unproven` marks every row."""
     out = [
         Column(
             labels.head(n, nouns_of(cells[0])),
@@ -72,6 +75,8 @@ def columns(
     unit = pick_unit(base, [q.value for q in speeds])
     out.append(_numbers("median", base, speeds, 0, unit))
     out.append(Column(coverage(cells), unit, [q.margin(unit) for q in speeds], 0))
+    if unproven:
+        out.append(Column("proven", "", ["no"] * len(cells), 0, text=True))
     out.append(_of_limit(cells))
     if verdicts is not None and any(verdicts):
         out.append(Column("verdict", "", [v or MISSING for v in verdicts], 1, text=True))
@@ -173,11 +178,15 @@ def _plain(quantity: Quantity) -> Quantity:
 
 def _of_limit(cells: Sequence[Cell]) -> Column:
     """The share of the lowest limit; named in the head where it is the same one for all cells."""
-    binding = {c.binding for c in cells if c.share.known}
+    binding = {_named(c) for c in cells if c.share.known}
     if len(binding) <= 1:
-        return Column(next(iter(binding), None) or "limit", "%", [_percent(c.share) for c in cells], 2)
-    texts = [f"{_percent(c.share)} {c.binding}" if c.share.known else MISSING for c in cells]
+        return Column(next(iter(binding), "limit"), "%", [_percent(c.share) for c in cells], 2)
+    texts = [f"{_percent(c.share)} {_named(c)}" if c.share.known else MISSING for c in cells]
     return Column("limit", "% of", texts, 2)
+
+
+def _named(cell: Cell) -> str:
+    return f"{cell.binding} (reference)" if cell.reference else str(cell.binding)
 
 
 def coverage(cells: Sequence[Cell]) -> str:
@@ -225,8 +234,8 @@ def headline(results: Results) -> list[str]:
         )
         # That a database does a thousandth of what memory could copy is no headline.
         if top.share.known and not (top.in_rows and (top.share.value or 0.0) < 0.01):
-            text += f", {_percent(top.share)} % {share(top.binding)}"
-        out.append(text)
+            text += f", {_percent(top.share)} % {top.of_limit}"
+        out.append(text + marked(results.environment))
     return out or ["no trial was measured"]
 
 

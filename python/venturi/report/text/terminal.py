@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from venturi.analysis.cells.choice import representative
 from venturi.analysis.cells.summary import Cell, by_operation
+from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
-from venturi.report.text import hosts, reason, several, summary
+from venturi.report.text import hosts, proofs, reason, several, summary
 from venturi.report.text import models as fits
 from venturi.report.text.cell import example
 
@@ -42,12 +43,16 @@ def print_results(results: Results, console: Console) -> None:
         say(line, "bold")
     facts = [summary.counts(results), summary.common(results), summary.verified(results)]
     say("; ".join(f for f in facts if f), "dim")
+    if told := proofs.headline(results.environment):
+        say(told, "bold red" if unproven(results.environment) else "dim")
     for operation, cells in by_operation(results.cells).items():
         shown = cells
         if len(cells) > MOST_ROWS:
             best = {c.name for c in representative(cells, BEST_ROWS)}
             shown = [c for c in cells if c.name in best]
-        offered = summary.columns(shown, verdicts=reason.column(results, shown))
+        offered = summary.columns(
+            shown, verdicts=reason.column(results, shown), unproven=unproven(results.environment)
+        )
         kept, left_out = summary.fit(offered, console.width + GAP, lambda c: _width(c) + GAP)
         console.print()
         say(operation, "bold cyan")

@@ -1,5 +1,6 @@
 //! Whole disks, from /proc/diskstats (Documentation/admin-guide/iostats.rst). What lies on
-//! others (partitions, device mapper, RAID, loop) would count twice and is left out.
+//! others (device mapper, RAID, loop) would count twice in bytes and is left out there; its busy
+//! time counts, for it may be slower than what it lies on. Partitions are left out.
 
 use super::Reread;
 
@@ -11,32 +12,40 @@ const SECTOR: u64 = 512;
 pub struct Moved {
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// Of the disk that was busy longest since the first reading.
+    /// Of the disk, or of what lies on disks, that was busy longest since the first reading.
     pub busy_ns: u64,
 }
 
 #[derive(Debug)]
 pub struct Disks {
     stats: Reread,
-    names: Vec<String>,
+    names: Vec<Name>,
     /// Busy time of each at the first reading.
     begun: Option<Vec<u64>>,
+}
+
+#[derive(Debug)]
+struct Name {
+    name: String,
+    /// A disk proper, which has a device behind it.
+    proper: bool,
 }
 
 impl Disks {
     /// `None`: no disk, or not told.
     pub fn open() -> Option<Self> {
         let entries = std::fs::read_dir("/sys/block").ok()?;
-        // Only a disk proper has a device behind it.
-        let names: Vec<String> = entries
+        let names: Vec<Name> = entries
             .filter_map(|entry| {
                 let entry = entry.ok()?;
-                entry.path().join("device").exists().then_some(())?;
-                entry.file_name().into_string().ok()
+                Some(Name {
+                    proper: entry.path().join("device").exists(),
+                    name: entry.file_name().into_string().ok()?,
+                })
             })
             .collect();
         let stats = Reread::open("/proc/diskstats")?;
-        (!names.is_empty()).then_some(Self {
+        names.iter().any(|name| name.proper).then_some(Self {
             stats,
             names,
             begun: None,
@@ -56,14 +65,14 @@ impl Disks {
 }
 
 /// The sums, and the busy time of each disk in the order of `names`.
-fn parse(stats: &str, names: &[String]) -> (Moved, Vec<u64>) {
+fn parse(stats: &str, names: &[Name]) -> (Moved, Vec<u64>) {
     let mut moved = Moved::default();
     let mut busy = vec![0; names.len()];
     for line in stats.lines() {
         let fields: Vec<&str> = line.split_ascii_whitespace().take(14).collect();
         let Some(at) = fields
             .get(2)
-            .and_then(|name| names.iter().position(|one| one == name))
+            .and_then(|name| names.iter().position(|one| one.name == *name))
         else {
             continue;
         };
@@ -73,8 +82,10 @@ fn parse(stats: &str, names: &[String]) -> (Moved, Vec<u64>) {
                 .and_then(|text| text.parse::<u64>().ok())
                 .unwrap_or(0)
         };
-        moved.read_bytes += number(5) * SECTOR;
-        moved.written_bytes += number(9) * SECTOR;
+        if names[at].proper {
+            moved.read_bytes += number(5) * SECTOR;
+            moved.written_bytes += number(9) * SECTOR;
+        }
         busy[at] = number(12) * 1_000_000;
     }
     (moved, busy)
@@ -86,15 +97,23 @@ mod tests {
 
     #[test]
     fn a_recorded_text() {
-        let text = "   7  0 loop0 5 0 10 1 0 0 0 0 0 5 0\n \
+        let text = "   7  0 loop0 5 0 10 1 0 0 0 0 0 9 0\n \
             254  0 vda 2786037 149914 148776594 3991845 405023 380726 59576184 335372 0 238344 4372809 271660 60 4 3\n \
             254  1 vda1 2786037 149914 148776594 3991845 405023 380726 59576184 335372 0 238344 4372809\n \
             259  0 nvme0n1 1 0 8 1 1 0 16 1 0 7 9\n";
-        let names = ["nvme0n1".to_owned(), "vda".to_owned()];
+        let named = |name: &str, proper| Name {
+            name: name.to_owned(),
+            proper,
+        };
+        let names = [
+            named("nvme0n1", true),
+            named("vda", true),
+            named("loop0", false),
+        ];
         let (moved, busy) = parse(text, &names);
         assert_eq!(moved.read_bytes, (148_776_594 + 8) * 512);
         assert_eq!(moved.written_bytes, (59_576_184 + 16) * 512);
-        assert_eq!(busy, [7_000_000, 238_344_000_000]);
+        assert_eq!(busy, [7_000_000, 238_344_000_000, 9_000_000]);
     }
 
     #[cfg(target_os = "linux")]

@@ -15,30 +15,69 @@ fn far(addr: SocketAddr) -> Far {
     Far { addr, ticket: OPEN }
 }
 
+fn flow(operation: Operation, streams: usize, message_bytes: usize) -> Flow<'static> {
+    Flow {
+        operation,
+        streams,
+        threads: streams.max(1),
+        message_bytes,
+        duration: SHORT,
+        pin: None,
+    }
+}
+
+fn free(far: Far, flow: Flow<'_>) -> Result<Probe> {
+    probe(far, flow, Placement::Free, &never)
+}
+
 #[test]
-fn bytes_move_in_both_directions() {
+fn bytes_move_in_both_directions_and_every_placement() {
     let peer = start();
+    let last = allowed().unwrap().last().copied();
     for operation in [Operation::Get, Operation::Put] {
-        for streams in [1, 3] {
-            let placement = match streams {
-                1 => Placement::Free,
-                _ => Placement::OneCpu,
-            };
-            let probe = probe(
-                far(peer.addr),
-                operation,
-                streams,
-                65_536,
-                SHORT,
-                placement,
-                &never,
-            )
-            .unwrap();
-            assert!(probe.bytes > 1_000_000, "{operation:?}: {probe:?}");
-            assert!(probe.interval_ns >= SHORT.as_nanos() as u64);
-            assert!(probe.interval_ns < 5_000_000_000);
+        for placement in [Placement::Free, Placement::OneCpu, Placement::Apart] {
+            for (streams, threads, pin) in [(1, 1, None), (3, 2, None), (3, 2, last)] {
+                let wanted = Flow {
+                    threads,
+                    pin: pin.as_slice().into(),
+                    ..flow(operation, streams, 100_000)
+                };
+                let probe = probe(far(peer.addr), wanted, placement, &never).unwrap();
+                assert!(
+                    probe.bytes > 1_000_000,
+                    "{wanted:?}, {placement:?}: {probe:?}"
+                );
+                assert!(probe.interval_ns >= SHORT.as_nanos() as u64);
+                assert!(probe.interval_ns < 5_000_000_000);
+            }
         }
     }
+}
+
+#[test]
+fn the_ends_run_where_the_placement_says() {
+    let ends = |placement, threads, pin, cpus: &[usize]| {
+        let ends = Ends {
+            placement,
+            threads,
+            pin,
+            cpus: cpus.to_vec(),
+            wait: Wait::Asleep,
+        };
+        let of = |stream| (ends.here(stream % threads), ends.peer(stream));
+        [of(0), of(1), of(2)]
+    };
+    let (none, at) = ((None, None), |here, there| (Some(here), Some(there)));
+    assert_eq!(ends(Placement::Free, 2, None, &[]), [none; 3]);
+    let [two, three] = [&[0, 2][..], &[0, 2, 5][..]];
+    let (one, apart) = (Placement::OneCpu, Placement::Apart);
+    assert_eq!(ends(one, 3, None, two), [at(0, 0), at(2, 2), at(0, 0)]);
+    assert_eq!(ends(apart, 3, None, three), [at(0, 2), at(2, 5), at(5, 0)]);
+    // Two pinned threads for three connections.
+    let pinned = Some(&[2][..]);
+    assert_eq!(ends(Placement::Free, 2, pinned, &[]), [(Some(2), None); 3]);
+    assert_eq!(ends(one, 2, pinned, two), [at(2, 2); 3]);
+    assert_eq!(ends(apart, 2, pinned, two), [at(2, 0); 3]);
 }
 
 #[test]
@@ -46,17 +85,11 @@ fn a_cancel_ends_it() {
     let peer = start();
     let begun = Instant::now();
     let soon = || begun.elapsed() > SHORT;
-    let long = Duration::from_secs(60);
-    let error = probe(
-        far(peer.addr),
-        Operation::Get,
-        2,
-        1000,
-        long,
-        Placement::Free,
-        &soon,
-    )
-    .unwrap_err();
+    let long = Flow {
+        duration: Duration::from_secs(60),
+        ..flow(Operation::Get, 2, 1000)
+    };
+    let error = probe(far(peer.addr), long, Placement::Free, &soon).unwrap_err();
     assert_eq!(error.kind, Kind::Cancelled);
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
@@ -65,23 +98,21 @@ fn a_cancel_ends_it() {
 fn what_the_peer_will_not_do() {
     let peer = start();
     let ask = |streams, message, seconds| {
-        let duration = Duration::from_secs(seconds);
-        probe(
-            far(peer.addr),
-            Operation::Put,
-            streams,
-            message,
-            duration,
-            Placement::Free,
-            &never,
-        )
-        .unwrap_err()
-        .kind
+        let wanted = Flow {
+            duration: Duration::from_secs(seconds),
+            ..flow(Operation::Put, streams, message)
+        };
+        free(far(peer.addr), wanted).unwrap_err().kind
     };
     assert_eq!(ask(0, 1, 1), Kind::Usage);
     assert_eq!(ask(1, 0, 1), Kind::Usage);
     assert_eq!(ask(1, 1 << 40, 1), Kind::Usage);
     assert_eq!(ask(1, 1, 1 << 20), Kind::Usage);
+    let none = Flow {
+        threads: 0,
+        ..flow(Operation::Put, 1, 1)
+    };
+    assert_eq!(free(far(peer.addr), none).unwrap_err().kind, Kind::Usage);
     // Nonsense on the wire: it hangs up.
     let mut socket = TcpStream::connect(peer.addr).unwrap();
     socket.write_all(&[7; HEADER]).unwrap();
@@ -98,29 +129,20 @@ fn a_peer_that_was_dropped_does_not_listen() {
         assert!(begun.elapsed() < Duration::from_secs(5));
         std::thread::sleep(LOOK_UP);
     }
-    let error = probe(
-        far(addr),
-        Operation::Get,
-        1,
-        1000,
-        SHORT,
-        Placement::Free,
-        &never,
-    )
-    .unwrap_err();
+    let error = free(far(addr), flow(Operation::Get, 1, 1000)).unwrap_err();
     assert_eq!(error.kind, Kind::Unreachable);
 }
 
 #[test]
 fn the_header_reads_back() {
     for cpu in [None, Some(0), Some(127)] {
-        let made = header(OPEN, Operation::Put, cpu, 4096, SHORT);
-        assert_eq!(
-            parse(&made, OPEN).unwrap(),
-            (Operation::Put, cpu, 4096, SHORT)
-        );
+        for wait in Wait::ALL {
+            let made = header(OPEN, &flow(Operation::Put, 1, 4096), cpu, wait);
+            let read = parse(&made, OPEN).unwrap();
+            assert_eq!(read, (Operation::Put, cpu, wait, SHORT));
+        }
     }
-    let made = header(OPEN, Operation::Put, None, 4096, SHORT);
+    let made = header(OPEN, &flow(Operation::Put, 1, 4096), None, Wait::Asleep);
     let mut other = made;
     other[0] = 0;
     assert!(parse(&other, OPEN).is_err());
@@ -130,15 +152,14 @@ fn the_header_reads_back() {
 fn only_who_was_let_in_is_served_and_within_its_memory() {
     let terms = Terms {
         ticket: *b"a secret",
-        memory: 5 << 20,
+        memory: 5 * PIECE as u64,
         ..Terms::default()
     };
     let peer = Peer::start(LOOPBACK, terms).unwrap();
     let ask = |ticket, streams, message| {
         let addr = peer.addr;
         let far = Far { addr, ticket };
-        let (get, free) = (Operation::Get, Placement::Free);
-        probe(far, get, streams, message, SHORT, free, &never)
+        free(far, flow(Operation::Get, streams, message))
     };
     assert!(ask(terms.ticket, 5, 1 << 20).unwrap().bytes > 0);
     assert_eq!(ask(OPEN, 1, 1000).unwrap_err().kind, Kind::Lost);
@@ -155,9 +176,11 @@ fn a_peer_that_nobody_asks_for_does_not_listen() {
     };
     let peer = Peer::start(LOOPBACK, terms).unwrap();
     // While somebody is connected it goes on.
-    let long = 4 * SHORT;
-    let (get, free) = (Operation::Get, Placement::Free);
-    assert!(probe(far(peer.addr), get, 1, 1000, long, free, &never).is_ok());
+    let long = Flow {
+        duration: 4 * SHORT,
+        ..flow(Operation::Get, 1, 1000)
+    };
+    assert!(free(far(peer.addr), long).is_ok());
     assert!(peer.ask());
     let begun = Instant::now();
     while TcpStream::connect_timeout(&peer.addr, LOOK_UP).is_ok() {

@@ -13,6 +13,13 @@ CORES = 0.95
 between two threads a core idles for the microseconds of a wake-up."""
 ELSEWHERE = 0.5
 """Where more than this share of the busy cores is neither end's own, others hold them."""
+BESIDE = 0.1
+"""From this share on others count where the two ends alone would have left cores free."""
+DELAYED = 0.5
+"""Share of its workers' time in which an end waits for a CPU. Below, what they do for longer is something
+else, whoever fills the cores."""
+WAITED = 0.1
+"""The same of both ends together, from which others are a reason at all."""
 QUOTA_HELD = 0.05
 """Share of the interval that a control group held an end back. Less is a burst that touched it."""
 QUOTA_USED = 0.8
@@ -65,10 +72,36 @@ def mix(ends: tuple[End, ...]) -> dict[Work, float]:
     return {n: s / whole for n, s in sorted(found.items(), key=lambda i: -i[1])} if whole else {}
 
 
+def wanted(end: End) -> float:
+    """Cores that an end's process used or was ready to use: waiting for a CPU is no idling."""
+    return (end.cpu or 0.0) / max(0.05, 1.0 - (end.run_delay or 0.0))
+
+
 def crowded(seen: Seen) -> bool:
-    """Whether the cores are full, but mostly of what neither end does."""
+    """Whether the cores are full, but mostly of what neither end does; or would not be full without that."""
     ends = busy_ends(seen)
-    return bool(ends) and mix(ends).get(OTHERS, 0.0) > ELSEWHERE
+    elsewhere = mix(ends).get(OTHERS, 0.0) if ends else 0.0
+    if elsewhere <= BESIDE or elsewhere > ELSEWHERE:
+        return elsewhere > ELSEWHERE
+    if any(e.cpu is None or e.run_delay is None for e in ends):
+        return False
+    return sum(map(wanted, ends)) < CORES * (ends[0].cores or 0.0)
+
+
+def held_up(seen: Seen, end: End) -> bool:
+    """Whether others fill the cores, and this end's workers, or the thread that all depends on, wait for one
+    most of their time."""
+    if not crowded(seen):
+        return False
+    waited = _waited(seen, end)
+    return waited is None or max(waited, end.thread_delay or 0.0) > DELAYED
+
+
+def _waited(seen: Seen, end: End) -> float | None:
+    """Share of its workers' time in which an end waits for a CPU; None where it is not known."""
+    if end.cpu is None or end.run_delay is None:
+        return None
+    return (wanted(end) - end.cpu) / (end.workers or seen.streams)
 
 
 def filled(seen: Seen) -> tuple[End, ...]:
@@ -104,7 +137,13 @@ def cores(seen: Seen) -> Hit | None:
 
 def others(seen: Seen) -> Hit | None:
     """The CPUs are saturated by something else; late, because it proves nothing of what else is narrow."""
-    return _saturated(seen, Cause.CORES_OF_OTHERS) if crowded(seen) else None
+    if not crowded(seen):
+        return None
+    waited = [_waited(seen, end) for end in busy_ends(seen)]
+    if None not in waited and sum(filter(None, waited)) < WAITED:
+        # Who never had to wait for them lost nothing.
+        return None
+    return _saturated(seen, Cause.CORES_OF_OTHERS)
 
 
 def _saturated(seen: Seen, cause: Cause) -> Hit:
@@ -124,18 +163,23 @@ def _saturated(seen: Seen, cause: Cause) -> Hit:
 
 
 def _quota(seen: Seen) -> Hit | None:
-    for end in (seen.server, seen.client):
-        held, quota = end.throttled or 0.0, end.quota
-        if not quota or held < QUOTA_HELD:
-            continue
-        used = (end.cpu or 0.0) / quota
-        if used < QUOTA_USED and held < QUOTA_ALONE:
-            continue
-        # Of less than one core not even one worker gets a whole one: the group makes every stage slow.
-        cause = Cause.CPU_QUOTA if quota >= 1.0 else Cause.CPU_QUOTA_UNDER_ONE_CORE
-        numbers = {"quota_cores": quota, "used": used, "held_back_cpus": held}
-        return Hit(cause, end.name, end.first, beyond(held, QUOTA_HELD, 0.5), numbers)
-    return None
+    """Of two ends at their quotas the one that was held back for longer waits less for the other."""
+    found = [hit for end in (seen.server, seen.client) if (hit := quota_of(end)) is not None]
+    return max(found, key=lambda hit: hit.numbers["held_back_cpus"], default=None)
+
+
+def quota_of(end: End) -> Hit | None:
+    """That end has used up the quota of its control group."""
+    held, quota = end.throttled or 0.0, end.quota
+    if not quota or held < QUOTA_HELD:
+        return None
+    used = (end.cpu or 0.0) / quota
+    if used < QUOTA_USED and held < QUOTA_ALONE:
+        return None
+    # Of less than one core not even one worker gets a whole one: the group makes every stage slow.
+    cause = Cause.CPU_QUOTA if quota >= 1.0 else Cause.CPU_QUOTA_UNDER_ONE_CORE
+    numbers = {"quota_cores": quota, "used": used, "held_back_cpus": held}
+    return Hit(cause, end.name, end.first, beyond(held, QUOTA_HELD, 0.5), numbers)
 
 
 def _one_core(seen: Seen) -> Hit | None:

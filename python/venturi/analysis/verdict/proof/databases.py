@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import Seen
-from venturi.analysis.verdict.proof.cores import crowded
+from venturi.analysis.verdict.proof.cores import busy_ends, held_up, wanted
 from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, WORKERS, awaited, waited_for
 from venturi.analysis.verdict.proof.hit import Hit, beyond, known
 from venturi.analysis.verdict.proof.path import disk
@@ -17,7 +17,7 @@ IDLE = 0.5
 """Time that a server's process ran or could have, over the time that batches were with it. Below, they mostly
 waited there for something that is no CPU, or were on their way."""
 DELAYED = 0.2
-"""Share of the time that a server's threads could run in which no CPU was free."""
+"""Share of the time that a server's threads could run in which no CPU was free, from which it is said."""
 DISK_SEEN = 0.3
 """Busy share of a disk from which it is named beside waiting that nothing else explains."""
 AWAY = 0.5
@@ -29,7 +29,7 @@ def engine(seen: Seen) -> Hit | None:
     client, occupancy = seen.client, seen.client.occupancy
     if not seen.cell.answered or client.first != "apply" or occupancy is None or occupancy < WORKERS:
         return None
-    if crowded(seen):
+    if held_up(seen, client):
         return None
     narrow = disk(seen)
     if narrow is not None:
@@ -64,13 +64,14 @@ def little_in_flight(seen: Seen) -> Hit | None:
     reply = client.share("await_reply")
     if not seen.cell.answered or server.stages or reply < CLIENT_WAITS or not seen.service:
         return None
-    if crowded(seen):
+    if any(held_up(seen, end) for end in busy_ends(seen)):
         # Whose turn it is on a CPU is what is waited for.
         return None
     lanes = client.workers or seen.streams
     away = seen.round_trip / seen.service if seen.round_trip else 0.0
-    working = None if server.cpu is None else _wanted(seen) / (lanes * reply)
-    if away < AWAY and (working is None or working >= IDLE or one_thread(seen)):
+    working = None if server.cpu is None else wanted(server) / (lanes * reply)
+    full = (server.thread_wanted or 0.0) >= WORKERS or one_thread(seen)
+    if away < AWAY and (working is None or working >= IDLE or full):
         return None
     margin = max(beyond(away, AWAY), beyond(1 - working, 1 - IDLE) if working is not None else 0.0)
     return Hit(
@@ -90,11 +91,6 @@ def little_in_flight(seen: Seen) -> Hit | None:
     )
 
 
-def _wanted(seen: Seen) -> float:
-    """Cores that the server's process used or was ready to use: waiting for a CPU is no idling."""
-    return (seen.server.cpu or 0.0) / max(0.05, 1.0 - (seen.server.run_delay or 0.0))
-
-
 def one_thread(seen: Seen) -> bool:
     """Whether one thread of the server fills a core."""
     return bool(seen.server.busiest_thread and seen.server.busiest_thread[1] >= WORKERS)
@@ -106,7 +102,7 @@ def server(seen: Seen) -> Hit | None:
     if not seen.cell.in_rows or other.stages or not client.stages:
         return None
     share = awaited(client)
-    if share < CLIENT_WAITS or (crowded(seen) and (other.run_delay or 0.0) > DELAYED):
+    if share < CLIENT_WAITS or (other.cpu is not None and held_up(seen, other)):
         return None
     lacks = () if (other.busiest_thread and one_thread(seen)) or other.cpu is not None else (Lack.SERVER_CPU,)
     if seen.loopback is not True and not seen.round_trip:

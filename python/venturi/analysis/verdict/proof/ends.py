@@ -9,7 +9,7 @@ from venturi.analysis.cells.ceilings import codec_of
 from venturi.analysis.cells.summary import get
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import CODEC, OWN, End, Seen, waits
-from venturi.analysis.verdict.proof.cores import crowded, embedded, full
+from venturi.analysis.verdict.proof.cores import crowded, embedded, full, held_up
 from venturi.analysis.verdict.proof.hit import Hit, beyond, known
 from venturi.targets.handicap import nanoseconds
 
@@ -19,6 +19,8 @@ NEARLY = 0.75
 """Workers this busy are named, with low confidence, where nothing else is near its limit."""
 OWN_SHARE = 0.5
 """The load generator is the narrow place where most of what its workers do is its own work."""
+LIMITED = 0.5
+"""Share of a socket's busy time in which the kernel counts it as limited by a buffer."""
 DOMINANT = 0.8
 """Share of an end's work from which its largest stage speaks for all of it."""
 CLOCK = 0.1
@@ -76,10 +78,12 @@ def own_stages(seen: Seen) -> dict[str, float]:
 
 
 def _despite_others(seen: Seen, end: End) -> bool:
-    """Whether a stage is the narrow place although others hold the cores: it takes nearly all that its end
-    gets of them, and would of more."""
+    """Whether a stage is the narrow place although others hold the cores: its end does not wait for them, or
+    it takes nearly all that its end gets of them, and would of more."""
     work = sum(end.work.values())
-    return crowded(seen) and work > 0 and end.work[end.first or ""] / work >= DOMINANT
+    if not crowded(seen) or work <= 0:
+        return False
+    return not held_up(seen, end) or end.work[end.first or ""] / work >= DOMINANT
 
 
 def load_generator(seen: Seen) -> Hit | None:
@@ -122,16 +126,15 @@ def nearly(seen: Seen) -> Hit | None:
 
 
 def _stage(seen: Seen, threshold: float) -> Hit | None:
-    busy = [
-        (e.occupancy, e)
-        for e in (seen.client, seen.server)
-        if (e.occupancy or 0.0) >= threshold and (not crowded(seen) or _despite_others(seen, e))
-    ]
-    if not busy:
+    busiest = sorted((seen.client, seen.server), key=lambda e: -(e.occupancy or 0.0))
+    return next((hit for end in busiest if (hit := stage_of(seen, end, threshold)) is not None), None)
+
+
+def stage_of(seen: Seen, end: End, threshold: float = WORKERS) -> Hit | None:
+    """That end's workers work so much of their time."""
+    occupancy, other = end.occupancy, seen.other(end)
+    if occupancy is None or occupancy < threshold or (crowded(seen) and not _despite_others(seen, end)):
         return None
-    occupancy, end = max(busy, key=lambda pair: pair[0] or 0.0)
-    other = seen.other(end)
-    assert occupancy is not None
     apart = 1.0 if other.occupancy is None else occupancy - other.occupancy
     lacks = []
     if end.busy is None:
@@ -171,14 +174,28 @@ def waited_for(seen: Seen, share: float, lacks: Sequence[Lack]) -> Hit:
 
 
 def server(seen: Seen) -> Hit | None:
-    """The client waits and the server reports nothing of itself."""
+    """The client waits and the server reports nothing of itself; nor can it be the path."""
     client, other = seen.client, seen.server
     if other.stages or not client.stages or seen.cell.in_rows:
         return None
     share = awaited(client)
-    if share < CLIENT_WAITS:
+    if share < CLIENT_WAITS or (other.cpu is not None and held_up(seen, other)):
         return None
-    lacks = [] if other.busiest_thread and other.busiest_thread[1] >= WORKERS else [Lack.SERVER_STAGES]
-    if seen.loopback is not True and seen.of("raw TCP") is None:
-        lacks.append(Lack.RAW_TCP)
-    return waited_for(seen, share, lacks)
+    if server_or_path(seen):
+        return None
+    full = other.busiest_thread and other.busiest_thread[1] >= WORKERS
+    return waited_for(seen, share, [] if full else [Lack.SERVER_STAGES])
+
+
+def server_or_path(seen: Seen) -> bool:
+    """Whether the client waits for a server on another host that tells nothing, over a path that was not
+    measured, so that either may be what it waits for."""
+    client, other = seen.client, seen.server
+    if other.stages or seen.cell.in_rows or awaited(client) < CLIENT_WAITS:
+        return False
+    if seen.loopback is True or seen.of("raw TCP") is not None:
+        return False
+    if seen.sender is client and (client.receive_window_limited or 0.0) >= LIMITED:
+        # What arrived there is not read.
+        return False
+    return other.busiest_thread is None or other.busiest_thread[1] < WORKERS

@@ -5,13 +5,11 @@ from __future__ import annotations
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import End, Seen
 from venturi.analysis.verdict.proof.cores import crowded, embedded, shared
-from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, WORKERS
+from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, LIMITED, WORKERS
 from venturi.analysis.verdict.proof.hit import Hit, beyond, known
 
 LINK = 0.9
 """Share of raw TCP, or of the interface's speed. Frames' headers alone are 3 to 5 % of it."""
-LINK_NOT = 0.7
-"""Where raw TCP moves so much more over the same path, the path is not the narrow place."""
 BLOCKED = 0.3
 """Share of its time that a sender is refused by its socket before the path is suspected."""
 SPARE = 0.9
@@ -27,8 +25,6 @@ WINDOW = 0.2
 FIRST_WINDOW = 65_535
 """A stream's window before anybody sets another (RFC 9113, 6.9.2), in bytes: a server of which nothing is
 known gives no less."""
-LIMITED = 0.5
-"""Share of a socket's busy time in which the kernel counts it as limited by a buffer."""
 NEAR_BOUND = 0.5
 """A buffer that limits lets through about buffer / round trip. Far below that, it filled up because something
 behind it is slow."""
@@ -56,7 +52,8 @@ def link(seen: Seen) -> Hit | None:
         and spare
         and _buffered(seen) is None
         and (sender.receive_window_limited or 0.0) < LIMITED
-        and (share is None or share >= LINK_NOT)
+        # Where raw TCP moves more over the same path, the path takes more.
+        and share is None
     ):
         cause, margin = Cause.SOCKET_BLOCKED, beyond(min(blocked, idle or blocked), BLOCKED, 0.6)
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import OWN, End, Pool, Seen
-from venturi.analysis.verdict.proof.cores import crowded, full
+from venturi.analysis.verdict.proof.cores import crowded, full, held_up
 from venturi.analysis.verdict.proof.ends import NEARLY, WORKERS
 from venturi.analysis.verdict.proof.hit import Hit, beyond
 
@@ -36,9 +36,11 @@ def nearly(seen: Seen) -> Hit | None:
 
 def _pool(seen: Seen, threshold: float) -> Hit | None:
     found = busiest(seen)
-    if found is None or found[1].busy < threshold or full(found[0]) or crowded(seen):
+    if found is None or found[1].busy < threshold:
         return None
     end, pool = found
+    if held_up(seen, end) or (full(end) and not crowded(seen)):
+        return None
     stages = within(end, pool)
     stage = max(stages, key=lambda n: stages[n], default=None)
     full_time = threshold >= WORKERS

@@ -6,6 +6,7 @@ from venturi.analysis.cells.summary import Cell, numeric
 from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.proof.cores import embedded
+from venturi.analysis.verdict.proof.ends import awaited, server_or_path
 from venturi.analysis.verdict.proof.hit import Hit
 
 BRIEF = 100e6
@@ -34,6 +35,8 @@ def unknown(seen: Seen) -> list[Hit]:
         add(Cause.TOO_SHORT, interval_ns=brief)
     elif client.busy is None:
         add(Cause.HOSTS_UNSEEN)
+    if server_or_path(seen):
+        add(Cause.SERVER_OR_PATH, waiting=awaited(client))
     if cell.in_rows and not server.stages and server.cpu is None and not embedded(seen):
         add(Cause.SERVER_UNSEEN)
     elif not cell.in_rows and not server.stages:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from venturi.analysis.cells.series import AMOUNT, PARALLEL, Series, figure
 from venturi.analysis.cells.summary import Cell, rows_a_batch
+from venturi.analysis.statistics.curve import Shape
 from venturi.analysis.verdict.causes import FindingKind
 from venturi.analysis.verdict.evidence import Evidence
-from venturi.analysis.verdict.series import AMOUNT, PARALLEL, Series, figure
 from venturi.analysis.verdict.types import Finding, Lever, Remedy, Verdict
 from venturi.analysis.words import curves
 from venturi.analysis.words.wording import Nouns, listed, nouns_of
@@ -43,7 +44,7 @@ def told(
     where += [spelled(n, v, nouns) for n, v in series.fixed if n != "operation" and v is not None]
     if amount:
         # What is moved in a trial is no setting that opens anything.
-        late = series.kind is FindingKind.FLAT
+        late = series.shape is Shape.FLAT
         parts = [
             _shape(series, nouns),
             "below that, starting takes a visible part of the trial" if late else "",
@@ -57,7 +58,7 @@ def told(
     evidence += [Evidence(_change(lever, nouns), str(lever.gain)) for lever in levers[:4]]
     evidence += verdict.evidence if verdict is not None else ()
     return Finding(
-        kind=series.kind,
+        kind=FindingKind(series.shape.value),  # type: ignore[call-arg]
         axis=series.axis,
         at=series.at(place),
         cause=verdict.cause if verdict is not None and not amount else None,
@@ -66,12 +67,13 @@ def told(
         sentence="; ".join(filter(None, parts)),
         evidence=tuple(dict.fromkeys(evidence)),
         remedies=tuple(remedies),
+        cells=tuple(cell.name for cell in series.cells),
     )
 
 
 def _parts(series: Series, verdict: Verdict | None, levers: Sequence[Lever], nouns: Nouns) -> list[str]:
     parts, curve = [_shape(series, nouns)], series.curve
-    level = series.kind in (FindingKind.FLAT, FindingKind.FLAT_THROUGHOUT)
+    level = series.shape.level
     if verdict is not None and verdict.kind != "unknown":
         parts.append(("from there " if level else "there ") + verdict.sentence)
     if level and curve is not None:
@@ -81,15 +83,11 @@ def _parts(series: Series, verdict: Verdict | None, levers: Sequence[Lever], nou
     if verdict is not None and verdict.kind == "unknown":
         parts.append(f"why is not known: {verdict.sentence}")
     opening = [f"{_change(lever, nouns)} measured {lever.gain}" for lever in levers if lever.opens]
-    idle = [
-        f"{_change(lever, nouns)} {lever.gain}"
-        for lever in levers
-        if not lever.gain.counts and lever.gain.value > 0
-    ]
+    doubtful = [f"{_change(lever, nouns)} {lever.gain}" for lever in levers if lever.gain.value > 0]
     if opening:
         parts.append(f"what opens it: {listed(opening[:2])}")
-    elif idle:
-        parts.append(f"no significant gain from {listed(idle[:2])}")
+    elif doubtful:
+        parts.append(f"nothing that was measured surely opens it: {listed(doubtful[:2])}")
     return parts
 
 
@@ -149,7 +147,7 @@ def _change(lever: Lever, nouns: Nouns) -> str:
 
 def _shape(series: Series, nouns: Nouns) -> str:
     """How throughput goes along the axis, in words; `_parts` says what more gained where it is flat."""
-    axis, peak, knee, kind, curve = series.axis, series.peak, series.knee, series.kind, series.curve
+    axis, peak, knee, shape, curve = series.axis, series.peak, series.knee, series.shape, series.curve
 
     def spell(value: float) -> str:
         return spelled(axis, value, nouns)
@@ -159,15 +157,15 @@ def _shape(series: Series, nouns: Nouns) -> str:
         return f"{reached}; no repeat went well at every point, so nothing more can be told"
     words = [curves.linear(curve, spell)] if axis in PARALLEL else []
     place = series.place
-    if kind is FindingKind.FLAT:
+    if shape is Shape.FLAT:
         same = bool(words) and curve.linear == curve.flat
         moved = figure(place).text()
         words = [f"{words[0]} ({moved})"] if same else [*words, f"{spell(series.at(place))} move {moved}"]
-    elif kind is FindingKind.FLAT_THROUGHOUT:
+    elif shape is Shape.FLAT_THROUGHOUT:
         verb = "moves" if series.at(place) == 1 else "move"
         words = [f"{spell(series.at(place))} already {verb} {_share(place, peak)} of the most"]
     else:
-        if kind is FindingKind.UNDECIDED:
+        if shape is Shape.UNDECIDED:
             words.append(reached)
         words.append(curves.end(curve, spell, figure(place).text()))
     return ", ".join(filter(None, words))
@@ -178,14 +176,14 @@ def _share(cell: Cell, of: Cell) -> str:
 
 
 def _title(series: Series, nouns: Nouns) -> str:
-    axis, kind = series.axis, series.kind
+    axis, shape = series.axis, series.shape
     place = spelled(axis, series.place.parameters[axis], nouns)
-    if kind is FindingKind.RISING:
+    if shape is Shape.RISING:
         return f"rising up to {place}"
-    if kind is FindingKind.FLAT:
+    if shape is Shape.FLAT:
         return f"flat from {place}"
-    if kind is FindingKind.FLAT_THROUGHOUT:
+    if shape is Shape.FLAT_THROUGHOUT:
         return f"flat over {_words(axis, nouns)[1]}"
-    if kind is FindingKind.FALLING:
+    if shape is Shape.FALLING:
         return f"falling beyond {place}"
     return f"highest with {place}"

@@ -155,9 +155,10 @@ def ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]:
     if relay:
         add("proxy", f"{relay}: it may be a proxy, so nothing of it is told as the server's")
     for name, limit in seen.cell.ceilings.items():
-        share = seen.of(name)
+        share = seen.facts.get(f"share.{name}")
         if share is not None and limit.known:
-            add(name, f"{percent(share)} of {name} ({limit.text()})")
+            passed = ", which was passed and is no limit" if name in seen.cell.passed else ""
+            add(name, f"{percent(share)} of {name} ({limit.text()}){passed}")
     if seen.cell.answered and seen.service:
         add("service time", f"a batch takes {milliseconds(seen.service)} on average")
     if seen.round_trip:

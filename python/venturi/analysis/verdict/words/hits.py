@@ -24,7 +24,7 @@ from venturi.analysis.words.wording import (
 from venturi.analysis.words.wording import cores as all_cores
 from venturi.common.units import Quantity, count, percent, plural
 
-__all__ = ["LACKS", "TITLES", "end_of", "limit", "sentence", "title"]
+__all__ = ["LACKS", "TITLES", "as_narrow", "end_of", "limit", "sentence", "title"]
 
 LACKS = {
     Lack.BOTH_STAGES: "the stages of both ends",
@@ -61,6 +61,13 @@ def sentence(seen: Seen, hit: Hit) -> str:
     return _SENTENCES[hit.cause](seen, hit)
 
 
+def as_narrow(seen: Seen, hit: Hit | None) -> str | None:
+    """What is said of the second of two narrow places."""
+    if hit is None:
+        return None
+    return f"two places, equally narrow: {sentence(seen, hit)}"
+
+
 TITLES = {
     Cause.SCHEDULE_KEPT: "its schedule, kept up",
     Cause.OWN_WORK: "load generator: {stage}",
@@ -88,6 +95,7 @@ TITLES = {
     Cause.SERVER_WAITED_FOR: "server",
     Cause.SERIAL_SERVER: "server: one core",
     **dict.fromkeys((c for c in Cause if c.kind == "unknown"), "not known"),
+    Cause.SERVER_OR_PATH: "server or path",
 }
 
 
@@ -394,9 +402,13 @@ def limit(numbers: Mapping[str, float], fewer: Quantity) -> str:
     took = [numbers.get("batch_ns"), numbers.get("fewer_batch_ns")]
     more, less = (Quantity(ns, unit="ns").text() if ns is not None else None for ns in took)
     slower = f": each batch took {more} in place of {less}" if more and less else ""
+    here, gain = count(int(numbers["batches_in_flight"])), numbers.get("gain")
+    there = several(int(numbers["fewer_in_flight"]))
+    compared = f"{there} in flight did as much ({fewer}) as {here}"
+    if gain is not None:
+        compared = f"{there} in flight did {fewer}, {here} only {percent(gain)} more"
     return (
-        f"{several(int(numbers['fewer_in_flight']))} in flight did as much ({fewer}) as "
-        f"{count(int(numbers['batches_in_flight']))}{slower}; neither the client nor the CPUs are busy, so "
+        f"{compared}{slower}; neither the client nor the CPUs are busy, so "
         "batches queue within the server, before a lock or its log"
     )
 
@@ -421,6 +433,10 @@ def _start(seen: Seen, hit: Hit) -> str:
 def _short(seen: Seen, hit: Hit) -> str:
     took = milliseconds(hit.numbers["interval_ns"])
     return f"trials of {took} are too short to see how busy the hosts' CPUs were"
+
+
+def _server_or_path(seen: Seen, hit: Hit) -> str:
+    return f"the client {waiting(seen.client.waiting)}: the server or the path to it sets the pace"
 
 
 def _silent(seen: Seen, hit: Hit) -> str:
@@ -473,6 +489,7 @@ _SENTENCES: dict[Cause, Callable[[Seen, Hit], str]] = {
     Cause.SERVER_UNSEEN: _said(
         "what the server's process did is not known: it runs on another host, or is hidden"
     ),
+    Cause.SERVER_OR_PATH: _server_or_path,
     Cause.SERVER_SILENT: _silent,
     Cause.RAW_TCP_UNMEASURED: _said("raw TCP over this path was not measured"),
     Cause.NOTHING_AT_ITS_LIMIT: _nearest,

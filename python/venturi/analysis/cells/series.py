@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from venturi.analysis.cells.summary import Cell, main_rate
-from venturi.analysis.statistics.curve import Curve
-from venturi.analysis.verdict.causes import FindingKind
-from venturi.analysis.verdict.types import Gain
+from venturi.analysis.cells.summary import Cell, main_rate, rows_a_batch
+from venturi.analysis.statistics.curve import Curve, Shape
 from venturi.common.units import Quantity
 
-__all__ = ["AMOUNT", "PARALLEL", "Series", "every", "figure", "gain", "numeric", "precedence", "series"]
+__all__ = ["AMOUNT", "PARALLEL", "Series", "every", "figure", "followed", "numeric", "precedence", "series"]
 
 PARALLEL = (
     *("streams", "in_flight", "encoders", "decoders", "hosts", "loaders", "clients", "partitions"),
@@ -24,6 +22,8 @@ AMOUNT = ("rows_per_stream", "bytes_per_stream", "duration_ns", "rows", "bytes")
 """Axes that only say how much was moved: they show what starting costs."""
 KNEE = 0.9
 """METHOD: the knee is where 90 % of the peak is reached."""
+ALIKE = 1.1
+"""Batches whose mean sizes lie within this ratio are of one size: last ones are shorter."""
 SERIES = 3
 """Series shown of one axis and operation; a large matrix has hundreds, which say the same again and again."""
 
@@ -33,14 +33,10 @@ def figure(cell: Cell) -> Quantity:
     return cell.main
 
 
-def gain(base: Cell, other: Cell) -> Gain | None:
-    """The gain of `other` over `base`; None where either was not measured."""
-    one, two = figure(base), figure(other)
-    if not (one.known and two.known) or not one.value or two.value is None or one.unit != two.unit:
-        return None
-    low = two.low / one.high - 1 if two.low is not None and one.high else None
-    high = two.high / one.low - 1 if two.high is not None and one.low else None
-    return Gain(two.value / one.value - 1, low, high)
+def followed(cells: Sequence[Cell]) -> bool:
+    """Whether the batches that came differ where those asked for do; so taken where they were not counted."""
+    came = [n for c in cells if (n := rows_a_batch(c))]
+    return len(came) < len(cells) or max(came) > ALIKE * min(came)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,26 +87,13 @@ class Series:
         return next((c for c in self.cells if self.at(c) == n), None)
 
     @property
-    def kind(self) -> FindingKind:
-        curve = self.curve
-        if curve is None:
-            return FindingKind.UNDECIDED
-        if curve.rising:
-            return FindingKind.RISING
-        if curve.loss is not None:
-            return FindingKind.FALLING
-        if curve.flat is None:
-            return FindingKind.UNDECIDED
-        return FindingKind.FLAT_THROUGHOUT if curve.flat == curve.ns[0] else FindingKind.FLAT
+    def shape(self) -> Shape:
+        return self.curve.shape if self.curve is not None else Shape.UNDECIDED
 
     @property
     def place(self) -> Cell:
         """The cell whose verdict is that of the series: where it is flat from, else the highest."""
-        curve = self.curve
-        if curve is None:
-            return self.peak
-        at = curve.flat if self.kind in (FindingKind.FLAT, FindingKind.FLAT_THROUGHOUT) else None
-        return self.cell(at if at is not None else curve.ns[curve.peak]) or self.peak
+        return (self.cell(self.curve.at) if self.curve is not None else None) or self.peak
 
 
 def precedence(axis: str) -> tuple[int, str]:

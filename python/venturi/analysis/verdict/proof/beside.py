@@ -1,0 +1,39 @@
+"""Two places, equally narrow: what else is at its limit where a proof holds.
+
+A place that works nine tenths of its time, or more, is the next limit as soon as the first is opened: that
+alone gains a ninth at most. Full cores are not asked: they are the limit of all that runs on them.
+"""
+
+from __future__ import annotations
+
+from venturi.analysis.verdict.causes import Cause
+from venturi.analysis.verdict.evidence import Seen
+from venturi.analysis.verdict.proof import cores, ends, path, pools
+from venturi.analysis.verdict.proof.hit import Hit
+
+_PLACES = ("load-generator", "stage", "link", "disk")
+
+
+def beside(seen: Seen, hit: Hit) -> Hit | None:
+    """Another place that is proved narrow too; None where there is none."""
+    if hit.kind not in _PLACES and hit.cause is not Cause.CPU_QUOTA:
+        return None
+    quotas = [cores.quota_of(end) for end in (seen.server, seen.client)]
+    if any(quotas):
+        # What is throttled is slow in every stage.
+        found = quotas
+    else:
+        stages = [ends.stage_of(seen, end) for end in (seen.server, seen.client)]
+        found = [pools.pools(seen), *stages, path.link(seen), path.disk(seen)]
+    return next((one for one in found if one is not None and not _same(one, hit)), None)
+
+
+def _same(one: Hit, other: Hit) -> bool:
+    # Whoever puts data away works as long as its disk does.
+    stored = {one.kind, other.kind} == {"disk", "stage"} and "apply" in (one.stage, other.stage)
+    return stored or _place(one) == _place(other)
+
+
+def _place(hit: Hit) -> str | None:
+    """The end, or what lies between."""
+    return hit.kind if hit.kind in ("link", "disk") else hit.end

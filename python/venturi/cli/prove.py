@@ -1,0 +1,98 @@
+"""`venturi prove`: whether this instrument, here and now, finds what is known beforehand."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated, Any
+
+import typer
+
+from venturi.cli import flags as f
+from venturi.cli import forms
+from venturi.common.errors import ExitCode, ScenarioError, VenturiError
+from venturi.common.say import say
+from venturi.targets.parameters import CREDENTIALS
+
+app = typer.Typer(rich_markup_mode=None)
+
+EXAMPLES = """\b
+Examples:
+  venturi prove
+  venturi prove charrow://local
+  venturi prove sqlite://local --only rate,conservation
+  venturi prove flight://192.0.2.7:31337 --format json
+"""
+
+
+@app.command(epilog=EXAMPLES)
+@f.settings(*CREDENTIALS)
+def prove(
+    target: Annotated[
+        str, typer.Argument(metavar="[TARGET]", help="A URL as for venturi run --target.")
+    ] = "flight://local",
+    only: Annotated[
+        str | None,
+        typer.Option("--only", help="Proofs to make, with commas between them.", show_default=False),
+    ] = None,
+    format: Annotated[
+        forms.TableOrJson,
+        typer.Option("--format", help="table for people; json: every comparison, base units."),
+    ] = forms.TableOrJson.table,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Prove that this instrument, here and now, finds what is known beforehand: a rate, a stall, a slowed
+    stage, a lie."""
+    from venturi.measure.prove import prove as made
+    from venturi.measure.prove.outcome import Name, Outcome, Proof, worst
+    from venturi.report.text import proofs as words
+    from venturi.targets.urls import check_url
+
+    try:
+        url = check_url(target)
+    except ValueError as error:
+        raise ScenarioError(f"TARGET: {error}") from None
+    wanted = _names(only, [name.value for name in Name])
+    note = (lambda level, text: None) if quiet else say
+    found: list[Proof] = []
+    began = time.monotonic()
+    table = format is forms.TableOrJson.table
+    for proof in made(url, settings, [Name(name) for name in wanted], note):
+        found.append(proof)
+        if table:
+            _print(words.lines([proof])[0])
+    seconds = time.monotonic() - began
+    outcome = worst(proof.outcome for proof in found)
+    if table:
+        print(f"{words.verdict(found)}; {seconds:.1f} s")
+    else:
+        document = {
+            "format": 1,
+            "target": url,
+            "outcome": outcome.value,
+            "seconds": round(seconds, 3),
+            "proofs": [proof.document() for proof in found],
+        }
+        print(json.dumps(document, ensure_ascii=False, indent=2))
+    raise typer.Exit(int(ExitCode.UNPROVEN if outcome is Outcome.FAILED else ExitCode.OK))
+
+
+def _names(only: str | None, known: list[str]) -> list[str]:
+    if only is None:
+        return known
+    wanted = [name for text in only.split(",") if (name := text.strip())]
+    for name in wanted:
+        if name not in known:
+            raise VenturiError(f"--only {name}: no such proof", hint=f"known: {', '.join(known)}")
+    if not wanted:
+        raise VenturiError("--only: names nothing", hint=f"known: {', '.join(known)}")
+    return wanted
+
+
+def _print(line: Any) -> None:
+    print(f"{line.title:<17} {line.outcome:<15} {line.seconds:>6}  {line.found}")
+    print(f"{'':17} expected: {line.expected}")
+    for text in line.below:
+        print(f"{'':17} {text}")

@@ -1,0 +1,276 @@
+"""The physical limits of this machine, and of the way to another, measured by themselves.
+
+What a run measures beside its trials is `ceilings`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from venturi.analysis.cells.limits import Limit, Narrowest, limits, narrowest, title
+from venturi.common.environment import file_system
+from venturi.common.errors import ExitCode, ScenarioError, VenturiError
+from venturi.common.suffixes import parse_count, parse_duration
+from venturi.engine.executor import Executor
+from venturi.measure.ceiling_cache import CeilingCache
+from venturi.measure.ceiling_probes import REPEATS, Probe, Prober, probes
+from venturi.measure.ceilings import cache_key, keep
+from venturi.measure.endpoints import Endpoints, Note
+from venturi.measure.interrupts import Interrupts
+from venturi.plan.layers import Layer
+from venturi.plan.load import load
+from venturi.plan.scenario import Scenario
+from venturi.plan.typed import layer_tree
+from venturi.targets.parameters import CREDENTIALS
+from venturi.targets.system import LOCAL, NO_PLACE, is_charrow, is_local, is_remote, is_time_series, scheme_of
+from venturi.targets.urls import check_url
+
+__all__ = ["KINDS", "Ceilings", "measure"]
+
+KINDS = ("memory", "tcp", "disk", "codec", "engine")
+_CODECS = ("ipc", "lz4", "zstd")
+_DEFAULT_MESSAGE = 131_072
+Progress = Callable[[int, int, str], None]
+"""Told what is measured next: its number, of how many, and what it is called."""
+
+
+@dataclass
+class Ceilings:
+    """What was measured."""
+
+    lines: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    """A repeat each, as docs/format.md has those of ceilings.jsonl."""
+    place: str = "local"
+    """Where the way leads that was measured besides that within this machine."""
+    interrupted: bool = False
+
+    @property
+    def limits(self) -> list[Limit]:
+        """Each limit over its repeats, in the order in which they were measured."""
+        return limits(self.lines)
+
+    @property
+    def narrowest(self) -> list[Narrowest]:
+        """What a transfer within this machine cannot pass, and one to the other host."""
+        places = dict.fromkeys(("local", self.place))
+        return [line for place in places if (line := narrowest(self.limits, place)) is not None]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        failed = [line for line in self.lines if line["outcome"] != "ok"]
+        ways = [line for line in failed if line["kind"] == "tcp"]
+        if any(_kind(line) == "unreachable" for line in ways):
+            return ExitCode.UNREACHABLE
+        # A disk that cannot do direct I/O is a finding, not a failure, unless it was all that was asked for.
+        if ways or (failed and len(failed) == len(self.lines)):
+            return ExitCode.TRIALS_FAILED
+        return ExitCode.OK
+
+    @property
+    def unsupported(self) -> bool:
+        """Whether the server there takes no plain bytes."""
+        return any(_kind(line) == "unsupported" for line in self.lines)
+
+
+def measure(
+    given: Mapping[str, Any], executor: Executor, note: Note, progress: Progress | None = None
+) -> Ceilings:
+    """Measures what the options of `venturi ceilings` ask for, by their keywords and as they are typed.
+
+    Raises `VenturiError` for options that are wrong; a probe that fails is a limit with an error.
+    """
+    session = _Session(given, executor, progress)
+    session.measure(note)
+    return session.found
+
+
+def _kinds(only: str | None) -> tuple[str, ...]:
+    wanted = tuple(x.strip() for x in only.split(",") if x.strip()) if only is not None else KINDS
+    for kind in wanted:
+        if kind not in KINDS:
+            raise VenturiError(f"--only {kind}: no such kind", hint=f"known: {', '.join(KINDS)}")
+    if not wanted:
+        raise VenturiError("--only: names nothing", hint=f"known: {', '.join(KINDS)}")
+    return tuple(kind for kind in KINDS if kind in wanted)
+
+
+def _check_codec(name: str | None) -> None:
+    if name is None:
+        return
+    codec, colon, level = name.partition(":")
+    good = not colon if codec in ("ipc", "lz4") else codec == "zstd" and (not colon or level.isdecimal())
+    if not good or (level and not 1 <= int(level) <= 22):
+        raise VenturiError(
+            f"--compression {name}: no such codec",
+            hint="known: lz4, zstd, and zstd:LEVEL with levels 1 to 22",
+        )
+
+
+def _seconds(duration: str | None) -> float | None:
+    if duration is None:
+        return None
+    try:
+        found = parse_duration(duration) / 1e9
+    except ValueError as error:
+        raise VenturiError(f"--duration: {error}") from None
+    if not 0.01 <= found <= 60:
+        raise VenturiError(f"--duration {duration}: must be 10ms to 60s")
+    return found
+
+
+def _scenario(given: Mapping[str, Any]) -> Scenario:
+    """The cells that these limits are for, read and checked as a scenario's."""
+
+    rows = given["rows_per_batch"]
+    if given["message_bytes"] is not None:
+        if rows is not None:
+            raise VenturiError("--message-bytes and --rows-per-batch say the same: give one of them")
+        if given["data"] != "records":
+            raise VenturiError("--message-bytes goes with records; for a file give --rows-per-batch")
+    if rows is None:
+        try:
+            width = 8 * parse_count(given["columns"] or 4)
+            size = parse_count(given["message_bytes"] or _DEFAULT_MESSAGE)
+        except ValueError as error:
+            raise VenturiError(f"--message-bytes: {error}") from None
+        if size < 1:
+            raise VenturiError(f"--message-bytes {given['message_bytes']}: must be at least 1")
+        # Whole rows; a message smaller than a row is a row.
+        rows = str(max(1, round(size / max(width, 1))))
+    wanted = {name: given[name] for name in ("data", "columns", "values", "streams", *CREDENTIALS)}
+    wanted |= {
+        "operation": "get" if is_charrow(given["url"] or "") else "get,put",
+        "data": [given["data"]],
+        "rows_per_batch": rows,
+        "duration": "1s",
+    }
+    if given["url"] is not None:
+        try:
+            url = check_url(given["url"])
+        except ValueError as error:
+            raise ScenarioError(f"URL: {error}") from None
+        if scheme_of(url) in NO_PLACE:
+            raise VenturiError(f"URL {url}: there is no way there to be measured; leave it out")
+        if scheme_of(url) not in ("flight", "charrow"):
+            what = "a store of time series" if is_time_series(url) else "a database"
+            raise VenturiError(
+                f"URL {url.partition('://')[0]}://: {what} has no port that takes plain bytes",
+                hint="to measure the way there, run on that host: venturi serve flight --host 0.0.0.0",
+            )
+        if is_remote(url):
+            raise VenturiError(
+                f"URL {url}: stands for servers that venturi run --on starts; name one that runs"
+            )
+        # What lies there does not matter: only the way is measured.
+        wanted["target"] = urlsplit(url)._replace(path="", query="").geturl()
+
+    tree, spelled = layer_tree(wanted)
+    spelled = {key: "URL" if flag == "--target" else flag for key, flag in spelled.items()}
+    tree.setdefault("name", "ceilings")
+    return load([Layer("", tree, flags=spelled)])
+
+
+class _Session:
+    """Measures, repeat by repeat, and keeps what was measured, also when it is interrupted."""
+
+    def __init__(self, given: Mapping[str, Any], executor: Executor, progress: Progress | None) -> None:
+        self.kinds, self.seconds = _kinds(given["only"]), _seconds(given["duration"])
+        _check_codec(given["compression"])
+        if not Path(given["disk"]).is_dir():
+            raise VenturiError(f"--disk {given['disk']}: no such directory")
+        self.scenario = _scenario(given)
+        self.executor, self.given, self.progress = executor, given, progress
+        self.found = Ceilings()
+
+    def measure(self, note: Note) -> None:
+        with (
+            Interrupts() as interrupts,
+            Endpoints(self.scenario, self.executor.needs_server, note) as endpoints,
+            contextlib.ExitStack() as stack,
+        ):
+            wanted = self._probes(endpoints)
+            cache = CeilingCache.of_this_user() if self.executor.measures else CeilingCache(None, None)
+            far = self.found.place != "local"
+            peers = endpoints.server_environments() if far else {}
+            # The way to the server that was named is measured, not a stand-in for it.
+            prober = Prober(self.executor, endpoints, stack, stand_in=False)
+            measured: dict[Probe, list[dict[str, Any]]] = {}
+            dropped: set[Probe] = set()
+            rounds = [(repeat, probe) for repeat in range(self.given["repeats"]) for probe in wanted]
+            for number, (repeat, probe) in enumerate(rounds, 1):
+                if probe in dropped:
+                    continue
+                control = self.executor.control()
+                if not interrupts.guard(control):
+                    break
+                if self.progress is not None:
+                    text = title(dataclasses.asdict(dataclasses.replace(probe, cell=None)))
+                    self.progress(number, len(rounds), text)
+                line = prober.line(probe, repeat, control, self.seconds)
+                interrupts.guard(None)
+                if line["outcome"] == "interrupted":
+                    break
+                if line["outcome"] != "ok":
+                    # What cannot be done once cannot be done again; a whole host that does not answer is
+                    # given up at once.
+                    dropped.update(p for p in wanted if p == probe or (probe.url and p.url == probe.url))
+                if line["kind"] == "disk" and self.executor.measures:
+                    line["filesystem"] = file_system(Path(line["path"]))
+                self.found.lines.append(line)
+                measured.setdefault(probe, []).append(line)
+            self.found.interrupted = interrupts.asked
+            if self.seconds is None:
+                for probe, lines in measured.items():
+                    keep(cache, cache_key(probe, peers), lines[:REPEATS])
+
+    def _probes(self, endpoints: Endpoints) -> list[Probe]:
+        """Those of the cells, and the ones that a run makes only where it needs them."""
+        found = probes(endpoints.cells)
+        tcp = [probe for probe in found if probe.kind == "tcp"]
+        if not is_local(tcp[0].url):
+            self.found.place = str(tcp[0].place)
+            tcp += [
+                dataclasses.replace(probe, place="local", url=LOCAL) for probe in tcp if probe.name is None
+            ]
+        cell = endpoints.cells[0]
+        size, label = cell.message_bytes, next(p.data for p in found if p.kind == "engine")
+        names = dict.fromkeys([*_CODECS, *([self.given["compression"]] if self.given["compression"] else [])])
+        codecs = [
+            Probe(
+                "codec",
+                end="client",
+                name=f"{codec}-{verb}",
+                threads=1,
+                message_bytes=size,
+                data=label,
+                cell=cell,
+            )
+            for codec in names
+            for verb in ("encode", "decode")
+        ]
+        path = str(Path(self.given["disk"]).resolve())
+        disks = [Probe("disk", end="client", name=name, path=path) for name in ("fsync", "direct")]
+        every = {
+            "memory": [p for p in found if p.kind == "memory"],
+            "tcp": tcp,
+            "disk": disks,
+            "codec": codecs,
+            "engine": [p for p in found if p.kind == "engine"],
+        }
+        # The far host first: whether it answers is known at once.
+        order = ["tcp", *(k for k in KINDS if k != "tcp")] if self.found.place != "local" else list(KINDS)
+        return [probe for kind in order if kind in self.kinds for probe in every[kind]]
+
+
+def _kind(line: Mapping[str, Any]) -> object:
+    """How a repeat failed; None where it did not."""
+    error = line["error"]
+    return error.get("kind") if isinstance(error, dict) else None

@@ -1,0 +1,33 @@
+"""The instrument put to the test: what is known beforehand must be what it finds. `docs/prove.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from venturi.measure.prove.outcome import Name, Proof
+
+__all__ = ["SECONDS", "prove"]
+
+SECONDS = 9.0
+"""After which nothing is begun any more."""
+
+
+def prove(
+    url: str,
+    settings: Mapping[str, Any] | None = None,
+    only: Collection[Name] | None = None,
+    note: Callable[[str, str], None] = lambda level, text: None,
+) -> Iterator[Proof]:
+    """Makes the proofs of a target one after the other. `settings`: how it is logged in to, by keyword.
+
+    Raises VenturiError where the target cannot be planned for, its server does not start, or it lets no trial
+    end well.
+    """
+    from venturi.measure.prove.bench import Bench
+    from venturi.measure.prove.registry import proofs
+
+    with Bench(url, settings, note=note, seconds=SECONDS) as bench:
+        bench.reach()
+        yield from proofs(bench, only=lambda name: only is None or name in only)

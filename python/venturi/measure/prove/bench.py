@@ -1,0 +1,370 @@
+"""The bench on which proofs are made: trials of a target on the real path, each with what was seen from
+outside while it ran."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import resource
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from venturi.common.environment import cpu_times, read
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.engine.executor import CoreExecutor, Executor, run_with_progress
+from venturi.engine.spec import build_spec, completed, trial_line
+from venturi.measure.ceiling_probes import Prober, probes
+from venturi.measure.endpoints import Endpoints
+from venturi.measure.prove.framing import FRAMINGS
+from venturi.measure.prove.relay import Plan, Relay
+from venturi.plan import matrix
+from venturi.plan.cell import Cell
+from venturi.plan.layers import Layer
+from venturi.plan.load import load
+from venturi.plan.scenario import Scenario
+from venturi.targets.system import PORTS, SYSTEMS, System, is_charrow, is_ours, scheme_of
+from venturi.targets.urls import each_host, is_loopback, printable
+
+__all__ = ["NOISY", "TIMEOUT_NS", "Bench", "Outside", "Trial"]
+
+Note = Callable[[str, str], None]
+NOISY = 0.10
+"""Share of all cores that others used, or that was stolen, from which what depends on time is excused."""
+TIMEOUT_NS = 5_000_000_000
+_COLUMNS = 2
+_TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
+
+
+@dataclasses.dataclass(frozen=True)
+class Outside:
+    """What was seen of a trial by clocks and counters of the system's, around it."""
+
+    began_unix_ns: int
+    elapsed_ns: int
+    own_cpu_ns: int
+    server_cpu_ns: int | None
+    loopback_bytes: int | None
+    others: float
+    """Share of all cores that was used by neither end, or stolen."""
+
+    @property
+    def noisy(self) -> bool:
+        return self.others > NOISY
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    cell: Cell
+    record: dict[str, Any]
+    outside: Outside
+    relay: Any = None
+    """What a relay on its way has seen."""
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.record["outcome"] == "ok")
+
+    @property
+    def batches(self) -> int:
+        """As many as were asked for."""
+        p = self.cell.parameters
+        return int(p["streams"]) * -(-int(p["rows_per_stream"] or 0) // int(p["rows_per_batch"]))
+
+    def line(self, repeat: int = 0) -> dict[str, Any]:
+        """As it would stand in a run."""
+        return trial_line(
+            self.record,
+            run="prove",
+            trial=f"prove-{repeat}",
+            cell=self.cell,
+            repeat=repeat,
+            warmup=False,
+            order=repeat,
+        )
+
+
+class Bench:
+    """Use as a context manager, which starts and stops what `X://local` stands for."""
+
+    def __init__(
+        self,
+        url: str,
+        settings: Mapping[str, Any] | None = None,
+        executor: Executor | None = None,
+        note: Note = lambda level, text: None,
+        seconds: float | None = None,
+    ) -> None:
+        self.url, self._note = url, note
+        self.executor = executor if executor is not None else CoreExecutor()
+        self._given = {name: value for name, value in (settings or {}).items() if value not in (None, [])}
+        self.system: System = next(one for one in SYSTEMS if url.partition("://")[0] in one.schemes)
+        self._stack = contextlib.ExitStack()
+        self._count = 0
+        self._pid: int | None = None
+        self._deadline = time.monotonic() + seconds if seconds is not None else None
+        self.trials: list[Trial] = []
+        """All that went well and were meant to, for what must hold of each."""
+        self._cells: dict[str, tuple[Scenario, Cell]] = {}
+        self.endpoints: Endpoints | None = None
+
+    def __enter__(self) -> Bench:
+        try:
+            scenario, _ = self._cell({})
+            self.endpoints = self._stack.enter_context(
+                Endpoints(scenario, self.executor.needs_server, self._note)
+            )
+            self.endpoints.start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    # ---- what it is ------------------------------------------------------------------------
+
+    @property
+    def operations(self) -> list[str]:
+        """Those that a proof may do there: of what is somebody's, reading alone."""
+        if self.somebodys:
+            return [one for one in self.system.operations if one == "get"]
+        return list(self.system.operations)
+
+    @property
+    def somebodys(self) -> bool:
+        """Whether the URL names rows that are there already."""
+        parts = urlsplit(self.url)
+        return bool(self.system.parameters and parts.query) or (
+            "get" in self.system.operations and parts.path.strip("/") != ""
+        )
+
+    @property
+    def networked(self) -> bool:
+        return bool(self.system.ports)
+
+    @property
+    def several(self) -> bool:
+        return self.networked and len(each_host(self.url)) > 1
+
+    @property
+    def encrypted(self) -> bool:
+        return "+tls" in self.url.partition("://")[0]
+
+    @property
+    def framed(self) -> bool:
+        """Whether a relay can tell its batches."""
+        return self.system.scheme in FRAMINGS and self.relayed and not self.encrypted
+
+    @property
+    def relayed(self) -> bool:
+        """Whether a relay can stand on its way."""
+        return self.networked and not self.several and "+udp" not in self.url
+
+    @property
+    def handicapped(self) -> bool:
+        """Whether its client's stages can be slowed down."""
+        with contextlib.suppress(VenturiError):
+            self.cell(handicap="verify=1ms")
+            return True
+        return False
+
+    @property
+    def streams(self) -> int:
+        """Of a trial with several: as many as share no query, so that it is known what each does."""
+        return 1 if is_charrow(self.url) else 2
+
+    def in_time(self) -> bool:
+        """Whether more can be begun."""
+        return self._deadline is None or time.monotonic() < self._deadline
+
+    # ---- trials ----------------------------------------------------------------------------
+
+    def _cell(self, changes: Mapping[str, Any]) -> tuple[Scenario, Cell]:
+        from venturi.plan.typed import layer_tree
+
+        key = repr(sorted(changes.items()))
+        if key not in self._cells:
+            wanted = {"target": self.url, **self._defaults(), **self._given, **changes}
+            wanted = {name: value for name, value in wanted.items() if value is not None}
+            tree, spelled = layer_tree({name: _typed(name, value) for name, value in wanted.items()})
+            tree.setdefault("name", "prove")
+            scenario = load([Layer("", tree, flags=spelled)])
+            self._cells[key] = scenario, matrix.cells(scenario)[0]
+        return self._cells[key]
+
+    def _defaults(self) -> dict[str, Any]:
+        operation = self.operations[0]
+        found: dict[str, Any] = {"operation": operation, "streams": 1, "rows_per_batch": 256}
+        if self.somebodys:
+            return {"operation": "get", "streams": 1, "data": ["remote"]}
+        if operation == "upsert":
+            return found | {"rows_per_batch": 50, "working_set": 10_000, "rows_per_stream": 1000}
+        if operation == "ingest":
+            return found | {
+                "rows_per_batch": 100,
+                "hosts": 10,
+                "points_per_stream": 1000,
+                "generate": "ahead",
+            }
+        return found | {"columns": _COLUMNS, "rows_per_stream": 2560}
+
+    def cell(self, **changes: Any) -> Cell:
+        return self._cell(changes)[1]
+
+    def options(self, operation: str) -> set[str]:
+        """Names of the parameters that a cell of this target has."""
+        return {
+            name for name, value in self.cell(operation=operation).parameters.items() if value is not None
+        }
+
+    def url_of(self, **changes: Any) -> str:
+        """The real address."""
+        assert self.endpoints is not None
+        return self.endpoints.url(self.cell(**changes))
+
+    def trial(
+        self,
+        *,
+        at: str | None = None,
+        seed: int | None = None,
+        timeout_ns: int = TIMEOUT_NS,
+        sample_ns: int = 20_000_000,
+        keep: bool = True,
+        plan: Plan | None = None,
+        **changes: Any,
+    ) -> Trial:
+        """One trial of the target with these parameters, or of another server `at` an address; with a `plan`
+        through a relay. `keep`: it is meant to go well, and what must hold of each trial is checked of it."""
+        endpoints = self.endpoints
+        assert endpoints is not None
+        cell = self.cell(**changes)
+        # A store that is emptied may listen elsewhere afterwards.
+        endpoints.ready(cell)
+        url = at or endpoints.url(cell)
+        with contextlib.ExitStack() as stack:
+            relay = None
+            if plan is not None:
+                host, port = _place(url, self.system)
+                relay = stack.enter_context(Relay(host, port, plan))
+                url = urlsplit(url)._replace(netloc=_through(url, relay.port)).geturl()
+            self._count += 1
+            data = endpoints.data(cell)
+            spec = build_spec(
+                cell,
+                f"prove-{os.getpid()}-{time.monotonic_ns()}-{self._count}",
+                url,
+                data if seed is None else {**data, "seed": seed},
+                timeout_ns=timeout_ns,
+                sample_interval_ns=sample_ns,
+                options=endpoints.options(cell),
+            )
+            endpoints.begin(cell)
+            outside = _Around(self._pid if at is None else None, is_loopback(url))
+            record = completed(
+                run_with_progress(self.executor.run_trial, spec, self.executor.control(), None, 1.0)
+            )
+            seen = outside.ended(record)
+            endpoints.moved(cell, record)
+            if at is None and is_loopback(url):
+                # Whose it is is known from the first trial on.
+                self._pid = (record["target"] or {}).get("pid")
+            made = Trial(cell, record, seen, relay.seen if relay is not None else None)
+        if keep:
+            self.trials.append(made)
+        return made
+
+    def reach(self) -> None:
+        """Makes one trial of each operation of a target that is not ours. Raises VenturiError where one does
+        not end well: of such a target nothing can be proved."""
+        for operation in () if is_ours(self.url) else self.operations:
+            error = self.trial(operation=operation).record["error"]
+            if error is not None:
+                unreachable = error["kind"] == "unreachable"
+                said = f"no {operation} ends well there: {error['kind']}: {error['message']}"
+                raise VenturiError(
+                    f"{printable(self.url)}: {said}",
+                    ExitCode.UNREACHABLE if unreachable else ExitCode.TRIALS_FAILED,
+                    hint="a proof needs a target that works: venturi run --target says more",
+                )
+
+    def engine_alone(self, cell: Cell) -> dict[str, Any]:
+        """What the engine can do with this cell's data where nothing is moved: a line of ceilings.jsonl."""
+        probe = next(probe for probe in probes([cell]) if probe.kind == "engine")
+        with contextlib.ExitStack() as stack:
+            return Prober(self.executor, self.endpoints, stack).line(probe, 0, self.executor.control())
+
+
+class _Around:
+    """Clocks and counters of the system's, before a trial and after it."""
+
+    def __init__(self, server: int | None, loopback: bool) -> None:
+        self._server, self._loopback = server, loopback
+        self._began_unix_ns = time.time_ns()
+        self._before = self._now()
+
+    def _now(self) -> tuple[int, int, int | None, int | None, dict[str, int]]:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        own = int((usage.ru_utime + usage.ru_stime) * 1e9)
+        net = loopback_bytes() if self._loopback else None
+        return time.monotonic_ns(), own, process_cpu_ns(self._server), net, cpu_times() or {}
+
+    def ended(self, record: Mapping[str, Any]) -> Outside:
+        now = self._now()
+        (t0, own0, server0, net0, cpu0), (t1, own1, server1, net1, cpu1) = self._before, now
+        parts = {name: cpu1[name] - cpu0.get(name, 0) for name in cpu1}
+        total = max(sum(parts.values()), 1)
+        stolen = parts.get("steal", 0)
+        busy = total - parts.get("idle", 0) - parts.get("iowait", 0) - stolen
+        server = server1 - server0 if server0 is not None and server1 is not None else None
+        told = (record.get("cpu") or {}).get("server") or {}
+        theirs = server if server is not None else int(told.get("user_ns", 0)) + int(told.get("system_ns", 0))
+        others = max(0.0, busy * _TICK_NS - (own1 - own0) - theirs) / (total * _TICK_NS) + stolen / total
+        return Outside(
+            self._began_unix_ns,
+            t1 - t0,
+            own1 - own0,
+            server,
+            net1 - net0 if net0 is not None and net1 is not None else None,
+            # A few ticks are no measure.
+            others if total > 4 else 0.0,
+        )
+
+
+def loopback_bytes() -> int | None:
+    """What the loopback interface has received."""
+    for line in (read("/proc/net/dev") or "").splitlines():
+        name, _, rest = line.partition(":")
+        if name.strip() == "lo":
+            return int(rest.split()[0])
+    return None
+
+
+def process_cpu_ns(pid: int | None) -> int | None:
+    """User and system time of a process."""
+    text = read(f"/proc/{pid}/stat") if pid is not None else None
+    if text is None:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * _TICK_NS
+
+
+def _typed(name: str, value: Any) -> Any:
+    """As it would be typed: what follows is what reads a command line."""
+    return value if isinstance(value, (str, bool, list)) else str(value)
+
+
+def _place(url: str, system: System) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "127.0.0.1", parts.port or PORTS.get(
+        url.partition("://")[0], PORTS.get(scheme_of(url), 0)
+    )
+
+
+def _through(url: str, port: int) -> str:
+    """The authority of a URL with a port of this host, and with the user that was there."""
+    user, at, _ = urlsplit(url).netloc.rpartition("@")
+    return f"{user}{at}127.0.0.1:{port}"

@@ -1,0 +1,102 @@
+"""A stage of either end that is slowed down on purpose is the one that has the time, and the one that the
+verdict names."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import urlsplit
+
+from venturi.analysis.cells.summary import summarise
+from venturi.analysis.verdict.judge import judge
+from venturi.measure.prove.attempts import attempts
+from venturi.measure.prove.bench import Bench
+from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof, Reason, What
+from venturi.servers.reference import ReferenceServer
+from venturi.targets.handicap import CLIENT_STAGES, SERVER_STAGES
+from venturi.targets.system import is_ours
+
+__all__ = ["prove"]
+
+HANDICAP_NS = 2_000_000
+_BATCHES = 40
+_ROWS = 8192
+"""A batch: with all of them in the sockets' buffers the other end would be done before it can be held up."""
+
+
+def prove(bench: Bench, short: bool = False) -> Proof:
+    if not bench.handicapped:
+        return Proof(Name.BOTTLENECK, Outcome.IMPOSSIBLE, (), [("bottleneck", Reason.NO_HANDICAP)])
+    if bench.somebodys:
+        return Proof(Name.BOTTLENECK, Outcome.IMPOSSIBLE, (), [("bottleneck", Reason.NO_LENGTH)])
+    checks, missing = Checks(), []
+    with contextlib.ExitStack() as stack:
+        servers: list[tuple[dict[str, str], str]] = []
+        if is_ours(bench.url):
+            servers = _servers(bench, stack)
+        else:
+            missing.append(("server", Reason.NO_HANDICAP))
+        for operation in bench.operations:
+            for stage in CLIENT_STAGES[operation]:
+                checks += attempts(bench, _one, operation, "client", stage, None, most=2)
+        for stages, url in servers:
+            for operation, stage in stages.items():
+                at = f"{url}/venturi_prove" if stage == "apply" else url
+                checks += attempts(bench, _one, operation, "server", stage, at, most=2)
+    return Proof(Name.BOTTLENECK, checks.outcome, checks, missing)
+
+
+def _servers(bench: Bench, stack: contextlib.ExitStack) -> list[tuple[dict[str, str], str]]:
+    """Servers with a handicap in one stage of each operation, and which; all are started at once."""
+    stages = SERVER_STAGES[bench.system.scheme]
+    rounds: list[dict[str, str]] = []
+    for operation in bench.operations:
+        for number, stage in enumerate(stages.get(operation, ())):
+            if number == len(rounds):
+                rounds.append({})
+            rounds[number][operation] = stage
+    texts = ["+".join(f"{stage}={HANDICAP_NS}ns" for stage in one.values()) for one in rounds]
+    servers = [ReferenceServer("--handicap", text, kind=bench.system.scheme) for text in texts]
+    for server in servers:
+        stack.callback(server.stop)
+    with ThreadPoolExecutor(len(servers)) as pool:
+        list(pool.map(ReferenceServer.start, servers))
+    return [
+        (one, f"{bench.system.scheme}://{server.address}")
+        for one, server in zip(rounds, servers, strict=True)
+    ]
+
+
+def _one(bench: Bench, operation: str, end: str, stage: str, at: str | None) -> Checks:
+    slowed: dict[str, Any] = {"handicap": f"{stage}={HANDICAP_NS}ns"} if end == "client" else {}
+    if at is not None and urlsplit(at).path:
+        slowed["protocol"] = "path"
+    trial = bench.trial(
+        at=at,
+        operation=operation,
+        streams=1,
+        rows_per_batch=_ROWS,
+        rows_per_stream=_ROWS * _BATCHES,
+        **slowed,
+    )
+    of: dict[str, Any] = {"operation": operation, "end": end, "stage": stage}
+    checks = Checks()
+    checks.same(What.OUTCOME, "ok", trial.record["outcome"], **of)
+    if not trial.ok:
+        return checks
+    record, noisy = trial.record, trial.outside.noisy
+    stages = record["stages"][end] or {}
+    burned = _BATCHES * HANDICAP_NS
+    # It burns CPU time of the stage's thread, whose clock runs meanwhile.
+    most = ((record["workers"] or {}).get(end) or {}).get("time_ns")
+    checks.between(What.HANDICAP, burned, stages.get(stage), "ns", burned * 0.999, most, **of)
+    working = {name: ns for name, ns in stages.items() if not name.startswith("await")}
+    other = max((ns for name, ns in working.items() if name != stage), default=0)
+    checks.between(What.STAGES, 0.0, other, "ns", 0.0, burned / 4, moves="up", noisy=noisy, **of)
+    (cell,) = summarise([trial.line()])
+    verdict = judge(cell)
+    named = f"{verdict.end}: {verdict.stage}" if verdict.stage else verdict.kind
+    right = named == f"{end}: {stage}"
+    checks.between(What.STAGE, 1.0, float(right), "", 1.0, 1.0, moves="down", noisy=noisy, named=named, **of)
+    return checks

@@ -1,0 +1,98 @@
+"""What difference can be told on this machine, now: a thing beside itself is not different, one with 5 % more
+work is. Trials are interleaved, and judged by what `venturi compare` judges by."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from venturi.analysis.cells.summary import main_rate
+from venturi.analysis.statistics.difference import LEAST_REPEATS, Difference, differences
+from venturi.measure.prove.attempts import attempts
+from venturi.measure.prove.bench import Bench, Trial
+from venturi.measure.prove.outcome import Checks, Name, Proof, Reason, What
+
+__all__ = ["prove"]
+
+MORE = 0.05
+_WORK_NS = 400_000
+_BATCHES = 60
+CHANCE = 0.001
+"""How unlikely a difference of a thing and itself must be to be called a fault of ours."""
+
+
+def prove(bench: Bench, short: bool = False) -> Proof:
+    worked = bench.handicapped and not bench.somebodys
+    figures: dict[str, float] = {}
+    # Twice at most: chance alone is not to stop a run.
+    checks = attempts(bench, _compared, worked, 5 if short else 7, figures, most=2)
+    missing = [] if worked else [("more", Reason.NO_HANDICAP)]
+    return Proof(Name.DIFFERENCE, checks.outcome, checks, missing, figures=figures)
+
+
+def _compared(bench: Bench, worked: bool, repeats: int, figures: dict[str, float]) -> Checks:
+    operation = bench.operations[0]
+    base = {"handicap": f"verify={_WORK_NS}ns"} if worked else {}
+    more = {"handicap": f"verify={int(_WORK_NS * (1 + MORE))}ns"}
+    sides: list[list[float]] = [[], [], []]
+    noisy = False
+    for repeat in range(repeats):
+        if repeat >= LEAST_REPEATS and not bench.in_time():
+            break
+        # In turns, so that what drifts, drifts for all.
+        order = [0, 1, 2] if repeat % 2 == 0 else [2, 1, 0]
+        for side in order:
+            if side == 2 and not worked:
+                continue
+            trial = _trial(bench, operation, more if side == 2 else base)
+            if not trial.ok:
+                checks = Checks()
+                checks.same(What.OUTCOME, "ok", trial.record["outcome"], operation=operation)
+                return checks
+            noisy = noisy or trial.outside.noisy
+            sides[side].append(main_rate(trial.line()) or math.nan)
+    checks = Checks()
+    figures.clear()
+    alike = differences([(sides[0], sides[1])])[0]
+    if alike.detectable is not None:
+        figures["detectable"] = math.expm1(alike.detectable)
+    checks.between(
+        What.ALIKE, CHANCE, alike.p, "", CHANCE, 1.0, moves="down", noisy=noisy, ratio=round(alike.ratio, 4)
+    )
+    if worked:
+        checks += _more(differences([(sides[0] + sides[1], sides[2])])[0], figures)
+    return checks
+
+
+def _trial(bench: Bench, operation: str, changes: dict[str, Any]) -> Trial:
+    if bench.somebodys:
+        return bench.trial(operation=operation, duration="100ms")
+    rows = int(bench.cell(operation=operation).parameters["rows_per_batch"])
+    return bench.trial(
+        operation=operation, streams=1, rows_per_stream=rows * _BATCHES, sample_ns=0, **changes
+    )
+
+
+def _more(found: Difference, figures: dict[str, float]) -> Checks:
+    """The one with more work: its ratio holds what was added; it is found where so much can be found."""
+    checks = Checks()
+    # Without a spread nothing is known to be detectable.
+    detectable = math.expm1(found.detectable) if found.detectable is not None else None
+    figures["more"] = found.ratio - 1
+    right = 1 / (1 + MORE)
+    seen = (found.low or 0.0) <= right * (1 + MORE / 2) and (found.high or math.inf) >= right * (1 - MORE / 2)
+    checks.between(
+        What.MORE, right, found.ratio, "", right * 0.97, right * 1.03, moves="down up", noisy=seen, interval=1
+    )
+    checks.between(
+        What.DETECTABLE,
+        CHANCE,
+        found.p,
+        "",
+        0.0,
+        0.05,
+        moves="up",
+        noisy=detectable is None or detectable > MORE,
+        detectable=detectable,
+    )
+    return checks

@@ -1,0 +1,207 @@
+"""A TCP relay on this host: it counts and times what passes by clocks and counters of its own, and can hold
+it up or lie, where it is told to. It knows nothing of how Venturi counts."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+
+from venturi.measure.prove.framing import Framing, Piece
+
+__all__ = ["Lie", "Plan", "Relay"]
+
+_CHUNK = 1 << 18
+
+
+class Lie(str, Enum):
+    """What is done to one batch on its way."""
+
+    FLIP = "flip"
+    """One bit of its last value is turned."""
+    DROP = "drop"
+    DOUBLE = "double"
+    WITHHOLD = "withhold"
+    """It arrives, but what says so does not."""
+    SWAP = "swap"
+    """It changes places with the one after it: no lie where order does not matter."""
+
+
+@dataclass
+class Plan:
+    """What the relay does beside passing on."""
+
+    to_server: bool = True
+    """In which direction batches go."""
+    framing: type[Framing] | None = None
+    least: int = 1
+    lie: Lie | None = None
+    at: int = 0
+    """Which batch is lied about, over all connections."""
+    period_ns: int = 0
+    """Batches are passed on at this pace, from the first on."""
+    stall_at: int = -1
+    """Before this one nothing is passed on for `stall_ns`."""
+    stall_ns: int = 0
+
+
+@dataclass
+class _Seen:
+    """What passed."""
+
+    to_server: int = 0
+    to_client: int = 0
+    batches: int = 0
+    rows: bool = False
+    """Whether what is counted as a batch is a row."""
+    done: int = 0
+    """Lies told."""
+    passed_ns: list[int] = field(default_factory=list)
+    """When each batch was passed on, by CLOCK_MONOTONIC."""
+    stalled_ns: int = 0
+    """For how long it was really held up, and from when on."""
+    stalled_at_ns: int = 0
+    late_ns: int = 0
+    """How much later than its pace the relay itself was, at most."""
+
+
+class Relay:
+    """Use as a context manager; `port` is where it listens."""
+
+    def __init__(self, host: str, port: int, plan: Plan) -> None:
+        self._far = (host, port)
+        self._plan = plan
+        self._lock = threading.Lock()
+        self._open: list[socket.socket] = []
+        self.seen = _Seen(rows=bool(plan.framing is not None and plan.framing.rows))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+
+    def __enter__(self) -> Relay:
+        threading.Thread(target=self._accept, name="venturi-relay", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            # Closing alone would not wake who waits in accept().
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            opened, self._open = self._open, []
+        for one in opened:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                try:
+                    server = socket.create_connection(self._far, 10)
+                except OSError:
+                    client.close()
+                    continue
+                server.settimeout(None)
+                for one in (client, server):
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with self._lock:
+                    self._open += [client, server]
+                way = _Way(self, self._plan)
+                for source, sink, to_server in ((client, server, True), (server, client, False)):
+                    thread = threading.Thread(
+                        target=way.run, args=(source, sink, to_server), name="venturi-relay", daemon=True
+                    )
+                    thread.start()
+
+
+class _Way:
+    """One connection through it, both directions."""
+
+    def __init__(self, relay: Relay, plan: Plan) -> None:
+        self._relay, self._plan = relay, plan
+        self._held: bytes | None = None
+        self._silent = False
+
+    def run(self, source: socket.socket, sink: socket.socket, to_server: bool) -> None:
+        seen, plan = self._relay.seen, self._plan
+        framing = plan.framing(plan.least, to_server) if plan.framing is not None else None
+        with contextlib.suppress(OSError):
+            while data := source.recv(_CHUNK):
+                with self._relay._lock:
+                    if to_server:
+                        seen.to_server += len(data)
+                    else:
+                        seen.to_client += len(data)
+                if framing is None:
+                    sink.sendall(data)
+                    continue
+                out: list[bytes] = []
+                for piece in framing.feed(data):
+                    if piece.batch and to_server is plan.to_server:
+                        if plan.period_ns or plan.stall_at >= 0:
+                            # What is there goes before the wait.
+                            sink.sendall(b"".join(out))
+                            out = []
+                        out.append(self._batch(piece))
+                    elif self._silent and piece.reply:
+                        pass
+                    elif self._held is not None and to_server is plan.to_server:
+                        # There is no batch after it.
+                        out += [self._held, piece.data]
+                        self._held = None
+                    else:
+                        out.append(piece.data)
+                sink.sendall(b"".join(out))
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+    def _batch(self, piece: Piece) -> bytes:
+        """What is passed on in its place."""
+        plan, seen = self._plan, self._relay.seen
+        with self._relay._lock:
+            number = seen.batches
+            seen.batches += 1
+            now = time.monotonic_ns()
+            if number > 0 and plan.period_ns:
+                due = seen.passed_ns[0] + number * plan.period_ns
+                while (left := due - time.monotonic_ns()) > 0:
+                    time.sleep(left / 1e9)
+                now = time.monotonic_ns()
+                seen.late_ns = max(seen.late_ns, now - due)
+            if number == plan.stall_at:
+                time.sleep(plan.stall_ns / 1e9)
+                seen.stalled_at_ns, seen.stalled_ns = now, time.monotonic_ns() - now
+                now = time.monotonic_ns()
+            seen.passed_ns.append(now)
+            if self._held is not None:
+                first, self._held = self._held, None
+                seen.done += 1
+                return piece.data + first
+            if plan.lie is None or number != plan.at:
+                return piece.data
+            seen.done += plan.lie is not Lie.SWAP
+        if plan.lie is Lie.FLIP:
+            return _flipped(piece.data)
+        if plan.lie is Lie.DROP:
+            return b""
+        if plan.lie is Lie.DOUBLE:
+            return piece.data * 2
+        if plan.lie is Lie.SWAP:
+            self._held = piece.data
+            return b""
+        self._silent = True
+        return piece.data
+
+
+def _flipped(data: bytes) -> bytes:
+    """With one bit of the last value turned: of a text its last digit, so that it stays a number."""
+    if data.endswith(b"\n"):
+        for at in range(len(data) - 1, -1, -1):
+            if chr(data[at]).isdigit() and not data[at + 1 : at + 2].isalpha():
+                return data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :]
+    at = len(data) - 8
+    return data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :]

@@ -1,0 +1,56 @@
+"""Other values of the same kind: other checksums, the same speed."""
+
+from __future__ import annotations
+
+import math
+
+from venturi.analysis.cells.summary import main_rate
+from venturi.analysis.statistics.difference import LEAST_REPEATS, differences
+from venturi.measure.prove.bench import Bench
+from venturi.measure.prove.difference import CHANCE
+from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof, Reason, What
+
+__all__ = ["prove"]
+
+_SEEDS = (1, 2)
+_BATCHES = 100
+
+
+def prove(bench: Bench, short: bool = False) -> Proof:
+    if bench.somebodys or bench.cell().parameters.get("seed") is None:
+        return Proof(Name.SEED, Outcome.IMPOSSIBLE, (), [("seed", Reason.NO_SEED)])
+    operation = bench.operations[0]
+    rows = int(bench.cell().parameters["rows_per_batch"])
+    sides: dict[int, list[float]] = {seed: [] for seed in _SEEDS}
+    sums: dict[int, set[str]] = {seed: set() for seed in _SEEDS}
+    noisy, checks, missing = False, Checks(), []
+    for repeat in range(5):
+        if repeat >= LEAST_REPEATS and not bench.in_time():
+            break
+        for seed in _SEEDS if repeat % 2 == 0 else _SEEDS[::-1]:
+            trial = bench.trial(
+                operation=operation, streams=1, rows_per_stream=rows * _BATCHES, seed=seed, sample_ns=0
+            )
+            if not trial.ok:
+                checks.same(What.OUTCOME, "ok", trial.record["outcome"], seed=seed)
+                return Proof(Name.SEED, checks.outcome, checks)
+            noisy = noisy or trial.outside.noisy
+            sides[seed].append(main_rate(trial.line()) or math.nan)
+            sums[seed].add(_digest(trial.record["verification"]))
+    for seed in _SEEDS:
+        if "None" not in sums[seed]:
+            checks.same(What.SEED, 1, len(sums[seed]), "", seed=seed)
+    if any("None" in found for found in sums.values()):
+        missing.append(("checksum", Reason.NO_CHECKSUM))
+    else:
+        checks.same(What.SEED, len(_SEEDS), len(set().union(*sums.values())), "", part="distinct")
+    found = differences([(sides[_SEEDS[0]], sides[_SEEDS[1]])])[0]
+    checks.between(
+        What.ALIKE, CHANCE, found.p, "", CHANCE, 1.0, moves="down", noisy=noisy, ratio=round(found.ratio, 4)
+    )
+    return Proof(Name.SEED, checks.outcome, checks, missing, figures={"ratio": found.ratio})
+
+
+def _digest(verification: dict[str, object]) -> str:
+    """What tells these values from others: the checksum over them, or a database's sums."""
+    return str(verification.get("checksum") or verification.get("sums"))

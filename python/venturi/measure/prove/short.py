@@ -1,0 +1,91 @@
+"""The short form, before every run: what this machine can tell today. Kept for a boot and a build of Venturi,
+as `measure.kept` tells them apart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.engine.executor import Executor
+from venturi.measure.kept import Kept, directory, machine
+from venturi.measure.prove.outcome import Name, Outcome, Proof, worst
+
+__all__ = ["FORMAT", "before_run", "summary"]
+
+FORMAT = 1
+_KEY = {"form": "short"}
+_UNTOLD_SECONDS = 3600
+"""How long an answer is kept that told nothing: the machine may be quiet by then."""
+_REMOVED_SECONDS = 90 * 24 * 3600
+
+
+def before_run(
+    executor: Executor, note: Callable[[str, str], None], unproven: bool = False, kept: Kept | None = None
+) -> dict[str, Any] | None:
+    """What environment.json has of it; None where nothing is measured. `unproven`: the run goes on although a
+    proof failed.
+
+    Raises VenturiError where one failed and the run shall not.
+    """
+    if not executor.measures:
+        return None
+    store = kept if kept is not None else Kept(directory("proofs"), machine(), FORMAT, _REMOVED_SECONDS)
+    found = _from(store)
+    if found is None:
+        note("info", "proving this instrument on this machine: once per boot and build, some 2 s")
+        found = summary(_made(note))
+        # What failed is tried again each time: it may have been mended.
+        if found["outcome"] != Outcome.FAILED.value:
+            store.put(_KEY, {"proof": found})
+        found = found | {"cached": False}
+    if found["outcome"] == Outcome.FAILED.value:
+        names = ", ".join(found["failed"])
+        if not unproven:
+            raise VenturiError(
+                f"a proof of this instrument failed here: {names}",
+                ExitCode.UNPROVEN,
+                hint="venturi prove says what was expected and found; --unproven measures all the same, and "
+                "marks every figure",
+            )
+        note(
+            "warning", f"a proof of this instrument failed here: {names}; every figure is marked as unproven"
+        )
+    return found
+
+
+def _from(store: Kept) -> dict[str, Any] | None:
+    found = (store.get(_KEY) or {}).get("proof")
+    if not isinstance(found, dict) or found.get("outcome") not in [one.value for one in Outcome]:
+        return None
+    age = time.time() - float(found.get("measured_unix_ns") or 0) / 1e9
+    if found["outcome"] != Outcome.PASSED.value and not 0 <= age <= _UNTOLD_SECONDS:
+        return None
+    return found | {"cached": True}
+
+
+def _made(note: Callable[[str, str], None]) -> list[Proof]:
+    from venturi.measure.prove.bench import Bench
+    from venturi.measure.prove.registry import proofs
+    from venturi.targets.system import LOCAL
+
+    with Bench(LOCAL, note=lambda level, text: None if level == "info" else note(level, text)) as bench:
+        return list(proofs(bench, short=True))
+
+
+def summary(found: Sequence[Proof]) -> dict[str, Any]:
+    """Proofs as environment.json has them."""
+    figures: dict[str, Mapping[str, float]] = {proof.name.value: proof.figures for proof in found}
+    lies = figures.get(Name.LIES.value, {})
+    return {
+        "outcome": worst(proof.outcome for proof in found).value,
+        "failed": [proof.name.value for proof in found if proof.outcome is Outcome.FAILED],
+        "untold": [proof.name.value for proof in found if proof.outcome is Outcome.UNTOLD],
+        "rate_off": figures.get(Name.RATE.value, {}).get("off"),
+        "lies": int(lies.get("lies", 0)),
+        "lies_caught": int(lies.get("caught", 0)),
+        "detectable": figures.get(Name.DIFFERENCE.value, {}).get("detectable"),
+        "seconds": round(sum(proof.seconds for proof in found), 3),
+        "measured_unix_ns": time.time_ns(),
+    }

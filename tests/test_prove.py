@@ -1,0 +1,605 @@
+"""The instrument proves itself: each proof holds on the real core, and each fails where what it guards is
+broken."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import venturi
+from run_support import venturi as command
+from venturi.analysis import results as results_module
+from venturi.common import hdr, units
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.engine.executor import CoreExecutor
+from venturi.engine.model import ModelExecutor
+from venturi.measure.kept import Kept, directory
+from venturi.measure.kept import machine as kept_machine
+from venturi.measure.prove import (
+    bottleneck,
+    conservation,
+    difference,
+    headroom,
+    lies,
+    rate,
+    seed,
+    short,
+    stall,
+)
+from venturi.measure.prove.bench import Bench
+from venturi.measure.prove.framing import FRAMINGS
+from venturi.measure.prove.outcome import Check, Checks, Name, Outcome, Proof, What, worst
+from venturi.measure.prove.relay import Lie, Plan, Relay, _flipped
+from venturi.report.page import page
+from venturi.report.tables import machine, write
+from venturi.report.text import markdown, proofs
+
+Record = dict[str, Any]
+Break = Callable[[Record, Record], None]
+
+
+class Broken(CoreExecutor):
+    """Measures, and then does something to the record that a fault of ours would do. `spec` before it."""
+
+    def __init__(
+        self, record: Break = lambda record, spec: None, spec: Callable[[Record], None] | None = None
+    ):
+        super().__init__()
+        self._record, self._spec = record, spec
+
+    def run_trial(self, spec: str, control: Any) -> str:
+        asked = json.loads(spec)
+        if self._spec is not None:
+            self._spec(asked)
+        record = json.loads(super().run_trial(json.dumps(asked), control))
+        self._record(record, asked)
+        return json.dumps(record)
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    """One for all that only look at what their own executor answers."""
+    with Bench("flight://local") as made:
+        yield made
+
+
+@pytest.fixture
+def broken(bench: Bench) -> Iterator[Callable[..., Bench]]:
+    """The same bench with another executor."""
+    before = bench.executor
+
+    def make(*args: Any, **kwargs: Any) -> Bench:
+        bench.executor = Broken(*args, **kwargs)
+        bench.trials.clear()
+        return bench
+
+    yield make
+    bench.executor = before
+    bench.trials.clear()
+
+
+def failed(proof: Proof) -> set[What]:
+    assert proof.outcome is Outcome.FAILED, [c for c in proof.checks if not c.right]
+    return {check.what for check in proof.failures}
+
+
+# ---- each holds ---------------------------------------------------------------------------
+
+
+def test_no_proof_fails_on_the_real_core() -> None:
+    """However busy this machine is: then it cannot be told, which is no failure."""
+    found = venturi.prove()
+    assert [one.name for one in found] == [*Name]
+    assert [one.failures for one in found] == [[]] * len(found)
+    by_name = {one.name: one for one in found}
+    assert by_name[Name.CONSERVATION].outcome is Outcome.PASSED
+
+
+@pytest.mark.noisy
+def test_on_a_quiet_machine_all_can_be_told_in_ten_seconds() -> None:
+    began = time.monotonic()
+    found = venturi.prove()
+    assert {one.name: one.outcome for one in found} == dict.fromkeys(Name, Outcome.PASSED)
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("url", ["charrow://local", "sqlite://local", "opentsdb://local", "duckdb://local"])
+def test_other_targets_as_far_as_it_goes(url: str) -> None:
+    found = {one.name: one for one in venturi.prove(url, only=("rate", "lies", "conservation"))}
+    assert all(not one.failures for one in found.values()), [one.failures for one in found.values()]
+    assert found[Name.RATE].outcome in (Outcome.PASSED, Outcome.UNTOLD)
+    # What was not made is said with its reason.
+    assert found[Name.LIES].checks or found[Name.LIES].missing
+
+
+def test_a_foreign_server_as_far_as_it_goes(tmp_path: Path) -> None:
+    with Bench("flight://local") as ours:
+        url = ours.url_of()
+        found = {one.name: one for one in venturi.prove(url, only=("lies", "bottleneck", "conservation"))}
+    assert all(not one.failures for one in found.values())
+    # Its own stages cannot be slowed down from here.
+    assert "server" in [part for part, _ in found[Name.BOTTLENECK].missing]
+    assert {check.of["end"] for check in found[Name.BOTTLENECK].checks} == {"client"}
+    assert found[Name.LIES].figures == {"lies": 4.0, "caught": 4.0}
+
+
+# ---- each fails where what it guards is broken ------------------------------------------------
+
+
+def _rate(factor: float) -> Break:
+    def change(record: Record, spec: Record) -> None:
+        record["times"]["interval_ns"] = int(record["times"]["interval_ns"] / factor)
+
+    return change
+
+
+@pytest.mark.parametrize("factor", [1.02, 1.048576])
+def test_a_rate_that_is_read_too_high_fails(broken: Callable[..., Bench], factor: float) -> None:
+    assert {What.BYTES_RATE, What.ROWS_RATE} <= failed(rate.prove(broken(_rate(factor)), short=True))
+
+
+def _lost_batch(record: Record, spec: Record) -> None:
+    rows = spec["rows_per_batch"]
+    for one in (record["counts"], record["streams"][-1]):
+        one["payload_bytes"] -= one["payload_bytes"] // one["batches"]
+        one["batches"] -= 1
+        one["rows"] -= rows
+
+
+def _skipped_slot(record: Record, spec: Record) -> None:
+    if record["schedule"]:
+        record["schedule"]["intended"] -= 1
+
+
+def _no_wire(record: Record, spec: Record) -> None:
+    record["counts"]["wire_bytes"] //= 2
+
+
+def _twice_on_the_wire(record: Record, spec: Record) -> None:
+    record["counts"]["wire_bytes"] *= 2
+
+
+def _late_start(record: Record, spec: Record) -> None:
+    record["times"]["started_unix_ns"] -= 10**9
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (_lost_batch, What.BATCHES),
+        (_skipped_slot, What.SCHEDULE),
+        (_no_wire, What.WIRE),
+        (_twice_on_the_wire, What.WIRE),
+        (_late_start, What.CLOCK),
+    ],
+)
+def test_what_is_counted_wrongly_at_a_known_rate_fails(
+    broken: Callable[..., Bench], change: Break, what: What
+) -> None:
+    assert what in failed(rate.prove(broken(change), short=True))
+
+
+def test_a_unit_that_means_something_else_fails(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(units.FACTORS, "MB/s", ("B/s", 2.0**20))
+    assert failed(rate.prove(bench, short=True)) == {What.PRINTED}
+
+
+def _service_for_response(record: Record, spec: Record) -> None:
+    record["latency"]["response"] = record["latency"]["service"]
+
+
+def _a_rank_off(record: Record, spec: Record) -> None:
+    """Each percentile is that of a few ranks below."""
+    response = record["latency"]["response"]
+    counts = hdr.decode(response["hdr"])
+    response["percentiles"] = [
+        [p, hdr.percentile(counts, max(p - 2.0, 0.0))] for p, _ in response["percentiles"]
+    ]
+
+
+@pytest.mark.parametrize("change", [_service_for_response, _a_rank_off])
+def test_a_stall_that_is_hidden_fails(broken: Callable[..., Bench], change: Break) -> None:
+    assert What.PERCENTILE in failed(stall.prove(broken(change)))
+
+
+def test_a_stall_whose_late_slots_are_not_counted_fails(broken: Callable[..., Bench]) -> None:
+    def change(record: Record, spec: Record) -> None:
+        record["schedule"] |= {"late": 0, "max_lag_ns": 0}
+
+    assert failed(stall.prove(broken(change))) == {What.SCHEDULE}
+
+
+def test_a_lie_that_is_let_by_fails(broken: Callable[..., Bench]) -> None:
+    def change(record: Record, spec: Record) -> None:
+        record.update(outcome="ok", error=None)
+
+    proof = lies.prove(broken(change), short=True)
+    assert failed(proof) == {What.LIE} and proof.figures == {"lies": 4.0, "caught": 0.0}
+
+
+def test_what_fails_a_swap_that_is_no_lie_fails(broken: Callable[..., Bench]) -> None:
+    """A checksum that depends on the order."""
+    seen = []
+
+    def change(record: Record, spec: Record) -> None:
+        seen.append(record["outcome"])
+        # Honest trials are the first of each operation; of the others those that end well were swapped.
+        if record["outcome"] == "ok" and seen.count("ok") % 2 == 0:
+            record.update(outcome="failed", error={"kind": "verification", "message": "", "stream": None})
+
+    assert failed(lies.prove(broken(change), short=True)) == {What.OUTCOME}
+
+
+def _neighbours(one: str, other: str) -> Break:
+    def change(record: Record, spec: Record) -> None:
+        for stages in (record["stages"]["client"], record["stages"]["server"] or {}):
+            stages[one], stages[other] = stages.get(other, 0), stages.get(one, 0)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "pair", [("decode", "receive"), ("decode", "verify"), ("generate", "encode"), ("apply", "verify")]
+)
+def test_a_stage_booked_on_its_neighbour_fails(broken: Callable[..., Bench], pair: tuple[str, str]) -> None:
+    assert What.HANDICAP in failed(bottleneck.prove(broken(_neighbours(*pair))))
+
+
+def test_a_thing_that_differs_from_itself_fails(broken: Callable[..., Bench]) -> None:
+    done = []
+
+    def change(record: Record, spec: Record) -> None:
+        # Trials of the second side: the order is 0 1 2, 2 1 0, so its place in each round is the same.
+        done.append(0)
+        if len(done) % 3 == 2:
+            record["times"]["interval_ns"] //= 1000
+        else:
+            record["times"]["interval_ns"] = 10**9
+
+    proof = difference.prove(broken(change), short=True)
+    (alike,) = (check for check in proof.checks if check.what is What.ALIKE)
+    assert not alike.right and alike.of["ratio"] > 2
+
+
+def test_a_seed_that_is_not_heeded_fails(broken: Callable[..., Bench]) -> None:
+    def same(spec: Record) -> None:
+        spec["data"]["seed"] = 1
+
+    assert What.SEED in failed(seed.prove(broken(spec=same)))
+
+
+def test_an_engine_without_headroom_does_not_pass(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = {"outcome": "ok", "batches": 1, "bytes": 1, "interval_ns": 10**9}
+    monkeypatch.setattr(Bench, "engine_alone", lambda self, cell: slow)
+    proof = headroom.prove(bench)
+    assert proof.outcome in (Outcome.FAILED, Outcome.UNTOLD)
+    assert all(check.right is False for check in proof.checks if check.what is What.HEADROOM)
+
+
+def _cpu_twice(record: Record, spec: Record) -> None:
+    for name in ("user_ns", "system_ns"):
+        record["cpu"]["client"][name] = 50_000_000 + 2 * record["cpu"]["client"][name]
+
+
+def _first_stream_ends_it(record: Record, spec: Record) -> None:
+    ends = [one["end_ns"] for one in record["streams"]]
+    record["times"]["interval_ns"] = min(ends) - (min(ends) == max(ends))
+
+
+def _stage_twice(record: Record, spec: Record) -> None:
+    stages = record["stages"]["client"]
+    longest = max(stages, key=lambda name: stages[name])
+    stages[longest] *= 2
+
+
+def _a_stream_twice(record: Record, spec: Record) -> None:
+    record["streams"].append(record["streams"][-1])
+
+
+def _latency_lost(record: Record, spec: Record) -> None:
+    record["latency"]["service"]["count"] -= 1
+
+
+def _percentile_off(record: Record, spec: Record) -> None:
+    service = record["latency"]["service"]
+    service["percentiles"] = [[p, int(ns * 1.05) + 10] for p, ns in service["percentiles"]]
+
+
+def _mean_off(record: Record, spec: Record) -> None:
+    record["latency"]["service"]["mean"] *= 1.05
+
+
+def _steady_off(record: Record, spec: Record) -> None:
+    record["times"]["steady_ns"] = record["times"]["interval_ns"] + 1
+
+
+def _sample_lost(record: Record, spec: Record) -> None:
+    if record["samples"]:
+        record["samples"]["client"]["rows"][-1] -= 1
+
+
+def _retry_counted(record: Record, spec: Record) -> None:
+    record["counts"]["batches"] += 1
+
+
+def _other_interface(record: Record, spec: Record) -> None:
+    network = ((record["resources"] or {}).get("client") or {}).get("network")
+    if network:
+        network["rx_bytes"] = 10**12
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (_cpu_twice, What.CPU),
+        (_first_stream_ends_it, What.INTERVAL),
+        (_stage_twice, What.STAGES),
+        (_a_stream_twice, What.STREAMS),
+        (_latency_lost, What.LATENCIES),
+        (_percentile_off, What.PERCENTILE),
+        (_mean_off, What.LATENCIES),
+        (_steady_off, What.STEADY),
+        (_sample_lost, What.SAMPLES),
+        (_retry_counted, What.STREAMS),
+        (_no_wire, What.WIRE),
+        (_other_interface, What.INTERFACE),
+        (_lost_batch, What.BATCHES),
+    ],
+)
+def test_what_does_not_add_up_fails(broken: Callable[..., Bench], change: Break, what: What) -> None:
+    assert what in failed(conservation.prove(broken(change)))
+
+
+def test_loaders_that_are_merged_wrongly_fail(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    from venturi.cluster.trial import merge
+
+    real = merge._counts
+    monkeypatch.setattr(merge, "_counts", lambda records, first: real(records[:1], first))
+    assert failed(conservation.prove(bench)) == {What.MERGED}
+
+
+# ---- values --------------------------------------------------------------------------------------
+
+
+def test_only_what_noise_can_do_is_excused() -> None:
+    checks = Checks()
+    checks.between(What.BYTES_RATE, 100.0, 90.0, "B/s", 99.0, 101.0, moves="down", noisy=True)
+    assert checks.outcome is Outcome.UNTOLD and checks[0].timed
+    checks.between(What.BYTES_RATE, 100.0, 102.0, "B/s", 99.0, 101.0, moves="down", noisy=True)
+    assert checks.outcome is Outcome.FAILED and not checks[1].timed
+    quiet = Checks()
+    quiet.between(What.BYTES_RATE, 100.0, 90.0, "B/s", 99.0, 101.0, moves="down", noisy=False)
+    quiet.between(What.BYTES_RATE, 100.0, None, "B/s", 99.0, 101.0, moves="down", noisy=True)
+    assert [check.outcome for check in quiet] == [Outcome.FAILED] * 2
+    assert worst([Outcome.IMPOSSIBLE, Outcome.PASSED, Outcome.UNTOLD]) is Outcome.UNTOLD
+    assert worst([]) is Outcome.IMPOSSIBLE
+
+
+def test_responses_to_a_stall_are_those_of_a_queue() -> None:
+    found = stall.responses(200e6, 0.0, 80)
+    # 200 ms at 500 a second: 100 batches fall due meanwhile, 2 ms apart.
+    assert sum(ns > 0 for ns in found) == 100 and found[-1] == 200e6
+    assert found[-100:] == pytest.approx([2e6 * n for n in range(1, 101)])
+    assert stall._rank([1.0, 2.0, 3.0, 4.0], 50.0) == 2.0 and stall._rank([1.0], 99.0) == 1.0
+
+
+def _h2(stream: int, message: bytes, kind: int = 0) -> bytes:
+    body = b"\0" + len(message).to_bytes(4, "big") + message if kind == 0 else message
+    return len(body).to_bytes(3, "big") + bytes((kind, 0)) + stream.to_bytes(4, "big") + body
+
+
+def test_batches_are_found_wherever_a_stream_is_cut() -> None:
+    values = b"\xc2\x3e" + bytes(2000)
+    flight = b"P" * 24 + _h2(1, b"head", 1) + _h2(1, b"\x12schema") + _h2(1, values) + _h2(3, values)
+    number = lambda *given: b"".join(n.to_bytes(8, "big") for n in given)  # noqa: E731
+    charrow = number(10, 4) + b"scma" + number(11, 8) + b"12345678" + number(11, 0)
+    dice = random.Random(1)
+    for scheme, sent, to_server, batches in (
+        ("flight", flight, True, 2),
+        ("charrow", charrow, False, 1),
+        ("opentsdb", b"put a 1 2 h=1\nput b 1 3 h=1\n", True, 2),
+    ):
+        for _ in range(20):
+            framing, pieces, at = FRAMINGS[scheme](100, to_server), [], 0
+            while at < len(sent):
+                size = dice.randint(1, 40)
+                pieces += framing.feed(sent[at : at + size])
+                at += size
+            assert b"".join(piece.data for piece in pieces) == sent
+            assert sum(piece.batch for piece in pieces) == batches
+
+
+def test_one_bit_is_flipped_and_text_stays_a_number() -> None:
+    data = bytes(range(20))
+    (changed,) = (at for at in range(20) if data[at] != _flipped(data)[at])
+    assert bin(data[changed] ^ _flipped(data)[changed]).count("1") == 1
+    line = b"put a 1 2.5 host=h\n"
+    assert _flipped(line) == b"put a 1 2.4 host=h\n"
+
+
+@pytest.mark.parametrize(
+    ("lie", "arrives"),
+    [
+        (None, b"a1\nb2\nc3\n"),
+        (Lie.DROP, b"a1\nc3\n"),
+        (Lie.DOUBLE, b"a1\nb2\nb2\nc3\n"),
+        (Lie.FLIP, b"a1\nb3\nc3\n"),
+        (Lie.SWAP, b"a1\nc3\nb2\n"),
+    ],
+)
+def test_the_relay_does_what_it_is_told(lie: Lie | None, arrives: bytes) -> None:
+    got = bytearray()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def take() -> None:
+            connection, _ = server.accept()
+            with connection:
+                while data := connection.recv(100):
+                    got.extend(data)
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        plan = Plan(True, FRAMINGS["opentsdb"], 1, lie, at=1)
+        with Relay("127.0.0.1", server.getsockname()[1], plan) as relay:
+            with socket.create_connection(("127.0.0.1", relay.port)) as client:
+                client.sendall(b"a1\nb2\nc3\n")
+            thread.join(10)
+        assert bytes(got) == arrives
+        assert (relay.seen.batches, relay.seen.to_server, relay.seen.done) == (3, 9, lie is not None)
+
+
+# ---- the short form, before every run ---------------------------------------------------------------
+
+
+def _short(outcome: Outcome, calls: list[int]) -> Callable[..., list[Proof]]:
+    check = Check(What.LIE, "verification", "ok" if outcome is Outcome.FAILED else "verification")
+
+    caught = 4.0 - (outcome is Outcome.FAILED)
+
+    def made(note: Any) -> list[Proof]:
+        calls.append(1)
+        return [
+            Proof(Name.RATE, Outcome.PASSED, figures={"off": 0.0028}),
+            Proof(Name.LIES, outcome, (check,), figures={"lies": 4.0, "caught": caught}),
+            Proof(Name.DIFFERENCE, Outcome.PASSED, figures={"detectable": 0.0371}),
+        ]
+
+    return made
+
+
+def test_it_is_made_once_a_boot_and_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(short, "_made", _short(Outcome.PASSED, calls))
+
+    def before(host: str) -> Record:
+        found = short.before_run(CoreExecutor(), lambda *_: None, kept=Kept(tmp_path, host, 1, 1e9))
+        assert found is not None
+        return found
+
+    assert [before("boot 1, build 1")["cached"] for _ in range(3)] == [False, True, True]
+    assert before("boot 2, build 1")["cached"] is False and len(calls) == 2
+    assert short.before_run(ModelExecutor(), lambda *_: None) is None
+
+
+def test_what_told_nothing_is_asked_again_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(short, "_made", _short(Outcome.UNTOLD, calls))
+    kept = Kept(tmp_path, "host", 1, 1e9)
+    for _ in range(2):
+        short.before_run(CoreExecutor(), lambda *_: None, kept=kept)
+    assert len(calls) == 1
+    monkeypatch.setattr(short, "_UNTOLD_SECONDS", 0)
+    short.before_run(CoreExecutor(), lambda *_: None, kept=kept)
+    assert len(calls) == 2
+
+
+def test_a_proof_that_fails_stops_the_run_and_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(short, "_made", _short(Outcome.FAILED, calls))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    out = tmp_path / "run"
+    given: dict[str, Any] = {"target": "sqlite://local", "duration": "50ms", "repeats": 1, "ceilings": False}
+    for _ in range(2):
+        with pytest.raises(VenturiError) as raised:
+            venturi.run(out=out, **given)
+        assert raised.value.exit_code is ExitCode.UNPROVEN and "lies" in raised.value.message
+    assert len(calls) == 2 and not out.exists()
+    run = venturi.run(out=out, unproven=True, **given)
+    assert "marked as unproven" in capsys.readouterr().err
+    found = run.results
+    assert found.environment["proof"]["outcome"] == "failed"
+    assert proofs.headline(found.environment).startswith("UNPROVEN: known lies failed")
+    # Every figure: on the screen, in tables, JSON, Markdown, the page.
+    assert write.with_verdicts(found).column("proven").to_pylist() == [False]
+    document = machine.document(found)
+    assert [cell["proven"] for cell in document["cells"]] == [False]
+    assert document["proof"]["failed"] == ["lies"]
+    assert "| no |" in markdown.text(found) and "(unproven)" in markdown.text(found)
+    assert "(unproven)" in page.page(found)
+    shown = command("show", str(out))
+    assert "(unproven)" in shown.stdout and "UNPROVEN" in shown.stdout
+    assert "(unproven)" in command("show", str(out), "--cell", "best").stdout
+
+
+def test_the_command_ends_with_its_code_and_goes_on_where_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    failed_here = short.summary(_short(Outcome.FAILED, [])(None))
+    Kept(directory("proofs"), kept_machine(), short.FORMAT, 1e9).put(short._KEY, {"proof": failed_here})
+    words = ("run", "--target", "sqlite://local", "--duration", "50ms", "--repeats", "1", "--no-ceilings")
+    stopped = command(*words, "--out", str(tmp_path / "stopped"))
+    assert stopped.returncode == ExitCode.UNPROVEN and not (tmp_path / "stopped").exists()
+    assert "error: a proof of this instrument failed here: lies" in stopped.stderr
+    assert "venturi prove says" in stopped.stderr and "--unproven" in stopped.stderr
+    went_on = command(*words, "--unproven", "--out", str(tmp_path / "went-on"))
+    assert went_on.returncode == 0 and "(unproven)" in went_on.stdout, went_on.stderr
+
+
+def test_what_was_proved_is_said_with_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(short, "_made", _short(Outcome.PASSED, []))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    run = venturi.run(
+        out=tmp_path / "run", target="sqlite://local", duration="50ms", repeats=1, ceilings=False
+    )
+    said = (
+        "this machine, today: differences from 3.8 % are detectable; rate right within 0.3 %; "
+        "lies caught 4 of 4"
+    )
+    assert proofs.headline(run.environment) == said
+    assert said in " ".join(command("show", str(run.path)).stdout.split())
+    assert said in page.page(run.results)
+    assert "unproven" not in page.page(run.results)
+    assert write.with_verdicts(run.results).column("proven").to_pylist() == [True]
+
+
+def test_runs_without_proofs_say_nothing_of_them(tmp_path: Path) -> None:
+    run = venturi.run(
+        out=tmp_path / "run", target="flight://local", duration="1s", repeats=1, executor=ModelExecutor()
+    )
+    assert "proof" not in run.environment and proofs.headline(run.environment) == ""
+    assert "proven" not in write.with_verdicts(run.results).column_names
+    assert "proof" not in machine.document(run.results)
+    assert proofs.headline(results_module.load("reference:macbook-get").environment) == ""
+
+
+# ---- the command -----------------------------------------------------------------------------------
+
+
+def test_the_command_says_what_was_expected_and_found() -> None:
+    shown = command("prove", "--only", "lies,conservation")
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "4 of 4 kinds caught" in shown.stdout and "known lies" in shown.stdout
+    told = json.loads(command("prove", "--only", "lies", "--format", "json", "-q").stdout)
+    (one,) = told["proofs"]
+    assert told["outcome"] == one["outcome"] == "passed" and one["name"] == "lies"
+    assert {check["of"]["lie"] for check in one["checks"] if "lie" in check["of"]} == {
+        lie.value for lie in Lie
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--only", "nothing"), 2, "--only nothing: no such proof"),
+        (("--only", ","), 2, "--only: names nothing"),
+        (("nonsense://x",), 3, "TARGET: "),
+        (("flight://127.0.0.1:1", "--only", "lies"), 4, "127.0.0.1:1"),
+    ],
+)
+def test_mistakes_are_one_line(words: tuple[str, ...], code: int, said: str) -> None:
+    shown = command("prove", *words)
+    assert (shown.returncode, said in shown.stderr) == (code, True), shown.stdout + shown.stderr
+    assert "Traceback" not in shown.stderr
