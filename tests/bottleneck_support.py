@@ -135,6 +135,8 @@ def sqlite_locked(file: Path, held: float, free: float) -> Iterator[None]:
     with contextlib.closing(
         sqlite3.connect(file, isolation_level=None, timeout=20, check_same_thread=False)
     ) as connection:
+        # It stays with the file; who sets it again has to wait for nobody.
+        connection.execute("PRAGMA journal_mode = WAL")
 
         def lock() -> None:
             while True:

@@ -311,6 +311,15 @@ def test_a_foreign_server_behind_a_small_window() -> None:
     assert found.kind == "flow-control"
 
 
+def test_a_stranger_on_loopback_that_reads_slowly_has_no_window_too_small() -> None:
+    # Real: pyarrow burns 1 ms a batch of half a megabyte; 64 KiB / 0.137 ms happen to be as much.
+    theirs = {**end(), "by": "client", "host": None}
+    found = verdict({"await_window": 0.71, "await_output": 0.14, "send": 0.14, "await_reply": 0.01}, {},
+                    parameters={"operation": "put"}, rate=471e6, round_trip=136_916, cpu=(0.15, 0.98),
+                    server_end=theirs)  # fmt: skip
+    assert found.cause is Cause.SERVER_WAITED_FOR, found
+
+
 def test_a_window_that_a_slow_receiver_closes_is_its_stage() -> None:
     found = verdict({"receive": 0.97, "await_input": 0.03}, {"await_window": 0.95, "send": 0.05},
                     parameters={"window": 65536})  # fmt: skip

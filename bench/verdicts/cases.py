@@ -140,12 +140,12 @@ def _at(address: object, *flags: object) -> tuple[object, ...]:
 
 
 def ours(*flags: object, serve: tuple[str, ...] = (), serve_within: list[str] | None = None,
-         within: list[str] | None = None) -> Make:  # fmt: skip
-    """A reference server and a client, each started as that says."""
+         within: list[str] | None = None, table: str = "") -> Make:  # fmt: skip
+    """A reference server and a client, each started as that says. A put into a table is kept."""
 
     def make(stand: Stand) -> Trial:
         end = stand.enter(path.server(*serve, within=serve_within))
-        return Trial(_at(end.address, *flags, "--no-ceilings"), within or [])
+        return Trial(_at(end.address + table, *flags, "--no-ceilings"), within or [])
 
     return make
 
@@ -263,7 +263,7 @@ def sqlite(*flags: object, rows: int = 500) -> Make:
 def sqlite_locked(*flags: object) -> Make:
     def make(stand: Stand) -> Trial:
         file = stand.place / "bench.db"
-        stand.enter(made.sqlite_locked(file, held=0.18, free=0.02))
+        stand.enter(made.sqlite_locked(file, held=0.12, free=0.08))
         return Trial(_upsert(f"sqlite://{file}", *flags))
 
     return make
@@ -510,7 +510,7 @@ CASES: tuple[Case, ...] = (
     Case("decode-of-the-server", "server: decode", "--handicap decode=2ms",
          ours(*_put(), serve=("--handicap", "decode=2ms")), _stage("server", "decode")),
     Case("apply-of-the-server", "server: apply", "--handicap apply=2ms",
-         ours(*_put(), serve=("--handicap", "apply=2ms")), _stage("server", "apply")),
+         ours(*_put(), serve=("--handicap", "apply=2ms"), table="/kept"), _stage("server", "apply")),
     Case("zstd-get", "server: encode", "zstd:19",
          ours(*_get("--compression", "zstd:19")), _stage("server", "encode")),
     Case("zstd-put", "client: encode", "zstd:19",
@@ -525,7 +525,7 @@ CASES: tuple[Case, ...] = (
          sqlite("--synchronous", "off", "--streams", 4),
          _of(Cause.ENGINE_ONE_WRITER, end="client"),
          _of(Cause.ENGINE_BUSY, Cause.ENGINE_WAITS, Cause.STAGE_BUSY, end="client", stage="apply")),
-    Case("lock-of-sqlite", "client: apply, waiting", "SQLite, another connection locks it 90 % of the time",
+    Case("lock-of-sqlite", "client: apply, waiting", "SQLite, another connection locks it 60 % of the time",
          sqlite_locked("--synchronous", "off"), _of(Cause.ENGINE_WAITS, end="client")),
     # The load generator
     Case("decode-of-the-client", "load generator: decode", "--handicap decode=2ms",

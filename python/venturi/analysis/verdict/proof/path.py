@@ -8,6 +8,8 @@ from venturi.analysis.verdict.proof.cores import crowded, embedded, shared
 from venturi.analysis.verdict.proof.ends import CLIENT_WAITS, LIMITED, WORKERS
 from venturi.analysis.verdict.proof.hit import Hit, beyond, known
 
+WAKE_UP = 1e6
+"""A round trip (ns) on loopback below this is the time in which the other end wakes up, and no path's."""
 LINK = 0.9
 """Share of raw TCP, or of the interface's speed. Frames' headers alone are 3 to 5 % of it."""
 BLOCKED = 0.3
@@ -122,7 +124,7 @@ def flow_control(seen: Seen) -> Hit | None:
         window >= WINDOW
         and window >= max(sender.waiting.values(), default=0.0)
         and idle
-        and (receiver.stages or not _below(seen, buffer_bound(seen, FIRST_WINDOW)))
+        and (receiver.stages or _window_of_a_stranger(seen))
     ):
         return _window(window, own, bound)
     # A foreign sender: only the client's waiting and the arithmetic speak.
@@ -180,6 +182,14 @@ def buffer_bound(seen: Seen, buffer: float | None) -> float | None:
     if not buffer or not seen.round_trip:
         return None
     return seen.streams * buffer / (seen.round_trip / 1e9)
+
+
+def _window_of_a_stranger(seen: Seen) -> bool:
+    """Whether a server without stages may hold the client back by a window that is small for the path, and
+    not because it reads no faster."""
+    if seen.loopback is True and (seen.round_trip or 0.0) < WAKE_UP:
+        return False
+    return not _below(seen, buffer_bound(seen, FIRST_WINDOW))
 
 
 def _below(seen: Seen, bound: float | None) -> bool:
