@@ -25,6 +25,26 @@ pub fn pin(cpu: usize) -> Result<()> {
     }
 }
 
+/// From now on the calling thread, when it is woken, waits until who runs on its CPU sleeps
+/// or has had its time.
+#[cfg(target_os = "linux")]
+pub fn interrupt_nobody() -> Result<()> {
+    // SAFETY: `plain` is plain data, alive during the call; 0 is the calling thread.
+    let failed = unsafe {
+        let plain: libc::sched_param = std::mem::zeroed();
+        libc::sched_setscheduler(0, libc::SCHED_BATCH, &plain) != 0
+    };
+    match failed {
+        true => Err(failure()),
+        false => Ok(()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn interrupt_nobody() -> Result<()> {
+    Ok(())
+}
+
 /// The CPUs that this thread may run on.
 #[cfg(target_os = "linux")]
 pub fn allowed() -> Result<Vec<usize>> {

@@ -72,7 +72,12 @@ fn the_ends_run_where_the_placement_says() {
     let [two, three] = [&[0, 2][..], &[0, 2, 5][..]];
     let (one, apart) = (Placement::OneCpu, Placement::Apart);
     assert_eq!(ends(one, 3, None, two), [at(0, 0), at(2, 2), at(0, 0)]);
-    assert_eq!(ends(apart, 3, None, three), [at(0, 2), at(2, 5), at(5, 0)]);
+    assert_eq!(ends(apart, 3, None, three), [at(0, 2), at(5, 0), at(5, 0)]);
+    assert_eq!(ends(apart, 3, None, two), [at(0, 2), at(2, 0), at(0, 2)]);
+    let four = &[0, 1, 2, 3][..];
+    assert_eq!(ends(apart, 3, None, four), [at(0, 1), at(2, 3), at(1, 2)]);
+    assert!(super::apart(2, None, four) && !super::apart(3, None, four));
+    assert!(super::apart(1, Some(two), four) && !super::apart(2, Some(two), four));
     // Two pinned threads for three connections.
     let pinned = Some(&[2][..]);
     assert_eq!(ends(Placement::Free, 2, pinned, &[]), [(Some(2), None); 3]);
