@@ -255,7 +255,7 @@ impl Lane {
             }
             if self.pace.is_some() {
                 self.keep_stages();
-                if !ready!(self.poll_slot(cx, rules)) {
+                if self.session.is_spent() || !ready!(self.poll_slot(cx, rules)) {
                     return Poll::Ready(Ok(false));
                 }
             }

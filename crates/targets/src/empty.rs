@@ -200,6 +200,10 @@ impl Session for Stream {
         Poll::Ready(Ok(Some(moved)))
     }
 
+    fn is_spent(&self) -> bool {
+        self.cursor.is_spent()
+    }
+
     fn poll_finish(&mut self, _cx: &mut Context<'_>, _: &mut StageClock) -> Poll<Result<()>> {
         Poll::Ready(Ok(()))
     }

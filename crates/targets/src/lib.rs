@@ -92,6 +92,12 @@ pub trait Session {
         clock: &mut StageClock,
     ) -> Poll<Result<Option<Moved>>>;
 
+    /// Whether it is known, between two batches, that none follows: then no slot of a schedule
+    /// is waited for.
+    fn is_spent(&self) -> bool {
+        false
+    }
+
     /// Ends the stream: a put waits until all that was sent is acknowledged; a get that
     /// was stopped early (fixed time, cancel) drops the rest.
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>>;

@@ -372,6 +372,10 @@ impl Session for Put {
         Poll::Ready(Ok(self.moving.take()))
     }
 
+    fn is_spent(&self) -> bool {
+        self.cursor.is_spent()
+    }
+
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         if self.sender.is_some() {
             if !self.ending {

@@ -314,6 +314,11 @@ impl<'a> Item<'a> {
 }
 
 impl Cursor {
+    /// Whether all has been handed out.
+    pub fn is_spent(&self) -> bool {
+        self.left == Some(0)
+    }
+
     /// The next batch. Allocates nothing for a ready-made one.
     #[allow(clippy::should_implement_trait)] // an Iterator cannot lend its item
     #[inline]

@@ -72,6 +72,16 @@ fn a_rate_that_can_be_held_is_held() {
 }
 
 #[test]
+fn fixed_work_ends_with_its_last_batch() {
+    let record = run_peer(&spec(1, 1, r#", "rate": 2"#), Peer::all(1, Script::of(2)));
+    assert_eq!(record.error, None);
+    assert_eq!(record.counts.batches, 2);
+    assert_eq!(record.schedule.unwrap().intended, 2);
+    // The second one is due after half a second; a third would be after a whole one.
+    assert!((500_000_000..1_000_000_000).contains(&record.times.interval_ns));
+}
+
+#[test]
 fn a_cancel_does_not_wait_for_the_next_slot() {
     let control = Control::new();
     let begun = std::time::Instant::now();

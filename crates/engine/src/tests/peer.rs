@@ -296,6 +296,12 @@ impl Session for Stream {
         })))
     }
 
+    fn is_spent(&self) -> bool {
+        self.number.is_none()
+            && matches!(self.script.then, Then::End)
+            && self.next.get() >= self.script.batches
+    }
+
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         if self.script.finish_stalls || self.poll_sleep(self.script.finish, cx).is_pending() {
             clock.wait(Stage::AwaitReply);

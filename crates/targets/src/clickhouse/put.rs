@@ -241,6 +241,10 @@ impl Session for Put {
         Poll::Ready(Ok(Some(self.moved)))
     }
 
+    fn is_spent(&self) -> bool {
+        matches!(self.state, State::Idle(..)) && self.cursor.is_spent()
+    }
+
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         // The engine stops between batches, so only a stop on failure finds one in flight.
         match self.state {

@@ -91,6 +91,10 @@ impl Session for Discarded {
         Poll::Ready(Ok(Some(moved)))
     }
 
+    fn is_spent(&self) -> bool {
+        self.maker.is_spent()
+    }
+
     fn poll_finish(&mut self, _: &mut Context<'_>, _: &mut StageClock) -> Poll<Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -178,6 +178,10 @@ impl Session for Placed {
         self.at(polled)
     }
 
+    fn is_spent(&self) -> bool {
+        self.session.is_spent()
+    }
+
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         let polled = self.session.poll_finish(cx, clock);
         self.at(polled)

@@ -395,6 +395,10 @@ impl Session for PutSession {
         Poll::Pending
     }
 
+    fn is_spent(&self) -> bool {
+        self.cursor.is_spent()
+    }
+
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         let Some(stream) = self.stream else {
             return Poll::Ready(Ok(()));

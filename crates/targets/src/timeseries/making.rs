@@ -256,6 +256,15 @@ pub enum Maker {
 }
 
 impl Maker {
+    /// Whether it is known that there is no batch to come.
+    pub fn is_spent(&self) -> bool {
+        match self {
+            Self::Inline(making) => making.left == Some(0),
+            Self::Archived(archived) => archived.left == Some(0),
+            Self::Ahead(batches) => batches.is_empty(),
+        }
+    }
+
     /// Puts the next batch in the place of the one before; false: there is none. Who must wait
     /// waits for a batch to be made.
     pub fn poll_next(

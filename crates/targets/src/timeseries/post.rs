@@ -134,6 +134,10 @@ impl Session for Posts {
         Poll::Ready(done)
     }
 
+    fn is_spent(&self) -> bool {
+        self.maker.is_spent()
+    }
+
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         // The engine stops between batches, so only a stop on failure finds one in flight.
         match self.state {

@@ -265,6 +265,10 @@ impl Session for Stream {
         }
     }
 
+    fn is_spent(&self) -> bool {
+        self.maker.is_spent()
+    }
+
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         // Only a stop on failure comes here with a batch in flight: what was not sent whole
         // cannot be acknowledged.

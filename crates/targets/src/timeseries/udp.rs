@@ -100,6 +100,10 @@ impl Session for Datagrams {
         Poll::Ready(Ok(Some(self.batch.done(&mut self.tally))))
     }
 
+    fn is_spent(&self) -> bool {
+        self.maker.is_spent()
+    }
+
     fn poll_finish(&mut self, _: &mut Context<'_>, _: &mut StageClock) -> Poll<Result<()>> {
         Poll::Ready(Ok(()))
     }

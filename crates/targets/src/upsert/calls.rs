@@ -186,6 +186,10 @@ impl<B: Builder, E: Executor<Statement = B::Statement>> Session for Calls<B, E> 
         }
     }
 
+    fn is_spent(&self) -> bool {
+        matches!(self.state, State::Idle(_)) && self.share.is_spent()
+    }
+
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         // The engine stops between batches, so only a stop on failure finds one in flight.
         match self.state {

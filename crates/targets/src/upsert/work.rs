@@ -336,6 +336,10 @@ impl Share {
         }))
     }
 
+    pub fn is_spent(&self) -> bool {
+        self.0.left.get() == Some(0)
+    }
+
     /// The next batch; `None`: the work is done.
     pub fn take(&self) -> Option<u64> {
         let turns = &*self.0;
