@@ -39,7 +39,13 @@ from venturi.store.directory import RunDirectory
 from verdict_support import SECOND, trial
 
 Start = Callable[..., ServerProcess]
-OTHERS = {Cause.SERVER_LIMIT, Cause.POOL_BUSY, Cause.POOL_BUSIEST, Cause.POOL_OWN_WORK}
+OTHERS = {
+    Cause.SERVER_LIMIT,
+    Cause.POOL_BUSY,
+    Cause.POOL_TAKES_TURNS,
+    Cause.POOL_BUSIEST,
+    Cause.POOL_OWN_WORK,
+}
 """Causes of other systems: of databases, and of ends with pools of threads."""
 TABLE = {"target": "flight://10.0.0.2:31337/t", "data": "remote", "operation": "get", "row_bytes": None}
 

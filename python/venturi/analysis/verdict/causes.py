@@ -101,6 +101,10 @@ class Cause(Name):
         "pool-own-work", "load-generator", "The decoders work all of their time, mostly to check values.",
         ("busy", "threads"), ("decoders", "handicap", "verify", "compression", _BATCHES),
     )  # fmt: skip
+    POOL_TAKES_TURNS = (
+        "pool-takes-turns", "stage", "A pool's threads take their rows one at a time, and one always does.",
+        ("busy", "threads"), ("handicap",),
+    )  # fmt: skip
     ENGINE_BUSY = (
         "engine-busy", "stage", "A database's engine in the client's process takes its threads' time.",
         ("occupancy", "threads", "cpu_cores"), ("method", _BATCHES, *_COMMITS),
@@ -280,6 +284,7 @@ class Why(Name):
     MORE_CORES = "more-cores", "more or faster cores at the {end}"
     SERVER_ELSEWHERE = "server-elsewhere", "the server on another host"
     DATABASE_ELSEWHERE = "database-elsewhere", "the server on another host, and from here"
+    FASTER_SOURCE = "faster-source", "a faster source of rows: more {pool} gain nothing"
     PROFILE_SERVER = (
         "profile-server",
         "where that core goes, on the server's host: perf top -g -p PID, of Python py-spy top --pid PID",

@@ -198,6 +198,9 @@ def _cores(seen: Seen, hit: Hit) -> list[Remedy]:
 
 def _stage(seen: Seen, hit: Hit) -> list[Remedy]:
     end = _end(seen, hit)
+    if hit.cause is Cause.POOL_TAKES_TURNS:
+        faster = Remedy(Why.FASTER_SOURCE, settings={"source": "faster"}, numbers={"pool": hit.pool})
+        return [_unslowed(end.name)] if hit.stage in handicapped(seen, end.name) else [faster]
     if hit.pool is not None:
         return _pool(seen, hit)
     if hit.cause is Cause.CPU_QUOTA_UNDER_ONE_CORE:

@@ -25,8 +25,8 @@ def busiest(seen: Seen) -> tuple[End, Pool] | None:
 
 
 def pools(seen: Seen) -> Hit | None:
-    """A pool's threads work over 90 % of their time."""
-    return _pool(seen, WORKERS)
+    """A pool's threads work over 90 % of their time, or one of them always does what only one can."""
+    return _pool(seen, WORKERS) or _turns(seen)
 
 
 def nearly(seen: Seen) -> Hit | None:
@@ -54,6 +54,25 @@ def _pool(seen: Seen, threshold: float) -> Hit | None:
         min(1.0, beyond(pool.busy, threshold) + 0.3) if full_time else 0.0,
         {"busy": pool.busy, "threads": pool.threads},
         () if end.busy is not None else (Lack.CLIENT_HOST if end is seen.client else Lack.SERVER_HOST,),
+        pool.name,
+    )
+
+
+def _turns(seen: Seen) -> Hit | None:
+    """Encoders take rows out of the engine behind a lock (encode.rs of the charrow server): `generate` of all
+    of them together is at most the interval."""
+    end = seen.server
+    pool = end.pools.get("encoders")
+    busy = end.work.get("generate", 0.0) * (end.workers or 0.0)
+    if pool is None or pool.threads < 2 or busy < WORKERS or held_up(seen, end):
+        return None
+    return Hit(
+        Cause.POOL_TAKES_TURNS,
+        end.name,
+        "generate",
+        min(1.0, beyond(min(busy, 1.0), WORKERS) + 0.3),
+        {"busy": min(busy, 1.0), "threads": pool.threads},
+        () if end.busy is not None else (Lack.SERVER_HOST,),
         pool.name,
     )
 

@@ -78,6 +78,7 @@ TITLES = {
     Cause.POOL_BUSY: "{end}: {pool}",
     Cause.POOL_BUSIEST: "{end}: {pool}",
     Cause.POOL_OWN_WORK: "load generator: {pool}",
+    Cause.POOL_TAKES_TURNS: "{end}: {stage}",
     Cause.ENGINE_BUSY: "client: apply",
     Cause.ENGINE_ONE_WRITER: "client: apply, one writer",
     Cause.ENGINE_WAITS: "client: apply, waiting",
@@ -241,6 +242,14 @@ def _pool(seen: Seen, hit: Hit) -> str:
     verb = ("is" if pool.threads == 1 else "are") + (" busy" if pool.busy >= WORKERS else " the busiest, at")
     threads = plural(pool.threads, pool.name.removesuffix("s"))
     return f"the {end.name}'s {threads} {verb} {percent(pool.busy)}{detail}{rest}"
+
+
+def _turns(seen: Seen, hit: Hit) -> str:
+    numbers, pool = hit.numbers, (hit.pool or "").removesuffix("s")
+    return (
+        f"the {hit.end}'s {plural(numbers['threads'], pool)} take rows one at a time: {hit.stage} takes "
+        f"{percent(numbers['busy'])} of the time{_slowed(hit, 'block')}"
+    )
 
 
 # ---- between the workers
@@ -471,6 +480,7 @@ _SENTENCES: dict[Cause, Callable[[Seen, Hit], str]] = {
     Cause.CPU_QUOTA_UNDER_ONE_CORE: _part_of_a_core,
     Cause.ONE_CORE_FOR_BOTH: _one_core,
     **dict.fromkeys((Cause.POOL_BUSY, Cause.POOL_OWN_WORK, Cause.POOL_BUSIEST), _pool),
+    Cause.POOL_TAKES_TURNS: _turns,
     **dict.fromkeys((Cause.ENGINE_BUSY, Cause.ENGINE_ONE_WRITER, Cause.ENGINE_WAITS), _engine),
     **dict.fromkeys((Cause.STAGE_BUSY, Cause.STAGE_BUSIEST), _stage),
     **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), _link),
