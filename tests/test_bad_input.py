@@ -154,8 +154,8 @@ TYPED: list[tuple[str, int, str, str | None]] = [
     (
         "run quick --tls-ca key.toml",
         3,
-        "--tls-ca: no address of this scenario uses TLS",
-        "write the address as flight+tls://HOST:PORT",
+        "--tls-ca: is for TLS, and flight:// goes without it",
+        "write flight+tls://, or leave it out",
     ),
     ("run quick --pin node77", 3, "--pin: this machine has no NUMA node 77", None),
     (

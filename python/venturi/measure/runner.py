@@ -45,46 +45,49 @@ def execute(
     reference server does not start or a proof fails. A failed trial raises nothing; see the result's
     `exit_code`.
     """
-    proof = None if resume else short.before_run(executor, observer.note, unproven)
     with (
         Interrupts() as interrupts,
         Endpoints(
             scenario, executor.needs_server, observer.note, getattr(executor, "starter", None)
         ) as endpoints,
-        RunWriter.resume(out) if resume else RunWriter.create(out) as writer,
     ):
-        for text in writer.repaired:
-            observer.note("warning", text)
-        began = {"run": out.resolve().name, "started_unix_ns": time.time_ns(), "command": command}
         if not resume:
-            # The name first, so that a run killed at once can be resumed.
-            writer.write_scenario(to_toml(scenario))
-            writer.write_environment(began)
-        observer.begin(endpoints.cells)
-        # Only placements on several hosts have these.
-        if (check := getattr(executor, "check", None)) is not None:
-            check(endpoints.cells)
-        endpoints.start()
-        peers = {} if resume else endpoints.server_environments()
-        if not resume:
-            loaders = getattr(executor, "environments", None)
-            hosts = {"hosts": loaders()} if loaders is not None else {}
-            proved = {"proof": proof} if proof is not None else {}
-            writer.write_environment(began | collect(peers) | hosts | proved)
-        note, guard, run = observer.note, interrupts.guard, scenario.run
-        if run.ceilings == "once":
-            ceilings.measure(endpoints, executor, writer, note, guard, peers, fresh=fresh_ceilings)
-        with contextlib.ExitStack() as stack:
-            rounds = None
-            if run.ceilings == "rounds":
-                rounds = stack.enter_context(RoundProbes(endpoints, executor, writer, note, guard))
-            sweep = Sweep(run, endpoints, executor, writer, observer, interrupts, retry_failed, rounds)
-            result = sweep.run()
-        if resume:
-            from venturi.measure import checks
+            RunWriter.check(out)
+        # After mistakes of the user's, and before anything is written.
+        proof = None if resume else short.before_run(executor, observer.note, unproven)
+        with RunWriter.resume(out) if resume else RunWriter.create(out) as writer:
+            for text in writer.repaired:
+                observer.note("warning", text)
+            began = {"run": out.resolve().name, "started_unix_ns": time.time_ns(), "command": command}
+            if not resume:
+                # The name first, so that a run killed at once can be resumed.
+                writer.write_scenario(to_toml(scenario))
+                writer.write_environment(began)
+            observer.begin(endpoints.cells)
+            # Only placements on several hosts have these.
+            if (check := getattr(executor, "check", None)) is not None:
+                check(endpoints.cells)
+            endpoints.start()
+            peers = {} if resume else endpoints.server_environments()
+            if not resume:
+                loaders = getattr(executor, "environments", None)
+                hosts = {"hosts": loaders()} if loaders is not None else {}
+                proved = {"proof": proof} if proof is not None else {}
+                writer.write_environment(began | collect(peers) | hosts | proved)
+            note, guard, run = observer.note, interrupts.guard, scenario.run
+            if run.ceilings == "once":
+                ceilings.measure(endpoints, executor, writer, note, guard, peers, fresh=fresh_ceilings)
+            with contextlib.ExitStack() as stack:
+                rounds = None
+                if run.ceilings == "rounds":
+                    rounds = stack.enter_context(RoundProbes(endpoints, executor, writer, note, guard))
+                sweep = Sweep(run, endpoints, executor, writer, observer, interrupts, retry_failed, rounds)
+                result = sweep.run()
+            if resume:
+                from venturi.measure import checks
 
-            # What was predicted and queued since is measured too.
-            result = result.with_more(
-                checks.measure(scenario, writer, executor, observer, interrupts, retry_failed)
-            )
+                # What was predicted and queued since is measured too.
+                result = result.with_more(
+                    checks.measure(scenario, writer, executor, observer, interrupts, retry_failed)
+                )
     return RunResult(out, result)

@@ -141,7 +141,6 @@ def execute(
     Raises as `runner.execute`, and ScenarioError where there is nothing to search. A failed trial raises
     nothing.
     """
-    proof = None if resume else short.before_run(executor, observer.note, unproven)
     with (
         Interrupts() as interrupts,
         Endpoints(scenario, executor.needs_server, observer.note) as endpoints,
@@ -150,6 +149,9 @@ def execute(
         candidates: list[Mapping[str, Any]] = [cell.parameters for cell in cells]
         names = settings(candidates)
         search = Search(candidates, names, seed)
+        if not resume:
+            RunWriter.check(out)
+        proof = None if resume else short.before_run(executor, observer.note, unproven)
         with RunWriter.resume(out) if resume else RunWriter.create(out) as writer:
             for text in writer.repaired:
                 observer.note("warning", text)

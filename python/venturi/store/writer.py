@@ -38,9 +38,9 @@ class RunWriter:
         # What a resume repaired, for the user to read.
         self.repaired = repaired
 
-    @classmethod
-    def create(cls, path: str | os.PathLike[str]) -> RunWriter:
-        """Makes a new run directory. Raises StoreError where one is there already."""
+    @staticmethod
+    def check(path: str | os.PathLike[str]) -> None:
+        """Raises StoreError where a run is there already, or there can be no directory."""
         root = Path(path)
         if (root / TRIALS).exists() or (root / ENVIRONMENT).exists():
             # The lock first: "a run is writing here" explains more than "exists".
@@ -49,6 +49,16 @@ class RunWriter:
                 f"{root}: holds a run already",
                 hint=f"go on with it by --resume {root}, or choose another directory by --out",
             )
+        with explained(root):
+            if not root.exists():
+                root.mkdir(parents=True)
+                root.rmdir()
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str]) -> RunWriter:
+        """Makes a new run directory. Raises StoreError where one is there already."""
+        cls.check(path)
+        root = Path(path)
         with explained(root):
             (root / SAMPLES).mkdir(parents=True, exist_ok=True)
         lock = _take_lock(root)
