@@ -21,7 +21,7 @@ from venturi.analysis.results import load
 from venturi.cluster.up.up import own_versions
 
 pytestmark = pytest.mark.slow
-SMALL = ("--repeats", 1, "--warmup", 0, "--no-ceilings", "--no-report", "--interface", NETWORK)
+SMALL = ("--repeats", 1, "--warmup", 0, "--ceilings", "none", "--no-report", "--interface", NETWORK)
 CHARROW = """\
 name = "charrow-remote"
 [target]

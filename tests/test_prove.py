@@ -17,13 +17,17 @@ import pytest
 import venturi
 from run_support import venturi as command
 from venturi.analysis import results as results_module
-from venturi.common import hdr, units
+from venturi.analysis.cells import summary
+from venturi.analysis.statistics import intervals
+from venturi.analysis.statistics.difference import differences
+from venturi.common import hdr, suffixes, units
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.executor import CoreExecutor
 from venturi.engine.model import ModelExecutor
 from venturi.measure.kept import Kept, directory
 from venturi.measure.kept import machine as kept_machine
 from venturi.measure.prove import (
+    answers,
     bottleneck,
     conservation,
     difference,
@@ -111,7 +115,9 @@ def test_on_a_quiet_machine_all_can_be_told_in_ten_seconds() -> None:
     assert time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize("url", ["charrow://local", "sqlite://local", "opentsdb://local", "duckdb://local"])
+@pytest.mark.parametrize(
+    "url", ["charrow://local", "sqlite://local", "opentsdb://local", "influx://local", "duckdb://local"]
+)
 def test_other_targets_as_far_as_it_goes(url: str) -> None:
     found = {one.name: one for one in venturi.prove(url, only=("rate", "lies", "conservation"))}
     assert all(not one.failures for one in found.values()), [one.failures for one in found.values()]
@@ -253,6 +259,30 @@ def test_a_stage_booked_on_its_neighbour_fails(broken: Callable[..., Bench], pai
     assert What.HANDICAP in failed(bottleneck.prove(broken(_neighbours(*pair))))
 
 
+@pytest.mark.parametrize(
+    ("place", "broken", "parts"),
+    [
+        (suffixes._COUNTS, {"M": 2**20}, {"spelled-7M", "spelled-7MB"}),
+        (units.FACTORS, {"krows": ("rows", 1024.0)}, {"printed-rows-4"}),
+        (summary, {"is_good": lambda record: True}, {"good", "highest", "median"}),
+        (summary, {"cpu_ns": lambda record, end: record["cpu"][end]["user_ns"]}, {"client-cores"}),
+        (hdr, {"percentile": lambda counts, percent: min(counts)}, {"middle-of-a-histogram"}),
+        (intervals, {"RANGE_BELOW": 4}, set()),
+    ],
+    ids=["suffix", "unit", "failed-trials", "user-time", "rank", "nothing"],
+)
+def test_what_sums_up_wrongly_fails_by_arithmetic(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, place: Any, broken: dict[str, Any], parts: set[str]
+) -> None:
+    for name, value in broken.items():
+        if isinstance(place, dict):
+            monkeypatch.setitem(place, name, value)
+        else:
+            monkeypatch.setattr(place, name, value)
+    wrong = {check.of["part"] for check in answers.prove(bench).failures}
+    assert parts <= wrong and bool(parts) == bool(wrong)
+
+
 def test_a_thing_that_differs_from_itself_fails(broken: Callable[..., Bench]) -> None:
     done = []
 
@@ -267,6 +297,13 @@ def test_a_thing_that_differs_from_itself_fails(broken: Callable[..., Bench]) ->
     proof = difference.prove(broken(change), short=True)
     (alike,) = (check for check in proof.checks if check.what is What.ALIKE)
     assert not alike.right and alike.of["ratio"] > 2
+
+
+@pytest.mark.parametrize(("noisy", "outcome"), [(False, Outcome.FAILED), (True, Outcome.UNTOLD)])
+def test_other_work_makes_a_difference_too(noisy: bool, outcome: Outcome) -> None:
+    """A fifth less where a twentieth was added is a fault, unless others used the machine."""
+    base, more = [100.0, 101.0, 99.0, 100.5, 99.5], [80.0, 81.0, 79.0, 80.5, 79.5]
+    assert difference._more(differences([(base, more)])[0], {}, noisy).outcome is outcome
 
 
 def test_a_seed_that_is_not_heeded_fails(broken: Callable[..., Bench]) -> None:

@@ -379,7 +379,7 @@ HERE = [
     (
         "mysql://h",
         "tls_server_name = 'x'",
-        "my.toml:3: target.tls_server_name: no address of this scenario uses",
+        "my.toml:3: target.tls_server_name: is for TLS, and mysql:// goes without it",
     ),
     (
         "mysql://h",

@@ -33,6 +33,7 @@ __all__ = ["NOISY", "TIMEOUT_NS", "Bench", "Outside", "Trial"]
 Note = Callable[[str, str], None]
 NOISY = 0.10
 """Share of all cores that others used, or that was stolen, from which what depends on time is excused."""
+_RAW_TCP_SECONDS = 0.06
 TIMEOUT_NS = 5_000_000_000
 _COLUMNS = 2
 _TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
@@ -296,6 +297,19 @@ class Bench:
         probe = next(probe for probe in probes([cell]) if probe.kind == "engine")
         with contextlib.ExitStack() as stack:
             return Prober(self.executor, self.endpoints, stack).line(probe, 0, self.executor.control())
+
+    def raw_tcp(self, cell: Cell) -> tuple[dict[str, Any], Outside] | None:
+        """What plain bytes over as many connections did, as a line of ceilings.jsonl, and what was seen of it
+        from outside (all placements, of which the line has the best); None where nothing of it passes the
+        loopback interface."""
+        probe = next((probe for probe in probes([cell]) if probe.kind == "tcp"), None)
+        if probe is None or not is_loopback(self.url_of()):
+            return None
+        with contextlib.ExitStack() as stack:
+            prober = Prober(self.executor, self.endpoints, stack)
+            around = _Around(self._pid, loopback=True)
+            line = prober.line(probe, 0, self.executor.control(), length=_RAW_TCP_SECONDS)
+            return line, around.ended({})
 
 
 class _Around:

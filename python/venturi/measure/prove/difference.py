@@ -60,7 +60,7 @@ def _compared(bench: Bench, worked: bool, repeats: int, figures: dict[str, float
         What.ALIKE, CHANCE, alike.p, "", CHANCE, 1.0, moves="down", noisy=noisy, ratio=round(alike.ratio, 4)
     )
     if worked:
-        checks += _more(differences([(sides[0] + sides[1], sides[2])])[0], figures)
+        checks += _more(differences([(sides[0] + sides[1], sides[2])])[0], figures, noisy)
     return checks
 
 
@@ -73,7 +73,7 @@ def _trial(bench: Bench, operation: str, changes: dict[str, Any]) -> Trial:
     )
 
 
-def _more(found: Difference, figures: dict[str, float]) -> Checks:
+def _more(found: Difference, figures: dict[str, float], noisy: bool) -> Checks:
     """The one with more work: its ratio holds what was added; it is found where so much can be found."""
     checks = Checks()
     # Without a spread nothing is known to be detectable.
@@ -82,7 +82,15 @@ def _more(found: Difference, figures: dict[str, float]) -> Checks:
     right = 1 / (1 + MORE)
     seen = (found.low or 0.0) <= right * (1 + MORE / 2) and (found.high or math.inf) >= right * (1 - MORE / 2)
     checks.between(
-        What.MORE, right, found.ratio, "", right * 0.97, right * 1.03, moves="down up", noisy=seen, interval=1
+        What.MORE,
+        right,
+        found.ratio,
+        "",
+        right * 0.97,
+        right * 1.03,
+        moves="down up",
+        noisy=noisy or seen,
+        interval=1,
     )
     checks.between(
         What.DETECTABLE,
@@ -92,7 +100,7 @@ def _more(found: Difference, figures: dict[str, float]) -> Checks:
         0.0,
         0.05,
         moves="up",
-        noisy=detectable is None or detectable > MORE,
+        noisy=noisy or detectable is None or detectable > MORE,
         detectable=detectable,
     )
     return checks

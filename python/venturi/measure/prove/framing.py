@@ -119,7 +119,7 @@ class _Charrow:
 
 
 class _Lines:
-    """Text, a row a line."""
+    """Text, a point a line: OpenTSDB's. (A line of Influx has as many points as fields.)"""
 
     rows, ends = True, False
 
@@ -140,6 +140,5 @@ FRAMINGS: dict[str, type[Framing]] = {
     "flight": _Flight,
     "charrow": _Charrow,
     "opentsdb": _Lines,
-    "influx": _Lines,
 }
 """By the scheme of a system."""

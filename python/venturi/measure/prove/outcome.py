@@ -21,6 +21,7 @@ class Name(str, Enum):
     SEED = "seed"
     HEADROOM = "headroom"
     BOTTLENECK = "bottleneck"
+    ANSWERS = "answers"
     CONSERVATION = "conservation"
 
 
@@ -92,6 +93,8 @@ class What(str, Enum):
     MERGED = "merged"
     HEADROOM = "headroom"
     SEED = "seed"
+    ANSWER = "answer"
+    """What follows by arithmetic."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ server does that sends at it.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from typing import Any
 
 from venturi.analysis.cells.summary import NOUNS, per_second, throughput
@@ -16,6 +16,7 @@ from venturi.measure.prove.attempts import attempts
 from venturi.measure.prove.bench import Bench, Trial
 from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.outcome import Checks, Name, Proof, Reason, What
+from venturi.measure.prove.printed import read_back
 from venturi.measure.prove.relay import Plan
 
 __all__ = ["prove"]
@@ -23,8 +24,10 @@ __all__ = ["prove"]
 RIGHT = 0.01
 """How right a rate must be."""
 _RATE = 800.0
-_UNITS = {"B/s": 1.0, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "k": 1e3, "M": 1e6, "": 1.0}
-"""What a unit means, known here by itself: the table that prints is what is put to the test."""
+_SLOWER = 4.0
+"""How much faster than the schedule the target is at least."""
+_TRIED = 10
+"""Batches a stream by which that is found out."""
 
 
 def prove(bench: Bench, short: bool = False) -> Proof:
@@ -47,9 +50,9 @@ def prove(bench: Bench, short: bool = False) -> Proof:
 
 
 def _schedule(bench: Bench, operation: str, batches: int, streams: int) -> Checks:
-    """An open loop: slot k is due at k / rate, the last one is the end. (A put of fixed work finds out at the
-    slot after its last that there is no more: as many slots as it has streams are within what is allowed.)"""
+    """An open loop: slot k is due at k / rate, the last one is the end."""
     base = bench.cell(operation=operation).parameters
+    rate, batches = _pace(bench, operation, batches, streams)
     plan = None
     if bench.relayed:
         framing = FRAMINGS.get(bench.system.scheme) if bench.framed else None
@@ -59,23 +62,42 @@ def _schedule(bench: Bench, operation: str, batches: int, streams: int) -> Check
         operation=operation,
         streams=streams,
         rows_per_stream=int(base["rows_per_batch"]) * batches // streams,
-        rate=_RATE,
-        # As an application waits for its answers; None is left out.
-        ack="batch" if operation == "put" and base.get("ack") is not None else None,
+        rate=rate,
+        ack=_ack(base, operation),
     )
     checks = Checks()
     checks.same(What.OUTCOME, "ok", trial.record["outcome"], operation=operation)
     if not trial.ok:
         return checks
-    due_ns = (batches - 1) * 1e9 / _RATE
-    _readings(checks, trial, batches, due_ns, "schedule")
+    due_ns = (batches - 1) * 1e9 / rate
+    response = (trial.record["latency"] or {}).get("response") or {}
+    # The last one ends when it has been answered.
+    _readings(checks, trial, batches, due_ns, "schedule", float(response.get("max") or 0.0))
     _clock(checks, trial, operation)
     schedule = trial.record["schedule"] or {}
     checks.same(What.SCHEDULE, batches, schedule.get("intended"), "", operation=operation)
-    checks.near(What.SCHEDULE, _RATE, schedule.get("rate"), "batches/s", 1e-9, operation=operation)
+    checks.near(What.SCHEDULE, rate, schedule.get("rate"), "batches/s", 1e-9, operation=operation)
     if trial.relay is not None:
         _seen(checks, trial, batches, due_ns, operation)
     return checks
+
+
+def _ack(base: Mapping[str, Any], operation: str) -> str | None:
+    """As an application waits for its answers; None is left out."""
+    return "batch" if operation == "put" and base.get("ack") is not None else None
+
+
+def _pace(bench: Bench, operation: str, batches: int, streams: int) -> tuple[int, int]:
+    """A rate (batches/s) that the target keeps with ease, and how many batches at it take as long as
+    `batches` do at ours."""
+    base = bench.cell(operation=operation).parameters
+    rows = int(base["rows_per_batch"]) * _TRIED
+    tried = bench.trial(
+        operation=operation, streams=streams, rows_per_stream=rows, ack=_ack(base, operation), sample_ns=0
+    )
+    speed = (per_second(tried.record, "batches") if tried.ok else None) or _SLOWER * _RATE
+    rate = int(max(1.0, min(_RATE, speed / _SLOWER)))
+    return rate, streams * max(_TRIED, round(batches * rate / _RATE / streams))
 
 
 def _sent(bench: Bench, batches: int) -> Checks:
@@ -89,7 +111,8 @@ def _sent(bench: Bench, batches: int) -> Checks:
     if trial.ok:
         # The first may be one that warms the stream, before the clock.
         passed = trial.relay.passed_ns[-batches:]
-        _readings(checks, trial, batches, float(passed[-1] - passed[0]), "sent")
+        waited = trial.record["streams"][0]["first_batch_ns"]
+        _readings(checks, trial, batches, float(waited + passed[-1] - passed[0]), "sent")
         _carried(checks, trial, batches, operation="get", way="sent")
     return checks
 
@@ -100,8 +123,9 @@ def _least(bench: Bench, operation: str) -> int:
     return max(1, int((cell.parameters["row_bytes"] or 0) * cell.parameters["rows_per_batch"]))
 
 
-def _readings(checks: Checks, trial: Trial, batches: int, ns: float, way: str) -> None:
-    """What Venturi reads, where `batches` took `ns` from the first to the last."""
+def _readings(checks: Checks, trial: Trial, batches: int, ns: float, way: str, wait_ns: float = 0.0) -> None:
+    """What Venturi reads, where `batches` took `ns` from the first to the last, and it waited `wait_ns` more
+    at most."""
     p, record, noisy = trial.cell.parameters, trial.record, trial.outside.noisy
     operation, rows = str(p["operation"]), float(batches * int(p["rows_per_batch"]))
     of: dict[str, Any] = {"operation": operation, "way": way}
@@ -116,23 +140,12 @@ def _readings(checks: Checks, trial: Trial, batches: int, ns: float, way: str) -
         checks.same(What.PAYLOAD, amount, record["counts"]["payload_bytes"], "B", **of)
         rates.append((What.BYTES_RATE, amount, throughput(record), "B/s"))
     for what, amount, found, unit in rates:
-        right = amount / ns * 1e9
+        right, least = amount / ns * 1e9, amount / (ns + wait_ns) * 1e9
         checks.between(
-            what, right, found, unit, right * (1 - RIGHT), right * high, moves="down", noisy=noisy, **of
+            what, right, found, unit, least * (1 - RIGHT), right * high, moves="down", noisy=noisy, **of
         )
         if found is not None:
-            checks.near(What.PRINTED, found, _read_back(str(Quantity(found, unit=unit))), unit, 0.001, **of)
-
-
-def _read_back(text: str) -> float | None:
-    """The number that a printed figure means."""
-    if (found := re.fullmatch(r"([\d,.]+) (\S+)", text)) is None:
-        return None
-    unit = found[2]
-    factor = _UNITS.get(
-        unit if unit.endswith("B/s") else unit.removesuffix("rows/s").removesuffix("points/s")
-    )
-    return None if factor is None else float(found[1].replace(",", "")) * factor
+            checks.near(What.PRINTED, found, read_back(str(Quantity(found, unit=unit))), unit, 0.001, **of)
 
 
 def _clock(checks: Checks, trial: Trial, operation: str) -> None:

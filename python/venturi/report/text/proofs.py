@@ -17,6 +17,7 @@ TITLES = {
     Name.STALL: "known stall",
     Name.BOTTLENECK: "known bottleneck",
     Name.LIES: "known lies",
+    Name.ANSWERS: "known answers",
     Name.DIFFERENCE: "A/A and 5 %",
     Name.CONSERVATION: "conservation",
     Name.HEADROOM: "headroom",
@@ -33,6 +34,7 @@ EXPECTED = {
     Name.STALL: "percentiles by schedule and stall",
     Name.BOTTLENECK: "the slowed stage, named",
     Name.LIES: "each caught; a swap is none",
+    Name.ANSWERS: "figures by arithmetic",
     Name.DIFFERENCE: "itself: none; 5 % more work: found",
     Name.CONSERVATION: "parts add up",
     Name.HEADROOM: "the engine alone: 5 times or more",
@@ -147,6 +149,8 @@ def _found(one: Proof) -> str:
         return ", ".join(f"{operation} {ratio:,.0f} times" for operation, ratio in figures.items())
     if one.name is Name.SEED:
         return f"speed {_change(figures.get('ratio', 1.0) - 1)}"
+    if one.name is Name.ANSWERS:
+        return f"{sum(check.right for check in checks)} of {len(checks)} figures"
     held, trials = sum(check.right for check in checks), plural(figures.get("records", 0), "trial")
     return f"{held} of {len(checks)} hold in {trials}{_residual(checks)}"
 
