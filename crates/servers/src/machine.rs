@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use parking_lot::Mutex;
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::net::tcp::{Peer, Terms, MOST_BYTES, OPEN};
+use venturi_base::net::tcp::{Peer, Terms, OPEN};
 
 /// The raw TCP probe's other end; it starts when it is first asked for.
 #[derive(Debug)]
@@ -22,12 +22,6 @@ impl TcpProbe {
             terms: Terms::default(),
             peer: Mutex::new(None),
         }
-    }
-
-    /// One that holds no more bytes of messages than this.
-    pub fn within(mut self, memory: u64) -> Self {
-        self.terms.memory = memory.min(MOST_BYTES);
-        self
     }
 
     /// One that serves only who was told its ticket, where it is `guarded`: a server that wants a

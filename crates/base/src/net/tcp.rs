@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::codec::budget::Budget;
 use crate::error::{Error, Kind, Result};
 use crate::os::pin::{allowed, interrupt_nobody, pin};
 use crate::spec::Operation;
@@ -38,10 +37,9 @@ const WAIT: u32 = 56;
 /// Bounds of what a client may ask a peer for.
 const LARGEST_MESSAGE: usize = 256 << 20;
 pub const LONGEST: Duration = Duration::from_secs(3600);
+/// Each takes `READ` bytes of memory at most.
 const MOST_CONNECTIONS: usize = 1024;
 
-/// Bytes of messages that a peer holds at most, over all connections.
-pub const MOST_BYTES: u64 = 2 << 30;
 /// A peer that nobody asks for and nobody is connected to does not listen any longer.
 const UNASKED: Duration = Duration::from_secs(60);
 
@@ -163,8 +161,6 @@ impl Probe {
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
     pub ticket: Ticket,
-    /// Bytes of messages, over all connections.
-    pub memory: u64,
     /// For how long it listens for nobody.
     pub unasked: Duration,
 }
@@ -173,7 +169,6 @@ impl Default for Terms {
     fn default() -> Self {
         Self {
             ticket: OPEN,
-            memory: MOST_BYTES,
             unasked: UNASKED,
         }
     }
@@ -192,7 +187,6 @@ struct Shared {
     terms: Terms,
     stop: AtomicBool,
     open: AtomicUsize,
-    messages: Budget,
     /// When somebody asked for it last; `None`: it listens no longer.
     asked: Mutex<Option<Instant>>,
 }
@@ -225,7 +219,6 @@ impl Peer {
             terms,
             stop: AtomicBool::new(false),
             open: AtomicUsize::new(0),
-            messages: Budget::new(terms.memory),
             asked: Mutex::new(Some(Instant::now())),
         });
         let seen = shared.clone();
@@ -303,25 +296,18 @@ fn serve(mut socket: TcpStream, shared: &Shared) -> io::Result<()> {
         }
     }
     let (operation, cpu, wait, duration) = parse(&header, shared.terms.ticket)?;
-    let buffer_bytes = match operation {
-        Operation::Get => PIECE,
-        Operation::Put | Operation::Upsert | Operation::Ingest => READ,
-    };
-    // Before any of it is touched.
-    let claimed = shared.messages.claim(buffer_bytes);
-    let _claim = claimed.map_err(|_| ErrorKind::OutOfMemory)?;
     stay_on(cpu);
     wait.apply(&socket, operation != Operation::Get, cpu.is_some())?;
     match operation {
         Operation::Get => {
-            let buffer = vec![0x5a; buffer_bytes];
+            let buffer = vec![0x5a; PIECE];
             let end = Instant::now() + duration + IDLE;
             while Instant::now() < end {
                 write_pieces(&mut socket, &buffer, &stopped)?;
             }
         }
         Operation::Put | Operation::Upsert | Operation::Ingest => {
-            let mut buffer = vec![0; buffer_bytes];
+            let mut buffer = vec![0; READ];
             let mut bytes = 0u64;
             let end = Instant::now() + duration + IDLE;
             while Instant::now() < end {
@@ -622,7 +608,7 @@ fn failure(addr: SocketAddr, error: &io::Error, cancelled: &dyn Fn() -> bool) ->
         ErrorKind::TimedOut => (Kind::Timeout, ""),
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => (
             Kind::Lost,
-            ": it was stopped, or so many messages of this size are more than it may hold",
+            ": it was stopped, or serves no more connections",
         ),
         _ => (Kind::Io, ""),
     };

@@ -119,7 +119,7 @@ impl Server {
         }
         let io = |error: std::io::Error| shell.failed(&error);
         let (listener, address) = shell.listen()?;
-        let tcp = TcpProbe::new(address.ip()).within(spec.memory_bytes);
+        let tcp = TcpProbe::new(address.ip());
         let tcp = tcp.guarded(token.is_some()).map_err(io)?;
         let state = Arc::new(State {
             started: Instant::now(),
