@@ -112,7 +112,7 @@ def _sent(bench: Bench, batches: int) -> Checks:
         # The first may be one that warms the stream, before the clock.
         passed = trial.relay.passed_ns[-batches:]
         waited = trial.record["streams"][0]["first_batch_ns"]
-        _readings(checks, trial, batches, float(waited + passed[-1] - passed[0]), "sent")
+        _readings(checks, trial, batches, float(passed[-1] - passed[0]), "sent", float(waited))
         _carried(checks, trial, batches, operation="get", way="sent")
     return checks
 
