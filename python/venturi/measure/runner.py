@@ -59,6 +59,7 @@ def execute(
             for text in writer.repaired:
                 observer.note("warning", text)
             began = {"run": out.resolve().name, "started_unix_ns": time.time_ns(), "command": command}
+            began |= {"proof": proof} if proof is not None else {}
             if not resume:
                 # The name first, so that a run killed at once can be resumed.
                 writer.write_scenario(to_toml(scenario))
@@ -72,8 +73,7 @@ def execute(
             if not resume:
                 loaders = getattr(executor, "environments", None)
                 hosts = {"hosts": loaders()} if loaders is not None else {}
-                proved = {"proof": proof} if proof is not None else {}
-                writer.write_environment(began | collect(peers) | hosts | proved)
+                writer.write_environment(began | collect(peers) | hosts)
             note, guard, run = observer.note, interrupts.guard, scenario.run
             if run.ceilings == "once":
                 ceilings.measure(endpoints, executor, writer, note, guard, peers, fresh=fresh_ceilings)

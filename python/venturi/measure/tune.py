@@ -156,14 +156,14 @@ def execute(
             for text in writer.repaired:
                 observer.note("warning", text)
             began = {"run": out.resolve().name, "started_unix_ns": time.time_ns(), "command": command}
+            began |= {"proof": proof} if proof is not None else {}
             if not resume:
                 writer.write_scenario(to_toml(scenario))
                 writer.write_environment(began)
             observer.begin(cells)
             endpoints.start()
             if not resume:
-                proved = {"proof": proof} if proof is not None else {}
-                writer.write_environment(began | collect(endpoints.server_environments()) | proved)
+                writer.write_environment(began | collect(endpoints.server_environments()))
             repeats = _tell(search, cells, writer.read().records())
             sweep = Sweep(scenario.run, endpoints, executor, writer, observer, interrupts)
             result, reason = _measure(sweep, cells, search, repeats, budget, learned, interrupts)
