@@ -151,6 +151,7 @@ TYPED: list[tuple[str, int, str, str | None]] = [
         "--tls-ca: not-there.pem: no such file",
         None,
     ),
+    ("prove empty://", 3, "empty://: nothing is moved there, so nothing can be proved of it", None),
     (
         "run quick --tls-ca key.toml",
         3,

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import venturi
+from flight_peer import Tables
 from run_support import venturi as command
 from venturi.analysis import results as results_module
 from venturi.analysis.cells import summary
@@ -135,6 +136,17 @@ def test_a_foreign_server_as_far_as_it_goes(tmp_path: Path) -> None:
     assert "server" in [part for part, _ in found[Name.BOTTLENECK].missing]
     assert {check.of["end"] for check in found[Name.BOTTLENECK].checks} == {"client"}
     assert found[Name.LIES].figures == {"lies": 4.0, "caught": 4.0}
+
+
+@pytest.mark.parametrize(("table", "told"), [("t", True), ("empty", False)])
+def test_a_table_that_is_there_already(table: str, told: bool) -> None:
+    with Tables("grpc://127.0.0.1:0", "grpc") as server:
+        threading.Thread(target=server.serve, daemon=True).start()
+        url = f"flight://127.0.0.1:{server.port}/{table}"
+        found = {one.name: one for one in venturi.prove(url, only=("difference", "conservation"))}
+    assert all(not one.failures for one in found.values()), [one.failures for one in found.values()]
+    assert (found[Name.DIFFERENCE].outcome is Outcome.IMPOSSIBLE) is not told
+    assert bool(found[Name.CONSERVATION].checks) is told
 
 
 # ---- each fails where what it guards is broken ------------------------------------------------

@@ -55,14 +55,16 @@ def machine() -> str | None:
 
 
 def _build() -> list[int] | None:
-    """Size and time of the compiled half: another build may measure other figures."""
+    """Size and time of the compiled half, and the latest time of the other: another build may measure other
+    figures."""
     import importlib.util
 
     found = importlib.util.find_spec("venturi._core")
     with contextlib.suppress(OSError):
         if found is not None and found.origin is not None:
             stat = os.stat(found.origin)
-            return [stat.st_size, stat.st_mtime_ns]
+            sources = Path(__file__).parents[1].rglob("*.py")
+            return [stat.st_size, stat.st_mtime_ns, max(path.stat().st_mtime_ns for path in sources)]
     return None
 
 

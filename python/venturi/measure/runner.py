@@ -51,10 +51,15 @@ def execute(
             scenario, executor.needs_server, observer.note, getattr(executor, "starter", None)
         ) as endpoints,
     ):
+        # Only placements on several hosts have these.
+        if (check := getattr(executor, "check", None)) is not None:
+            check(endpoints.cells)
         if not resume:
             RunWriter.check(out)
         # After mistakes of the user's, and before anything is written.
         proof = None if resume else short.before_run(executor, observer.note, unproven)
+        if interrupts.asked:
+            raise KeyboardInterrupt
         with RunWriter.resume(out) if resume else RunWriter.create(out) as writer:
             for text in writer.repaired:
                 observer.note("warning", text)
@@ -65,9 +70,6 @@ def execute(
                 writer.write_scenario(to_toml(scenario))
                 writer.write_environment(began)
             observer.begin(endpoints.cells)
-            # Only placements on several hosts have these.
-            if (check := getattr(executor, "check", None)) is not None:
-                check(endpoints.cells)
             endpoints.start()
             peers = {} if resume else endpoints.server_environments()
             if not resume:

@@ -152,6 +152,8 @@ def execute(
         if not resume:
             RunWriter.check(out)
         proof = None if resume else short.before_run(executor, observer.note, unproven)
+        if interrupts.asked:
+            raise KeyboardInterrupt
         with RunWriter.resume(out) if resume else RunWriter.create(out) as writer:
             for text in writer.repaired:
                 observer.note("warning", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -50,9 +51,11 @@ class RunWriter:
                 hint=f"go on with it by --resume {root}, or choose another directory by --out",
             )
         with explained(root):
-            if not root.exists():
-                root.mkdir(parents=True)
-                root.rmdir()
+            there = next(place for place in (root, *root.absolute().parents) if place.exists())
+            if not there.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            if not os.access(there, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> RunWriter:

@@ -25,9 +25,12 @@ def prove(
     Raises VenturiError where the target cannot be planned for, its server does not start, or it lets no trial
     end well.
     """
+    from venturi.common.errors import ScenarioError
     from venturi.measure.prove.bench import Bench
     from venturi.measure.prove.registry import proofs
 
+    if url.startswith("empty://"):
+        raise ScenarioError(f"{url}: nothing is moved there, so nothing can be proved of it")
     with Bench(url, settings, note=note, seconds=SECONDS) as bench:
         bench.reach()
         yield from proofs(bench, only=lambda name: only is None or name in only)

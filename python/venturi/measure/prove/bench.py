@@ -24,6 +24,7 @@ from venturi.plan import matrix
 from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
+from venturi.plan.rules.flight import names_something
 from venturi.plan.scenario import Scenario
 from venturi.targets.system import PORTS, SYSTEMS, System, is_charrow, is_ours, scheme_of
 from venturi.targets.urls import each_host, is_loopback, printable
@@ -138,10 +139,7 @@ class Bench:
     @property
     def somebodys(self) -> bool:
         """Whether the URL names rows that are there already."""
-        parts = urlsplit(self.url)
-        return bool(self.system.parameters and parts.query) or (
-            "get" in self.system.operations and parts.path.strip("/") != ""
-        )
+        return "get" in self.system.operations and names_something(self.url)
 
     @property
     def networked(self) -> bool:

@@ -10,7 +10,7 @@ from venturi.analysis.cells.summary import main_rate
 from venturi.analysis.statistics.difference import LEAST_REPEATS, Difference, differences
 from venturi.measure.prove.attempts import attempts
 from venturi.measure.prove.bench import Bench, Trial
-from venturi.measure.prove.outcome import Checks, Name, Proof, Reason, What
+from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof, Reason, What
 
 __all__ = ["prove"]
 
@@ -23,6 +23,8 @@ CHANCE = 0.001
 
 def prove(bench: Bench, short: bool = False) -> Proof:
     worked = bench.handicapped and not bench.somebodys
+    if bench.somebodys and not main_rate(_trial(bench, bench.operations[0], {}).line()):
+        return Proof(Name.DIFFERENCE, Outcome.IMPOSSIBLE, (), [("difference", Reason.NO_LENGTH)])
     figures: dict[str, float] = {}
     # Twice at most: chance alone is not to stop a run.
     checks = attempts(bench, _compared, worked, 5 if short else 7, figures, most=2)

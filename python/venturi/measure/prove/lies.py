@@ -114,6 +114,6 @@ def _told(bench: Bench, operation: str, lie: Lie, at: int) -> Checks:
     kind = str((trial.record["error"] or {}).get("kind") or trial.record["outcome"])
     wanted = _KINDS[lie]
     # Where nothing is scheduled for seconds, a trial runs out of time before it can find anything.
-    starved = trial.outside.noisy and kind in _STARVED
-    checks.same(What.LIE, kind if kind in wanted else wanted[0], kind, excused=starved, **of)
+    excused = (trial.outside.noisy and kind in _STARVED) or not trial.relay.done
+    checks.same(What.LIE, kind if kind in wanted else wanted[0], kind, excused=excused, **of)
     return checks
