@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from venturi.common.environment import collect
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings
 from venturi.measure.ceiling_rounds import RoundProbes
 from venturi.measure.endpoints import Endpoints
 from venturi.measure.interrupts import Interrupts
 from venturi.measure.observer import Observer
+from venturi.measure.opening import opened
 from venturi.measure.outcome import RunResult
-from venturi.measure.prove import short
 from venturi.measure.sweep import Sweep
-from venturi.plan.resolved import to_toml
 from venturi.plan.scenario import Scenario
-from venturi.store.writer import RunWriter
 
 __all__ = ["execute"]
 
@@ -51,31 +47,11 @@ def execute(
             scenario, executor.needs_server, observer.note, getattr(executor, "starter", None)
         ) as endpoints,
     ):
-        # Only placements on several hosts have these.
-        if (check := getattr(executor, "check", None)) is not None:
-            check(endpoints.cells)
-        if not resume:
-            RunWriter.check(out)
-        # After mistakes of the user's, and before anything is written.
-        proof = None if resume else short.before_run(executor, observer.note, unproven)
-        if interrupts.asked:
-            raise KeyboardInterrupt
-        with RunWriter.resume(out) if resume else RunWriter.create(out) as writer:
-            for text in writer.repaired:
-                observer.note("warning", text)
-            began = {"run": out.resolve().name, "started_unix_ns": time.time_ns(), "command": command}
-            began |= {"proof": proof} if proof is not None else {}
-            if not resume:
-                # The name first, so that a run killed at once can be resumed.
-                writer.write_scenario(to_toml(scenario))
-                writer.write_environment(began)
-            observer.begin(endpoints.cells)
-            endpoints.start()
-            peers = {} if resume else endpoints.server_environments()
-            if not resume:
-                loaders = getattr(executor, "environments", None)
-                hosts = {"hosts": loaders()} if loaders is not None else {}
-                writer.write_environment(began | collect(peers) | hosts)
+        begin = opened(
+            scenario, out, executor, observer, interrupts, endpoints,
+            resume=resume, unproven=unproven, command=command,
+        )  # fmt: skip
+        with begin as (writer, peers):
             note, guard, run = observer.note, interrupts.guard, scenario.run
             if run.ceilings == "once":
                 ceilings.measure(endpoints, executor, writer, note, guard, peers, fresh=fresh_ceilings)

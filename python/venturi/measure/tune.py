@@ -17,7 +17,6 @@ from venturi.analysis.cells.summary import PARAMETER_ORDER, basis, is_good, main
 from venturi.analysis.cells.summary import Cell as Summary
 from venturi.analysis.search import best
 from venturi.analysis.search.explore import Answer, Search
-from venturi.common.environment import collect
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings
@@ -25,13 +24,11 @@ from venturi.measure.budget import Budget
 from venturi.measure.endpoints import Endpoints
 from venturi.measure.interrupts import Interrupts
 from venturi.measure.observer import Observer, Slot
+from venturi.measure.opening import opened
 from venturi.measure.outcome import Result, RunResult
-from venturi.measure.prove import short
 from venturi.measure.sweep import Sweep
 from venturi.plan.cell import Cell
-from venturi.plan.resolved import to_toml
 from venturi.plan.scenario import Scenario
-from venturi.store.writer import RunWriter
 
 __all__ = ["Recorded", "Tuned", "execute", "replay", "settings"]
 
@@ -149,23 +146,11 @@ def execute(
         candidates: list[Mapping[str, Any]] = [cell.parameters for cell in cells]
         names = settings(candidates)
         search = Search(candidates, names, seed)
-        if not resume:
-            RunWriter.check(out)
-        proof = None if resume else short.before_run(executor, observer.note, unproven)
-        if interrupts.asked:
-            raise KeyboardInterrupt
-        with RunWriter.resume(out) if resume else RunWriter.create(out) as writer:
-            for text in writer.repaired:
-                observer.note("warning", text)
-            began = {"run": out.resolve().name, "started_unix_ns": time.time_ns(), "command": command}
-            began |= {"proof": proof} if proof is not None else {}
-            if not resume:
-                writer.write_scenario(to_toml(scenario))
-                writer.write_environment(began)
-            observer.begin(cells)
-            endpoints.start()
-            if not resume:
-                writer.write_environment(began | collect(endpoints.server_environments()))
+        begin = opened(
+            scenario, out, executor, observer, interrupts, endpoints,
+            resume=resume, unproven=unproven, command=command,
+        )  # fmt: skip
+        with begin as (writer, _):
             repeats = _tell(search, cells, writer.read().records())
             sweep = Sweep(scenario.run, endpoints, executor, writer, observer, interrupts)
             result, reason = _measure(sweep, cells, search, repeats, budget, learned, interrupts)

@@ -1,0 +1,67 @@
+"""How a run begins: the user's mistakes, the proof of the instrument, the directory, the servers."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from venturi.common.environment import collect
+from venturi.engine.executor import Executor
+from venturi.measure.endpoints import Endpoints
+from venturi.measure.interrupts import Interrupts
+from venturi.measure.observer import Observer
+from venturi.measure.prove import short
+from venturi.plan.resolved import to_toml
+from venturi.plan.scenario import Scenario
+from venturi.store.writer import RunWriter
+
+__all__ = ["opened"]
+
+
+@contextlib.contextmanager
+def opened(
+    scenario: Scenario,
+    out: Path,
+    executor: Executor,
+    observer: Observer,
+    interrupts: Interrupts,
+    endpoints: Endpoints,
+    *,
+    resume: bool,
+    unproven: bool,
+    command: Sequence[str] | None,
+) -> Iterator[tuple[RunWriter, Mapping[str, Any]]]:
+    """The writer of a run whose servers are up, and what these tell of their hosts, by place; nothing of a
+    resumed run.
+
+    Raises as `runner.execute`, and KeyboardInterrupt where that was asked for before anything was written.
+    """
+    # Only placements on several hosts have these.
+    if (check := getattr(executor, "check", None)) is not None:
+        check(endpoints.cells)
+    if not resume:
+        RunWriter.check(out)
+    # After mistakes of the user's, and before anything is written.
+    proof = None if resume else short.before_run(executor, observer.note, unproven)
+    if interrupts.asked:
+        raise KeyboardInterrupt
+    with RunWriter.resume(out) if resume else RunWriter.create(out) as writer:
+        for text in writer.repaired:
+            observer.note("warning", text)
+        began = {"run": out.resolve().name, "started_unix_ns": time.time_ns(), "command": command}
+        began |= {"proof": proof} if proof is not None else {}
+        if not resume:
+            # The name first, so that a run killed at once can be resumed.
+            writer.write_scenario(to_toml(scenario))
+            writer.write_environment(began)
+        observer.begin(endpoints.cells)
+        endpoints.start()
+        peers: Mapping[str, Any] = {} if resume else endpoints.server_environments()
+        if not resume:
+            loaders = getattr(executor, "environments", None)
+            hosts = {"hosts": loaders()} if loaders is not None else {}
+            writer.write_environment(began | collect(peers) | hosts)
+        yield writer, peers
