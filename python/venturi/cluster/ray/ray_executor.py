@@ -35,7 +35,8 @@ _CALLS = 8
 _BEGIN_SECONDS = 60.0
 _BEGIN_A_LOADER_SECONDS = 2.0
 """More for each loader that starts on the same machine."""
-_REVIVE_SECONDS = 15.0
+_REPLACE_SECONDS = 15.0
+"""For a place on another host, where a loader's own host is dead."""
 _PING_SECONDS = 5.0
 _CLOCK_SECONDS = 10.0
 """The longest that a clock's measurement holds: drift stays far below a millisecond."""
@@ -221,6 +222,7 @@ class RayExecutor:
         lately = time.monotonic() - _HEARD_SECONDS
         good = [handle for handle in self._loaders if handle.heard > lately]
         bad: list[RayHandle] = []
+        lost: list[str] = []
         calls = {handle.name: handle.call("idle") for handle in self._loaders if handle.heard <= lately}
         wait(calls.values(), _PING_SECONDS)
         for handle in self._loaders:
@@ -229,20 +231,29 @@ class RayExecutor:
             idle = call.done() and call.exception() is None and call.result()
             (good if idle else bad).append(handle)
         for handle in bad if len(good) < count else ():
-            kill(self._session.ray, [handle.actor])
-            fresh = self._started(handle.at)
             try:
-                self._identified([fresh], _REVIVE_SECONDS)
-            except VenturiError:
-                kill(self._session.ray, [fresh.actor])
+                fresh = self._another(handle)
+            except VenturiError as error:
+                lost.append(f"{handle.name} ({handle.address}), and no other in its place: {error}")
                 continue
             self._loaders[self._loaders.index(handle)] = fresh
             good.append(fresh)
             self._note("warning", f"{handle.name} was lost; another runs on {fresh.address}")
         if len(good) < count:
-            names = ", ".join(f"{handle.name} ({handle.address})" for handle in bad)
-            raise VenturiError(f"{count} loaders are wanted and {len(good)} answer; lost: {names}")
+            raise VenturiError(f"{count} loaders are wanted and {len(good)} answer; lost: {'; '.join(lost)}")
         return sorted(good, key=lambda handle: handle.at)[:count]
+
+    def _another(self, lost: RayHandle) -> RayHandle:
+        """One in its place. Raises VenturiError."""
+        kill(self._session.ray, [lost.actor])
+        self._places.check(_REPLACE_SECONDS)
+        fresh = self._started(lost.at)
+        try:
+            self._identified([fresh], _BEGIN_SECONDS)
+        except VenturiError:
+            kill(self._session.ray, [fresh.actor])
+            raise
+        return fresh
 
     def _localised(self, handle: RayHandle, spec: Mapping[str, Any]) -> dict[str, Any]:
         """The spec with files where that host has them: they are sent once."""
