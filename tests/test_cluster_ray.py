@@ -139,7 +139,6 @@ def test_raw_tcp_of_all_loaders_at_once(executor: Any, reference_server: ServerP
         "options": {},
         "direction": "get",
         "streams": 4,
-        "message_bytes": 131_072,
         "duration_ns": 200 * MS,
     }
     answer = json.loads(executor.probe_tcp(json.dumps(asked), executor.control()))

@@ -333,7 +333,6 @@ def test_the_probe_s_port_is_for_those_with_the_token(
         "options": {"token_env": "CLIENT_TOKEN"},
         "direction": "get",
         "streams": 2,
-        "message_bytes": 100_000,
         "duration_ns": 100_000_000,
     }
     record = json.loads(_core.probe_tcp(json.dumps(spec), _core.Control()))

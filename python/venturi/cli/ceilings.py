@@ -50,7 +50,7 @@ def ceilings(
     message_bytes: Annotated[
         str | None,
         typer.Option(
-            "--message-bytes", help="Payload of a message, as 128Ki. [default: 128Ki]", show_default=False
+            "--message-bytes", help="Payload of a batch, as 128Ki. [default: 128Ki]", show_default=False
         ),
     ] = None,
     rows_per_batch: Annotated[

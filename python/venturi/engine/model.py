@@ -134,7 +134,7 @@ class ModelExecutor:
         if not self._probes:
             error = "it is not a reference server"
             return json.dumps({"bytes": 0, "interval_ns": 0, "outcome": "failed", "error": error})
-        noise = random.Random(f"{fields['streams']}/{fields['message_bytes']}/{fields['direction']}")
+        noise = random.Random(f"{fields['streams']}/{fields['direction']}")
         rate = min(3.2e9 * fields["streams"], 5.6e9) * (1 + 0.02 * noise.uniform(-1, 1))
         return json.dumps(_moved(rate, fields["duration_ns"]))
 

@@ -118,7 +118,7 @@ def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) ->
         # The empty target is itself a limit.
         if url.startswith("empty:"):
             continue
-        ways = _ways(cell, size, servers if is_remote(url) else len(each_host(url)))
+        ways = _ways(cell, servers if is_remote(url) else len(each_host(url)))
         if p.get("on") == "ray" and (p.get("loaders") or 1) > 1:
             # One host's limit does not bound several hosts.
             for probe in ways:
@@ -130,10 +130,10 @@ def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) ->
         if waits_for_disk(p) and not foreign(url):
             for name in ("fsync", "direct"):
                 want(Probe("disk", end="client", name=name, path=str(_storage(url, path or Path()))))
-        if size is None:
-            continue
         for probe in ways:
             want(probe)
+        if size is None:
+            continue
         label, upsert = data_label(p), p["operation"] == "upsert"
         if label is None:
             continue
@@ -162,11 +162,11 @@ def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) ->
     return list(distinct)
 
 
-def _ways(cell: Cell, size: int | None, servers: int) -> list[Probe]:
+def _ways(cell: Cell, servers: int) -> list[Probe]:
     """Raw TCP over all ways of a cell at once, and over each alone where there are several but few."""
     p, url = cell.parameters, str(cell.parameters["target"])
     # Databases and stores of time series have no port for plain bytes.
-    if size is None or p["operation"] not in ("get", "put"):
+    if p["operation"] not in ("get", "put"):
         return []
     placed, streams = p.get("on") == "ray", int(p["streams"])
     loaders = int(p.get("loaders") or 1) if placed else 1
@@ -180,7 +180,6 @@ def _ways(cell: Cell, size: int | None, servers: int) -> list[Probe]:
             pin=pinned(p),
             direction=str(p["operation"]),
             streams=count,
-            message_bytes=size,
             url=url,
             cell=cell,
             **more,
@@ -297,7 +296,6 @@ class Prober:
                 "direction": probe.direction,
                 "streams": probe.streams,
                 "threads": probe.threads,
-                "message_bytes": probe.message_bytes,
                 "duration_ns": duration,
                 "pin": [int(cpu) for cpu in probe.pin.split(",")] if probe.pin else None,
                 # For whoever places it: from how many loaders, or from which one, and its first stream.

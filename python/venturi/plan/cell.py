@@ -42,6 +42,6 @@ class Cell:
 
     @property
     def message_bytes(self) -> int | None:
-        """Payload bytes of one batch, the message size of the TCP ceiling."""
+        """Payload bytes of one batch."""
         p = self.parameters
         return None if p.get("row_bytes") is None else max(1, int(p["rows_per_batch"] * p["row_bytes"]))

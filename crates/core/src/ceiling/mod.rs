@@ -33,7 +33,6 @@ pub struct ProbeSpec {
     /// Of this end, as the trial has them; as many as connections where nothing is said.
     #[serde(default)]
     pub threads: Option<usize>,
-    pub message_bytes: usize,
     /// Of all placements together.
     pub duration_ns: u64,
     /// CPUs of this end's threads, as a trial's.
@@ -183,7 +182,6 @@ fn probe(spec: &ProbeSpec, control: &Control) -> Result<tcp::Probe> {
         operation: spec.direction,
         streams: spec.streams,
         threads: spec.threads.unwrap_or(spec.streams),
-        message_bytes: spec.message_bytes,
         duration: lasting(spec.duration_ns)? / placements.len() as u32,
         pin: spec.pin.as_deref(),
     };
@@ -204,7 +202,7 @@ mod tests {
     #[test]
     fn a_server_that_is_not_there_is_a_failed_probe() {
         let spec = r#"{"target": "flight://127.0.0.1:1", "direction": "get", "streams": 1,
-            "message_bytes": 1000, "duration_ns": 1000}"#;
+            "duration_ns": 1000}"#;
         let record = run(&ProbeSpec::parse(spec).unwrap(), &Control::new());
         assert_eq!(record.outcome, Outcome::Failed);
         let error = record.error.unwrap();

@@ -423,19 +423,10 @@ def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Ad
     ]
     if not without:
         return None
-    if all(servers_batches(c.parameters) for c in without):
-        size = _median([quotient(c.payload_bytes, _batches(c)) for c in without])
-        asked = f" --message-bytes {size:.0f}" if size else ""
-        return Advice(
-            "no-ceiling",
-            f"{_cells_of(len(without), len(cells))} cannot be set against raw TCP",
-            "how large a server's messages are is not known before they come",
-            f"To compare by hand: `venturi ceilings{asked}`",
-        )
     cause = (
         "no raw TCP was measured"
         if not any(probe.get("kind", "tcp") == "tcp" for probe in probes)
-        else f"no raw TCP probe had the same direction, {nouns_of(without[0]).stream}s and message size"
+        else f"no raw TCP probe had the same direction, {nouns_of(without[0]).stream}s"
     )
     return Advice(
         "no-ceiling",
@@ -443,10 +434,6 @@ def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Ad
         cause,
         "Run again with --ceilings rounds; a foreign server on another host cannot be probed",
     )
-
-
-def _batches(cell: Cell) -> float | None:
-    return _median([numeric(r, "counts", "batches") for r in cell.records])
 
 
 def few(cells: Sequence[Cell]) -> Advice | None:

@@ -229,6 +229,8 @@ class Moved:
         return replace(ceiling, share=ratio_interval(self.speed, ceiling.rate))
 
 
+_ANY = 0.0
+"""The message size of probes to which it does not matter; older and imported ones have one."""
 Sample = tuple[float, int | None]
 """A probe's rate and its round, None where it was made before them."""
 
@@ -256,7 +258,7 @@ class Limits:
             if names is None:
                 continue
             key = tuple(probe.get(name) for name in names)
-            size = float(probe.get("message_bytes") or 0)
+            size = float(probe.get("message_bytes") or _ANY)
             self._found.setdefault(kind, {}).setdefault(key, {}).setdefault(size, []).append(
                 (moved * 1e9 / took, probe.get("round"))
             )
@@ -291,8 +293,8 @@ class Limits:
             self._disk(parameters, records),
         ]
         limits = _held_against(found, done)
-        # Messages that passed through TCP faster than memory is copied stayed in the processor's cache, so
-        # for messages of this size the memory is no limit.
+        # What passed through TCP faster than memory is copied stayed in the processor's cache, so memory is
+        # no limit.
         # Of what was on the wire, as that is what passed.
         wire = _held_against([raw], done).get(RAW_TCP)
         if wire is not None and MEMORY in limits and _above(wire, limits[MEMORY]):
@@ -319,6 +321,8 @@ class Limits:
                 continue
             for at, values in rates.items():
                 sizes.setdefault(at, []).extend(values)
+        if _ANY in sizes:
+            return self._ceiling(RAW_TCP, sizes[_ANY])
         return self._nearest(RAW_TCP, sizes, size)
 
     def _engine(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:

@@ -76,17 +76,17 @@ def title(line: Mapping[str, Any]) -> str:
     return f"{kind} {name}".strip()
 
 
-def raw_tcp_meaning(size: str) -> str:
-    """What raw TCP means, with messages `of 4 kB`, or however `size` puts it."""
-    return f"sockets alone, without any protocol, in messages {size}"
+def raw_tcp_meaning(size: str = "") -> str:
+    """What raw TCP means; of older and imported lines with messages `of 4 kB`, or however `size` puts it."""
+    return "sockets alone, without any protocol" + (f", in messages {size}" if size else "")
 
 
 def _meaning(line: Mapping[str, Any], cores: int) -> tuple[str, str]:
     """The family that a limit belongs to, and what it means."""
     kind, name = line.get("kind"), str(line.get("name") or "")
     if kind == "tcp":
-        size = Quantity(line.get("message_bytes"), unit="B").text()
-        return "raw TCP", raw_tcp_meaning(f"of {size}")
+        size = line.get("message_bytes")
+        return "raw TCP", raw_tcp_meaning(f"of {Quantity(size, unit='B').text()}" if size else "")
     if kind == "memory":
         return "memory copy", "one large buffer copied to another, bytes counted once"
     if kind == "disk":
@@ -163,7 +163,7 @@ def narrowest(found: Sequence[Limit], place: str = "local") -> Narrowest | None:
     if {"tcp", "memory"} <= best.keys() and _median(best["tcp"]) > _median(best["memory"]):
         # As in analysis.ceilings: what went through TCP faster than memory is copied was never in memory.
         rate = best.pop("memory").quantity.number("MB/s")
-        cached = f"; memory copy {rate} MB/s does not bind: messages of this size stay in the cache"
+        cached = f"; memory copy {rate} MB/s does not bind: what passes sockets stays in the cache"
     if not best:
         return None
     lowest, *others = sorted(best.values(), key=_median)

@@ -193,7 +193,6 @@ class Cell:
     stages: dict[str, dict[str, float]]
     ceiling: Quantity
     """The lowest of `ceilings`."""
-    ceiling_message_bytes: float | None
     share: Quantity
     """Of the lowest ceiling: throughput over it, both of one round where it was probed in rounds."""
     payload_bytes: float | None
@@ -339,7 +338,6 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
         },
         stages={end: _mean_shares([stage_shares(r, end) for r in good]) for end in ENDS},
         ceiling=ceiling.rate.quantity("B/s") if ceiling else Quantity(None, unit="B/s"),
-        ceiling_message_bytes=ceiling.message_bytes if ceiling else None,
         share=shares.get(ceiling.name if ceiling else "", Quantity(None, unit="fraction")),
         payload_bytes=payload,
         verified=verified,

@@ -12,7 +12,7 @@ from venturi.analysis.results import Results
 from venturi.analysis.statistics.curve import Shape
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
-from venturi.common.units import Quantity, count
+from venturi.common.units import count
 from venturi.report.figures import overlay, palette
 from venturi.report.figures.figure import Claim, Figure, Panel, Series
 from venturi.report.figures.scale import BYTES, MB, Scale, label, scale_of
@@ -338,38 +338,14 @@ def _point_note(cell: Cell) -> str:
 
 
 def _ceiling_lines(cells: Sequence[Cell], position: Callable[[Cell], float]) -> list[Series]:
-    """Raw TCP of these cells, one line a message size, at most two: they lie close together."""
-    by_size: dict[float, dict[float, float]] = {}
-    for cell in cells:
-        raw = cell.ceilings.get("raw TCP")
-        if raw is not None and raw.value is not None and cell.ceiling_message_bytes:
-            by_size.setdefault(cell.ceiling_message_bytes, {})[position(cell)] = raw.value
-    largest = sorted(by_size, key=lambda size: (-len(by_size[size]), -size))[:2]
-    if len(largest) > 1 and _alike(*(by_size[size] for size in largest)):
-        largest = largest[:1]
-    out = []
-    for i, size in enumerate(sorted(largest, reverse=True)):
-        points = sorted(by_size[size].items())
-        text = (
-            "raw TCP"
-            if len(largest) == 1
-            else f"raw TCP, {Quantity(size, unit='B').number('kB')} kB messages"
-        )
-        out.append(
-            Series(
-                text,
-                [x for x, _ in points],
-                [y / MB for _, y in points],
-                # Grey both, as limits are; the paler one is that of smaller messages.
-                "$ceiling" if i == 0 else "$ceiling/0.5",
-                dash="dash",
-                markers=False,
-            )
-        )
-    return out
-
-
-def _alike(one: dict[float, float], other: dict[float, float]) -> bool:
-    """Whether two lines would lie on each other: equal within 3 % wherever both have a point."""
-    shared = one.keys() & other.keys()
-    return bool(shared) and all(abs(one[x] / other[x] - 1) < 0.03 for x in shared)
+    """Raw TCP of these cells, grey as limits are."""
+    found = {
+        position(cell): raw.value
+        for cell in cells
+        if (raw := cell.ceilings.get("raw TCP")) is not None and raw.value is not None
+    }
+    if not found:
+        return []
+    points = sorted(found.items())
+    xs, ys = [x for x, _ in points], [y / MB for _, y in points]
+    return [Series("raw TCP", xs, ys, "$ceiling", dash="dash", markers=False)]

@@ -26,7 +26,7 @@ def ceilings(results: Results) -> Markup:
     for limit in found:
         own = meanings.setdefault(limit.family, [])
         meaning = limit.meaning
-        if several and limit.fields.get("kind") == "tcp":
+        if several and limit.fields.get("kind") == "tcp" and limit.fields.get("message_bytes"):
             meaning = raw_tcp_meaning("as large as the trials' batches")
         if meaning not in own:
             own.append(meaning)

@@ -32,7 +32,7 @@ NOTES = (
     (
         "limit",
         "The lowest of the limits that Venturi measured for these trials: raw TCP (bare sockets, the same "
-        "direction, as many connections, messages of the trial's size), the copying of memory, the codec on "
+        "direction, as many connections), the copying of memory, the codec on "
         "the cores that use it, Venturi's own engine. The share's interval divides the ends of both "
         "intervals crosswise.",
     ),

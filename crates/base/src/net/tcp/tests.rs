@@ -1,4 +1,13 @@
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use super::line::{header, parse, Wait, HEADER, LOOK_UP};
+use super::probe::{self as probing, Ends};
 use super::*;
+use crate::error::{Kind, Result};
+use crate::os::pin::allowed;
+use crate::spec::Operation;
 
 const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 const SHORT: Duration = Duration::from_millis(150);
@@ -15,12 +24,11 @@ fn far(addr: SocketAddr) -> Far {
     Far { addr, ticket: OPEN }
 }
 
-fn flow(operation: Operation, streams: usize, message_bytes: usize) -> Flow<'static> {
+fn flow(operation: Operation, streams: usize) -> Flow<'static> {
     Flow {
         operation,
         streams,
         threads: streams.max(1),
-        message_bytes,
         duration: SHORT,
         pin: None,
     }
@@ -40,7 +48,7 @@ fn bytes_move_in_both_directions_and_every_placement() {
                 let wanted = Flow {
                     threads,
                     pin: pin.as_slice().into(),
-                    ..flow(operation, streams, 100_000)
+                    ..flow(operation, streams)
                 };
                 let probe = probe(far(peer.addr), wanted, placement, &never).unwrap();
                 assert!(
@@ -76,8 +84,8 @@ fn the_ends_run_where_the_placement_says() {
     assert_eq!(ends(apart, 3, None, two), [at(0, 2), at(2, 0), at(0, 2)]);
     let four = &[0, 1, 2, 3][..];
     assert_eq!(ends(apart, 3, None, four), [at(0, 1), at(2, 3), at(1, 2)]);
-    assert!(super::apart(2, None, four) && !super::apart(3, None, four));
-    assert!(super::apart(1, Some(two), four) && !super::apart(2, Some(two), four));
+    assert!(probing::apart(2, None, four) && !probing::apart(3, None, four));
+    assert!(probing::apart(1, Some(two), four) && !probing::apart(2, Some(two), four));
     // Two pinned threads for three connections.
     let pinned = Some(&[2][..]);
     assert_eq!(ends(Placement::Free, 2, pinned, &[]), [(Some(2), None); 3]);
@@ -92,7 +100,7 @@ fn a_cancel_ends_it() {
     let soon = || begun.elapsed() > SHORT;
     let long = Flow {
         duration: Duration::from_secs(60),
-        ..flow(Operation::Get, 2, 1000)
+        ..flow(Operation::Get, 2)
     };
     let error = probe(far(peer.addr), long, Placement::Free, &soon).unwrap_err();
     assert_eq!(error.kind, Kind::Cancelled);
@@ -102,20 +110,18 @@ fn a_cancel_ends_it() {
 #[test]
 fn what_the_peer_will_not_do() {
     let peer = start();
-    let ask = |streams, message, seconds| {
+    let ask = |streams, seconds| {
         let wanted = Flow {
             duration: Duration::from_secs(seconds),
-            ..flow(Operation::Put, streams, message)
+            ..flow(Operation::Put, streams)
         };
         free(far(peer.addr), wanted).unwrap_err().kind
     };
-    assert_eq!(ask(0, 1, 1), Kind::Usage);
-    assert_eq!(ask(1, 0, 1), Kind::Usage);
-    assert_eq!(ask(1, 1 << 40, 1), Kind::Usage);
-    assert_eq!(ask(1, 1, 1 << 20), Kind::Usage);
+    assert_eq!(ask(0, 1), Kind::Usage);
+    assert_eq!(ask(1, 1 << 20), Kind::Usage);
     let none = Flow {
         threads: 0,
-        ..flow(Operation::Put, 1, 1)
+        ..flow(Operation::Put, 1)
     };
     assert_eq!(free(far(peer.addr), none).unwrap_err().kind, Kind::Usage);
     // Nonsense on the wire: it hangs up.
@@ -134,7 +140,7 @@ fn a_peer_that_was_dropped_does_not_listen() {
         assert!(begun.elapsed() < Duration::from_secs(5));
         std::thread::sleep(LOOK_UP);
     }
-    let error = free(far(addr), flow(Operation::Get, 1, 1000)).unwrap_err();
+    let error = free(far(addr), flow(Operation::Get, 1)).unwrap_err();
     assert_eq!(error.kind, Kind::Unreachable);
 }
 
@@ -142,12 +148,12 @@ fn a_peer_that_was_dropped_does_not_listen() {
 fn the_header_reads_back() {
     for cpu in [None, Some(0), Some(127)] {
         for wait in Wait::ALL {
-            let made = header(OPEN, &flow(Operation::Put, 1, 4096), cpu, wait);
+            let made = header(OPEN, Operation::Put, SHORT, cpu, wait);
             let read = parse(&made, OPEN).unwrap();
             assert_eq!(read, (Operation::Put, cpu, wait, SHORT));
         }
     }
-    let made = header(OPEN, &flow(Operation::Put, 1, 4096), None, Wait::Asleep);
+    let made = header(OPEN, Operation::Put, SHORT, None, Wait::Asleep);
     let mut other = made;
     other[0] = 0;
     assert!(parse(&other, OPEN).is_err());
@@ -162,7 +168,7 @@ fn only_who_was_let_in_is_served() {
     let peer = Peer::start(LOOPBACK, terms).unwrap();
     let ask = |ticket| {
         let addr = peer.addr;
-        free(Far { addr, ticket }, flow(Operation::Get, 5, 1 << 20))
+        free(Far { addr, ticket }, flow(Operation::Get, 5))
     };
     assert!(ask(terms.ticket).unwrap().bytes > 0);
     let error = ask(OPEN).unwrap_err();
@@ -180,7 +186,7 @@ fn a_peer_that_nobody_asks_for_does_not_listen() {
     // While somebody is connected it goes on.
     let long = Flow {
         duration: 4 * SHORT,
-        ..flow(Operation::Get, 1, 1000)
+        ..flow(Operation::Get, 1)
     };
     assert!(free(far(peer.addr), long).is_ok());
     assert!(peer.ask());
