@@ -32,7 +32,7 @@ def test_it_says_where_it_listens_and_how_safe_points_are(tmp_path: Path) -> Non
         assert set(hello["addresses"]) >= {"resp", "opentsdb", "influx", "http"}
         assert hello["settings"]["durable"] == "fsync" and hello["settings"]["threads"] == 2
         found = store.stats()
-        assert found["software"].startswith("venturi ") and found["pid"] == hello["pid"]
+        assert found["software"].startswith("venturi ") and found["place"]["pid"] == hello["pid"]
         assert (found["points"], found["series"], found["durable"]) == (0, 0, "fsync")
         assert store.stop() == ""
 

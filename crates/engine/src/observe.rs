@@ -43,7 +43,7 @@ impl Observer {
         }
     }
 
-    /// Now it is known where the bytes go, and who serves. A reference server samples itself.
+    /// Now it is known where the bytes go, and who serves.
     pub fn aim(&mut self, identity: &Identity, sockets: Option<Arc<Sockets>>) {
         let Some(prepared) = &mut self.prepared else {
             return;
@@ -52,7 +52,7 @@ impl Observer {
         if let Some(route) = &identity.route {
             prepared.aim(route);
         }
-        let here = identity.same_machine == Some(true) && !identity.reference;
+        let here = identity.same_machine == Some(true) && !identity.samples_itself;
         if let Some(pid) = identity
             .pid
             .filter(|pid| here && *pid != std::process::id())

@@ -20,6 +20,7 @@ use venturi_base::meter::clock::{PoolTime, Stage, StageClock, StageTotals, Worke
 use venturi_base::meter::series::Series;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::net::route::Route;
+use venturi_base::os::machine::Place;
 use venturi_base::spec::Verify;
 
 #[cfg(feature = "cassandra")]
@@ -253,6 +254,9 @@ pub struct Identity {
     pub software: Option<String>,
     /// A reference server of ours, which accounts for its stages.
     pub reference: bool,
+    /// It tells what its process and its host did; else a process here is looked at from outside.
+    #[serde(skip)]
+    pub samples_itself: bool,
     pub protocol: String,
     pub pid: Option<u32>,
     /// What stands before a server on this host that may be elsewhere, so that nothing of a process
@@ -278,6 +282,16 @@ pub struct Identity {
     pub pids: Vec<u32>,
 }
 
+impl Identity {
+    /// By what the server itself says.
+    fn runs_at(&mut self, place: &Place) {
+        let here = Place::here();
+        self.same_machine = place.on_machine_of(&here);
+        self.same_clock = place.shares_clock_of(&here);
+        self.pid = place.pid_for(&here);
+    }
+}
+
 impl Default for Identity {
     fn default() -> Self {
         Self {
@@ -285,6 +299,7 @@ impl Default for Identity {
             servers: 1,
             software: None,
             reference: false,
+            samples_itself: false,
             protocol: String::new(),
             pid: None,
             relay: None,

@@ -40,6 +40,7 @@ impl Identity {
         whole.address = addresses.join(",");
         whole.servers = all.len();
         whole.reference = all.iter().all(|it| it.reference);
+        whole.samples_itself = all.iter().all(|it| it.samples_itself);
         whole.relay = all.iter().find_map(|it| it.relay.clone());
         whole.round_trip_ns = all.iter().filter_map(|it| it.round_trip_ns).max();
         if all.iter().any(|it| it.handicap != whole.handicap) {

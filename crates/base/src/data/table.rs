@@ -230,6 +230,13 @@ pub struct TableRows {
     at: usize,
 }
 
+impl TableRows {
+    /// Of the stream, from the first on.
+    pub fn count(&self) -> usize {
+        self.rows.len()
+    }
+}
+
 impl Rows for TableRows {
     fn fill(&mut self, rows: usize, block: &mut Block) -> Result<()> {
         let table = &self.table;

@@ -42,7 +42,7 @@ use sessions::Sessions;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::handicap::Handicap;
 use venturi_base::net::socket::prepare;
-use venturi_base::os::machine::{boot_id, time_namespace};
+use venturi_base::os::machine::Place;
 use wire::{Wire, LOOK_UP};
 
 /// Connections over the limit that are told so at a time; of more, each is closed without a word.
@@ -102,6 +102,7 @@ impl State {
     /// Who answers: lines of `key=value`.
     fn hello(&self) -> String {
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+        let place = Place::here();
         let lines = [
             ("version", "1.2".to_owned()),
             (
@@ -110,8 +111,9 @@ impl State {
             ),
             ("engine", self.engine.name()),
             ("pid", std::process::id().to_string()),
-            ("boot_id", boot_id().unwrap_or_default()),
-            ("time_namespace", time_namespace()),
+            ("boot_id", place.boot_id.unwrap_or_default()),
+            ("pid_namespace", place.pid_namespace),
+            ("time_namespace", place.time_namespace),
             ("cpus", cpus.to_string()),
             ("asks", questions::NAMES.join(",")),
             ("handicap", self.handicap.text()),

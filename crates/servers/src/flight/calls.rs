@@ -19,7 +19,7 @@ use venturi_base::data::{payload_bytes, records, Cursor, Source};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::end::monotonic_ns;
 use venturi_base::net::route::Route;
-use venturi_base::os::machine;
+use venturi_base::os::machine::Place;
 use venturi_base::spec::{Data, Values};
 
 /// A gRPC status that is not OK.
@@ -230,9 +230,7 @@ impl State {
             "venturi.hello" => json!({
                 "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
                 "handicap": self.handicap.text(),
-                "pid": std::process::id(),
-                "boot": machine::boot_id(),
-                "time_namespace": machine::time_namespace(),
+                "place": Place::here(),
             })
             .to_string()
             .into_bytes(),

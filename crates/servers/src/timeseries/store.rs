@@ -18,6 +18,7 @@ use super::recover::Recovered;
 use super::registry::{Registry, NEVER};
 use super::totals::Totals;
 use venturi_base::codec::timeseries::parse::Wrong;
+use venturi_base::os::machine::Place;
 
 /// The segments, and what is on its way to become one.
 #[derive(Debug, Default)]
@@ -160,7 +161,7 @@ impl Store {
         let catalog = self.catalog.lock();
         let mut told = json!({
             "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
-            "pid": std::process::id(),
+            "place": Place::here(),
             "durable": self.spec.durable,
             "threads": self.spec.threads,
             "series": self.registry.with_points(),

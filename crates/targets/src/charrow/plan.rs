@@ -17,7 +17,7 @@ use venturi_base::codec::ipc::Compression;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::readers::listener::pid_of;
 use venturi_base::meter::readers::network::is_own;
-use venturi_base::os::machine::{boot_id, time_namespace};
+use venturi_base::os::machine::Place;
 use venturi_base::spec::{Data, Values};
 
 /// How long a server may take to say hello; one that speaks 1.1 says nothing.
@@ -147,17 +147,15 @@ impl Charrow {
         identity.reference = ["account", "watch", "samples"]
             .iter()
             .all(|name| self.asks.contains(*name));
+        identity.samples_itself = identity.reference;
         identity.software = said("software").map(str::to_owned);
         identity.handicap = said("handicap").map(str::to_owned);
-        // A pid means something on the machine it is from only.
-        let same = said("boot_id")
-            .zip(boot_id())
-            .map(|(theirs, ours)| theirs == ours);
-        identity.same_machine = same;
-        identity.same_clock =
-            same == Some(true) && said("time_namespace").unwrap_or_default() == time_namespace();
-        let pid = said("pid").and_then(|pid| pid.parse().ok());
-        identity.pid = pid.filter(|_| same == Some(true));
+        identity.runs_at(&Place {
+            boot_id: said("boot_id").map(str::to_owned),
+            pid: said("pid").and_then(|pid| pid.parse().ok()),
+            pid_namespace: said("pid_namespace").unwrap_or_default().to_owned(),
+            time_namespace: said("time_namespace").unwrap_or_default().to_owned(),
+        });
         if self.options.encoders()?.is_none() {
             let cpus = said("cpus").and_then(|cpus| cpus.parse().ok());
             self.encoders = cpus

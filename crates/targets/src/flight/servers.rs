@@ -13,6 +13,7 @@ use venturi_base::error::{Kind, Result};
 use venturi_base::meter::readers::listener::peer_of;
 use venturi_base::meter::readers::network::is_own;
 use venturi_base::net::route::Route;
+use venturi_base::os::machine::Place;
 
 /// A server of the URL, and what is known of it.
 pub(super) struct Server {
@@ -62,10 +63,8 @@ struct Hello {
     /// What the server was slowed down by on purpose; empty: nothing.
     #[serde(default)]
     handicap: String,
-    pid: u32,
-    boot: Option<String>,
     #[serde(default)]
-    time_namespace: String,
+    place: Place,
 }
 
 impl Flight {
@@ -121,17 +120,10 @@ impl Flight {
             Ok(bytes) => {
                 if let Ok(hello) = serde_json::from_slice::<Hello>(&bytes) {
                     identity.reference = true;
+                    identity.samples_itself = true;
                     identity.software = Some(hello.software);
                     identity.handicap = Some(hello.handicap).filter(|slowed| !slowed.is_empty());
-                    // A pid means something on the machine it is from only.
-                    let same_machine = hello
-                        .boot
-                        .zip(venturi_base::os::machine::boot_id())
-                        .map(|(theirs, ours)| theirs == ours);
-                    identity.same_machine = same_machine;
-                    identity.same_clock = same_machine == Some(true)
-                        && hello.time_namespace == venturi_base::os::machine::time_namespace();
-                    identity.pid = Some(hello.pid).filter(|_| same_machine == Some(true));
+                    identity.runs_at(&hello.place);
                 }
                 Ok(identity)
             }

@@ -185,15 +185,16 @@ impl Supply {
     /// What a stream sends: first of all some bytes, then batches.
     pub fn stream(&self, stream: usize, speak: Speak<'_>) -> Result<(Vec<u8>, Maker)> {
         let streams = self.spec.streams;
-        let (layout, rows): (Layout, Box<dyn Rows>) = match &self.points {
+        let (layout, rows, there): (Layout, Box<dyn Rows>, _) = match &self.points {
             Points::Metrics(metrics) => {
                 let hosts = metrics.share(stream, streams)?;
                 let walk = metrics.walk(hosts.clone());
-                (metrics.layout(hosts), Box::new(walk))
+                (metrics.layout(hosts), Box::new(walk), None)
             }
             Points::Table(table) => {
                 let (layout, rows) = table.share(stream, streams);
-                (layout, Box::new(rows))
+                let there = rows.count() as u64;
+                (layout, Box::new(rows), Some(there))
             }
             Points::Archives(directory, manifest) => {
                 return Ok((Vec::new(), self.archived(stream, directory, manifest)?));
@@ -208,7 +209,7 @@ impl Supply {
             layout,
             block: Block::default(),
             rows_per_batch: (self.spec.rows_per_batch / width).max(1),
-            left: self.rows(width),
+            left: self.rows(width).into_iter().chain(there).min(),
             digests: self.spec.verify == Verify::Checksum,
         };
         if !self.is_ahead() {
@@ -301,7 +302,7 @@ pub struct Making {
     layout: Layout,
     block: Block,
     rows_per_batch: usize,
-    /// Rows still to come; `None`: as many as there are.
+    /// Rows still to come; `None`: nobody knows.
     left: Option<u64>,
     digests: bool,
 }

@@ -124,7 +124,7 @@ impl TimeSeries {
             Held::Reference(stored) => {
                 identity.software = Some(stored.software.clone());
                 identity.reference = true;
-                identity.pid = stored.pid;
+                identity.runs_at(&stored.place);
             }
             _ if self.spec.include_setup => {}
             _ => identity.pid = here.and_then(|route| pid_of(route.peer)),

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::counters::Counter;
 use crate::{Tally, Verification};
 use venturi_base::http1::{self, Web};
+use venturi_base::os::machine::Place;
 use venturi_base::spec::Verify;
 
 /// What a server says that it holds.
@@ -85,7 +86,8 @@ pub struct Counted {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Stored {
     pub software: String,
-    pub pid: Option<u32>,
+    #[serde(default)]
+    pub place: Place,
     pub points: u64,
     /// The sum of the points' digests, 16 hexadecimal digits.
     pub checksum: String,
