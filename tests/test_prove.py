@@ -4,8 +4,6 @@ broken."""
 from __future__ import annotations
 
 import json
-import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,17 +14,11 @@ import pytest
 
 import venturi
 from flight_peer import Tables
-from run_support import venturi as command
-from venturi.analysis import results as results_module
 from venturi.analysis.cells import summary
 from venturi.analysis.statistics import intervals
 from venturi.analysis.statistics.difference import differences
 from venturi.common import hdr, suffixes, units
-from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.executor import CoreExecutor
-from venturi.engine.model import ModelExecutor
-from venturi.measure.kept import Kept, directory
-from venturi.measure.kept import machine as kept_machine
 from venturi.measure.prove import (
     answers,
     bottleneck,
@@ -34,18 +26,14 @@ from venturi.measure.prove import (
     difference,
     headroom,
     lies,
+    pause,
     rate,
     seed,
-    short,
     stall,
 )
 from venturi.measure.prove.bench import Bench
-from venturi.measure.prove.framing import FRAMINGS
-from venturi.measure.prove.outcome import Check, Checks, Name, Outcome, Proof, What, worst
-from venturi.measure.prove.relay import Lie, Plan, Relay, _flipped
-from venturi.report.page import page
-from venturi.report.tables import machine, write
-from venturi.report.text import markdown, proofs
+from venturi.measure.prove.outcome import Name, Outcome, Proof, Reason, What
+from venturi.targets.system import FILES
 
 Record = dict[str, Any]
 Break = Callable[[Record, Record], None]
@@ -120,11 +108,12 @@ def test_on_a_quiet_machine_all_can_be_told_in_ten_seconds() -> None:
     "url", ["charrow://local", "sqlite://local", "opentsdb://local", "influx://local", "duckdb://local"]
 )
 def test_other_targets_as_far_as_it_goes(url: str) -> None:
-    found = {one.name: one for one in venturi.prove(url, only=("rate", "lies", "conservation"))}
+    found = {one.name: one for one in venturi.prove(url, only=("rate", "pause", "lies", "conservation"))}
     assert all(not one.failures for one in found.values()), [one.failures for one in found.values()]
     assert found[Name.RATE].outcome in (Outcome.PASSED, Outcome.UNTOLD)
     # What was not made is said with its reason.
     assert found[Name.LIES].checks or found[Name.LIES].missing
+    assert bool(found[Name.PAUSE].checks) is (url.partition("://")[0] not in FILES)
 
 
 def test_a_foreign_server_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -233,6 +222,24 @@ def test_a_stall_whose_late_slots_are_not_counted_fails(broken: Callable[..., Be
         record["schedule"] |= {"late": 0, "max_lag_ns": 0}
 
     assert failed(stall.prove(broken(change))) == {What.SCHEDULE}
+
+
+def _never_paused(record: Record, spec: Record) -> None:
+    record.update(outcome="ok", error=None)
+    record["resources"]["server"]["process"]["paused_ns"] = 0
+
+
+def test_a_pause_that_is_not_noticed_fails(broken: Callable[..., Bench]) -> None:
+    found = pause.prove(broken(_never_paused))
+    wrong = [check for check in found.checks if not check.right]
+    assert {check.what for check in wrong} == {What.PAUSE, What.OUTCOME}
+    assert found.outcome is not Outcome.PASSED
+
+
+def test_a_server_that_is_not_ours_is_never_stopped(bench: Bench) -> None:
+    with Bench(bench.url_of()) as theirs:
+        theirs.trial()
+        assert pause.prove(theirs).missing == [("pause", Reason.NOT_OURS)]
 
 
 def test_a_lie_that_is_let_by_fails(broken: Callable[..., Bench]) -> None:
@@ -413,242 +420,3 @@ def test_loaders_that_are_merged_wrongly_fail(bench: Bench, monkeypatch: pytest.
     real = merge._counts
     monkeypatch.setattr(merge, "_counts", lambda records, first: real(records[:1], first))
     assert failed(conservation.prove(bench)) == {What.MERGED}
-
-
-# ---- values --------------------------------------------------------------------------------------
-
-
-def test_only_what_noise_can_do_is_excused() -> None:
-    checks = Checks()
-    checks.between(What.BYTES_RATE, 100.0, 90.0, "B/s", 99.0, 101.0, moves="down", noisy=True)
-    assert checks.outcome is Outcome.UNTOLD and checks[0].timed
-    checks.between(What.BYTES_RATE, 100.0, 102.0, "B/s", 99.0, 101.0, moves="down", noisy=True)
-    assert checks.outcome is Outcome.FAILED and not checks[1].timed
-    quiet = Checks()
-    quiet.between(What.BYTES_RATE, 100.0, 90.0, "B/s", 99.0, 101.0, moves="down", noisy=False)
-    quiet.between(What.BYTES_RATE, 100.0, None, "B/s", 99.0, 101.0, moves="down", noisy=True)
-    assert [check.outcome for check in quiet] == [Outcome.FAILED] * 2
-    assert worst([Outcome.IMPOSSIBLE, Outcome.PASSED, Outcome.UNTOLD]) is Outcome.UNTOLD
-    assert worst([]) is Outcome.IMPOSSIBLE
-
-
-def test_responses_to_a_stall_are_those_of_a_queue() -> None:
-    found = stall.responses(200e6, 0.0, 80)
-    # 200 ms at 500 a second: 100 batches fall due meanwhile, 2 ms apart.
-    assert sum(ns > 0 for ns in found) == 100 and found[-1] == 200e6
-    assert found[-100:] == pytest.approx([2e6 * n for n in range(1, 101)])
-    assert stall._rank([1.0, 2.0, 3.0, 4.0], 50.0) == 2.0 and stall._rank([1.0], 99.0) == 1.0
-
-
-def _h2(stream: int, message: bytes, kind: int = 0) -> bytes:
-    body = b"\0" + len(message).to_bytes(4, "big") + message if kind == 0 else message
-    return len(body).to_bytes(3, "big") + bytes((kind, 0)) + stream.to_bytes(4, "big") + body
-
-
-def test_batches_are_found_wherever_a_stream_is_cut() -> None:
-    values = b"\xc2\x3e" + bytes(2000)
-    flight = b"P" * 24 + _h2(1, b"head", 1) + _h2(1, b"\x12schema") + _h2(1, values) + _h2(3, values)
-    number = lambda *given: b"".join(n.to_bytes(8, "big") for n in given)  # noqa: E731
-    charrow = number(10, 4) + b"scma" + number(11, 8) + b"12345678" + number(11, 0)
-    dice = random.Random(1)
-    for scheme, sent, to_server, batches in (
-        ("flight", flight, True, 2),
-        ("charrow", charrow, False, 1),
-        ("opentsdb", b"put a 1 2 h=1\nput b 1 3 h=1\n", True, 2),
-    ):
-        for _ in range(20):
-            framing, pieces, at = FRAMINGS[scheme](100, to_server), [], 0
-            while at < len(sent):
-                size = dice.randint(1, 40)
-                pieces += framing.feed(sent[at : at + size])
-                at += size
-            assert b"".join(piece.data for piece in pieces) == sent
-            assert sum(piece.batch for piece in pieces) == batches
-
-
-def test_one_bit_is_flipped_and_text_stays_a_number() -> None:
-    data = bytes(range(20))
-    (changed,) = (at for at in range(20) if data[at] != _flipped(data)[at])
-    assert bin(data[changed] ^ _flipped(data)[changed]).count("1") == 1
-    line = b"put a 1 2.5 host=h\n"
-    assert _flipped(line) == b"put a 1 2.4 host=h\n"
-
-
-@pytest.mark.parametrize(
-    ("lie", "arrives"),
-    [
-        (None, b"a1\nb2\nc3\n"),
-        (Lie.DROP, b"a1\nc3\n"),
-        (Lie.DOUBLE, b"a1\nb2\nb2\nc3\n"),
-        (Lie.FLIP, b"a1\nb3\nc3\n"),
-        (Lie.SWAP, b"a1\nc3\nb2\n"),
-    ],
-)
-def test_the_relay_does_what_it_is_told(lie: Lie | None, arrives: bytes) -> None:
-    got = bytearray()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def take() -> None:
-            connection, _ = server.accept()
-            with connection:
-                while data := connection.recv(100):
-                    got.extend(data)
-
-        thread = threading.Thread(target=take)
-        thread.start()
-        plan = Plan(True, FRAMINGS["opentsdb"], 1, lie, at=1)
-        with Relay("127.0.0.1", server.getsockname()[1], plan) as relay:
-            with socket.create_connection(("127.0.0.1", relay.port)) as client:
-                client.sendall(b"a1\nb2\nc3\n")
-            thread.join(10)
-        assert bytes(got) == arrives
-        assert (relay.seen.batches, relay.seen.to_server, relay.seen.done) == (3, 9, lie is not None)
-
-
-# ---- the short form, before every run ---------------------------------------------------------------
-
-
-def _short(outcome: Outcome, calls: list[int]) -> Callable[..., list[Proof]]:
-    check = Check(What.LIE, "verification", "ok" if outcome is Outcome.FAILED else "verification")
-
-    caught = 4.0 - (outcome is Outcome.FAILED)
-
-    def made(note: Any) -> list[Proof]:
-        calls.append(1)
-        return [
-            Proof(Name.RATE, Outcome.PASSED, figures={"off": 0.0028}),
-            Proof(Name.LIES, outcome, (check,), figures={"lies": 4.0, "caught": caught}),
-            Proof(Name.DIFFERENCE, Outcome.PASSED, figures={"detectable": 0.0371}),
-        ]
-
-    return made
-
-
-def test_it_is_made_once_a_boot_and_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-    monkeypatch.setattr(short, "_made", _short(Outcome.PASSED, calls))
-
-    def before(host: str) -> Record:
-        found = short.before_run(CoreExecutor(), lambda *_: None, kept=Kept(tmp_path, host, 1, 1e9))
-        assert found is not None
-        return found
-
-    assert [before("boot 1, build 1")["cached"] for _ in range(3)] == [False, True, True]
-    assert before("boot 2, build 1")["cached"] is False and len(calls) == 2
-    assert short.before_run(ModelExecutor(), lambda *_: None) is None
-
-
-def test_what_told_nothing_is_asked_again_after_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[int] = []
-    monkeypatch.setattr(short, "_made", _short(Outcome.UNTOLD, calls))
-    kept = Kept(tmp_path, "host", 1, 1e9)
-    for _ in range(2):
-        short.before_run(CoreExecutor(), lambda *_: None, kept=kept)
-    assert len(calls) == 1
-    monkeypatch.setattr(short, "_UNTOLD_SECONDS", 0)
-    short.before_run(CoreExecutor(), lambda *_: None, kept=kept)
-    assert len(calls) == 2
-
-
-def test_a_proof_that_fails_stops_the_run_and_is_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    calls: list[int] = []
-    monkeypatch.setattr(short, "_made", _short(Outcome.FAILED, calls))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    out = tmp_path / "run"
-    given: dict[str, Any] = {"target": "sqlite://local", "duration": "50ms", "repeats": 1, "ceilings": False}
-    for _ in range(2):
-        with pytest.raises(VenturiError) as raised:
-            venturi.run(out=out, **given)
-        assert raised.value.exit_code is ExitCode.UNPROVEN and "lies" in raised.value.message
-    assert len(calls) == 2 and not out.exists()
-    run = venturi.run(out=out, unproven=True, **given)
-    assert "marked as unproven" in capsys.readouterr().err
-    found = run.results
-    assert found.environment["proof"]["outcome"] == "failed"
-    assert proofs.headline(found.environment).startswith("UNPROVEN: known lies failed")
-    # Every figure: on the screen, in tables, JSON, Markdown, the page.
-    assert write.with_verdicts(found).column("proven").to_pylist() == [False]
-    document = machine.document(found)
-    assert [cell["proven"] for cell in document["cells"]] == [False]
-    assert document["proof"]["failed"] == ["lies"]
-    assert "| no |" in markdown.text(found) and "(unproven)" in markdown.text(found)
-    assert "(unproven)" in page.page(found)
-    shown = command("show", str(out))
-    assert "(unproven)" in shown.stdout and "UNPROVEN" in shown.stdout
-    assert "(unproven)" in command("show", str(out), "--cell", "best").stdout
-
-
-def test_the_command_ends_with_its_code_and_goes_on_where_it_is_told_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    failed_here = short.summary(_short(Outcome.FAILED, [])(None))
-    Kept(directory("proofs"), kept_machine(), short.FORMAT, 1e9).put(short._KEY, {"proof": failed_here})
-    words = ("run", "--target", "sqlite://local", "--duration", "50ms", "--repeats", "1", "--no-ceilings")
-    stopped = command(*words, "--out", str(tmp_path / "stopped"))
-    assert stopped.returncode == ExitCode.UNPROVEN and not (tmp_path / "stopped").exists()
-    assert "error: a proof of this instrument failed here: lies" in stopped.stderr
-    assert "venturi prove says" in stopped.stderr and "--unproven" in stopped.stderr
-    went_on = command(*words, "--unproven", "--out", str(tmp_path / "went-on"))
-    assert went_on.returncode == 0 and "(unproven)" in went_on.stdout, went_on.stderr
-
-
-def test_what_was_proved_is_said_with_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(short, "_made", _short(Outcome.PASSED, []))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    run = venturi.run(
-        out=tmp_path / "run", target="sqlite://local", duration="50ms", repeats=1, ceilings=False
-    )
-    said = (
-        "this machine, today: differences from 3.8 % are detectable; rate right within 0.3 %; "
-        "lies caught 4 of 4"
-    )
-    assert proofs.headline(run.environment) == said
-    assert said in " ".join(command("show", str(run.path)).stdout.split())
-    assert said in page.page(run.results)
-    assert "unproven" not in page.page(run.results)
-    assert write.with_verdicts(run.results).column("proven").to_pylist() == [True]
-
-
-def test_runs_without_proofs_say_nothing_of_them(tmp_path: Path) -> None:
-    run = venturi.run(
-        out=tmp_path / "run", target="flight://local", duration="1s", repeats=1, executor=ModelExecutor()
-    )
-    assert "proof" not in run.environment and proofs.headline(run.environment) == ""
-    assert "proven" not in write.with_verdicts(run.results).column_names
-    assert "proof" not in machine.document(run.results)
-    assert proofs.headline(results_module.load("reference:macbook-get").environment) == ""
-
-
-# ---- the command -----------------------------------------------------------------------------------
-
-
-def test_the_command_says_what_was_expected_and_found() -> None:
-    shown = command("prove", "--only", "lies,conservation")
-    assert shown.returncode == 0, shown.stdout + shown.stderr
-    assert "4 of 4 kinds caught" in shown.stdout and "known lies" in shown.stdout
-    told = json.loads(command("prove", "--only", "lies", "--format", "json", "-q").stdout)
-    (one,) = told["proofs"]
-    assert told["outcome"] == one["outcome"] == "passed" and one["name"] == "lies"
-    assert {check["of"]["lie"] for check in one["checks"] if "lie" in check["of"]} == {
-        lie.value for lie in Lie
-    }
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (("--only", "nothing"), 2, "--only nothing: no such proof"),
-        (("--only", ","), 2, "--only: names nothing"),
-        (("nonsense://x",), 3, "TARGET: "),
-        (("flight://127.0.0.1:1", "--only", "lies"), 4, "127.0.0.1:1"),
-    ],
-)
-def test_mistakes_are_one_line(words: tuple[str, ...], code: int, said: str) -> None:
-    shown = command("prove", *words)
-    assert (shown.returncode, said in shown.stderr) == (code, True), shown.stdout + shown.stderr
-    assert "Traceback" not in shown.stderr

@@ -21,13 +21,14 @@ EVERYTHING: Step = ("pytest",)
 REAL: Step = ("pytest --slow", *_pytest("stages", "run_core", "flight_interop_client", "charrow_target")[1:])
 """Trials against servers of ours and of pyarrow."""
 
-# What is not Flight's alone is proved by Flight.
 PROVED = {
     "crates/targets/src/charrow/": "charrow://local",
     "crates/servers/src/charrow/": "charrow://local",
     "crates/targets/src/timeseries/": "akumuli://local",
     "crates/targets/src/upsert/": "sqlite://local",
 }
+# What no system has for itself, until one proof fails.
+COMMON = ("flight://local", "charrow://local", "sqlite://local", "akumuli://local")
 
 # The longest that fits counts.
 BELONGS: dict[str, Sequence[Step]] = {
@@ -54,9 +55,10 @@ def of(touched: Sequence[str]) -> list[Step]:
 
 
 def targets(touched: Sequence[str]) -> list[str]:
-    """What `venturi prove` is told to prove."""
-    found = (url for path in touched for known, url in PROVED.items() if path.startswith(known))
-    return list(dict.fromkeys(found)) or ["flight://local"]
+    """What `venturi prove` is told to prove, one after the other until one fails."""
+    found = [url for path in touched for known, url in PROVED.items() if path.startswith(known)]
+    flight = any("flight" in path for path in touched)
+    return list(dict.fromkeys(found)) or list(COMMON[:1] if flight else COMMON)
 
 
 def spelled(step: Step) -> str:

@@ -36,6 +36,8 @@ PROFILE = (
 )
 # A proof has a deadline of its own: only a busy machine takes it so long, or a fault that hangs it.
 BUILD_SECONDS, PROVE_SECONDS, STEP_SECONDS = 1800, 180, 1200
+MOST_SAID = 32 << 20
+"""Characters that are kept of what a command says; proofs that fail say a megabyte."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ class Tree:
         git("checkout", "--quiet", "--", ".", cwd=self.at)
 
     def apply(self, fault: Fault) -> None:
-        git("apply", str(fault.path), cwd=self.at)
+        # As it stands in the copy: who edits meanwhile does not matter.
+        git("apply", str(fault.path.relative_to(ROOT)), cwd=self.at)
 
     def build(self) -> Ended:
         """The package of what stands in the tree."""
@@ -172,4 +175,4 @@ class Tree:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             said.seek(0)
-            return Ended(code, time.monotonic() - began, said.read()[-1_000_000:])
+            return Ended(code, time.monotonic() - began, said.read()[-MOST_SAID:])

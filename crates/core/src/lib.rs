@@ -3,6 +3,7 @@
 
 pub mod archives;
 pub mod ceiling;
+pub mod known;
 
 pub use venturi_base::{codec, data, error, given, halt, http1, http2, meter, net, os, spec};
 pub use venturi_engine as engine;

@@ -158,6 +158,10 @@ class Endpoints:
         """URL of the run's own reference server where this address is, if there is one."""
         return self._local.reference_url(url)
 
+    def server_pid(self, cell: Cell) -> int | None:
+        """The process of the server that was started here for this cell."""
+        return self._local.pid(str(cell.parameters["target"]))
+
     def url(self, cell: Cell) -> str:
         """The address for a trial of this cell."""
         url = str(cell.parameters["target"])

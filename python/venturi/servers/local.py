@@ -17,7 +17,7 @@ from venturi.common.environment import Told, describe_host
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.servers.local_store import LocalStore, Settings
 from venturi.servers.starters import Server, Starter, here
-from venturi.targets.system import in_process, is_ours, is_remote, is_time_series, scheme_of
+from venturi.targets.system import in_process, is_local, is_ours, is_remote, is_time_series, scheme_of
 from venturi.targets.urls import each_host, place_of
 
 __all__ = ["LocalTargets", "duckdb_library"]
@@ -149,10 +149,18 @@ class LocalTargets:
         pairs = zip(_REFERENCE, found, strict=True)
         return next((f"{scheme}://{server.address}" for scheme, server in pairs if server is not None), None)
 
+    def _hello(self, url: str) -> dict[str, Any]:
+        store = self._store(url)
+        server = store if store is not None else self._servers.get(_wanted(url))
+        return server.hello if server is not None else {}
+
+    def pid(self, url: str) -> int | None:
+        """The process that serves it; None where that is another host's, or none of its own."""
+        return self._hello(url).get("pid") if is_local(url) else None
+
     def environments(self, url: str) -> Told:
         """What each server of ours tells of itself and its host."""
-        store = self._store(url)
-        hello = store.hello if store is not None else getattr(self._servers.get(_wanted(url)), "hello", None)
+        store, hello = self._store(url), self._hello(url)
         if not hello:
             return {}
         names = [place_of(one) for one in each_host(self.url(url))]

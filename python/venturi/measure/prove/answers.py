@@ -4,6 +4,7 @@ one, units and suffixes."""
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -16,6 +17,7 @@ from venturi.cluster.trial.clock import of as clock_of
 from venturi.cluster.trial.merge import Part, merge
 from venturi.cluster.trial.shares import Share
 from venturi.common import hdr, suffixes
+from venturi.common.core import load_core
 from venturi.common.units import Quantity
 from venturi.measure.prove.bench import Bench
 from venturi.measure.prove.outcome import Checks, Name, Proof, What
@@ -36,6 +38,7 @@ def prove(bench: Bench, short: bool = False) -> Proof:
     _loaders(checks)
     _clocks(checks)
     _spelled(checks)
+    _core(checks)
     return Proof(Name.ANSWERS, checks.outcome, checks)
 
 
@@ -241,6 +244,12 @@ def _clocks(checks: Checks) -> None:
     checks.between(What.ANSWER, _MS, found.uncertainty_ns, "ns", _MS, _MS + 1, part="clock-unsure")
     _near(checks, "clock-here", _START, found.here(found.there(_START)), "ns")
     _near(checks, "clock-there", _START + _AHEAD, found.there(_START), "ns")
+
+
+def _core(checks: Checks) -> None:
+    """Those that the core knows of itself: `crates/core/src/known.rs`."""
+    for answer in json.loads(load_core().known_answers()):
+        _near(checks, f"core-{answer['part']}", answer["expected"], answer["found"], answer["unit"])
 
 
 _SIZES = {"7": 7, "7k": 7e3, "7K": 7e3, "7M": 7e6, "7G": 7e9, "7T": 7e12, "7MB": 7e6,

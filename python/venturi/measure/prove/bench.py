@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from venturi.common.environment import cpu_times, read
 from venturi.common.errors import ExitCode, VenturiError
-from venturi.engine.executor import CoreExecutor, Executor, run_with_progress
+from venturi.engine.executor import CoreExecutor, Executor, Progress, run_with_progress
 from venturi.engine.spec import build_spec, completed, trial_line
 from venturi.measure.ceiling_probes import Prober, probes
 from venturi.measure.endpoints import Endpoints
@@ -35,9 +35,12 @@ Note = Callable[[str, str], None]
 NOISY = 0.10
 """Share of all cores that others used, or that was stolen, from which what depends on time is excused."""
 _RAW_TCP_SECONDS = 0.06
+_LONG_SECONDS = 2.0
+"""Of a target whose trials are slow, a proof makes as few as it can, so that there is time for the others."""
 TIMEOUT_NS = 5_000_000_000
 _COLUMNS = 2
 _TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
+_POLL_SECONDS, _SELDOM_SECONDS = 0.02, 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,6 +175,12 @@ class Bench:
         return False
 
     @property
+    def server_pid(self) -> int | None:
+        """The process of the server that was started here for the proof. A store is a new one for each
+        trial."""
+        return self.endpoints.server_pid(self.cell()) if self.endpoints is not None else None
+
+    @property
     def streams(self) -> int:
         """Of a trial with several: as many as share no query, so that it is known what each does."""
         return 1 if is_charrow(self.url) else 2
@@ -179,6 +188,10 @@ class Bench:
     def in_time(self) -> bool:
         """Whether more can be begun."""
         return self._deadline is None or time.monotonic() < self._deadline
+
+    def goes_on(self, began: float) -> bool:
+        """Whether a proof that began then makes more repeats than it must."""
+        return self.in_time() and time.monotonic() - began < _LONG_SECONDS
 
     # ---- trials ----------------------------------------------------------------------------
 
@@ -234,10 +247,12 @@ class Bench:
         sample_ns: int = 20_000_000,
         keep: bool = True,
         plan: Plan | None = None,
+        meanwhile: Callable[[Progress], None] | None = None,
         **changes: Any,
     ) -> Trial:
         """One trial of the target with these parameters, or of another server `at` an address; with a `plan`
-        through a relay. `keep`: it is meant to go well, and what must hold of each trial is checked of it."""
+        through a relay. `keep`: it is meant to go well, and what must hold of each trial is checked of it.
+        `meanwhile` is called again and again while it runs."""
         endpoints = self.endpoints
         assert endpoints is not None
         cell = self.cell(**changes)
@@ -262,9 +277,13 @@ class Bench:
                 options=endpoints.options(cell),
             )
             endpoints.begin(cell)
-            outside = _Around(self._pid if at is None else None, is_loopback(url))
+            pid = self.server_pid or self._pid
+            outside = _Around(pid if at is None else None, is_loopback(url))
             record = completed(
-                run_with_progress(self.executor.run_trial, spec, self.executor.control(), None, 1.0)
+                run_with_progress(
+                    *(self.executor.run_trial, spec, self.executor.control(), meanwhile),
+                    poll_seconds=_POLL_SECONDS if meanwhile is not None else _SELDOM_SECONDS,
+                )
             )
             seen = outside.ended(record)
             endpoints.moved(cell, record)
@@ -305,7 +324,7 @@ class Bench:
             return None
         with contextlib.ExitStack() as stack:
             prober = Prober(self.executor, self.endpoints, stack)
-            around = _Around(self._pid, loopback=True)
+            around = _Around(self.server_pid or self._pid, loopback=True)
             line = prober.line(probe, 0, self.executor.control(), length=_RAW_TCP_SECONDS)
             return line, around.ended({})
 

@@ -20,6 +20,7 @@ from venturi.targets.system import is_ours
 __all__ = ["prove"]
 
 HANDICAP_NS = 2_000_000
+_CROWDED = "await_thread"
 _BATCHES = 40
 _ROWS = 8192
 """A batch: with all of them in the sockets' buffers the other end would be done before it can be held up."""
@@ -40,6 +41,8 @@ def prove(bench: Bench, short: bool = False) -> Proof:
         for operation in bench.operations:
             for stage in CLIENT_STAGES[operation]:
                 checks += attempts(bench, _one, operation, "client", stage, None, most=2)
+            if bench.streams > 1:
+                checks += attempts(bench, _crowded, operation, CLIENT_STAGES[operation][-1], most=2)
         for stages, url in servers:
             for operation, stage in stages.items():
                 at = f"{url}/venturi_prove" if stage == "apply" else url
@@ -94,9 +97,37 @@ def _one(bench: Bench, operation: str, end: str, stage: str, at: str | None) -> 
     working = {name: ns for name, ns in stages.items() if not name.startswith("await")}
     other = max((ns for name, ns in working.items() if name != stage), default=0)
     checks.between(What.STAGES, 0.0, other, "ns", 0.0, burned / 4, moves="up", noisy=noisy, **of)
+    # One stream has each thread to itself, and waits for the other end.
+    for name in ("client", "server"):
+        crowded = (record["stages"][name] or {}).get(_CROWDED, 0)
+        checks.between(
+            What.CROWDED, 0.0, crowded, "ns", 0.0, burned / 4, moves="up", noisy=noisy, at=name, **of
+        )
     (cell,) = summarise([trial.line()])
     verdict = judge(cell)
     named = f"{verdict.end}: {verdict.stage}" if verdict.stage else verdict.kind
     right = named == f"{end}: {stage}"
     checks.between(What.STAGE, 1.0, float(right), "", 1.0, 1.0, moves="down", noisy=noisy, named=named, **of)
+    return checks
+
+
+def _crowded(bench: Bench, operation: str, stage: str) -> Checks:
+    """Two streams that share a thread: while one is slow, the other is ready and waits for the thread."""
+    trial = bench.trial(
+        operation=operation,
+        streams=2,
+        threads=1,
+        rows_per_batch=_ROWS,
+        rows_per_stream=_ROWS * _BATCHES // 2,
+        handicap=f"{stage}={HANDICAP_NS}ns",
+    )
+    of: dict[str, Any] = {"operation": operation, "end": "client", "stage": stage, "streams": 2}
+    checks = Checks()
+    checks.same(What.OUTCOME, "ok", trial.record["outcome"], **of)
+    if trial.ok:
+        burned = _BATCHES * HANDICAP_NS
+        found = trial.record["stages"]["client"].get(_CROWDED)
+        checks.between(
+            What.CROWDED, burned, found, "ns", burned / 2, None, moves="down", noisy=trial.outside.noisy, **of
+        )
     return checks

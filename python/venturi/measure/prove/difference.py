@@ -4,6 +4,7 @@ work is. Trials are interleaved, and judged by what `venturi compare` judges by.
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 from venturi.analysis.cells.summary import main_rate
@@ -38,8 +39,9 @@ def _compared(bench: Bench, worked: bool, repeats: int, figures: dict[str, float
     more = {"handicap": f"verify={int(_WORK_NS * (1 + MORE))}ns"}
     sides: list[list[float]] = [[], [], []]
     noisy = False
+    began = time.monotonic()
     for repeat in range(repeats):
-        if repeat >= LEAST_REPEATS and not bench.in_time():
+        if repeat >= LEAST_REPEATS and not bench.goes_on(began):
             break
         # In turns, so that what drifts, drifts for all.
         order = [0, 1, 2] if repeat % 2 == 0 else [2, 1, 0]

@@ -1,13 +1,15 @@
-"""Lies told to a database of one file in this process, of which nothing passes a socket: another process
-changes what was acknowledged while a trial runs."""
+"""What another process does to a database of one file while a trial runs, as nothing of it passes a socket:
+it changes what was acknowledged, or refuses rows for a while."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from venturi.measure.prove.attempts import attempts
-from venturi.measure.prove.bench import Bench
+from venturi.measure.prove.bench import Bench, Trial
 from venturi.measure.prove.outcome import Checks, What
 from venturi.measure.prove.relay import Lie
 
@@ -20,11 +22,16 @@ LIES = {
     Lie.DROP: f"DELETE FROM {_TABLE} {_ONE}",
 }
 """What is done to rows that are there."""
+REFUSAL = (
+    f"CREATE TRIGGER venturi_refuses BEFORE INSERT ON {_TABLE} BEGIN SELECT RAISE(ABORT, 'refused'); END",
+    "DROP TRIGGER venturi_refuses",
+)
+"""Between the two every batch is refused, and may be tried again."""
 SYSTEMS = ("sqlite",)
 """Databases of one file that several processes may have open."""
 _MEDDLER = """
 import sqlite3, sys, time
-path, table, statement = sys.argv[1:]
+path, table, statement, *later = sys.argv[1:]
 end = time.monotonic() + 10
 while time.monotonic() < end:
     try:
@@ -33,6 +40,10 @@ while time.monotonic() < end:
         rows = database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         if rows and database.execute(statement).rowcount:
             database.commit()
+            for statement in later:
+                time.sleep(0.02)
+                database.execute(statement)
+                database.commit()
             print("done")
             break
         database.close()
@@ -49,20 +60,40 @@ def caught(bench: Bench) -> Checks:
     checks.same(What.OUTCOME, "ok", honest.record["outcome"], way="honest")
     for lie in LIES if honest.ok else ():
         checks += attempts(bench, _told, lie)
+    if honest.ok:
+        checks += attempts(bench, _refused)
     return checks
 
 
-def _told(bench: Bench, lie: Lie) -> Checks:
+def _meddled(bench: Bench, statements: Sequence[str], **changes: Any) -> tuple[Trial, bool]:
+    """A trial, and whether all was done meanwhile."""
     path = bench.url_of(operation="upsert").partition("://")[2]
-    command = [sys.executable, "-c", _MEDDLER, path, _TABLE, LIES[lie]]
+    command = [sys.executable, "-c", _MEDDLER, path, _TABLE, *statements]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as meddler:
-        trial = bench.trial(keep=False, operation="upsert", streams=1, rows_per_stream=None, duration="400ms")
+        trial = bench.trial(
+            keep=False, operation="upsert", streams=1, rows_per_stream=None, duration="400ms", **changes
+        )
         meddler.terminate()
         said = meddler.communicate()[0]
+    return trial, "done" in said
+
+
+def _told(bench: Bench, lie: Lie) -> Checks:
+    trial, told = _meddled(bench, [LIES[lie]])
     checks, of = Checks(), {"operation": "upsert", "lie": lie.value}
-    told = float("done" in said)
     # It may have come too late, and then proves nothing.
-    checks.between(What.LIE, 1.0, told, "", 1.0, 1.0, moves="down", noisy=True, told=1, **of)
+    checks.between(What.LIE, 1.0, float(told), "", 1.0, 1.0, moves="down", noisy=True, told=1, **of)
     kind = str((trial.record["error"] or {}).get("kind") or trial.record["outcome"])
     checks.same(What.LIE, "verification", kind, excused=not told, **of)
+    return checks
+
+
+def _refused(bench: Bench) -> Checks:
+    """Batches that are refused, and accepted when they come again, count once, and it is told."""
+    trial, told = _meddled(bench, REFUSAL, retries=1000)
+    checks, of = Checks(), {"operation": "upsert", "way": "refused"}
+    checks.between(What.RETRIES, 1.0, float(told), "", 1.0, 1.0, moves="down", noisy=True, told=1, **of)
+    checks.same(What.OUTCOME, "ok", trial.record["outcome"], excused=not told, **of)
+    retries = (trial.record["errors"] or {}).get("retries")
+    checks.between(What.RETRIES, 1.0, retries, "", 1.0, None, moves="down", noisy=not told, **of)
     return checks

@@ -14,6 +14,7 @@ from venturi.measure.prove import (
     difference,
     headroom,
     lies,
+    pause,
     rate,
     seed,
     stall,
@@ -31,11 +32,13 @@ class Made(Protocol):
 PROOFS: dict[Name, Made] = {
     Name.RATE: rate.prove,
     Name.STALL: stall.prove,
+    Name.PAUSE: pause.prove,
     Name.LIES: lies.prove,
-    Name.DIFFERENCE: difference.prove,
-    Name.SEED: seed.prove,
     Name.HEADROOM: headroom.prove,
     Name.BOTTLENECK: bottleneck.prove,
+    # As many repeats as there is time for.
+    Name.SEED: seed.prove,
+    Name.DIFFERENCE: difference.prove,
     Name.ANSWERS: answers.prove,
     # The last: it looks at the trials of all others.
     Name.CONSERVATION: conservation.prove,

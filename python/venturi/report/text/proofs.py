@@ -15,6 +15,7 @@ __all__ = ["Line", "headline", "lines", "verdict"]
 TITLES = {
     Name.RATE: "known rate",
     Name.STALL: "known stall",
+    Name.PAUSE: "known pause",
     Name.BOTTLENECK: "known bottleneck",
     Name.LIES: "known lies",
     Name.ANSWERS: "known answers",
@@ -32,12 +33,13 @@ OUTCOMES = {
 EXPECTED = {
     Name.RATE: "the rate, to 1 %; what a relay counted",
     Name.STALL: "percentiles by schedule and stall",
+    Name.PAUSE: "a stopped server: no figure",
     Name.BOTTLENECK: "the slowed stage, named",
     Name.LIES: "each caught; a swap is none",
     Name.ANSWERS: "figures by arithmetic",
     Name.DIFFERENCE: "itself: none; 5 % more work: found",
     Name.CONSERVATION: "parts add up",
-    Name.HEADROOM: "the engine alone: 5 times or more",
+    Name.HEADROOM: "the engine alone: 5 times or more (ingest: 1.5)",
     Name.SEED: "other checksums, the same speed",
 }
 REASONS = {
@@ -49,6 +51,7 @@ REASONS = {
     Reason.NO_ACKNOWLEDGEMENT: "nothing is acknowledged batch by batch",
     Reason.NO_SEED: "its rows do not come from a seed",
     Reason.NO_LENGTH: "how much it moves is not known before",
+    Reason.NOT_OURS: "the server was not started here",
     Reason.SEVERAL: "the address names several hosts",
     Reason.NO_TIME: "the time was over",
 }
@@ -133,6 +136,9 @@ def _found(one: Proof) -> str:
     if one.name is Name.STALL:
         told = next((c for c in checks if c.what is What.PERCENTILE and c.of.get("percent") == 99.0), None)
         return f"p99 {_value(told)}, computed {_span(told)}" if told is not None else MISSING
+    if one.name is Name.PAUSE:
+        told = next(c for c in checks if c.what is What.PAUSE)
+        return f"{_value(told)}, stopped for {_span(told)}"
     if one.name is Name.BOTTLENECK:
         named = [check for check in checks if check.what is What.STAGE]
         return f"{sum(check.right for check in named)} of {len(named)} named"
