@@ -322,7 +322,7 @@ def test_a_thing_that_differs_from_itself_fails(broken: Callable[..., Bench]) ->
 def test_other_work_makes_a_difference_too(noisy: bool, outcome: Outcome) -> None:
     """A fifth less where a twentieth was added is a fault, unless others used the machine."""
     base, more = [100.0, 101.0, 99.0, 100.5, 99.5], [80.0, 81.0, 79.0, 80.5, 79.5]
-    assert difference._more(differences([(base, more)])[0], {}, noisy).outcome is outcome
+    assert difference._more(differences([(base, more)])[0], noisy).outcome is outcome
 
 
 def test_a_seed_that_is_not_heeded_fails(broken: Callable[..., Bench]) -> None:

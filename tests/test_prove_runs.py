@@ -102,6 +102,8 @@ def test_a_proof_that_fails_stops_the_run_and_is_not_kept(
     shown = command("show", str(out))
     assert "(unproven)" in shown.stdout and "UNPROVEN" in shown.stdout
     assert "(unproven)" in command("show", str(out), "--cell", "best").stdout
+    for words in (("best",), ("fit",), ("predict", "--checked"), ("compare", "--by", "streams")):
+        assert "its figures are unproven" in command(words[0], str(out), *words[1:]).stderr
 
 
 def test_the_command_ends_with_its_code_and_goes_on_where_it_is_told_to(

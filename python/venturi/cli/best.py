@@ -54,14 +54,14 @@ def best(
     ] = Format.table,
 ) -> None:
     """Name the fastest setting, the cheapest near it, and how much of each setting is enough."""
-    from venturi.analysis import results
     from venturi.analysis.cells.choice import chosen
     from venturi.analysis.search import best as analysis
     from venturi.cli.parsing import share
+    from venturi.cli.reading import read
     from venturi.report.text import best as report
 
     at_most = share("--within", within)
-    loaded = results.load(run)
+    loaded = read(run)
     cells = chosen(loaded.cells, where, run)
     found = analysis.find(cells, at_most, every=all, cores=analysis.cores(loaded.environment))
     if not found:

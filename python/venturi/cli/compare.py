@@ -131,23 +131,23 @@ def compare(
 def _comparisons(
     runs: list[str], by: str | None, metric: str, confidence: float, threshold: float, force: bool
 ) -> list[Comparison]:
-    from venturi.analysis import results
     from venturi.analysis.compare import runs as comparing
+    from venturi.cli.reading import read
 
     if by is not None:
         if len(runs) > 1:
             raise VenturiError("--by compares within one run", hint=f"venturi compare {runs[0]} --by {by}")
         name, _, value = by.partition("=")
-        return comparing.compare_by(results.load(runs[0]), name, value or None, metric, confidence, threshold)
+        return comparing.compare_by(read(runs[0]), name, value or None, metric, confidence, threshold)
     if len(runs) < 2:
         raise VenturiError(
             "a comparison needs two runs: BASE and RUN",
             hint="venturi compare BASE RUN, or within one run: --by PARAMETER",
         )
-    base = results.load(runs[0])
+    base = read(runs[0])
     out = []
     for run in runs[1:]:
-        other = results.load(run)
+        other = read(run)
         paths = [str(r.directory.path) for r in (base, other)]
         if paths[0] == paths[1] or (all(map(os.path.exists, paths)) and os.path.samefile(*paths)):
             raise VenturiError(

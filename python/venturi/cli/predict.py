@@ -67,13 +67,14 @@ def predict(
     """Predict the throughput of a cell that was not measured, with a 95 % prediction interval."""
     from venturi.analysis import results
     from venturi.analysis.models import predict as prediction
+    from venturi.cli.reading import read
 
     wanted = _wanted(streams, settings or [])
     if not wanted and not (check or checked):
         raise VenturiError("nothing to predict: name a value", hint="venturi predict last --streams 32")
     if queue and not wanted:
         raise VenturiError("--queue needs a value to predict", hint="--streams 32 --queue")
-    found = results.load(run)
+    found = read(run)
     document: dict[str, Any] = {}
     if wanted:
         left_out: list[str] = []

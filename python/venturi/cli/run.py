@@ -163,6 +163,8 @@ def _resumed(given: dict[str, Any], path: Path) -> tuple[Path, Scenario, list[st
             hint="start another run for another scenario",
         )
     path = find_run(path)
+    if given["unproven"]:
+        say("info", "--unproven changes nothing here: a resumed run keeps the proof that it began with")
     directory = RunDirectory(path)
     placement.resumed(given["on"], directory.records(), path)
     found = scenario_of(directory)

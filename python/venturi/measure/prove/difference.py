@@ -26,14 +26,13 @@ def prove(bench: Bench, short: bool = False) -> Proof:
     worked = bench.handicapped and not bench.somebodys
     if bench.somebodys and not main_rate(_trial(bench, bench.operations[0], {}).line()):
         return Proof(Name.DIFFERENCE, Outcome.IMPOSSIBLE, (), [("difference", Reason.NO_LENGTH)])
-    figures: dict[str, float] = {}
     # Twice at most: chance alone is not to stop a run.
-    checks = attempts(bench, _compared, worked, 5 if short else 7, figures, most=2)
+    checks = attempts(bench, _compared, worked, 5 if short else 7, most=2)
     missing = [] if worked else [("more", Reason.NO_HANDICAP)]
-    return Proof(Name.DIFFERENCE, checks.outcome, checks, missing, figures=figures)
+    return Proof(Name.DIFFERENCE, checks.outcome, checks, missing, figures=_figures(checks))
 
 
-def _compared(bench: Bench, worked: bool, repeats: int, figures: dict[str, float]) -> Checks:
+def _compared(bench: Bench, worked: bool, repeats: int) -> Checks:
     operation = bench.operations[0]
     base = {"handicap": f"verify={_WORK_NS}ns"} if worked else {}
     more = {"handicap": f"verify={int(_WORK_NS * (1 + MORE))}ns"}
@@ -56,15 +55,13 @@ def _compared(bench: Bench, worked: bool, repeats: int, figures: dict[str, float
             noisy = noisy or trial.outside.noisy
             sides[side].append(main_rate(trial.line()) or math.nan)
     checks = Checks()
-    figures.clear()
     alike = differences([(sides[0], sides[1])])[0]
-    if alike.detectable is not None:
-        figures["detectable"] = math.expm1(alike.detectable)
     checks.between(
-        What.ALIKE, CHANCE, alike.p, "", CHANCE, 1.0, moves="down", noisy=noisy, ratio=round(alike.ratio, 4)
-    )
+        What.ALIKE, CHANCE, alike.p, "", CHANCE, 1.0, moves="down", noisy=noisy,
+        ratio=round(alike.ratio, 4), detectable=_share(alike),
+    )  # fmt: skip
     if worked:
-        checks += _more(differences([(sides[0] + sides[1], sides[2])])[0], figures, noisy)
+        checks += _more(differences([(sides[0] + sides[1], sides[2])])[0], noisy)
     return checks
 
 
@@ -77,12 +74,11 @@ def _trial(bench: Bench, operation: str, changes: dict[str, Any]) -> Trial:
     )
 
 
-def _more(found: Difference, figures: dict[str, float], noisy: bool) -> Checks:
+def _more(found: Difference, noisy: bool) -> Checks:
     """The one with more work: its ratio holds what was added; it is found where so much can be found."""
     checks = Checks()
     # Without a spread nothing is known to be detectable.
-    detectable = math.expm1(found.detectable) if found.detectable is not None else None
-    figures["more"] = found.ratio - 1
+    detectable = _share(found)
     right = 1 / (1 + MORE)
     seen = (found.low or 0.0) <= right * (1 + MORE / 2) and (found.high or math.inf) >= right * (1 - MORE / 2)
     checks.between(
@@ -108,3 +104,18 @@ def _more(found: Difference, figures: dict[str, float], noisy: bool) -> Checks:
         detectable=detectable,
     )
     return checks
+
+
+def _share(found: Difference) -> float | None:
+    """From which difference on it would be seen."""
+    return math.expm1(found.detectable) if found.detectable is not None else None
+
+
+def _figures(checks: Checks) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for check in checks:
+        if check.what is What.ALIKE and check.of["detectable"] is not None:
+            figures["detectable"] = check.of["detectable"]
+        if check.what is What.MORE and isinstance(check.found, float):
+            figures["more"] = check.found - 1
+    return figures

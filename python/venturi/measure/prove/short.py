@@ -1,4 +1,4 @@
-"""The short form, before every run: what this machine can tell today. Kept for a boot and a build of Venturi,
+"""The short form, before every run: what this machine can tell today. Kept for a day of a boot and a build,
 as `measure.kept` tells them apart."""
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["FORMAT", "before_run", "summary"]
 
 FORMAT = 1
 _KEY = {"form": "short"}
-_UNTOLD_SECONDS = 3600
-"""How long an answer is kept that told nothing: the machine may be quiet by then."""
+_PASSED_SECONDS, _UNTOLD_SECONDS = 24 * 3600, 3600
+"""How long an answer is kept; less where it told nothing: the machine may be quiet by then."""
 _REMOVED_SECONDS = 90 * 24 * 3600
 
 
@@ -34,7 +34,7 @@ def before_run(
     store = kept if kept is not None else Kept(directory("proofs"), machine(), FORMAT, _REMOVED_SECONDS)
     found = _from(store)
     if found is None:
-        note("info", "proving this instrument on this machine: once per boot and build, some 2 s")
+        note("info", "proving this instrument on this machine: once a day, boot and build, some 2 s")
         found = summary(_made(note))
         # What failed is tried again each time: it may have been mended.
         if found["outcome"] != Outcome.FAILED.value:
@@ -60,7 +60,8 @@ def _from(store: Kept) -> dict[str, Any] | None:
     if not isinstance(found, dict) or found.get("outcome") not in [one.value for one in Outcome]:
         return None
     age = time.time() - float(found.get("measured_unix_ns") or 0) / 1e9
-    if found["outcome"] != Outcome.PASSED.value and not 0 <= age <= _UNTOLD_SECONDS:
+    passed = found["outcome"] == Outcome.PASSED.value
+    if not 0 <= age <= (_PASSED_SECONDS if passed else _UNTOLD_SECONDS):
         return None
     return found | {"cached": True}
 
