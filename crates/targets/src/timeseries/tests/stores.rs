@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::*;
 use venturi_base::data::points::{mix, series_hash};
 use venturi_base::error::Kind;
+use venturi_base::os::machine::Place;
 
 /// Points and the sum of their digests.
 type Account = Arc<Mutex<(u64, u64)>>;
@@ -50,9 +51,9 @@ fn store(lose: u64) -> (u16, u16) {
             _ => points,
         };
         ok(&format!(
-            r#"{{"software": "venturi 0.0.0", "pid": {}, "points": {points},
+            r#"{{"software": "venturi 0.0.0", "place": {}, "points": {points},
                 "checksum": "{checksum:016x}", "stored_bytes": {stored_bytes}, "more": [1]}}"#,
-            std::process::id()
+            serde_json::to_string(&Place::here()).unwrap()
         ))
     });
     (port, http)
@@ -145,7 +146,7 @@ fn a_flush_that_is_refused_or_miscounted() {
             }
             let _ = socket.write_all(answer.as_bytes());
         });
-        let stats = r#"{"software": "venturi 1", "pid": null, "points": 0, "checksum": "0"}"#;
+        let stats = r#"{"software": "venturi 1", "points": 0, "checksum": "0"}"#;
         let http = web(|_| ok(stats));
         let error = ingest("influx", port, http, r#""rows_per_stream": 10"#)
             .error

@@ -54,7 +54,7 @@ fn datagrams_hold_whole_messages() {
 fn datagrams_that_are_lost_are_found_out() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = socket.local_addr().unwrap().port();
-    let stats = r#"{"software": "venturi 1", "pid": null, "points": 5, "checksum": "0"}"#;
+    let stats = r#"{"software": "venturi 1", "points": 5, "checksum": "0"}"#;
     let http = web(|_| ok(stats));
     let failed = |options: &str| {
         let more = format!(
