@@ -22,14 +22,13 @@ def trial(**spec: Any) -> dict[str, Any]:
     return record
 
 
-def probe(target: str, direction: str, streams: int, message_bytes: int) -> dict[str, Any]:
+def probe(target: str, direction: str, streams: int) -> dict[str, Any]:
     """Bytes and time of raw TCP from or to a server of ours. Ends this process where it fails."""
     spec = {
         "target": target,
         "options": {},
         "direction": direction,
         "streams": streams,
-        "message_bytes": message_bytes,
         "duration_ns": PROBE_NS,
     }
     record: dict[str, Any] = json.loads(_core.probe_tcp(json.dumps(spec), _core.Control()))

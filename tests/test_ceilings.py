@@ -104,6 +104,17 @@ def test_conditions_must_be_those_of_the_trial() -> None:
     assert "raw TCP" not in cell([TCP | {"place": "remote"}]).ceilings
 
 
+def test_raw_tcp_has_no_size_and_older_lines_have() -> None:
+    def rates(*sizes: int | None) -> float | None:
+        lines = [line("tcp", (n + 1) * 1e9, message_bytes=size) for n, size in enumerate(sizes)]
+        found = cell(lines, threads=2).ceilings.get("raw TCP")
+        return found.value if found is not None else None
+
+    assert rates(None) == rates(SIZE) == 1e9 and rates(4 * SIZE) is None
+    # A run that was begun with sizes and resumed without has both.
+    assert rates(None, 4 * SIZE) == 1e9 and rates(None, SIZE, SIZE) == 2e9
+
+
 def test_a_disk_binds_what_is_stored_here() -> None:
     disks = [line("disk", 0.3e9), line("disk", 0.5e9, name="direct")]
     assert "disk" not in cell(disks).ceilings
@@ -129,6 +140,8 @@ def test_cells_ask_for_what_they_need() -> None:
     assert kinds(data="remote", row_bytes=None, operation="get") == [*memory, "tcp"]
     # Cells alike share their probes.
     two = [Cell(PARAMETERS), Cell(PARAMETERS | {"rows_per_stream": 5})]
+    sizes = [Cell(PARAMETERS), Cell(PARAMETERS | {"rows_per_batch": 7})]
+    assert sum(probe.kind == "tcp" for probe in probes(sizes)) == 1
     assert len(probes(two)) == len(kinds()) and 1 < seconds(probes(two)) < 10
 
 

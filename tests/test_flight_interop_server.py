@@ -341,8 +341,8 @@ def test_the_probe_s_port_is_for_those_with_the_token(
         call = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer open-sesame")])
         answer = next(client.do_action("venturi.tcp", call)).body.to_pybytes().decode()
     port, ticket = answer.split()
-    wanted = struct.pack("<QQQ", 0, 1000, 1_000_000_000)
-    for begin, served in ((b"VENTURI1", False), (bytes.fromhex(ticket), True)):
+    wanted = struct.pack("<QQ", 0, 1_000_000_000)
+    for begin, served in ((b"VENTURI2", False), (bytes.fromhex(ticket), True)):
         with socket.create_connection(("127.0.0.1", int(port)), timeout=30) as probe:
             probe.sendall(begin + wanted)
             assert bool(probe.recv(1)) is served

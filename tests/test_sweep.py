@@ -161,7 +161,7 @@ def test_ceilings_are_measured_once_for_each_kind_of_trial(tmp_path: Path) -> No
     run(tmp_path / "r", EIGHT + '[run]\nrepeats = 1\nceilings = "once"\n')
     lines = RunDirectory(tmp_path / "r").ceiling_records()
     tcp = [line for line in lines if line["kind"] == "tcp"]
-    assert len(tcp) == 8 * 3
+    assert len(tcp) == 8 * 3 and {line["message_bytes"] for line in tcp} == {None}
     assert {line["kind"] for line in lines} == {"tcp", "memory", "engine"}
     # Interrupted while it probed, a resumed run makes the missing ones.
     path = tmp_path / "r" / "ceilings.jsonl"

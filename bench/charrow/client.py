@@ -47,10 +47,10 @@ def venturi(request: Answer) -> Answer:
 
 
 def tcp(request: Answer) -> Answer:
-    """Raw TCP from the same server process, messages as large as the blocks."""
+    """Raw TCP from the same server process."""
     import core_trials
 
-    record = core_trials.probe(request["url"], "get", request["streams"], request["rows_per_batch"] * 32)
+    record = core_trials.probe(request["url"], "get", request["streams"])
     return {
         "rows": None,
         "bytes": record["bytes"],

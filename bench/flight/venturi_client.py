@@ -42,12 +42,7 @@ def flight(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def probe(request: dict[str, Any]) -> dict[str, Any]:
-    record = core_trials.probe(
-        f"flight://{request['address']}",
-        request["operation"],
-        request["streams"],
-        request["rows_per_batch"] * 32,
-    )
+    record = core_trials.probe(f"flight://{request['address']}", request["operation"], request["streams"])
     return {
         "operation": request["operation"],
         "streams": request["streams"],

@@ -27,7 +27,7 @@ PROVED = {
     "crates/targets/src/timeseries/": "akumuli://local",
     "crates/targets/src/upsert/": "sqlite://local",
 }
-# What no system has for itself, until one proof fails.
+# Of code that all systems share: one after the other, until a proof fails.
 COMMON = ("flight://local", "charrow://local", "sqlite://local", "akumuli://local")
 
 # The longest that fits counts.

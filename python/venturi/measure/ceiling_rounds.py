@@ -88,7 +88,6 @@ class RoundProbes:
         """That of a good trial since the last one ended."""
         self._late: dict[Probe, None] = {}
         """Wanted by a trial of it, when there was no time."""
-        ceilings.tell_unknown(endpoints, note)
         if executor.measures and wanted:
             part = percent(SHARE)
             note("info", f"ceilings in every round, {part} of the trials' time: {ceilings.listed(wanted)}")

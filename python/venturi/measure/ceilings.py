@@ -34,7 +34,6 @@ from venturi.store.writer import RunWriter
 
 __all__ = [
     *("Guard", "Note", "Probing", "cache_key", "keep", "listed", "measure", "probes", "reason", "seconds"),
-    "tell_unknown",
 ]
 
 Note = Callable[[str, str], None]
@@ -138,7 +137,6 @@ def measure(
 
     `cache` None: the user's own, where the executor measures at all. `fresh`: nothing is taken from it.
     """
-    tell_unknown(endpoints, note)
     if cache is None:
         # Other hosts' limits are not kept: another run may be given other hosts.
         here = executor.measures and not getattr(executor, "elsewhere", False)
@@ -172,12 +170,6 @@ def measure(
                 measured.setdefault(probe, []).append(line)
     for probe, lines in measured.items():
         keep(cache, keys[probe], lines)
-
-
-def tell_unknown(endpoints: Endpoints, note: Note) -> None:
-    """Says which cells have no raw TCP to be held against."""
-    if any(cell.parameters["data"] == "remote" for cell in endpoints.cells):
-        note("info", "no raw TCP ceiling for remote data: the size of its messages is not known before")
 
 
 def listed(wanted: Sequence[Probe]) -> str:

@@ -155,7 +155,7 @@ class LocalTargets:
         return server.hello if server is not None else {}
 
     def pid(self, url: str) -> int | None:
-        """The process that serves it; None where that is another host's, or none of its own."""
+        """The process that serves `X://local`, on the host where it was started; None: it has none."""
         return self._hello(url).get("pid") if is_local(url) else None
 
     def environments(self, url: str) -> Told:

@@ -426,7 +426,7 @@ def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Ad
     cause = (
         "no raw TCP was measured"
         if not any(probe.get("kind", "tcp") == "tcp" for probe in probes)
-        else f"no raw TCP probe had the same direction, {nouns_of(without[0]).stream}s"
+        else f"no raw TCP probe had the same direction and number of {nouns_of(without[0]).stream}s"
     )
     return Advice(
         "no-ceiling",

@@ -33,8 +33,8 @@ __all__ = [
 ]
 
 NEAR = math.log(2.0)
-"""A probe counts for messages up to twice as large or small as its own: raw TCP differs little within that,
-and a last short batch or a string column moves a trial's mean message size a little off the probe's."""
+"""A probe of batches counts for batches up to twice as large or small: a last short one or a string column
+moves a trial's mean a little off the probe's."""
 
 OVER = 1.05
 """A result that is so much above its limit has passed it, however far its repeats lie apart."""
@@ -49,14 +49,10 @@ _ALONE = "loader-"
 @dataclass(frozen=True)
 class Ceiling:
     """One limit (bytes of payload per second) over the probe's repeats, and the share of it that a cell
-    reached.
-
-    `message_bytes` is the probe's own message size, None where the limit has none.
-    """
+    reached."""
 
     name: str
     rate: Interval
-    message_bytes: float | None = None
     rounds: Mapping[int, float] = field(default_factory=dict)
     """What it was in each round in which it was probed."""
     share: Interval | None = None
@@ -230,7 +226,7 @@ class Moved:
 
 
 _ANY = 0.0
-"""The message size of probes to which it does not matter; older and imported ones have one."""
+"""The message size of probes to which it does not matter; older ones of raw TCP have one."""
 Sample = tuple[float, int | None]
 """A probe's rate and its round, None where it was made before them."""
 
@@ -294,8 +290,7 @@ class Limits:
         ]
         limits = _held_against(found, done)
         # What passed through TCP faster than memory is copied stayed in the processor's cache, so memory is
-        # no limit.
-        # Of what was on the wire, as that is what passed.
+        # no limit. Compared are bytes on the wire: those passed.
         wire = _held_against([raw], done).get(RAW_TCP)
         if wire is not None and MEMORY in limits and _above(wire, limits[MEMORY]):
             del limits[MEMORY]
@@ -321,9 +316,10 @@ class Limits:
                 continue
             for at, values in rates.items():
                 sizes.setdefault(at, []).extend(values)
-        if _ANY in sizes:
-            return self._ceiling(RAW_TCP, sizes[_ANY])
-        return self._nearest(RAW_TCP, sizes, size)
+        of_any = sizes.pop(_ANY, [])
+        # Those of a run that was begun when probes had a size count with the others.
+        found = of_any + self._near(sizes, size)
+        return self._ceiling(RAW_TCP, found) if found else None
 
     def _engine(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
         p = parameters
@@ -374,17 +370,19 @@ class Limits:
         found = [self._ceiling(name, samples) for key in keys for samples in self._found[kind][key].values()]
         return max(found, key=lambda ceiling: ceiling.rate.median, default=None)
 
-    def _nearest(self, name: str, sizes: Mapping[float, list[Sample]], size: float | None) -> Ceiling | None:
-        """That of the nearest message size, on a logarithmic scale, within a factor 2."""
+    def _near(self, sizes: Mapping[float, list[Sample]], size: float | None) -> list[Sample]:
+        """Those of the nearest message size, on a logarithmic scale, within a factor 2."""
         if size is None or size <= 0:
-            return None
+            return []
         near = {at: abs(math.log(at / size)) for at in sizes if at > 0}
         best = min(near, key=lambda at: near[at], default=None)
-        if best is None or near[best] > NEAR + 1e-9:
-            return None
-        return self._ceiling(name, sizes[best], best)
+        return sizes[best] if best is not None and near[best] <= NEAR + 1e-9 else []
 
-    def _ceiling(self, name: str, samples: Sequence[Sample], size: float | None = None) -> Ceiling:
+    def _nearest(self, name: str, sizes: Mapping[float, list[Sample]], size: float | None) -> Ceiling | None:
+        found = self._near(sizes, size)
+        return self._ceiling(name, found) if found else None
+
+    def _ceiling(self, name: str, samples: Sequence[Sample]) -> Ceiling:
         rates = tuple(rate for rate, _ in samples)
         if rates not in self._intervals:
             self._intervals[rates] = median_interval(rates)
@@ -392,7 +390,7 @@ class Limits:
         for rate, number in samples:
             if number is not None:
                 rounds[number] = max(rate, rounds.get(number, 0.0))
-        return Ceiling(name, self._intervals[rates], size, rounds)
+        return Ceiling(name, self._intervals[rates], rounds)
 
 
 def _held_against(found: Iterable[Ceiling | None], done: Moved | None) -> dict[str, Ceiling]:

@@ -77,7 +77,7 @@ def title(line: Mapping[str, Any]) -> str:
 
 
 def raw_tcp_meaning(size: str = "") -> str:
-    """What raw TCP means; of older and imported lines with messages `of 4 kB`, or however `size` puts it."""
+    """What raw TCP means; of older lines with messages `of 4 kB`, or however `size` puts it."""
     return "sockets alone, without any protocol" + (f", in messages {size}" if size else "")
 
 

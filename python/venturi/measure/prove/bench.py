@@ -26,7 +26,7 @@ from venturi.plan.layers import Layer
 from venturi.plan.load import load
 from venturi.plan.rules.flight import names_something
 from venturi.plan.scenario import Scenario
-from venturi.targets.system import PORTS, SYSTEMS, System, is_charrow, is_ours, scheme_of
+from venturi.targets.system import PORTS, REMOTE, SYSTEMS, System, is_charrow, is_local, is_ours, scheme_of
 from venturi.targets.urls import each_host, is_loopback, printable
 
 __all__ = ["NOISY", "TIMEOUT_NS", "Bench", "Outside", "Trial"]
@@ -173,6 +173,11 @@ class Bench:
             self.cell(handicap="verify=1ms")
             return True
         return False
+
+    @property
+    def reference(self) -> bool:
+        """Whether its server is one of Venturi's own, started here."""
+        return is_local(self.url) and scheme_of(self.url) in REMOTE
 
     @property
     def server_pid(self) -> int | None:

@@ -43,6 +43,8 @@ def prove(bench: Bench, short: bool = False) -> Proof:
                 checks += attempts(bench, _one, operation, "client", stage, None, most=2)
             if bench.streams > 1:
                 checks += attempts(bench, _crowded, operation, CLIENT_STAGES[operation][-1], most=2)
+            else:
+                missing.append(("crowded", Reason.ONE_STREAM))
         for stages, url in servers:
             for operation, stage in stages.items():
                 at = f"{url}/venturi_prove" if stage == "apply" else url

@@ -51,7 +51,8 @@ REASONS = {
     Reason.NO_ACKNOWLEDGEMENT: "nothing is acknowledged batch by batch",
     Reason.NO_SEED: "its rows do not come from a seed",
     Reason.NO_LENGTH: "how much it moves is not known before",
-    Reason.NOT_OURS: "the server was not started here",
+    Reason.NOT_OURS: "only a server of Venturi's own, started for the proof, is stopped",
+    Reason.ONE_STREAM: "its streams share a query, so there is one",
     Reason.SEVERAL: "the address names several hosts",
     Reason.NO_TIME: "the time was over",
 }
@@ -137,7 +138,9 @@ def _found(one: Proof) -> str:
         told = next((c for c in checks if c.what is What.PERCENTILE and c.of.get("percent") == 99.0), None)
         return f"p99 {_value(told)}, computed {_span(told)}" if told is not None else MISSING
     if one.name is Name.PAUSE:
-        told = next(c for c in checks if c.what is What.PAUSE)
+        told = next((c for c in checks if c.what is What.PAUSE and "told" not in c.of), None)
+        if told is None:
+            return MISSING
         return f"{_value(told)}, stopped for {_span(told)}"
     if one.name is Name.BOTTLENECK:
         named = [check for check in checks if check.what is What.STAGE]

@@ -13,7 +13,7 @@ use crate::spec::Operation;
 pub type Ticket = [u8; 8];
 
 /// Of a peer that serves everybody.
-pub const OPEN: Ticket = *b"VENTURI1";
+pub const OPEN: Ticket = *b"VENTURI2";
 pub(super) const HEADER: usize = 24;
 /// Where in the second word of a header it stands how to wait: direction, CPU, wait.
 const WAIT: u32 = 56;
