@@ -15,12 +15,13 @@ from venturi.measure.prove.bench import Bench
 from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof, Reason, What
 from venturi.servers.reference import ReferenceServer
 from venturi.targets.handicap import CLIENT_STAGES, SERVER_STAGES
-from venturi.targets.system import is_ours
+from venturi.targets.system import ONE_HOST, is_ours
 
 __all__ = ["prove"]
 
 HANDICAP_NS = 2_000_000
 _CROWDED = "await_thread"
+_TICK_NS = 10_000_000
 _BATCHES = 40
 _ROWS = 8192
 """A batch: with all of them in the sockets' buffers the other end would be done before it can be held up."""
@@ -49,6 +50,8 @@ def prove(bench: Bench, short: bool = False) -> Proof:
             for operation, stage in stages.items():
                 at = f"{url}/venturi_prove" if stage == "apply" else url
                 checks += attempts(bench, _one, operation, "server", stage, at, most=2)
+        if len(servers) > 1 and bench.system.scheme not in ONE_HOST:
+            checks += attempts(bench, _together, servers[:2], most=2)
     return Proof(Name.BOTTLENECK, checks.outcome, checks, missing)
 
 
@@ -132,4 +135,29 @@ def _crowded(bench: Bench, operation: str, stage: str) -> Checks:
         checks.between(
             What.CROWDED, burned, found, "ns", burned / 2, None, moves="down", noisy=trial.outside.noisy, **of
         )
+    return checks
+
+
+def _together(bench: Bench, servers: list[tuple[dict[str, str], str]]) -> Checks:
+    """Two servers, a stream each: the stages and the CPU time of both are told as one."""
+    operation = bench.operations[0]
+    (one, first), (another, second) = servers
+    trial = bench.trial(
+        at=f"{first},{second.partition('://')[2]}",
+        operation=operation,
+        streams=2,
+        rows_per_batch=_ROWS,
+        rows_per_stream=_ROWS * _BATCHES // 2,
+    )
+    of: dict[str, Any] = {"operation": operation, "end": "server", "servers": 2}
+    checks = Checks()
+    checks.same(What.OUTCOME, "ok", trial.record["outcome"], **of)
+    if trial.ok:
+        burned = _BATCHES // 2 * HANDICAP_NS
+        for stage in (one[operation], another[operation]):
+            found = (trial.record["stages"]["server"] or {}).get(stage)
+            checks.between(What.HANDICAP, burned, found, "ns", burned * 0.999, None, stage=stage, **of)
+        cpu = trial.record["cpu"]["server"] or {}
+        found = sum(cpu.values()) if cpu else None
+        checks.between(What.CPU, 2 * burned, found, "ns", 2 * burned - 2 * _TICK_NS, None, **of)
     return checks
