@@ -11,14 +11,14 @@ from venturi.measure.prove.outcome import Checks
 __all__ = ["attempts"]
 
 
-def attempts(bench: Bench, make: Callable[..., Checks], *given: Any, most: int = 3) -> Checks:
+def attempts(bench: Bench, make: Callable[..., Checks], *given: Any, most: int = 3, **more: Any) -> Checks:
     """The first that is all right, or shows what no machine's mood can do; else the one with the fewest that
     are wrong."""
     best: Checks | None = None
     for number in range(most):
         if number > 0 and not bench.in_time():
             break
-        found = make(bench, *given)
+        found = make(bench, *given, **more)
         wrong = [check for check in found if not check.right]
         if not wrong or any(not check.timed for check in wrong):
             return found

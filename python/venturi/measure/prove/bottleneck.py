@@ -4,12 +4,14 @@ verdict names."""
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
 from venturi.analysis.cells.summary import summarise
 from venturi.analysis.verdict.judge import judge
+from venturi.common.errors import VenturiError
 from venturi.measure.prove.attempts import attempts
 from venturi.measure.prove.bench import Bench
 from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof, Reason, What
@@ -21,8 +23,16 @@ __all__ = ["prove"]
 
 HANDICAP_NS = 2_000_000
 _CROWDED = "await_thread"
+_WAITS = {
+    ("get", "client"): ("await_output", "await_window"),
+    ("get", "server"): ("await_input",),
+    ("put", "client"): ("await_input",),
+    ("put", "server"): ("await_output", "await_window"),
+}
+"""At which stages the other end waits, by operation and the end that is slow."""
 _TICK_NS = 10_000_000
 _BATCHES = 40
+_WINDOW = "64Ki"
 _ROWS = 8192
 """A batch: with all of them in the sockets' buffers the other end would be done before it can be held up."""
 
@@ -50,9 +60,26 @@ def prove(bench: Bench, short: bool = False) -> Proof:
             for operation, stage in stages.items():
                 at = f"{url}/venturi_prove" if stage == "apply" else url
                 checks += attempts(bench, _one, operation, "server", stage, at, most=2)
+        checks += _named_waits(bench, servers)
         if len(servers) > 1 and bench.system.scheme not in ONE_HOST:
             checks += attempts(bench, _together, servers[:2], most=2)
     return Proof(Name.BOTTLENECK, checks.outcome, checks, missing)
+
+
+def _named_waits(bench: Bench, servers: list[tuple[dict[str, str], str]]) -> Checks:
+    """What a sender waits for has a name of its own: a window, a reply."""
+    checks = Checks()
+    with contextlib.suppress(VenturiError):
+        bench.cell(operation="get", window=_WINDOW)
+        checks += attempts(
+            *(bench, _one, "get", "client", "verify", None, ("await_window",)), most=2, window=_WINDOW
+        )
+    if servers and "put" in bench.operations and "ack" in bench.options("put"):
+        stages, url = servers[0]
+        checks += attempts(
+            *(bench, _one, "put", "server", stages["put"], url, ("await_reply",)), most=2, ack="batch"
+        )
+    return checks
 
 
 def _servers(bench: Bench, stack: contextlib.ExitStack) -> list[tuple[dict[str, str], str]]:
@@ -76,7 +103,16 @@ def _servers(bench: Bench, stack: contextlib.ExitStack) -> list[tuple[dict[str, 
     ]
 
 
-def _one(bench: Bench, operation: str, end: str, stage: str, at: str | None) -> Checks:
+def _one(
+    bench: Bench,
+    operation: str,
+    end: str,
+    stage: str,
+    at: str | None,
+    waits: Sequence[str] | None = None,
+    **more: Any,
+) -> Checks:
+    """One stage that is slow. `waits`: at which the other end waits then, with these settings."""
     slowed: dict[str, Any] = {"handicap": f"{stage}={HANDICAP_NS}ns"} if end == "client" else {}
     if at is not None and urlsplit(at).path:
         slowed["protocol"] = "path"
@@ -87,8 +123,9 @@ def _one(bench: Bench, operation: str, end: str, stage: str, at: str | None) -> 
         rows_per_batch=_ROWS,
         rows_per_stream=_ROWS * _BATCHES,
         **slowed,
+        **more,
     )
-    of: dict[str, Any] = {"operation": operation, "end": end, "stage": stage}
+    of: dict[str, Any] = {"operation": operation, "end": end, "stage": stage, **more}
     checks = Checks()
     checks.same(What.OUTCOME, "ok", trial.record["outcome"], **of)
     if not trial.ok:
@@ -102,7 +139,15 @@ def _one(bench: Bench, operation: str, end: str, stage: str, at: str | None) -> 
     working = {name: ns for name, ns in stages.items() if not name.startswith("await")}
     other = max((ns for name, ns in working.items() if name != stage), default=0)
     checks.between(What.STAGES, 0.0, other, "ns", 0.0, burned / 4, moves="up", noisy=noisy, **of)
-    # One stream has each thread to itself, and waits for the other end.
+    waits = waits or _WAITS.get((operation, end))
+    theirs = record["stages"]["client" if end == "server" else "server"]
+    if waits and theirs:
+        waited = sum(theirs.get(name, 0) for name in waits)
+        checks.between(
+            What.WAIT, burned, waited, "ns", burned / 4, None, moves="down", noisy=noisy,
+            at="+".join(waits), **of,
+        )  # fmt: skip
+    # One stream has each thread to itself.
     for name in ("client", "server"):
         crowded = (record["stages"][name] or {}).get(_CROWDED, 0)
         checks.between(

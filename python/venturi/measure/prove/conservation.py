@@ -32,6 +32,8 @@ def prove(bench: Bench, short: bool = False) -> Proof:
             continue
         rows = int(bench.cell(operation=operation).parameters["rows_per_batch"])
         bench.trial(operation=operation, streams=2, threads=2, rows_per_stream=rows * _BATCHES)
+        if "connections" in bench.options(operation):
+            bench.trial(operation=operation, streams=2, rows_per_stream=rows * _BATCHES, connections="shared")
     checks = Checks()
     good = [trial for trial in bench.trials if trial.ok and trial.record["counts"]["batches"]]
     for trial in good:

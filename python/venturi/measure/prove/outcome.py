@@ -89,6 +89,8 @@ class What(str, Enum):
     INTERFACE = "interface"
     CPU = "cpu"
     STAGES = "stages"
+    WAIT = "wait"
+    """The time for which an end waited for the other."""
     WORKERS = "workers"
     RETRIES = "retries"
     CROWDED = "crowded"
