@@ -32,7 +32,9 @@ from venturi.measure.prove import (
     stall,
 )
 from venturi.measure.prove.bench import Bench
+from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.outcome import Name, Outcome, Proof, Reason, What
+from venturi.measure.prove.relay import Plan
 from venturi.targets.system import FILES
 
 Record = dict[str, Any]
@@ -120,7 +122,7 @@ def test_a_foreign_server_as_far_as_it_goes(tmp_path: Path) -> None:
     with Bench("flight://local") as ours:
         url = ours.url_of()
         found = {one.name: one for one in venturi.prove(url, only=("lies", "bottleneck", "conservation"))}
-    assert all(not one.failures for one in found.values())
+    assert all(not one.failures for one in found.values()), [one.failures for one in found.values()]
     # Its own stages cannot be slowed down from here.
     assert "server" in [part for part, _ in found[Name.BOTTLENECK].missing]
     assert {check.of["end"] for check in found[Name.BOTTLENECK].checks} == {"client"}
@@ -136,6 +138,23 @@ def test_a_table_that_is_there_already(table: str, told: bool) -> None:
     assert all(not one.failures for one in found.values()), [one.failures for one in found.values()]
     assert (found[Name.DIFFERENCE].outcome is Outcome.IMPOSSIBLE) is not told
     assert bool(found[Name.CONSERVATION].checks) is told
+
+
+def test_a_shared_connection_is_told_whole(bench: Bench) -> None:
+    """Streams that end one after the other: what each is told adds up to what a relay saw."""
+    for operation in ("get", "put"):
+        for _ in range(5):
+            plan = Plan(operation != "get", FRAMINGS["flight"], 10**9)
+            trial = bench.trial(
+                plan=plan, operation=operation, streams=4, threads=1, connections="shared",
+                rows_per_batch=4096, rows_per_stream=4096 * 20,
+            )  # fmt: skip
+            assert trial.ok, trial.record["error"]
+            carried = trial.relay.to_client + trial.relay.to_server
+            wire, payload = (trial.record["counts"][name] for name in ("wire_bytes", "payload_bytes"))
+            # Each stream was warmed by a batch, before the clock.
+            least = carried - 4 * 4096 * trial.cell.parameters["row_bytes"]
+            assert max(payload, 0.98 * least) <= wire <= carried, (operation, payload, wire, carried)
 
 
 # ---- each fails where what it guards is broken ------------------------------------------------

@@ -43,7 +43,10 @@ struct Shared {
     headers: Vec<(String, Vec<u8>)>,
     inboxes: BTreeMap<u32, Inbox>,
     failed: Option<Error>,
+    /// Streams that share the connection and have not left it.
     users: u64,
+    /// Bytes of those before the trial, and of streams that have left.
+    told: u64,
     /// Inboxes that wait to send.
     senders: usize,
 }
@@ -71,6 +74,7 @@ impl Link {
             inboxes: BTreeMap::new(),
             failed: None,
             users: 1,
+            told: 0,
             senders: 0,
         })))
     }
@@ -167,16 +171,21 @@ impl Link {
         shared.connection.send_queue(stream).is_some()
     }
 
-    /// Bytes that the connection has carried, both ways.
-    pub fn wire_bytes(&self) -> u64 {
-        self.0.borrow().connection.wire_bytes()
+    /// One stream's share of what the connection has carried, both ways. Streams that share a
+    /// connection cannot tell theirs apart; what one does not take when it leaves is left to
+    /// those that stay, so that the sum is right.
+    pub fn wire_share(&self) -> u64 {
+        let shared = self.0.borrow();
+        (shared.connection.wire_bytes() - shared.told) / shared.users
     }
 
-    /// One stream's share of what the connection has carried since then: streams that share
-    /// a connection cannot tell theirs apart, but the sum is right.
-    pub fn wire_share(&self, before: u64) -> u64 {
-        let shared = self.0.borrow();
-        (shared.connection.wire_bytes() - before) / shared.users
+    /// The same for the last time: the stream needs the connection no more.
+    pub fn leave(&self) -> u64 {
+        let share = self.wire_share();
+        let mut shared = self.0.borrow_mut();
+        shared.told += share;
+        shared.users = (shared.users - 1).max(1);
+        share
     }
 
     /// The addresses of both ends.
@@ -184,9 +193,15 @@ impl Link {
         self.0.borrow().connection.route()
     }
 
-    /// How many streams of the trial share this connection.
-    pub fn set_users(&self, users: usize) {
-        self.0.borrow_mut().users = users.max(1) as u64;
+    /// From here on so many streams of the trial share what this connection carries.
+    pub fn share_among(&self, users: usize) {
+        let mut shared = self.0.borrow_mut();
+        shared.users = users.max(1) as u64;
+        shared.told = shared.connection.wire_bytes();
+    }
+
+    pub fn is(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
     }
 
     /// Gives a call up.

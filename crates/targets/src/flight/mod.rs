@@ -263,7 +263,7 @@ impl Target for Flight {
                 sessions.push(session.map_err(|error| error.context(format!("stream {stream}")))?);
             }
             for (link, streams) in links.values() {
-                link.set_users(streams.len());
+                link.share_among(streams.len());
             }
             Ok(sessions)
         })

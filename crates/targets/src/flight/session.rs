@@ -38,7 +38,6 @@ pub struct GetSession {
     draining: bool,
     handicap: Handicap,
     tally: Tally,
-    wire_before: u64,
 }
 
 struct Call {
@@ -55,7 +54,6 @@ impl GetSession {
         checksum: bool,
         stop: Option<String>,
     ) -> Self {
-        let wire_before = pieces.front().map_or(0, |(link, _)| link.wire_bytes());
         Self {
             pieces,
             headers,
@@ -65,7 +63,6 @@ impl GetSession {
             draining: false,
             handicap: Handicap::default(),
             tally: Tally::default(),
-            wire_before,
         }
     }
 
@@ -97,8 +94,9 @@ impl GetSession {
     fn close(&mut self) {
         if let Some(call) = self.current.take() {
             call.link.forget(call.stream);
-            self.tally.wire_bytes += call.link.wire_share(self.wire_before);
-            self.wire_before = self.pieces.front().map_or(0, |(link, _)| link.wire_bytes());
+            if !self.pieces.iter().any(|(link, _)| link.is(&call.link)) {
+                self.tally.wire_bytes += call.link.leave();
+            }
         }
     }
 }
@@ -202,7 +200,7 @@ impl Session for GetSession {
     fn tally(&self) -> Tally {
         let mut tally = self.tally;
         if let Some(call) = &self.current {
-            tally.wire_bytes += call.link.wire_share(self.wire_before);
+            tally.wire_bytes += call.link.wire_share();
         }
         tally
     }
@@ -224,7 +222,8 @@ pub struct PutSession {
     sent: u64,
     acknowledged: u64,
     tally: Tally,
-    wire_before: u64,
+    /// It has left the connection, and has told its wire bytes.
+    left: bool,
     encoded: Vec<Encoded>,
     ending: bool,
     handicap: Handicap,
@@ -240,7 +239,6 @@ impl PutSession {
         checksum: bool,
         ack: Ack,
     ) -> Self {
-        let wire_before = link.wire_bytes();
         Self {
             link,
             headers,
@@ -256,7 +254,7 @@ impl PutSession {
             sent: 0,
             acknowledged: 0,
             tally: Tally::default(),
-            wire_before,
+            left: false,
             encoded: Vec::new(),
             ending: false,
             handicap: Handicap::default(),
@@ -415,6 +413,9 @@ impl Session for PutSession {
         };
         server?;
         self.link.forget(stream);
+        if !std::mem::replace(&mut self.left, true) {
+            self.tally.wire_bytes = self.link.leave();
+        }
         Poll::Ready(Ok(()))
     }
 
@@ -424,7 +425,9 @@ impl Session for PutSession {
 
     fn tally(&self) -> Tally {
         let mut tally = self.tally;
-        tally.wire_bytes = self.link.wire_share(self.wire_before);
+        if !self.left {
+            tally.wire_bytes = self.link.wire_share();
+        }
         tally
     }
 }
