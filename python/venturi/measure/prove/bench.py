@@ -169,10 +169,7 @@ class Bench:
     @property
     def handicapped(self) -> bool:
         """Whether its client's stages can be slowed down."""
-        with contextlib.suppress(VenturiError):
-            self.cell(handicap="verify=1ms")
-            return True
-        return False
+        return self.takes(handicap="verify=1ms")
 
     @property
     def reference(self) -> bool:
@@ -231,6 +228,13 @@ class Bench:
 
     def cell(self, **changes: Any) -> Cell:
         return self._cell(changes)[1]
+
+    def takes(self, **changes: Any) -> bool:
+        """Whether a cell of this target may have these parameters."""
+        with contextlib.suppress(VenturiError):
+            self.cell(**changes)
+            return True
+        return False
 
     def options(self, operation: str) -> set[str]:
         """Names of the parameters that a cell of this target has."""

@@ -90,7 +90,7 @@ class What(str, Enum):
     CPU = "cpu"
     STAGES = "stages"
     WAIT = "wait"
-    """The time for which an end waited for the other."""
+    """How much of an end's waiting was where it had to be."""
     WORKERS = "workers"
     RETRIES = "retries"
     CROWDED = "crowded"
