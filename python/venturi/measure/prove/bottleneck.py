@@ -4,7 +4,7 @@ verdict names."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
@@ -140,8 +140,7 @@ def _one(
     waits = waits or _WAITS.get((operation, end))
     theirs = record["stages"]["client" if end == "server" else "server"]
     waited = {n: ns for n, ns in (theirs or {}).items() if n.startswith("await") and n != _CROWDED}
-    # Where buffers take all of it, the other end is done before it has to wait.
-    if waits and sum(waited.values()) >= burned / 4:
+    if waits and sum(waited.values()) >= burned / 4 and not _held(record, operation):
         found = sum(waited.get(name, 0) for name in waits) / sum(waited.values())
         checks.between(
             What.WAIT, 1.0, found, "", 0.5, 1.0, moves="down", noisy=noisy, at="+".join(waits), **of
@@ -161,6 +160,16 @@ def _one(
     right = named == f"{end}: {stage}"
     checks.between(What.STAGE, 1.0, float(right), "", 1.0, 1.0, moves="down", noisy=noisy, named=named, **of)
     return checks
+
+
+def _held(record: Mapping[str, Any], operation: str) -> bool:
+    """Whether the sockets may hold so much of it that a sender is done before it has to wait."""
+    ends = ("server", "client") if operation == "get" else ("client", "server")
+    held = 0
+    for end, buffer in zip(ends, ("send_buffer_bytes", "receive_buffer_bytes"), strict=True):
+        sockets = ((record["resources"] or {}).get(end) or {}).get("sockets") or {}
+        held += int(sockets.get(buffer) or 0)
+    return 2 * held > int(record["counts"]["payload_bytes"])
 
 
 def _crowded(bench: Bench, operation: str, stage: str) -> Checks:
