@@ -35,7 +35,7 @@ PROFILE = (
     ),
 )
 # A proof has a deadline of its own: only a busy machine takes it so long, or a fault that hangs it.
-BUILD_SECONDS, PROVE_SECONDS, STEP_SECONDS = 1800, 180, 1200
+BUILD_SECONDS, PROVE_SECONDS, STEP_SECONDS = 1800, 60, 1200
 MOST_SAID = 32 << 20
 """Characters that are kept of what a command says; proofs that fail say a megabyte."""
 
