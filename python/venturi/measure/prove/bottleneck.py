@@ -91,7 +91,7 @@ class _Slowed:
 
 
 def _servers(bench: Bench, stack: contextlib.ExitStack) -> list[_Slowed]:
-    """All are started at once."""
+    """All are started at once, and stopped at once."""
     stages = SERVER_STAGES[bench.system.scheme]
     rounds: list[dict[str, str]] = []
     for operation in bench.operations:
@@ -101,10 +101,9 @@ def _servers(bench: Bench, stack: contextlib.ExitStack) -> list[_Slowed]:
             rounds[number][operation] = stage
     texts = ["+".join(f"{stage}={HANDICAP_NS}ns" for stage in one.values()) for one in rounds]
     servers = [ReferenceServer("--handicap", text, kind=bench.system.scheme) for text in texts]
-    for server in servers:
-        stack.callback(server.stop)
-    with ThreadPoolExecutor(len(servers)) as pool:
-        list(pool.map(ReferenceServer.start, servers))
+    pool = stack.enter_context(ThreadPoolExecutor(len(servers)))
+    stack.callback(lambda: list(pool.map(ReferenceServer.stop, servers)))
+    list(pool.map(ReferenceServer.start, servers))
     return [
         _Slowed(one, f"{bench.system.scheme}://{server.address}", server.pid)
         for one, server in zip(rounds, servers, strict=True)

@@ -39,7 +39,7 @@ def _paused(bench: Bench) -> Checks:
     with _Stopper(bench) as stopper:
         trial = bench.trial(
             keep=False, meanwhile=stopper, streams=1, rows_per_stream=None, points_per_stream=None,
-            duration="600ms", **making,
+            duration="450ms", **making,
         )  # fmt: skip
     checks, noisy = Checks(), trial.outside.noisy
     # One that could not be stopped proves nothing.
