@@ -258,24 +258,26 @@ def test_a_loader_tells_who_it_is() -> None:
 
 
 @pytest.mark.noisy
-def test_a_trial_of_a_hundred_loaders_costs_the_driver_little() -> None:
-    """Fakes that end at once: what is left is the driver's own work, in CPU time. Four times the loaders are
-    four times the work, and sixteen times where something grows with their square. What one costs, 3.4 ms
-    (docs/cluster.md), depends on the machine: seconds for all are too many on any."""
+def test_what_a_trial_costs_the_driver_grows_as_its_loaders_do() -> None:
+    """Fakes that end at once, so that the driver's own work is left. Its own thread's CPU time: the fakes' threads
+    are in this process too, and cost more the more there are. Eight times the loaders are eight times the work,
+    and sixty-four times where something grows with their square. What one costs depends on the machine: seconds
+    for all are too many on any."""
 
     def seconds(loaders: int) -> float:
         found = [LocalHandle(f"loader-{n}", Loader(FakeCore())) for n in range(loaders)]
         times = clocks(found)
-        began = time.process_time()
+        began = time.thread_time()
         record = run({**SPEC, "streams": loaders, "threads": loaders}, found, times, ClusterControl(), QUICK)
-        used = time.process_time() - began
+        used = time.thread_time() - began
         assert record["outcome"] == "ok" and len(record["hosts"]) == loaders
         for handle in found:
             handle.close()
         return used
 
-    few, many = seconds(25), seconds(100)
-    assert many < 8 * few and many < 5, (few, many)
+    seconds(1)  # what is imported at the first trial
+    few, many = seconds(25), seconds(200)
+    assert many < 24 * few and many < 5, (few, many)
 
 
 SHARED: dict[str, Any] = {
