@@ -19,6 +19,8 @@ import pytest
 from database_support import cassandra, mariadb, open_directory, postgres, start_database  # noqa: F401 - fixtures
 from flight_support import Certificates, ServerProcess, peer_command, serve_command
 from records_schema import records_follow_the_schema  # noqa: F401 - a fixture of every module
+from venturi.common.errors import VenturiError
+from venturi.servers import throwaway
 
 # A shell starts what runs in the background with SIGINT ignored, and children inherit that: the commands
 # that tests start and interrupt would never hear it.
@@ -69,6 +71,16 @@ def require(present: object, what: str) -> None:
     if os.environ.get("VENTURI_REQUIRE") == "1":
         pytest.fail(f"{what} is missing")
     pytest.skip(f"{what} is missing", allow_module_level=True)
+
+
+def require_server(scheme: str) -> None:
+    """A database whose server `X://local` starts."""
+    try:
+        throwaway.for_scheme(scheme)().find()
+    except VenturiError as error:
+        if os.environ.get("VENTURI_REQUIRE"):
+            raise
+        pytest.skip(f"{error.message}; VENTURI_REQUIRE=1 makes this a failure")
 
 
 @pytest.fixture(scope="session", autouse=True)

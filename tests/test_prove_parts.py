@@ -99,3 +99,21 @@ def test_the_relay_does_what_it_is_told(lie: Lie | None, arrives: bytes) -> None
             thread.join(10)
         assert bytes(got) == arrives
         assert (relay.seen.batches, relay.seen.to_server, relay.seen.done) == (3, 9, lie is not None)
+
+
+def test_the_relay_ends_a_connection_once_so_much_has_passed() -> None:
+    plan = Plan(True, lie=Lie.CUT, at=5)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Relay("127.0.0.1", server.getsockname()[1], plan) as relay,
+        socket.create_connection(("127.0.0.1", relay.port), 10) as client,
+    ):
+        connection, _ = server.accept()
+        with connection:
+            connection.settimeout(10)
+            client.sendall(b"a1\n")
+            assert connection.recv(100) == b"a1\n"
+            client.sendall(b"b2\nc3\n")
+            # Neither end has anything of it.
+            assert (connection.recv(100), client.recv(100)) == (b"", b"")
+        assert (relay.seen.to_server, relay.seen.done) == (9, 1)

@@ -154,7 +154,7 @@ def test_runs_without_proofs_say_nothing_of_them(tmp_path: Path) -> None:
 def test_the_command_says_what_was_expected_and_found() -> None:
     shown = command("prove", "--only", "lies,conservation")
     assert shown.returncode == 0, shown.stdout + shown.stderr
-    assert "4 of 4 kinds caught" in shown.stdout and "known lies" in shown.stdout
+    assert "5 of 5 kinds caught" in shown.stdout and "known lies" in shown.stdout
     told = json.loads(command("prove", "--only", "lies", "--format", "json", "-q").stdout)
     (one,) = told["proofs"]
     assert told["outcome"] == one["outcome"] == "passed" and one["name"] == "lies"

@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
+from conftest import require_server
 from run_support import command, environment, venturi
 from venturi.common.core import load_core
-from venturi.common.errors import VenturiError
-from venturi.servers import throwaway
 
 pytestmark = pytest.mark.slow
 
@@ -29,15 +28,6 @@ SHORT = (
 
 def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (path / "trials.jsonl").read_text().splitlines()]
-
-
-def require_server(scheme: str) -> None:
-    try:
-        throwaway.for_scheme(scheme)().find()
-    except VenturiError as error:
-        if os.environ.get("VENTURI_REQUIRE"):
-            raise
-        pytest.skip(f"{error.message}; VENTURI_REQUIRE=1 makes this a failure")
 
 
 def test_a_file_of_our_own_is_gone_afterwards(tmp_path: Path) -> None:

@@ -21,14 +21,15 @@ EVERYTHING: Step = ("pytest",)
 REAL: Step = ("pytest --slow", *_pytest("stages", "run_core", "flight_interop_client", "charrow_target")[1:])
 """Trials against servers of ours and of pyarrow."""
 
-PROVED = {
-    "crates/targets/src/charrow/": "charrow://local",
-    "crates/servers/src/charrow/": "charrow://local",
-    "crates/targets/src/timeseries/": "akumuli://local",
-    "crates/targets/src/upsert/": "sqlite://local",
+# One after the other, until a proof fails.
+PROVED: dict[str, Sequence[str]] = {
+    "crates/targets/src/charrow/": ("charrow://local",),
+    "crates/servers/src/charrow/": ("charrow://local",),
+    "crates/targets/src/timeseries/": ("opentsdb://local",),
+    "crates/targets/src/upsert/": ("sqlite://local", "mysql://local"),
 }
-# Of code that all systems share: one after the other, until a proof fails.
-COMMON = ("flight://local", "charrow://local", "sqlite://local", "akumuli://local")
+# Of code that all systems share.
+COMMON = ("flight://local", "charrow://local", "sqlite://local", "opentsdb://local")
 
 # The longest that fits counts.
 BELONGS: dict[str, Sequence[Step]] = {
@@ -56,7 +57,9 @@ def of(touched: Sequence[str]) -> list[Step]:
 
 def targets(touched: Sequence[str]) -> list[str]:
     """What `venturi prove` is told to prove, one after the other until one fails."""
-    found = [url for path in touched for known, url in PROVED.items() if path.startswith(known)]
+    found = [
+        url for path in touched for known, urls in PROVED.items() if path.startswith(known) for url in urls
+    ]
     flight = any("flight" in path for path in touched)
     return list(dict.fromkeys(found)) or list(COMMON[:1] if flight else COMMON)
 

@@ -1,6 +1,6 @@
 //! Answers that are known beforehand: each follows from the definition at the function that is
 //! asked. They are about what `venturi prove` has no trials of: strings, lists and nulls, several
-//! servers, another machine, samples with known contents.
+//! servers, another machine, samples with known contents. Those of verification are with the targets.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use venturi_base::data::{digest, payload_bytes};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::align::{align, Trip};
 use venturi_base::meter::clock::Stage;
+use venturi_base::meter::cpu;
 use venturi_base::meter::readers::network::Interface;
 use venturi_base::meter::resources::End;
 use venturi_base::meter::series::{Facts, Series};
@@ -39,9 +40,11 @@ pub fn answers() -> Result<Vec<Answer>> {
     payloads(&mut tell);
     digests(&mut tell)?;
     servers(&mut tell);
+    processes(&mut tell);
     clocks(&mut tell);
     stages(&mut tell);
     samples(&mut tell)?;
+    venturi_targets::known::answers(&mut tell);
     Ok(found)
 }
 
@@ -159,6 +162,16 @@ fn servers(tell: Tell<'_>) {
         tell(part, expected, found as i64, unit);
     }
     tell("servers-checksum", 1, checksum, "");
+}
+
+/// Two processes have used as much as both of them: this one, counted twice.
+fn processes(tell: Tell<'_>) {
+    let me = std::process::id();
+    let used = |pids: &[u32]| cpu::of_processes(pids).map_or(0, |cpu| cpu.total());
+    let (one, two) = (used(&[me]), used(&[me, me]));
+    // It goes on using CPU time meanwhile, by ticks.
+    let times = (two as f64 / one.max(1) as f64).round() as i64;
+    tell("cpu-of-two-processes", 2, times, "");
 }
 
 /// A clock that is 1 ms ahead, seen over a way there and back of 40 µs, and over a worse one.

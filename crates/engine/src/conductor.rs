@@ -230,10 +230,7 @@ impl<'a> Conductor<'a> {
     }
 
     fn cpu(&self) -> (CpuTime, Option<CpuTime>) {
-        let mut servers = self.servers.iter().map(|pid| cpu::of_process(*pid));
-        let first = servers.next().flatten();
-        let all = servers.fold(first, |sum, next| Some(sum?.plus(&next?)));
-        (cpu::own(), all)
+        (cpu::own(), cpu::of_processes(&self.servers))
     }
 }
 

@@ -31,6 +31,7 @@ pub mod duckdb;
 pub mod empty;
 pub mod flight;
 pub mod hosts;
+pub mod known;
 mod many;
 pub mod mysql;
 pub mod pipe;

@@ -16,7 +16,7 @@ mod plan;
 mod reply;
 mod servers;
 mod session;
-mod verify;
+pub(crate) mod verify;
 mod watch;
 
 use std::collections::BTreeMap;

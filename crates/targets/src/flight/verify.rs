@@ -57,67 +57,91 @@ impl Flight {
         })
     }
 
-    /// METHOD, "Verification": what arrived is what was sent.
     pub(super) async fn compare(&self, tallies: &[Tally]) -> Result<Verification> {
-        let rows = tallies.iter().map(|tally| tally.rows).sum();
-        let checksum = tallies
-            .iter()
-            .fold(0u64, |sum, tally| sum.wrapping_add(tally.checksum));
-        let planned = self.plan.as_ref().and_then(|plan| plan.rows);
-        let mut verification = Verification::of(self.spec.verify, rows);
-        if self.spec.verify == Verify::None {
-            return Ok(verification);
-        }
-        if let Some(account) = self.account().await? {
-            verification.expected_rows = Some(account.rows);
-            verification.achieved = "count";
-            if self.spec.verify == Verify::Checksum {
-                verification.achieved = "checksum";
-                verification.checksum = Some(format!("{checksum:016x}"));
-                verification.expected_checksum = Some(account.checksum.clone());
-            }
-        } else {
-            let fixed_work = self.spec.duration_ns.is_none();
-            match (self.spec.operation, planned) {
-                // Where the time was long enough, all of it came.
-                (Operation::Get, Some(planned)) if fixed_work || rows >= planned => {
-                    verification.achieved = "count";
-                    verification.expected_rows = Some(planned);
-                }
-                (Operation::Get, Some(_)) => {
-                    verification.note = Some(
-                        "a get that ends with its time has no number of rows to be held against"
-                            .into(),
-                    );
-                }
-                (Operation::Get, None) => {
-                    verification.note =
-                        Some("the server does not say how many rows it sent".into());
-                }
-                (Operation::Put | Operation::Upsert | Operation::Ingest, _) => {
-                    verification.achieved = "acknowledged";
-                    verification.expected_rows = planned.filter(|_| fixed_work);
-                    verification.note = Some("the server acknowledged the whole stream, but does not say how many rows it took".into());
-                }
-            }
-            if self.spec.verify == Verify::Checksum && verification.note.is_none() {
-                verification.note = Some("only Venturi's own server tells a checksum".into());
-            }
-        }
-        let is_get = self.spec.operation == Operation::Get;
-        let (receiver, sender) = match is_get {
-            true => ("the client", "the server"),
-            false => ("the server", "the client"),
+        let account = match self.spec.verify {
+            Verify::None => None,
+            _ => self.account().await?,
         };
-        if let Some(expected) = verification.expected_rows {
-            let (received, sent) = if is_get {
-                (rows, expected)
-            } else {
-                (expected, rows)
-            };
-            verification.compare_rows((receiver, received), (sender, sent));
-        }
-        verification.compare_checksums(receiver, sender);
-        Ok(verification)
+        let planned = Planned {
+            operation: self.spec.operation,
+            rows: self.plan.as_ref().and_then(|plan| plan.rows),
+            fixed_work: self.spec.duration_ns.is_none(),
+        };
+        Ok(compared(self.spec.verify, &planned, account, tallies))
     }
+}
+
+/// What was to be moved.
+pub struct Planned {
+    pub operation: Operation,
+    /// Where it is known before.
+    pub rows: Option<u64>,
+    /// It ends with its rows, and not with its time.
+    pub fixed_work: bool,
+}
+
+/// METHOD, "Verification": what arrived is what was sent. `account`: of a server that tells what it
+/// sent, or has received.
+pub fn compared(
+    requested: Verify,
+    planned: &Planned,
+    account: Option<Account>,
+    tallies: &[Tally],
+) -> Verification {
+    let rows = tallies.iter().map(|tally| tally.rows).sum();
+    let mut verification = Verification::of(requested, rows);
+    if requested == Verify::None {
+        return verification;
+    }
+    if let Some(account) = account {
+        verification.expected_rows = Some(account.rows);
+        verification.achieved = "count";
+        if requested == Verify::Checksum {
+            let checksum = tallies
+                .iter()
+                .fold(0u64, |sum, tally| sum.wrapping_add(tally.checksum));
+            verification.achieved = "checksum";
+            verification.checksum = Some(format!("{checksum:016x}"));
+            verification.expected_checksum = Some(account.checksum);
+        }
+    } else {
+        match (planned.operation, planned.rows) {
+            // Where the time was long enough, all of it came.
+            (Operation::Get, Some(planned_rows)) if planned.fixed_work || rows >= planned_rows => {
+                verification.achieved = "count";
+                verification.expected_rows = Some(planned_rows);
+            }
+            (Operation::Get, Some(_)) => {
+                verification.note = Some(
+                    "a get that ends with its time has no number of rows to be held against".into(),
+                );
+            }
+            (Operation::Get, None) => {
+                verification.note = Some("the server does not say how many rows it sent".into());
+            }
+            (Operation::Put | Operation::Upsert | Operation::Ingest, _) => {
+                verification.achieved = "acknowledged";
+                verification.expected_rows = planned.rows.filter(|_| planned.fixed_work);
+                verification.note = Some("the server acknowledged the whole stream, but does not say how many rows it took".into());
+            }
+        }
+        if requested == Verify::Checksum && verification.note.is_none() {
+            verification.note = Some("only Venturi's own server tells a checksum".into());
+        }
+    }
+    let is_get = planned.operation == Operation::Get;
+    let (receiver, sender) = match is_get {
+        true => ("the client", "the server"),
+        false => ("the server", "the client"),
+    };
+    if let Some(expected) = verification.expected_rows {
+        let (received, sent) = if is_get {
+            (rows, expected)
+        } else {
+            (expected, rows)
+        };
+        verification.compare_rows((receiver, received), (sender, sent));
+    }
+    verification.compare_checksums(receiver, sender);
+    verification
 }

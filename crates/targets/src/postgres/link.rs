@@ -29,8 +29,8 @@ type Wire = Pin<Box<dyn Future<Output = Answer<()>> + Send>>;
 
 /// The connection's end of the wire. Somebody has to poll it for anything to move.
 pub struct Driver {
-    wire: Wire,
-    ended: bool,
+    /// `None` once it has ended: what waits for an answer is told of it when the wire is gone.
+    wire: Option<Wire>,
 }
 
 impl Driver {
@@ -43,11 +43,17 @@ impl Driver {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(done);
             }
-            // What waits for an answer is told when there is an end to the wire.
-            self.ended = self.ended || self.wire.as_mut().poll(cx).is_ready();
+            let _ = self.poll_wire(cx);
             work.as_mut().poll(cx)
         })
         .await
+    }
+
+    fn poll_wire(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(wire) = &mut self.wire else {
+            return Poll::Ready(());
+        };
+        wire.as_mut().poll(cx).map(|_| self.wire = None)
     }
 }
 
@@ -55,10 +61,7 @@ impl Future for Driver {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        match self.ended {
-            true => Poll::Ready(()),
-            false => self.wire.as_mut().poll(cx).map(|_| self.ended = true),
-        }
+        self.poll_wire(cx)
     }
 }
 
@@ -154,7 +157,7 @@ pub async fn dial(
     match connected {
         Ok((client, wire)) => Ok(Link {
             client,
-            driver: Driver { wire, ended: false },
+            driver: Driver { wire: Some(wire) },
             route,
         }),
         Err(error) => Err(Failed {

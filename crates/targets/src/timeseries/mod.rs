@@ -14,7 +14,7 @@ mod post;
 mod servers;
 mod session;
 mod udp;
-mod verify;
+pub(crate) mod verify;
 
 #[cfg(test)]
 mod tests;

@@ -61,6 +61,9 @@ def prove(bench: Bench, short: bool = False) -> Proof:
                 at = f"{server.url}/venturi_prove" if stage == "apply" else server.url
                 checks += attempts(bench, _one, operation, "server", stage, at, most=2)
         checks += _named_waits(bench, servers)
+        for operation in servers[0].stages if servers else ():
+            if "connections" in bench.options(operation):
+                checks += attempts(bench, _shared, operation, servers[0], most=2)
         if len(servers) > 1 and bench.system.scheme not in ONE_HOST:
             checks += attempts(bench, _together, servers[:2], most=2)
     return Proof(Name.BOTTLENECK, checks.outcome, checks, missing)
@@ -230,4 +233,29 @@ def _together(bench: Bench, servers: Sequence[_Slowed]) -> Checks:
         used = sum(process_cpu_ns(server.pid) or 0 for server in servers) - sum(before)
         # From before they were asked anything until after they had told: a little more.
         checks.between(What.CPU, used, told, "ns", used * 0.75 - 2 * _TICK_NS, used + 2 * _TICK_NS, **of)
+    return checks
+
+
+def _shared(bench: Bench, operation: str, server: _Slowed) -> Checks:
+    """Two streams on one connection: what its thread does is told once, of the stream that it is done for."""
+    trial = bench.trial(
+        at=server.url,
+        operation=operation,
+        streams=2,
+        connections="shared",
+        rows_per_batch=_ROWS,
+        rows_per_stream=_ROWS * _BATCHES // 2,
+    )
+    stage = server.stages[operation]
+    of: dict[str, Any] = {"operation": operation, "end": "server", "stage": stage, "connections": "shared"}
+    checks = Checks()
+    checks.same(What.OUTCOME, "ok", trial.record["outcome"], **of)
+    if trial.ok:
+        burned, noisy = _BATCHES * HANDICAP_NS, trial.outside.noisy
+        found = (trial.record["stages"]["server"] or {}).get(stage)
+        checks.between(
+            What.HANDICAP, burned, found, "ns", burned * 0.999, burned * 1.5, moves="up", noisy=noisy, **of
+        )
+        told = sum((trial.record["cpu"]["server"] or {}).values())
+        checks.between(What.CPU, burned, told, "ns", burned * 0.95, burned * 1.5, **of)
     return checks

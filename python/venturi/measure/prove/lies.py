@@ -1,11 +1,13 @@
 """Lies that are told on the way are caught: one bit turned, a batch that is lost, one that comes twice, a
-word of acceptance that is withheld. Two batches that change places are no lie, where order does not matter.
+word of acceptance that is withheld, a connection that ends. Two batches that change places are no lie, where
+order does not matter.
 
 The liar is a relay between the two ends: neither of them has a way to lie in it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from venturi.measure.prove import meddling
@@ -24,6 +26,7 @@ _KINDS = {
     Lie.DROP: ("verification", "timeout"),
     Lie.DOUBLE: ("verification",),
     Lie.WITHHOLD: ("timeout",),
+    Lie.CUT: ("lost",),
 }
 """How a trial fails that has caught it."""
 _STARVED = ("timeout", "unreachable", "lost")
@@ -33,12 +36,15 @@ def prove(bench: Bench, short: bool = False) -> Proof:
     if bench.system.scheme in meddling.SYSTEMS and not bench.somebodys:
         untold = [lie for lie in Lie if lie not in meddling.LIES and lie is not Lie.SWAP]
         return _proof(meddling.caught(bench), [(lie.value, Reason.NO_PLACE) for lie in untold])
-    if not bench.framed:
-        reason = Reason.SEVERAL if bench.several else Reason.NO_STREAM if bench.networked else Reason.NO_PLACE
-        return Proof(Name.LIES, Outcome.IMPOSSIBLE, (), [("lies", reason)])
     if bench.somebodys:
         return Proof(Name.LIES, Outcome.IMPOSSIBLE, (), [("lies", Reason.NO_LENGTH)])
     checks, missing = Checks(), []
+    for operation in bench.operations if bench.relayed else ():
+        checks += _cut(bench, operation)
+    if not bench.framed:
+        reason = Reason.SEVERAL if bench.several else Reason.NO_STREAM if bench.networked else Reason.NO_PLACE
+        made = (Lie.SWAP, Lie.CUT) if bench.relayed else (Lie.SWAP,)
+        return _proof(checks, [(lie.value, reason) for lie in Lie if lie not in made])
     for operation in bench.operations:
         found, without = _of(bench, operation, short)
         checks += found
@@ -51,6 +57,32 @@ def _proof(checks: Checks, missing: list[tuple[str, Reason]]) -> Proof:
     let_by = {c.of.get("lie") for c in checks if c.outcome is not Outcome.PASSED}
     figures = {"lies": float(len(lies)), "caught": float(len(lies - let_by))}
     return Proof(Name.LIES, checks.outcome, checks, missing, figures=figures)
+
+
+def _cut(bench: Bench, operation: str) -> Checks:
+    """The connection ends when half of what a good trial sends has passed."""
+    to_server = operation != "get"
+    good = bench.trial(plan=Plan(to_server), keep=False, **_little(bench, operation))
+    checks = Checks()
+    checks.same(What.OUTCOME, "ok", good.record["outcome"], operation=operation, way="relayed")
+    if good.ok:
+        passed = good.relay.to_server if to_server else good.relay.to_client
+        checks += attempts(bench, _cut_at, operation, passed // 2)
+    return checks
+
+
+def _cut_at(bench: Bench, operation: str, at: int) -> Checks:
+    trial = bench.trial(
+        plan=Plan(operation != "get", lie=Lie.CUT, at=at), keep=False, **_little(bench, operation)
+    )
+    checks, of = Checks(), {"operation": operation, "lie": Lie.CUT.value}
+    _caught(checks, trial, Lie.CUT, of)
+    if operation == "upsert" and trial.relay.done:
+        # Nobody knows of the batch that was on its way.
+        doubtful = trial.record["errors"]["in_doubt"]["batches"]
+        most = trial.cell.parameters.get("in_flight") or 1
+        checks.between(What.DOUBT, 1.0, doubtful, "", 1.0, most, **of)
+    return checks
 
 
 def _of(bench: Bench, operation: str, short: bool) -> tuple[Checks, list[tuple[str, Reason]]]:
@@ -67,7 +99,7 @@ def _of(bench: Bench, operation: str, short: bool) -> tuple[Checks, list[tuple[s
     # A batch that warms a stream is before the clock, and in no count.
     first = honest.relay.batches - honest.record["counts"]["rows" if honest.relay.rows else "batches"]
     last = honest.relay.batches - 1
-    for lie in Lie:
+    for lie in (one for one in Lie if one is not Lie.CUT):
         if lie is Lie.FLIP and achieved != "checksum":
             continue
         if lie is Lie.WITHHOLD and operation == "get" and not FRAMINGS[bench.system.scheme].ends:
@@ -94,26 +126,38 @@ def _trial(bench: Bench, operation: str, lie: Lie | None, at: int) -> Trial:
     return bench.trial(
         plan=plan,
         keep=lie is None,
-        operation=operation,
-        streams=1,
-        rows_per_stream=_BATCHES * p["rows_per_batch"],
+        **_little(bench, operation),
         timeout_ns=_TIMEOUT_NS if waits else TIMEOUT_NS,
         ack="batch" if withheld and p.get("ack") is not None and operation == "put" else None,
     )
+
+
+def _little(bench: Bench, operation: str) -> dict[str, Any]:
+    rows = bench.cell(operation=operation).parameters["rows_per_batch"]
+    return {"operation": operation, "streams": 1, "rows_per_stream": _BATCHES * rows}
 
 
 def _told(bench: Bench, operation: str, lie: Lie, at: int) -> Checks:
     trial = _trial(bench, operation, lie, at)
     of: dict[str, Any] = {"operation": operation, "lie": lie.value, "batch": at}
     checks = Checks()
-    # One that the relay had no chance to tell proves nothing.
-    checks.between(What.LIE, 1.0, trial.relay.done, "", 1.0, 1.0, moves="down", noisy=True, told=1, **of)
     if lie is Lie.SWAP:
+        _done(checks, trial, of)
         checks.same(What.OUTCOME, "ok", trial.record["outcome"], **of)
-        return checks
+    else:
+        _caught(checks, trial, lie, of)
+    return checks
+
+
+def _done(checks: Checks, trial: Trial, of: Mapping[str, Any]) -> None:
+    """One that the relay had no chance to tell proves nothing."""
+    checks.between(What.LIE, 1.0, trial.relay.done, "", 1.0, 1.0, moves="down", noisy=True, told=1, **of)
+
+
+def _caught(checks: Checks, trial: Trial, lie: Lie, of: Mapping[str, Any]) -> None:
+    _done(checks, trial, of)
     kind = str((trial.record["error"] or {}).get("kind") or trial.record["outcome"])
     wanted = _KINDS[lie]
     # Where nothing is scheduled for seconds, a trial runs out of time before it can find anything.
     excused = (trial.outside.noisy and kind in _STARVED) or not trial.relay.done
     checks.same(What.LIE, kind if kind in wanted else wanted[0], kind, excused=excused, **of)
-    return checks

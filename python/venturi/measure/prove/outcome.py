@@ -93,6 +93,8 @@ class What(str, Enum):
     """How much of an end's waiting was where it had to be."""
     WORKERS = "workers"
     RETRIES = "retries"
+    DOUBT = "doubt"
+    """Batches of which nobody knows whether they arrived."""
     CROWDED = "crowded"
     """The time for which a stream was ready and its thread worked for another one."""
     LATENCIES = "latencies"

@@ -18,7 +18,7 @@ _CHUNK = 1 << 18
 
 
 class Lie(str, Enum):
-    """What is done to one batch on its way."""
+    """What is done to one batch on its way, or to the connection."""
 
     FLIP = "flip"
     """One bit of its last value is turned."""
@@ -28,6 +28,8 @@ class Lie(str, Enum):
     """It arrives, but what says so does not."""
     SWAP = "swap"
     """It changes places with the one after it: no lie where order does not matter."""
+    CUT = "cut"
+    """The connection ends."""
 
 
 @dataclass
@@ -40,7 +42,7 @@ class Plan:
     least: int = 1
     lie: Lie | None = None
     at: int = 0
-    """Which batch is lied about, over all connections."""
+    """Which batch is lied about, over all connections; of a cut, how many bytes come before it."""
     period_ns: int = 0
     """Batches are passed on at this pace, from the first on."""
     stall_at: int = -1
@@ -136,6 +138,12 @@ class _Way:
                         seen.to_server += len(data)
                     else:
                         seen.to_client += len(data)
+                    cut = plan.lie is Lie.CUT and to_server is plan.to_server and not seen.done
+                    cut = cut and (seen.to_server if to_server else seen.to_client) > plan.at
+                    seen.done += cut
+                if cut:
+                    source.shutdown(socket.SHUT_RDWR)
+                    break
                 if framing is None:
                     sink.sendall(data)
                     continue

@@ -1,0 +1,94 @@
+//! What verification must find in counts that are written down here: that of what the trials of
+//! `venturi prove` do not meet, a stranger's server or a store that holds too much.
+
+use crate::flight::verify::{compared, Planned};
+use crate::timeseries::verify::{compare, Held, Stored};
+use crate::{Doubt, Tally};
+use venturi_base::os::machine::Place;
+use venturi_base::spec::{Operation, Verify};
+
+/// Each is told by its name, what it should be, what it is, and its unit.
+pub fn answers(tell: &mut dyn FnMut(&'static str, i64, i64, &'static str)) {
+    tallies(tell);
+    for (part, held, checksum, wrong) in [
+        ("points-all", 100, 7, false),
+        ("points-fewer", 99, 7, true),
+        ("points-more", 101, 7, true),
+        ("points-others", 100, 8, true),
+    ] {
+        tell(part, wrong.into(), store_is_wrong(held, checksum).into(), "");
+    }
+    for (part, rows, wrong) in [
+        ("planned-all", 100, false),
+        ("planned-fewer", 99, true),
+        ("planned-more", 101, true),
+    ] {
+        tell(part, wrong.into(), get_is_wrong(rows).into(), "");
+    }
+}
+
+/// Two lanes of one stream.
+fn tallies(tell: &mut dyn FnMut(&'static str, i64, i64, &'static str)) {
+    let lane = |times: u64| Tally {
+        rows: 3 * times,
+        checksum: u64::MAX - 1 + times,
+        wire_bytes: 5 * times,
+        doubt: Doubt {
+            batches: 7 * times,
+            rows: 11 * times,
+            ..Doubt::default()
+        },
+        retries: 13 * times,
+        ..Tally::default()
+    };
+    let both = lane(1).plus(&lane(2));
+    for (part, expected, found, unit) in [
+        ("lanes-rows", 9, both.rows, "rows"),
+        ("lanes-wire", 15, both.wire_bytes, "B"),
+        ("lanes-doubtful", 21, both.doubt.batches, ""),
+        ("lanes-doubtful-rows", 33, both.doubt.rows, "rows"),
+        ("lanes-retries", 39, both.retries, ""),
+    ] {
+        tell(part, expected, found as i64, unit);
+    }
+    // u64::MAX and 0: 2^64 wraps.
+    tell("lanes-checksum", -1, both.checksum as i64, "");
+}
+
+/// 100 points were sent to a store that held none.
+fn store_is_wrong(points: u64, checksum: u64) -> bool {
+    let held = |points, checksum: u64| {
+        Held::Reference(Stored {
+            software: String::new(),
+            place: Place::default(),
+            points,
+            checksum: format!("{checksum:016x}"),
+            stored_bytes: None,
+        })
+    };
+    let sent = Tally {
+        rows: 100,
+        checksum: 7,
+        ..Tally::default()
+    };
+    let (before, after) = (held(0, 0), held(points, checksum));
+    compare(&before, &after, &[sent], Verify::Checksum, true)
+        .mismatch
+        .is_some()
+}
+
+/// A server that does not account for what it sent had said that there are 100 rows.
+fn get_is_wrong(rows: u64) -> bool {
+    let planned = Planned {
+        operation: Operation::Get,
+        rows: Some(100),
+        fixed_work: true,
+    };
+    let received = Tally {
+        rows,
+        ..Tally::default()
+    };
+    compared(Verify::Count, &planned, None, &[received])
+        .mismatch
+        .is_some()
+}
