@@ -259,10 +259,10 @@ def test_a_loader_tells_who_it_is() -> None:
 
 @pytest.mark.noisy
 def test_what_a_trial_costs_the_driver_grows_as_its_loaders_do() -> None:
-    """Fakes that end at once, so that the driver's own work is left. Its own thread's CPU time: the fakes' threads
-    are in this process too, and cost more the more there are. Eight times the loaders are eight times the work,
-    and sixty-four times where something grows with their square. What one costs depends on the machine: seconds
-    for all are too many on any."""
+    """Fakes that end at once, so that the driver's own work is left. Its own thread's CPU time: the fakes'
+    threads are in this process too, and cost more the more there are. Eight times the loaders are eight times
+    the work, and sixty-four times where something grows with their square. What one costs depends on the
+    machine: seconds for all are too many on any."""
 
     def seconds(loaders: int) -> float:
         found = [LocalHandle(f"loader-{n}", Loader(FakeCore())) for n in range(loaders)]

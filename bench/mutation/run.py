@@ -23,7 +23,7 @@ from mutation import cargo_mutants, faults, steps
 from mutation.faults import Fault
 from mutation.steps import Step
 from mutation.table import tabled
-from mutation.tree import Broken, Ended, Tree, git, proofs
+from mutation.tree import Broken, Ended, Tree, git, proofs, wrong_checks
 
 PLACE = shared.ROOT / "target" / "bench-mutation"
 BASELINES = 3
@@ -97,7 +97,8 @@ def baseline(
             for _ in range(BASELINES):
                 proved = tree.prove(target)
                 if not proved.good:
-                    raise Broken(f"`venturi prove {target}` fails without a fault:\n{proved.said}")
+                    wrong = "\n".join(wrong_checks(proved)) or proved.said
+                    raise Broken(f"`venturi prove {target}` fails without a fault:\n{wrong}")
                 untold = ", ".join(proofs(proved, "cannot-tell"))
                 noisy = f"; cannot be told: {untold}" if untold else ""
                 tell(f"venturi prove {target}: good in {proved.seconds:.1f} s{noisy}")

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mutation.faults import Fault
 from mutation.steps import Step
@@ -62,9 +63,23 @@ class Ended:
 
 def proofs(ended: Ended, outcome: str) -> list[str]:
     """Those with this outcome, by their names; a crash, or one that did not end, has none."""
+    return [proof["name"] for proof in _proofs(ended) if proof["outcome"] == outcome]
+
+
+def wrong_checks(ended: Ended) -> list[str]:
+    """What failed, as JSON."""
+    return [
+        f"{proof['name']}: {json.dumps(check)}"
+        for proof in _proofs(ended)
+        for check in proof["checks"]
+        if check["outcome"] == "failed"
+    ]
+
+
+def _proofs(ended: Ended) -> list[dict[str, Any]]:
     try:
-        document = json.loads(ended.said[ended.said.index("{") :])
-        return [proof["name"] for proof in document["proofs"] if proof["outcome"] == outcome]
+        found: list[dict[str, Any]] = json.loads(ended.said[ended.said.index("{") :])["proofs"]
+        return found
     except (ValueError, KeyError, TypeError):
         return []
 

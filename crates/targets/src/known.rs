@@ -16,7 +16,12 @@ pub fn answers(tell: &mut dyn FnMut(&'static str, i64, i64, &'static str)) {
         ("points-more", 101, 7, true),
         ("points-others", 100, 8, true),
     ] {
-        tell(part, wrong.into(), store_is_wrong(held, checksum).into(), "");
+        tell(
+            part,
+            wrong.into(),
+            store_is_wrong(held, checksum).into(),
+            "",
+        );
     }
     for (part, rows, wrong) in [
         ("planned-all", 100, false),

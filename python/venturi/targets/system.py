@@ -33,6 +33,7 @@ __all__ = [
     "UNSYNCED",
     "USERS",
     "System",
+    "batches_as_asked",
     "in_process",
     "is_charrow",
     "is_clickhouse",
@@ -172,6 +173,13 @@ def servers_batches(parameters: Mapping[str, Any]) -> bool:
     p = parameters
     remote = p.get("operation") == "get" and p.get("data") == "remote"
     return remote and scheme_of(str(p.get("target") or "")) == "flight"
+
+
+def batches_as_asked(parameters: Mapping[str, Any]) -> bool:
+    """Whether a batch of this cell has the rows that were asked for. ClickHouse takes them as the most that a
+    block of a get may have."""
+    block = parameters.get("operation") == "get" and is_clickhouse(str(parameters.get("target") or ""))
+    return not block and not servers_batches(parameters)
 
 
 def in_process(url: str) -> bool:

@@ -8,6 +8,7 @@ from venturi.analysis.cells.summary import per_second
 from venturi.measure.prove.attempts import attempts
 from venturi.measure.prove.bench import Bench
 from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof, Reason, What
+from venturi.targets.system import batches_as_asked
 
 __all__ = ["prove"]
 
@@ -20,12 +21,15 @@ _ROWS_PER_BATCH, _DURATION = "4096", "80ms"
 def prove(bench: Bench, short: bool = False) -> Proof:
     if bench.somebodys:
         return Proof(Name.HEADROOM, Outcome.IMPOSSIBLE, (), [("headroom", Reason.NO_LENGTH)])
-    checks, figures = Checks(), {}
+    checks, figures, missing = Checks(), {}, []
     for operation in bench.operations:
+        if not batches_as_asked(bench.cell(operation=operation).parameters):
+            missing.append((operation, Reason.NO_BATCHES))
+            continue
         found = attempts(bench, _one, operation)
         checks += found
         figures[operation] = next((float(c.found) for c in found if c.what is What.HEADROOM and c.found), 0.0)
-    return Proof(Name.HEADROOM, checks.outcome, checks, figures=figures)
+    return Proof(Name.HEADROOM, checks.outcome, checks, missing, figures=figures)
 
 
 def _one(bench: Bench, operation: str) -> Checks:

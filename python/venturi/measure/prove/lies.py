@@ -75,7 +75,7 @@ def _cut_at(bench: Bench, operation: str, at: int) -> Checks:
     trial = bench.trial(
         plan=Plan(operation != "get", lie=Lie.CUT, at=at), keep=False, **_little(bench, operation)
     )
-    checks, of = Checks(), {"operation": operation, "lie": Lie.CUT.value}
+    checks, of = Checks(), dict[str, Any](operation=operation, lie=Lie.CUT.value)
     _caught(checks, trial, Lie.CUT, of)
     if operation == "upsert" and trial.relay.done:
         # Nobody knows of the batch that was on its way.

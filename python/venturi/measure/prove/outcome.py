@@ -50,6 +50,8 @@ class Reason(str, Enum):
     NO_SEED = "no-seed"
     NO_LENGTH = "no-length"
     """How much it moves is not known before."""
+    NO_BATCHES = "no-batches"
+    """How rows are put into batches is the server's choice."""
     NOT_OURS = "not-ours"
     """Only a server of Venturi's own that was started for the proof is stopped."""
     ONE_STREAM = "one-stream"

@@ -18,6 +18,7 @@ from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.outcome import Checks, Name, Proof, Reason, What
 from venturi.measure.prove.printed import read_back
 from venturi.measure.prove.relay import Plan
+from venturi.targets.system import batches_as_asked
 
 __all__ = ["prove"]
 
@@ -36,6 +37,9 @@ def prove(bench: Bench, short: bool = False) -> Proof:
     if bench.somebodys:
         return Proof(Name.RATE, Checks().outcome, (), [("rate", Reason.NO_LENGTH)])
     for operation in bench.operations[-1:] if short else bench.operations:
+        if not batches_as_asked(bench.cell(operation=operation).parameters):
+            missing.append((operation, Reason.NO_BATCHES))
+            continue
         checks += attempts(bench, _schedule, operation, batches, 1 if short else bench.streams)
     if "get" in bench.operations:
         if bench.framed:
@@ -74,7 +78,7 @@ def _schedule(bench: Bench, operation: str, batches: int, streams: int) -> Check
     # The last one ends when it has been answered; a few that took longer are none of its business.
     usual = next((float(ns) for percent, ns in response.get("percentiles") or () if percent >= 90.0), 0.0)
     _readings(checks, trial, batches, due_ns, "schedule", usual)
-    _clock(checks, trial, operation)
+    _clock(checks, trial, operation, bench.reference)
     schedule = trial.record["schedule"] or {}
     checks.same(What.SCHEDULE, batches, schedule.get("intended"), "", operation=operation)
     checks.near(What.SCHEDULE, rate, schedule.get("rate"), "batches/s", 1e-9, operation=operation)
@@ -149,8 +153,9 @@ def _readings(checks: Checks, trial: Trial, batches: int, ns: float, way: str, w
             checks.near(What.PRINTED, found, read_back(str(Quantity(found, unit=unit))), unit, 0.001, **of)
 
 
-def _clock(checks: Checks, trial: Trial, operation: str) -> None:
-    """The parts of a trial by its own clock fill the time that it took by ours."""
+def _clock(checks: Checks, trial: Trial, operation: str, whole: bool) -> None:
+    """The parts of a trial by its own clock fill the time that it took by ours, the `whole` of it where no
+    table is made before or dropped afterwards."""
     times, outside = trial.record["times"], trial.outside
     parts = times["setup_ns"] + times["interval_ns"] + times["verify_ns"]
     checks.between(
@@ -158,7 +163,7 @@ def _clock(checks: Checks, trial: Trial, operation: str) -> None:
         outside.elapsed_ns,
         parts,
         "ns",
-        outside.elapsed_ns * (1 - RIGHT) - 60e6,
+        outside.elapsed_ns * (1 - RIGHT) - 60e6 if whole else 0.0,
         outside.elapsed_ns,
         moves="down",
         noisy=outside.noisy,

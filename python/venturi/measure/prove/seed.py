@@ -24,9 +24,10 @@ def prove(bench: Bench, short: bool = False) -> Proof:
     # Twice at most: chance alone is not to stop a run.
     checks = attempts(bench, _compared, most=2)
     told = any(check.what is What.SEED for check in checks)
-    ratios = {"ratio": c.of["ratio"] for c in checks if c.what is What.ALIKE}
-    missing = [] if told or not ratios else [("checksum", Reason.NO_CHECKSUM)]
-    return Proof(Name.SEED, checks.outcome, checks, missing, figures=ratios)
+    alike = next((check for check in checks if check.what is What.ALIKE), None)
+    figures = {"ratio": alike.of["ratio"]} if alike is not None else {}
+    missing = [("checksum", Reason.NO_CHECKSUM)] if alike is not None and not told else []
+    return Proof(Name.SEED, checks.outcome, checks, missing, figures=figures)
 
 
 def _compared(bench: Bench) -> Checks:

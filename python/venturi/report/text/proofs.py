@@ -51,6 +51,7 @@ REASONS = {
     Reason.NO_ACKNOWLEDGEMENT: "nothing is acknowledged batch by batch",
     Reason.NO_SEED: "its rows do not come from a seed",
     Reason.NO_LENGTH: "how much it moves is not known before",
+    Reason.NO_BATCHES: "how rows are put into batches is the server's choice",
     Reason.NOT_OURS: "only a server of Venturi's own, started for the proof, is stopped",
     Reason.ONE_STREAM: "its streams share a query, so there is one",
     Reason.SEVERAL: "the address names several hosts",
