@@ -102,7 +102,7 @@ def test_the_relay_does_what_it_is_told(lie: Lie | None, arrives: bytes) -> None
 
 
 def test_the_relay_ends_a_connection_once_so_much_has_passed() -> None:
-    plan = Plan(True, lie=Lie.CUT, at=5)
+    plan = Plan(True, lie=Lie.CUT, cut_after=5)
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         Relay("127.0.0.1", server.getsockname()[1], plan) as relay,

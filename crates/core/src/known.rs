@@ -13,10 +13,11 @@ use venturi_base::data::{digest, payload_bytes};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::align::{align, Trip};
 use venturi_base::meter::clock::Stage;
-use venturi_base::meter::cpu;
+use venturi_base::meter::cpu::{self, CpuTime};
 use venturi_base::meter::readers::network::Interface;
 use venturi_base::meter::resources::End;
 use venturi_base::meter::series::{Facts, Series};
+use venturi_targets::known::Tell;
 
 /// What a figure should be, and what it is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -47,8 +48,6 @@ pub fn answers() -> Result<Vec<Answer>> {
     venturi_targets::known::answers(&mut tell);
     Ok(found)
 }
-
-type Tell<'a> = &'a mut dyn FnMut(&'static str, i64, i64, &'static str);
 
 fn strings(values: &[Option<&str>]) -> ArrayRef {
     Arc::new(StringArray::from(values.to_vec()))
@@ -164,14 +163,20 @@ fn servers(tell: Tell<'_>) {
     tell("servers-checksum", 1, checksum, "");
 }
 
-/// Two processes have used as much as both of them: this one, counted twice.
+/// Servers that do not tell their CPU time, looked at from outside.
 fn processes(tell: Tell<'_>) {
-    let me = std::process::id();
-    let used = |pids: &[u32]| cpu::of_processes(pids).map_or(0, |cpu| cpu.total());
-    let (one, two) = (used(&[me]), used(&[me, me]));
-    // It goes on using CPU time meanwhile, by ticks.
-    let times = (two as f64 / one.max(1) as f64).round() as i64;
-    tell("cpu-of-two-processes", 2, times, "");
+    let used = |user_ns| {
+        Some(CpuTime {
+            user_ns,
+            system_ns: 2 * user_ns,
+        })
+    };
+    let told = |all: &[Option<CpuTime>]| {
+        let all = cpu::together(all.iter().copied());
+        all.map_or(-1, |cpu| cpu.total() as i64)
+    };
+    tell("cpu-of-two", 3 * 12, told(&[used(5), used(7)]), "ns");
+    tell("cpu-of-one-untold", -1, told(&[used(5), None]), "ns");
 }
 
 /// A clock that is 1 ms ahead, seen over a way there and back of 40 µs, and over a worse one.

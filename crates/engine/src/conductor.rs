@@ -230,7 +230,10 @@ impl<'a> Conductor<'a> {
     }
 
     fn cpu(&self) -> (CpuTime, Option<CpuTime>) {
-        (cpu::own(), cpu::of_processes(&self.servers))
+        (
+            cpu::own(),
+            cpu::together(self.servers.iter().map(|pid| cpu::of_process(*pid))),
+        )
     }
 }
 

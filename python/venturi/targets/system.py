@@ -176,8 +176,8 @@ def servers_batches(parameters: Mapping[str, Any]) -> bool:
 
 
 def batches_as_asked(parameters: Mapping[str, Any]) -> bool:
-    """Whether a batch of this cell has the rows that were asked for. ClickHouse takes them as the most that a
-    block of a get may have."""
+    """Whether a batch of this cell has the rows that were asked for. For ClickHouse
+    they are the largest block that it may send."""
     block = parameters.get("operation") == "get" and is_clickhouse(str(parameters.get("target") or ""))
     return not block and not servers_batches(parameters)
 

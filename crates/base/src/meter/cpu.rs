@@ -50,9 +50,8 @@ pub fn of_process(pid: u32) -> Option<CpuTime> {
     Some(Process::new(Some(pid)).read()?.cpu())
 }
 
-/// Of all of them together; `None` where one cannot be read, or there are none.
-pub fn of_processes(pids: &[u32]) -> Option<CpuTime> {
-    let mut each = pids.iter().map(|pid| of_process(*pid));
+/// Of all of them together; `None` where one is not known, or there are none.
+pub fn together(mut each: impl Iterator<Item = Option<CpuTime>>) -> Option<CpuTime> {
     let first = each.next()?;
     each.fold(first, |sum, next| Some(sum?.plus(&next?)))
 }

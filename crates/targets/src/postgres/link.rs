@@ -43,6 +43,7 @@ impl Driver {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(done);
             }
+            // Its end is no answer: that is what `work` finds when it is polled again.
             let _ = self.poll_wire(cx);
             work.as_mut().poll(cx)
         })
@@ -174,4 +175,31 @@ fn route(socket: &TcpStream) -> Option<Route> {
         local: canonical(socket.local_addr().ok()?),
         peer: canonical(socket.peer_addr().ok()?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::channel::oneshot;
+
+    /// The other end has closed: it is done at once, and holds what its client waits on until it is dropped.
+    struct Closed(#[allow(dead_code)] oneshot::Sender<()>);
+
+    impl Future for Closed {
+        type Output = Answer<()>;
+
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Answer<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_an_answer_is_told_of_the_end() {
+        let (kept, answer) = oneshot::channel();
+        let mut driver = Driver {
+            wire: Some(Box::pin(Closed(kept))),
+        };
+        let told = tokio::time::timeout(Duration::from_secs(10), driver.drive(answer)).await;
+        assert!(told.expect("it waits on").is_err());
+    }
 }

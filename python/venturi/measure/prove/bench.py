@@ -20,6 +20,7 @@ from venturi.engine.spec import build_spec, completed, trial_line
 from venturi.measure.ceiling_probes import Prober, probes
 from venturi.measure.endpoints import Endpoints
 from venturi.measure.prove.framing import FRAMINGS
+from venturi.measure.prove.outcome import Reason
 from venturi.measure.prove.relay import Plan, Relay
 from venturi.plan import matrix
 from venturi.plan.cell import Cell
@@ -124,7 +125,7 @@ class Bench:
                 Endpoints(scenario, self.executor.needs_server, self._note)
             )
             self.endpoints.start()
-            # From here on: Cassandra alone takes that long to start.
+            # After the start: Cassandra's alone takes as long as all proofs may.
             if self._seconds is not None:
                 self._deadline = time.monotonic() + self._seconds
         except BaseException:
@@ -158,18 +159,29 @@ class Bench:
         return self.networked and len(each_host(self.url)) > 1
 
     @property
+    def datagrams(self) -> bool:
+        return "+udp" in self.url.partition("://")[0]
+
+    @property
     def encrypted(self) -> bool:
         return "+tls" in self.url.partition("://")[0]
 
     @property
     def framed(self) -> bool:
         """Whether a relay can tell its batches."""
-        return self.system.scheme in FRAMINGS and self.relayed and not self.encrypted
+        return self.system.scheme in FRAMINGS and self.relayed
 
     @property
     def relayed(self) -> bool:
-        """Whether a relay can stand on its way."""
-        return self.networked and not self.several and "+udp" not in self.url
+        """Whether a relay can stand on its way. A certificate names another address than the relay's."""
+        return self.networked and not (self.several or self.encrypted or self.datagrams)
+
+    @property
+    def unframed(self) -> Reason:
+        """Why no relay can tell its batches."""
+        if self.several:
+            return Reason.SEVERAL
+        return Reason.NO_STREAM if self.networked else Reason.NO_PLACE
 
     @property
     def handicapped(self) -> bool:
@@ -291,19 +303,23 @@ class Bench:
                 options=endpoints.options(cell),
             )
             endpoints.begin(cell)
-            # Who does not tell its process is taken for the one that listens: the relay, which is this one.
-            known = at is None and (relay is None or self.reference)
-            outside = _Around((self.server_pid or self._pid) if known else None, is_loopback(url))
+            pid = self.server_pid or self._pid
+            outside = _Around(pid if at is None else None, is_loopback(url))
             record = completed(
                 run_with_progress(
                     *(self.executor.run_trial, spec, self.executor.control(), meanwhile),
                     poll_seconds=_POLL_SECONDS if meanwhile is not None else _SELDOM_SECONDS,
                 )
             )
-            seen = outside.ended(record)
+            # A server that does not tell its process is looked for by its port. Through a relay that is this
+            # process, whose CPU time is told as the server's.
+            found = self.reference or relay is None
+            seen = outside.ended(record if found else {})
             endpoints.moved(cell, record)
-            if known and is_loopback(url):
-                # Whose it is is known from the first trial on.
+            if not found:
+                seen = dataclasses.replace(seen, server_cpu_ns=None)
+            elif at is None and is_loopback(url):
+                # From the first trial on it is known.
                 self._pid = (record["target"] or {}).get("pid")
             made = Trial(cell, record, seen, relay.seen if relay is not None else None)
         if keep:
@@ -392,14 +408,20 @@ def loopback_bytes() -> int | None:
 def process_cpu_ns(pid: int | None) -> int | None:
     """User and system time of a process, and of all that it has started: PostgreSQL has one for each
     connection."""
-    text = read(f"/proc/{pid}/stat") if pid is not None else None
-    if text is None:
-        return None
-    # utime and stime, and cutime and cstime: of those that have ended.
-    ticks = sum(map(int, text.rpartition(")")[2].split()[11:15]))
-    threads = Path(f"/proc/{pid}/task").glob("*/children")
-    children = " ".join(read(str(path)) or "" for path in threads).split()
-    return ticks * _TICK_NS + sum(process_cpu_ns(int(child)) or 0 for child in children)
+    ended = None
+    for _ in range(5):
+        text = read(f"/proc/{pid}/stat") if pid is not None else None
+        if text is None:
+            return None
+        user, system, *waited_for = map(int, text.rpartition(")")[2].split()[11:15])
+        if waited_for == ended:
+            break
+        # Who ended after this reading is in neither part: then all is read again.
+        ended = waited_for
+        threads = Path(f"/proc/{pid}/task").glob("*/children")
+        children = " ".join(read(str(path)) or "" for path in threads).split()
+        below = sum(process_cpu_ns(int(child)) or 0 for child in children)
+    return (user + system + sum(waited_for)) * _TICK_NS + below
 
 
 def _typed(name: str, value: Any) -> Any:

@@ -237,7 +237,7 @@ def _together(bench: Bench, servers: Sequence[_Slowed]) -> Checks:
 
 
 def _shared(bench: Bench, operation: str, server: _Slowed) -> Checks:
-    """Two streams on one connection: what its thread does is told once, of the stream that it is done for."""
+    """Two streams on one connection: what the server's thread does for one of them is not told of both."""
     trial = bench.trial(
         at=server.url,
         operation=operation,

@@ -40,11 +40,12 @@ def prove(bench: Bench, short: bool = False) -> Proof:
         return Proof(Name.LIES, Outcome.IMPOSSIBLE, (), [("lies", Reason.NO_LENGTH)])
     checks, missing = Checks(), []
     for operation in bench.operations if bench.relayed else ():
-        checks += _cut(bench, operation)
+        found, without = _cut(bench, operation)
+        checks += found
+        missing += without
     if not bench.framed:
-        reason = Reason.SEVERAL if bench.several else Reason.NO_STREAM if bench.networked else Reason.NO_PLACE
         made = (Lie.SWAP, Lie.CUT) if bench.relayed else (Lie.SWAP,)
-        return _proof(checks, [(lie.value, reason) for lie in Lie if lie not in made])
+        return _proof(checks, missing + [(lie.value, bench.unframed) for lie in Lie if lie not in made])
     for operation in bench.operations:
         found, without = _of(bench, operation, short)
         checks += found
@@ -59,29 +60,32 @@ def _proof(checks: Checks, missing: list[tuple[str, Reason]]) -> Proof:
     return Proof(Name.LIES, checks.outcome, checks, missing, figures=figures)
 
 
-def _cut(bench: Bench, operation: str) -> Checks:
-    """The connection ends when half of what a good trial sends has passed."""
-    to_server = operation != "get"
-    good = bench.trial(plan=Plan(to_server), keep=False, **_little(bench, operation))
+def _cut(bench: Bench, operation: str) -> tuple[Checks, list[tuple[str, Reason]]]:
+    """A stream's connection ends in the midst of its batches."""
+    if operation == "ingest" and not bench.reference:
+        # Of a stranger's store the end of the connection is all that it says, when it has taken all.
+        return Checks(), [(Lie.CUT.value, Reason.NO_ACKNOWLEDGEMENT)]
+    if not bench.in_time():
+        return Checks(), [(Lie.CUT.value, Reason.NO_TIME)]
+    good = bench.trial(keep=False, plan=Plan(operation != "get"), **_little(bench, operation))
     checks = Checks()
     checks.same(What.OUTCOME, "ok", good.record["outcome"], operation=operation, way="relayed")
     if good.ok:
-        passed = good.relay.to_server if to_server else good.relay.to_client
-        checks += attempts(bench, _cut_at, operation, passed // 2)
-    return checks
+        # Both ways, of the stream alone: a third of it is less than what its batches are.
+        checks += attempts(bench, _cut_after, operation, good.record["counts"]["wire_bytes"] // 3)
+    return checks, []
 
 
-def _cut_at(bench: Bench, operation: str, at: int) -> Checks:
-    trial = bench.trial(
-        plan=Plan(operation != "get", lie=Lie.CUT, at=at), keep=False, **_little(bench, operation)
-    )
+def _cut_after(bench: Bench, operation: str, passed: int) -> Checks:
+    plan = Plan(operation != "get", lie=Lie.CUT, cut_after=passed)
+    trial = bench.trial(keep=False, plan=plan, **_little(bench, operation))
     checks, of = Checks(), dict[str, Any](operation=operation, lie=Lie.CUT.value)
     _caught(checks, trial, Lie.CUT, of)
     if operation == "upsert" and trial.relay.done:
         # Nobody knows of the batch that was on its way.
-        doubtful = trial.record["errors"]["in_doubt"]["batches"]
+        doubt = (trial.record["errors"] or {}).get("in_doubt") or {}
         most = trial.cell.parameters.get("in_flight") or 1
-        checks.between(What.DOUBT, 1.0, doubtful, "", 1.0, most, **of)
+        checks.between(What.DOUBT, 1.0, doubt.get("batches", 0), "", 1.0, most, **of)
     return checks
 
 

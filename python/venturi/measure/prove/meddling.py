@@ -19,13 +19,13 @@ _TABLE = "venturi_usage"
 _ONE = f"WHERE ip_address = (SELECT max(ip_address) FROM {_TABLE})"
 LIES = {
     Lie.FLIP: f"UPDATE {_TABLE} SET hits = hits + 1 {_ONE}",
-    # It does not come back.
+    # Nor does it come back: a key beyond the last one is refused from now on, silently.
     Lie.DROP: f"""
         CREATE TRIGGER venturi_drops BEFORE INSERT ON {_TABLE}
             WHEN NEW.ip_address > (SELECT max(ip_address) FROM {_TABLE}) BEGIN SELECT RAISE(IGNORE); END;
         DELETE FROM {_TABLE} {_ONE}""",
 }
-"""What is done to rows that are there."""
+"""What is done to the table."""
 REFUSAL = (
     f"CREATE TRIGGER venturi_refuses BEFORE INSERT ON {_TABLE} BEGIN SELECT RAISE(ABORT, 'refused'); END",
     "DROP TRIGGER venturi_refuses",

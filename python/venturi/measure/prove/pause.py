@@ -24,7 +24,7 @@ def prove(bench: Bench, short: bool = False) -> Proof:
         Reason.NO_PLACE if not bench.networked
         else Reason.NOT_OURS if not bench.reference
         # Datagrams that come meanwhile are lost, which fails the trial first.
-        else Reason.NO_ACKNOWLEDGEMENT if not bench.relayed
+        else Reason.NO_ACKNOWLEDGEMENT if bench.datagrams
         else None
     )  # fmt: skip
     if reason is not None:

@@ -29,7 +29,7 @@ class Lie(str, Enum):
     SWAP = "swap"
     """It changes places with the one after it: no lie where order does not matter."""
     CUT = "cut"
-    """The connection ends."""
+    """The connection ends: see `Plan.cut_after`."""
 
 
 @dataclass
@@ -42,7 +42,9 @@ class Plan:
     least: int = 1
     lie: Lie | None = None
     at: int = 0
-    """Which batch is lied about, over all connections; of a cut, how many bytes come before it."""
+    """Which batch is lied about, over all connections."""
+    cut_after: int = 0
+    """The connection ends with what brings more bytes than these in that direction; that does not pass."""
     period_ns: int = 0
     """Batches are passed on at this pace, from the first on."""
     stall_at: int = -1
@@ -131,6 +133,7 @@ class _Way:
     def run(self, source: socket.socket, sink: socket.socket, to_server: bool) -> None:
         seen, plan = self._relay.seen, self._plan
         framing = plan.framing(plan.least, to_server) if plan.framing is not None else None
+        came = 0
         with contextlib.suppress(OSError):
             while data := source.recv(_CHUNK):
                 with self._relay._lock:
@@ -138,9 +141,10 @@ class _Way:
                         seen.to_server += len(data)
                     else:
                         seen.to_client += len(data)
-                    cut = plan.lie is Lie.CUT and to_server is plan.to_server and not seen.done
-                    cut = cut and (seen.to_server if to_server else seen.to_client) > plan.at
-                    seen.done += cut
+                    came += len(data)
+                    meant = plan.lie is Lie.CUT and to_server is plan.to_server and not seen.done
+                    if cut := meant and came > plan.cut_after:
+                        seen.done += 1
                 if cut:
                     source.shutdown(socket.SHUT_RDWR)
                     break

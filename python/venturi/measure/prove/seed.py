@@ -21,7 +21,7 @@ _BATCHES = 100
 def prove(bench: Bench, short: bool = False) -> Proof:
     if bench.somebodys or bench.cell().parameters.get("seed") is None:
         return Proof(Name.SEED, Outcome.IMPOSSIBLE, (), [("seed", Reason.NO_SEED)])
-    # Twice at most: chance alone is not to stop a run.
+    # Twice at most: what chance does once in a thousand, it did to one of 30 proofs.
     checks = attempts(bench, _compared, most=2)
     told = any(check.what is What.SEED for check in checks)
     alike = next((check for check in checks if check.what is What.ALIKE), None)

@@ -29,8 +29,7 @@ def prove(bench: Bench, short: bool = False) -> Proof:
     if operation is None:
         return Proof(Name.STALL, Outcome.IMPOSSIBLE, (), [("stall", Reason.NO_ACKNOWLEDGEMENT)])
     if not bench.framed:
-        reason = Reason.NO_STREAM if bench.relayed else Reason.NO_PLACE
-        return Proof(Name.STALL, Outcome.IMPOSSIBLE, (), [("stall", reason)])
+        return Proof(Name.STALL, Outcome.IMPOSSIBLE, (), [("stall", bench.unframed)])
     if "ack" not in bench.options(operation):
         return Proof(Name.STALL, Outcome.IMPOSSIBLE, (), [("stall", Reason.NO_ACKNOWLEDGEMENT)])
     checks = attempts(bench, _stalled, operation)

@@ -94,8 +94,8 @@ def verdict(found: Sequence[Proof]) -> str:
 
 
 def headline(environment: Mapping[str, Any]) -> str:
-    """`this machine, today: differences from 4 % are detectable; rate right within 0.3 %; lies caught 4 of
-    4`; empty where nothing was proved."""
+    """`this machine, today: differences from 4 % are detectable; rate right within 0.3 %; lies caught 5 of
+    5`; empty where nothing was proved."""
     told = proof(environment)
     if told is None:
         return ""
