@@ -102,7 +102,13 @@ def test_a_proof_that_fails_stops_the_run_and_is_not_kept(
     shown = command("show", str(out))
     assert "(unproven)" in shown.stdout and "UNPROVEN" in shown.stdout
     assert "(unproven)" in command("show", str(out), "--cell", "best").stdout
-    for words in (("best",), ("fit",), ("predict", "--checked"), ("compare", "--by", "streams")):
+    for words in (
+        ("best",),
+        ("fit",),
+        ("predict", "--checked"),
+        ("compare", "--by", "streams"),
+        ("sql", "select 1"),
+    ):
         assert "its figures are unproven" in command(words[0], str(out), *words[1:]).stderr
 
 

@@ -6,6 +6,7 @@ import enum
 import json
 import sys
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -59,9 +60,15 @@ def sql(
         raise VenturiError(
             "name a run directory and then a query", hint='venturi sql RUN "select * from trials"'
         )
+    from venturi.cli.reading import warn
+    from venturi.servers.timeseries.tables import is_store
     from venturi.store import sql as asking
+    from venturi.store.open import open_run
 
     table, damaged = asking.ask(runs, query)
+    for run in runs:
+        if not is_store(Path(run)):
+            warn(run, open_run(run).environment)
     for one in damaged:
         say("warning", f"{one.file}: {one.why}; its segment is left out of the answer")
     _print(table, format)

@@ -44,6 +44,8 @@ def prove(bench: Bench, short: bool = False) -> Proof:
         one = [trial for trial in good if trial.cell.parameters["operation"] == operation][-1:]
         for trial in one:
             checks += _merged(trial)
+        if bench.framed and not bench.somebodys:
+            checks += _proportional(bench, operation)
     if not bench.somebodys:
         checks += _raw_tcp(bench)
     if not any(trial.outside.loopback_bytes for trial in good):
@@ -289,6 +291,20 @@ def _raw_tcp(bench: Bench) -> Checks:
         What.INTERFACE, line["bytes"], outside.loopback_bytes, "B", line["bytes"],
         _PLACEMENTS * _HEADERS * line["bytes"], moves="up", noisy=outside.noisy, part="raw-tcp",
     )  # fmt: skip
+    return checks
+
+
+def _proportional(bench: Bench, operation: str) -> Checks:
+    """Twice the batches are twice the bytes on the wire, to less than half a batch: more than that was there
+    before the first one, and is none of the trial's."""
+    rows = int(bench.cell(operation=operation).parameters["rows_per_batch"])
+    batches = (8, 16)
+    few, many = (bench.trial(operation=operation, streams=1, rows_per_stream=rows * n) for n in batches)
+    checks = Checks()
+    if few.ok and many.ok:
+        one, two = (trial.record["counts"]["wire_bytes"] for trial in (few, many))
+        half = (two - one) / batches[0] / 2
+        checks.between(What.WIRE, 0.0, 2 * one - two, "B", -half, half, operation=operation, part="before")
     return checks
 
 
