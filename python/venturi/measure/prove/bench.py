@@ -6,14 +6,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import resource
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from venturi.common.environment import cpu_times, read
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.engine.executor import CoreExecutor, Executor, Progress, run_with_progress
 from venturi.engine.spec import build_spec, completed, trial_line
@@ -21,6 +18,7 @@ from venturi.measure.ceiling_probes import Prober, probes
 from venturi.measure.endpoints import Endpoints
 from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.outcome import Reason
+from venturi.measure.prove.outside import Around, Outside
 from venturi.measure.prove.relay import Plan, Relay
 from venturi.plan import matrix
 from venturi.plan.cell import Cell
@@ -31,35 +29,15 @@ from venturi.plan.scenario import Scenario
 from venturi.targets.system import PORTS, REMOTE, SYSTEMS, System, is_charrow, is_local, is_ours, scheme_of
 from venturi.targets.urls import each_host, is_loopback, printable
 
-__all__ = ["NOISY", "TIMEOUT_NS", "Bench", "Outside", "Trial"]
+__all__ = ["TIMEOUT_NS", "Bench", "Trial"]
 
 Note = Callable[[str, str], None]
-NOISY = 0.10
-"""Share of all cores that others used, or that was stolen, from which what depends on time is excused."""
 _RAW_TCP_SECONDS = 0.06
 _LONG_SECONDS = 2.0
 """Of a target whose trials are slow, a proof makes as few as it can, so that there is time for the others."""
 TIMEOUT_NS = 5_000_000_000
 _COLUMNS = 2
-_TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 _POLL_SECONDS, _SELDOM_SECONDS = 0.02, 1.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Outside:
-    """What was seen of a trial by clocks and counters of the system's, around it."""
-
-    began_unix_ns: int
-    elapsed_ns: int
-    own_cpu_ns: int
-    server_cpu_ns: int | None
-    loopback_bytes: int | None
-    others: float
-    """Share of all cores that was used by neither end, or stolen."""
-
-    @property
-    def noisy(self) -> bool:
-        return self.others > NOISY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -304,7 +282,7 @@ class Bench:
             )
             endpoints.begin(cell)
             pid = self.server_pid or self._pid
-            outside = _Around(pid if at is None else None, is_loopback(url))
+            outside = Around(pid if at is None else None, is_loopback(url))
             record = completed(
                 run_with_progress(
                     *(self.executor.run_trial, spec, self.executor.control(), meanwhile),
@@ -355,73 +333,9 @@ class Bench:
             return None
         with contextlib.ExitStack() as stack:
             prober = Prober(self.executor, self.endpoints, stack)
-            around = _Around(self.server_pid or self._pid, loopback=True)
+            around = Around(self.server_pid or self._pid, loopback=True)
             line = prober.line(probe, 0, self.executor.control(), length=_RAW_TCP_SECONDS)
             return line, around.ended({})
-
-
-class _Around:
-    """Clocks and counters of the system's, before a trial and after it."""
-
-    def __init__(self, server: int | None, loopback: bool) -> None:
-        self._server, self._loopback = server, loopback
-        self._began_unix_ns = time.time_ns()
-        self._before = self._now()
-
-    def _now(self) -> tuple[int, int, int | None, int | None, dict[str, int]]:
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        own = int((usage.ru_utime + usage.ru_stime) * 1e9)
-        net = loopback_bytes() if self._loopback else None
-        return time.monotonic_ns(), own, process_cpu_ns(self._server), net, cpu_times() or {}
-
-    def ended(self, record: Mapping[str, Any]) -> Outside:
-        now = self._now()
-        (t0, own0, server0, net0, cpu0), (t1, own1, server1, net1, cpu1) = self._before, now
-        parts = {name: cpu1[name] - cpu0.get(name, 0) for name in cpu1}
-        total = max(sum(parts.values()), 1)
-        stolen = parts.get("steal", 0)
-        busy = total - parts.get("idle", 0) - parts.get("iowait", 0) - stolen
-        server = server1 - server0 if server0 is not None and server1 is not None else None
-        told = (record.get("cpu") or {}).get("server") or {}
-        theirs = server if server is not None else int(told.get("user_ns", 0)) + int(told.get("system_ns", 0))
-        others = max(0.0, busy * _TICK_NS - (own1 - own0) - theirs) / (total * _TICK_NS) + stolen / total
-        return Outside(
-            self._began_unix_ns,
-            t1 - t0,
-            own1 - own0,
-            server,
-            net1 - net0 if net0 is not None and net1 is not None else None,
-            # A few ticks are no measure.
-            others if total > 4 else 0.0,
-        )
-
-
-def loopback_bytes() -> int | None:
-    """What the loopback interface has received."""
-    for line in (read("/proc/net/dev") or "").splitlines():
-        name, _, rest = line.partition(":")
-        if name.strip() == "lo":
-            return int(rest.split()[0])
-    return None
-
-
-def process_cpu_ns(pid: int | None) -> int | None:
-    """User and system time of a process, and of all that it has started: PostgreSQL has one for each
-    connection."""
-    ended = None
-    for _ in range(5):
-        text = read(f"/proc/{pid}/stat") if pid is not None else None
-        if text is None:
-            return None
-        user, system, *waited_for = map(int, text.rpartition(")")[2].split()[11:15])
-        if waited_for == ended:
-            break
-        # Who ended after this reading is in neither part: then all is read again.
-        ended = waited_for
-        threads = Path(f"/proc/{pid}/task").glob("*/children")
-        children = " ".join(read(str(path)) or "" for path in threads).split()
-        below = sum(process_cpu_ns(int(child)) or 0 for child in children)
-    return (user + system + sum(waited_for)) * _TICK_NS + below
 
 
 def _typed(name: str, value: Any) -> Any:

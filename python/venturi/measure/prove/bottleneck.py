@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 from venturi.analysis.cells.summary import summarise
 from venturi.analysis.verdict.judge import judge
 from venturi.measure.prove.attempts import attempts
-from venturi.measure.prove.bench import Bench, process_cpu_ns
+from venturi.measure.prove.bench import Bench
 from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof, Reason, What
+from venturi.measure.prove.outside import process_cpu_ns
 from venturi.servers.reference import ReferenceServer
 from venturi.targets.handicap import CLIENT_STAGES, SERVER_STAGES
 from venturi.targets.system import ONE_HOST, is_ours
