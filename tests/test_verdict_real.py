@@ -201,13 +201,14 @@ def test_a_foreign_server_that_takes_its_time_on_puts(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("operation", ["get", "put"])
 def test_a_server_that_does_one_thing_at_a_time(
-    tmp_path: Path, core: object, pyarrow_server: ServerProcess
+    tmp_path: Path, core: object, pyarrow_server: ServerProcess, operation: str
 ) -> None:
-    """Python's lock: one core, whatever the streams."""
+    """Python's lock: one core whatever the streams, and of puts what its other threads receive."""
     out, url = tmp_path / "run", f"flight://{pyarrow_server.address}/burns/1000"
     done = venturi(
-        "run", "--target", url, "--operation", "get", "--streams", "1,2,4", "--duration", "2s",
+        "run", "--target", url, "--operation", operation, "--streams", "1,2,4", "--duration", "2s",
         "--repeats", 3, "--no-report", "--no-ceilings", "--out", out,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

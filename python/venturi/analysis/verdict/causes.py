@@ -179,7 +179,8 @@ class Cause(Name):
         (*_STREAMS, _BATCHES, "target", "data", "in_flight", "method", "statement", "durable", "messages"),
     )  # fmt: skip
     SERIAL_SERVER = (
-        "serial-server", "server", "The server uses one core and moves as much, however many streams it has.",
+        "serial-server", "server",
+        "The server uses about one core and moves as much, however many streams it has.",
         ("cpu_cores", "streams", "other_cpu_cores", "other_streams"), ("target", "data"),
     )  # fmt: skip
     CORES_OF_OTHERS = (

@@ -23,8 +23,10 @@ NO_MORE = 0.05
 """A gain up to this share is none: the machine alone may do that."""
 IN_PROPORTION = 0.5
 """Of what more in flight would gain in proportion: where it surely gains less, the rest queues."""
-ONE_CORE = (0.85, 1.15)
-"""Cores of CPU time that are one: a serial server's other threads, and what it waits, are a little."""
+ONE_CORE = (0.85, 1.5)
+"""Cores of CPU time of a server that does one thing at a time: its other threads receive and send."""
+NO_MORE_CPU = 0.1
+"""A difference of its CPU time up to this share is none: threads that take turns cost a little."""
 _LANES = ("streams", "threads", "in_flight")
 
 
@@ -78,11 +80,13 @@ def _queues(fewer: Cell, more: Cell) -> bool:
 
 
 def _serial(one: Cell, other: Cell, found: Mapping[str, Verdict]) -> bool:
-    """Whether the server uses one core with either number of streams, and moves as much."""
+    """Whether the server uses about one core with either number of streams, and moves as much."""
     fewer, more = sorted((one, other), key=lanes)
     verdicts = [found[c.name] for c in (one, other) if c.name in found]
     used = [v.numbers.get("cpu_cores", 0.0) for v in verdicts if v.cause is Cause.SERVER_WAITED_FOR]
-    return len(used) == 2 and all(ONE_CORE[0] <= n <= ONE_CORE[1] for n in used) and _as_much(fewer, more)
+    least, most = ONE_CORE
+    alike = len(used) == 2 and least <= min(used) and max(used) <= min(most, (1 + NO_MORE_CPU) * min(used))
+    return alike and _as_much(fewer, more)
 
 
 def _one_core(verdict: Verdict, cell: Cell, other: Cell, others: Verdict) -> Verdict:
