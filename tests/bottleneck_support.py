@@ -137,14 +137,14 @@ def sqlite_locked(file: Path, held: float, free: float) -> Iterator[None]:
     ) as connection:
         # It stays with the file; who sets it again has to wait for nobody.
         connection.execute("PRAGMA journal_mode = WAL")
+        # SQLite would sleep for up to 100 ms between two tries, and a busy writer leaves it no gap as long.
+        connection.execute("PRAGMA busy_timeout = 0")
 
         def lock() -> None:
             while True:
-                try:
+                with contextlib.suppress(sqlite3.OperationalError):
                     connection.execute("BEGIN IMMEDIATE")
                     return
-                except sqlite3.OperationalError:
-                    time.sleep(0.001)
 
         with by_turns(lock, lambda: connection.execute("ROLLBACK"), held, free):
             yield
