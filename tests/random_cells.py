@@ -203,7 +203,7 @@ def _trials(chance: random.Random, name: str) -> list[dict[str, Any]]:
 
 def groups(number: int, size: int = 4, seed: int = 1) -> Iterator[tuple[str, list[Cell], dict[str, Any]]]:
     """So many cells in sweeps of `size`, each with a name and the environment of its run: cells that
-    differ in streams or rows a batch alone."""
+    differ in streams or rows per batch alone."""
     chance = random.Random(seed)
     for at in range(number // size):
         first = _trials(chance, f"{at}-0")

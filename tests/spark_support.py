@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +20,6 @@ def session(cores: int = 2, memory: str = "4g", **more: str) -> Iterator[Any]:
 
     from venturi.spark import register
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",

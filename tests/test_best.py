@@ -130,7 +130,7 @@ def test_a_setting_that_does_nothing_and_one_that_is_a_word() -> None:
     assert streams is not None and not streams.significant and by_name["streams"].enough == 1
     assert by_name["compression"].best is None
     text = report.advice(by_name["compression"])
-    assert re.match(r"compression: none is best; zstd -(50|49)\.\d %", text)
+    assert re.match(r"compression: fastest without it; zstd -(50|49)\.\d %", text)
     assert "not significant" not in text
 
 
@@ -180,8 +180,39 @@ def test_json_and_markdown() -> None:
     assert "| setting |" in venturi("best", "reference:chspark", "--format", "markdown").stdout
 
 
+def test_a_bound_on_latency() -> None:
+    """Larger batches are faster, and each takes longer: 10 ms a row, and up to 8 % more by repeat."""
+    lines = records(lambda p: 1e9 * p["rows_per_batch"], rows_per_batch=[1, 2, 4])
+    for line in lines:
+        took = 10e6 * line["parameters"]["rows_per_batch"] * (1 + 0.02 * line["repeat"])
+        line["latency"] = {"service": {"count": 10_000, "percentiles": [[99.0, took]]}}
+    cells = summarise(lines)
+
+    def fastest(bound: float | None) -> object:
+        (one,) = best.find(cells, p99_ns=bound)
+        assert len(one.slow) == 3 - one.cells
+        return one.fastest.cell.parameters["rows_per_batch"]
+
+    # The median of two rows is 20.8 ms, and its interval ends at 21.6 ms.
+    assert [fastest(bound) for bound in (None, 22e6, 21e6)] == [4, 2, 1]
+    (one,) = best.find(cells, p99_ns=22e6)
+    assert "p99 20.8" in report.sentences(one)[0]
+    assert report.notes(one) == ["1 cell is left out: its p99 may be over 22 ms, or is not known"]
+    # One that is left is named all the same.
+    (one,) = best.find(cells, p99_ns=21e6)
+    assert report.sentences(one)[0].startswith("highest: 1 row/batch: ")
+    assert best.too_slow(cells, False, 22e6) == best.find(cells, p99_ns=5e6) == []
+    (none,) = best.too_slow(cells, False, 5e6)
+    assert report.too_slow(none, 5e6).startswith(
+        "get: in no cell did 99 % of the batches surely take no longer than 5 ms; the lowest p99 was 10.4"
+    )
+    (untimed,) = best.too_slow(summarise(records(lambda p: 1e9, streams=[1, 2])), False, 5e6)
+    assert report.too_slow(untimed, 5e6) == "get: too few batches were timed to know 99 % of them"
+
+
 def test_wrong_use(tmp_path: Path) -> None:
     for args, said in (
+        (["--p99", "soon"], "--p99: "),
         (["--where", "foo > 1"], "no parameter is called foo"),
         (["--where", "encoders > 1000"], "--where leaves no cell"),
         (["--within", "x"], "--within: 'x' is not a number"),

@@ -296,7 +296,7 @@ def test_a_run_takes_over_what_another_measured(core: object, tmp_path: Path) ->
         repr({k: v for k, v in x.items() if k != "cached"}) for x in second
     )
     third, said = run("c", "--fresh-ceilings")
-    assert not any(x["cached"] for x in third) and "taken over" not in said
+    assert not any(x["cached"] for x in third) and "used again" not in said
 
 
 # The probes themselves.

@@ -25,6 +25,8 @@ from venturi.analysis.compare.likeness import without_port
 from venturi.analysis.compare.runs import compare, compare_by
 from venturi.analysis.results import load
 from venturi.common.errors import ExitCode
+from venturi.report.page.page import page
+from venturi.report.text import versions
 
 
 def test_the_same_thing_twice(base: Path, tmp_path: Path) -> None:
@@ -284,6 +286,33 @@ def test_within_one_run_by_a_parameter(tmp_path: Path) -> None:
     by = compare_by(load(run), "streams", "1")
     assert [one.run.name for one in by] == ["streams=2", "streams=4"]
     assert all(len(one.rows) == 4 for one in by)
+
+
+def test_a_run_of_two_places_ends_with_their_ratio(tmp_path: Path) -> None:
+    def edit(line: Line) -> Line:
+        return slower(1.1, "place == 'new'")(line)
+
+    one = load(make_run(tmp_path / "one", cells(("get",), (2,), ("old", "new")), edit=edit, samples=False))
+    (told,) = versions.headline(one)
+    assert re.fullmatch(r"new against old: slower, ratio 0\.\d+ \[0\.\d+\.\.0\.\d+\]", told)
+    assert told in page(one)
+    several = make_run(tmp_path / "several", cells(places=("old", "new")), edit=edit, samples=False)
+    for form in ("table", "markdown"):
+        text = said(venturi("show", several, "--format", form))
+        assert "new against old: of 6 cells 6 slower" in text and "Places side by side" in text
+
+
+def test_unlike_things_are_not_set_side_by_side(tmp_path: Path) -> None:
+    """Local and remote have a section of their own; of two systems neither is the other's old build; nor have
+    places whose cells differ in more, and imported ones, anything to compare."""
+    matrices = {
+        "here": cells(places=("local", "remote")),
+        "mixed": cells(("get",), (2,), ("old",)) + cells(("get",), (2,), ("new",), target="charrow://h:1"),
+        "apart": cells(("get",), (1,), ("old",)) + cells(("get",), (2,), ("new",)),
+    }
+    runs = [load(make_run(tmp_path / name, matrix, samples=False)) for name, matrix in matrices.items()]
+    for one in (*runs, load("reference:akumuli")):
+        assert versions.section(one) is None and versions.headline(one) == []
 
 
 @pytest.mark.parametrize(

@@ -49,16 +49,24 @@ FLAT = {1: 500, 2: 1000, 4: 1950, 8: 1960}
 def test_the_sentence_of_the_issue() -> None:
     larger = {x: rate * 1.34 for x, rate in FLAT.items()}
     all_of_them, _ = found(sweep(FLAT), sweep(larger, rows_per_batch=8192))
-    one = next(f for f in all_of_them if "1,024 rows a batch" in f.title)
-    assert one.title == "get, 1,024 rows a batch: flat from 4 streams"
-    assert one.sentence.startswith(
-        "linear up to 4 streams (1,950 MB/s [1,911..1,989]); from there both cores are busy 97 %: "
-        "receive 44 %, send 42 %, verify 14 %; more streams gained +1 % [+0..+1] at most; "
-        "what opens it: 1,024 -> 8,192 rows a batch measured +34 % [+29..+39]"
+    one = next(f for f in all_of_them if "1,024 rows per batch" in f.title)
+    assert one.title == "get, 1,024 rows per batch: flat from 4 streams"
+    assert one.lines == (
+        "linear up to 4 streams (1,950 MB/s [1,911..1,989])",
+        "more streams gained +1 % [+0..+1] at most",
+        "why, from 4 streams: both cores are busy 97 %: receive 44 %, send 42 %, verify 14 %",
+        "fix: 1,024 -> 8,192 rows per batch, +34 % [+29..+39]",
     )
-    assert not one.next, "what opens it was measured, so nothing needs guessing"
-    other = next(f for f in all_of_them if "8,192 rows a batch" in f.title and "streams" in f.title)
-    assert "what opens it" not in other.sentence
+    assert not one.next, "what is faster was measured, so nothing needs guessing"
+    other = next(f for f in all_of_them if "8,192 rows per batch" in f.title and "streams" in f.title)
+    assert not any(line.startswith("fix: ") for line in other.lines)
+
+
+def test_a_gain_of_half_as_much_again_is_a_factor() -> None:
+    larger = {x: rate * 5.5 for x, rate in FLAT.items()}
+    all_of_them, _ = found(sweep(FLAT), sweep(larger, rows_per_batch=8192))
+    one = next(f for f in all_of_them if "1,024 rows per batch" in f.title)
+    assert one.lines[-1].startswith("fix: 1,024 -> 8,192 rows per batch, 5.5 times as fast [5.")
 
 
 def test_what_was_not_measured_is_proposed_as_such() -> None:
@@ -90,9 +98,11 @@ def test_losing_beyond_the_peak() -> None:
 def test_an_effect_within_the_margins_is_none() -> None:
     slightly = {x: rate * 1.01 for x, rate in FLAT.items()}
     all_of_them, _ = found(sweep(FLAT, spread=0.03), sweep(slightly, spread=0.03, rows_per_batch=8192))
-    one = next(f for f in all_of_them if "1,024 rows a batch" in f.title)
-    assert "what opens it" not in one.sentence
-    assert "nothing that was measured surely opens it: 1,024 -> 8,192 rows a batch +1 %" in one.sentence
+    one = next(f for f in all_of_them if "1,024 rows per batch" in f.title)
+    assert not any(line.startswith("fix: ") for line in one.lines)
+    assert "no other setting that was measured is surely faster: 1,024 -> 8,192 rows per batch (+1 %" in (
+        one.sentence
+    )
 
 
 def test_the_verdict_is_the_knees() -> None:
@@ -103,7 +113,7 @@ def test_the_verdict_is_the_knees() -> None:
 
 def test_axes_of_amounts_show_what_starting_costs() -> None:
     (one,), _ = found(sweep({100_000: 300, 1_000_000: 985, 10_000_000: 1000}, axis="rows_per_stream"))
-    assert "flat from 1M rows a stream" in one.title
+    assert "flat from 1M rows per stream" in one.title
     assert "starting takes a visible part" in one.sentence
 
 
@@ -127,8 +137,8 @@ def test_single_repeats_have_no_margin_and_say_so() -> None:
     all_of_them, _ = found(
         sweep(FLAT, repeats=1), sweep({x: 2 * r for x, r in FLAT.items()}, repeats=1, rows_per_batch=8192)
     )
-    one = next(f for f in all_of_them if "1,024 rows a batch" in f.title)
-    assert "+100 % (no margin known)" in one.sentence
+    one = next(f for f in all_of_them if "1,024 rows per batch" in f.title)
+    assert "2 times as fast (no margin known)" in one.sentence
 
 
 def test_the_published_limits() -> None:
@@ -146,7 +156,7 @@ def test_the_last_point_is_not_where_it_gets_flat() -> None:
     (one,), _ = found(unpaired({1: 500, 2: 980, 4: 1150}, 0.1))
     assert one.title == "get: highest with 4 streams"
     assert one.kind is FindingKind.UNDECIDED
-    assert "flat" not in one.title + one.sentence and "from there" not in one.sentence
+    assert "flat" not in one.title + one.sentence and "why, from" not in one.sentence
     said = re.search(
         r"whether more gains cannot be told \(\+17 % \[-\d+\.\.\+\d+\] from 2 streams to 4 streams; "
         r"repeats differ by ±2\d %; about (\d+) repeats would tell\)",

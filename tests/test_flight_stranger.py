@@ -163,7 +163,7 @@ def test_batches_that_arrived_alike_compare_nothing() -> None:
         )
         (found,) = findings(cells, verdicts(cells))
         assert found.sentence == (
-            "4,096 to 65,536 rows a batch were asked for and 4,096 rows a batch came each time: "
+            "4,096 to 65,536 rows per batch were asked for and 4,096 rows per batch came each time: "
             "nothing is compared"
         )
         assert not found.next

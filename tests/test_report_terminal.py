@@ -9,6 +9,7 @@ from rich.console import Console
 
 from synthetic import cells, hostile, imported, make_run, without_server
 from venturi.analysis.results import load
+from venturi.common.errors import VenturiError
 from venturi.report.text import cell, summary
 from venturi.report.text.terminal import print_results
 
@@ -45,13 +46,24 @@ def test_wide_terminal_shows_all(tmp_path: Path) -> None:
         assert head in text
 
 
+def test_columns_are_chosen(tmp_path: Path) -> None:
+    run, out = load(make_run(tmp_path / "run", repeats=2)), io.StringIO()
+    print_results(run, Console(file=out, width=80, color_system=None), ["P50", " rows "])
+    head = next(line for line in out.getvalue().splitlines() if line.startswith("streams")).split()
+    assert head[:2] == ["streams", "median"] and {"p50", "rows", "ok", "fail"} <= set(head)
+    assert not {"p99", "verdict", "TCP"} & set(head)
+    assert "no room here for" not in out.getvalue()
+    with pytest.raises(VenturiError, match="no column of this run is called p51"):
+        print_results(run, Console(file=out), ["p51"])
+
+
 @pytest.mark.parametrize(
     ("repeats", "head", "warned"), [(3, "75 %", True), (5, "93.75 %", False), (6, "95 %", False)]
 )
 def test_the_head_says_what_the_margin_covers(tmp_path: Path, repeats: int, head: str, warned: bool) -> None:
     text = shown(make_run(tmp_path / "run", cells(("get",), (1,)), repeats=repeats), 120)
     assert f" {head} " in text.splitlines()[4]
-    assert ("margins are the range" in text) == warned
+    assert ("an interval is their range" in text) == warned
 
 
 def test_control_characters_and_markup_are_not_obeyed(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def test_a_verdict_says_how_many_servers_it_saw() -> None:
     two_addresses = {"address": ",".join(TWO), "servers": 2, "reference": False}
     unknown = verdict({"await_input": 0.4, "receive": 0.6}, silent, server_end={}, target=two_addresses)
     assert unknown.kind == "unknown"
-    assert "not each of the 2 servers gives an account of its stages" in unknown.sentence
+    assert "of 2 servers not all report their stages" in unknown.sentence
 
 
 def test_cpus_that_a_server_may_use_count_where_all_may_use_as_many() -> None:

@@ -132,5 +132,5 @@ def test_names_are_words_in_kebab_case_and_each_has_its_words() -> None:
         assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", str(name)) for name in names)
     assert set(hits.LACKS) == set(causes.Lack)
     # Those of crowding's and of cores are made of what else is known.
-    assert set(Cause) - set(hits._SENTENCES) == {Cause.SERVER_LIMIT, Cause.SERIAL_SERVER}
+    assert set(Cause) - set(hits._LINES) == {Cause.SERVER_LIMIT, Cause.SERIAL_SERVER}
     assert all(cause.meaning.endswith(".") for cause in Cause)

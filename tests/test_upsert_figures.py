@@ -101,7 +101,7 @@ def test_what_a_batch_costs_is_found_again() -> None:
 
 def test_no_cost_of_a_batch_from_three_sizes_or_an_open_loop() -> None:
     (few,) = batch_costs(summarise(sweep((4,), (1, 10, 100))))
-    assert few.fit is None and "4" in few.refused and few.sentence.startswith("no line over rows a batch")
+    assert few.fit is None and "4" in few.refused and few.sentence.startswith("no line over rows per batch")
     assert batch_costs(summarise(sweep((4,), (1, 10, 100, 500), rate=100.0))) == []
 
 

@@ -298,7 +298,7 @@ MISTAKES = [
     ),
     (
         target("cassandra://h", "batch = 'none'"),
-        "workload.rows_per_batch: batch = none writes every row by itself, which is 1 row a batch, not 500",
+        "workload.rows_per_batch: batch = none writes every row by itself, which is 1 row per batch, not 500",
     ),
     (
         target("duckdb://local", "method = 'copy'\nstatement = 'text'"),

@@ -196,7 +196,7 @@ def repeated(
 def sweep(
     streams: Iterable[int] = (4,), batches: Iterable[int] = (500,), repeats: int = 5, **more: Any
 ) -> list[dict[str, Any]]:
-    """Trials over connections and rows a batch."""
+    """Trials over connections and rows per batch."""
     cells = [{"streams": s, "rows_per_batch": n, **more} for s in streams for n in batches]
     return [line for one in cells for line in repeated(one, repeats)]
 

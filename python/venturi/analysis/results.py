@@ -105,7 +105,7 @@ class Results:
 
     @cached_property
     def batch_costs(self) -> list[BatchCost]:
-        """What a batch and a row cost, where an upsert's rows a batch were varied."""
+        """What a batch and a row cost, where an upsert's rows per batch were varied."""
         from venturi.analysis.models.batch_cost import batch_costs
 
         return batch_costs(self.cells)

@@ -113,13 +113,22 @@ class Run:
             warnings.warn(reason, stacklevel=2)
         return made
 
-    def best(self, within: float = 0.05, where: str | Sequence[str] = (), every: bool = False) -> list[Best]:
-        """Of each workload the fastest setting, and the cheapest at most the share `within` below it. Of
-        sizes that differ in nothing else the largest is looked at, or each by itself (`every`)."""
+    def best(
+        self,
+        within: float = 0.05,
+        where: str | Sequence[str] = (),
+        every: bool = False,
+        p99_ns: float | None = None,
+    ) -> list[Best]:
+        """Of each workload the fastest setting, and the cheapest at most the share `within` below it.
+
+        Of sizes that differ in nothing else the largest is looked at, or each by itself (`every`). `p99_ns`:
+        only cells of which 99 % of the batches surely took no longer.
+        """
         from venturi.analysis.search import best
 
         _check_share("within", within)
-        return best.find(self._chosen(where), within, every, best.cores(self.environment))
+        return best.find(self._chosen(where), within, every, best.cores(self.environment), p99_ns)
 
     def _chosen(self, where: str | Sequence[str]) -> list[Cell]:
         from venturi.analysis.cells.choice import chosen

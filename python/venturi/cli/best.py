@@ -17,6 +17,7 @@ EPILOG = """\b
 Examples:
   venturi best last
   venturi best last --within 2% --where "operation == 'get'"
+  venturi best last --p99 50ms
   venturi best reference:chspark
 """
 
@@ -46,6 +47,15 @@ def best(
             show_default=False,
         ),
     ] = None,
+    p99: Annotated[
+        str | None,
+        typer.Option(
+            "--p99",
+            metavar="TIME",
+            help="Only cells of which 99 % of the batches surely took no longer, as 50ms.",
+            show_default=False,
+        ),
+    ] = None,
     all: Annotated[
         bool, typer.Option("--all", help="Every size by itself, not only the largest of each workload.")
     ] = False,
@@ -56,14 +66,23 @@ def best(
     """Name the fastest setting, the cheapest near it, and how much of each setting is enough."""
     from venturi.analysis.cells.choice import chosen
     from venturi.analysis.search import best as analysis
-    from venturi.cli.parsing import share
+    from venturi.cli.parsing import share, time
     from venturi.cli.reading import read
+    from venturi.common.say import say
     from venturi.report.text import best as report
 
     at_most = share("--within", within)
+    bound = None if p99 is None else time("--p99", p99)
     loaded = read(run)
     cells = chosen(loaded.cells, where, run)
-    found = analysis.find(cells, at_most, every=all, cores=analysis.cores(loaded.environment))
+    found = analysis.find(cells, at_most, every=all, cores=analysis.cores(loaded.environment), p99_ns=bound)
+    slow = [] if bound is None else [report.too_slow(c, bound) for c in analysis.too_slow(cells, all, bound)]
+    if slow and not found:
+        raise VenturiError(
+            f"{run}: {'; '.join(slow)}", hint="a longer time; or smaller batches, which take less time each"
+        )
+    for text in slow:
+        say("warning", text)
     if not found:
         raise VenturiError(
             f"{run}: no trial succeeded, so no setting can be named", hint=f"venturi show {run}"

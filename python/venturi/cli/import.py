@@ -56,7 +56,7 @@ def import_(
         ),
     ] = None,
 ) -> None:
-    """Take over results of other tools as a run that every command takes; prints its directory."""
+    """Copy results of other tools into a run directory, which every command takes; prints its name."""
     from venturi.store.importers.files import import_files, parse_settings
 
     run, found, skipped = import_files(files, out, format, name, parse_settings(set_ or []))

@@ -18,3 +18,13 @@ def share(flag: str, text: str, least: float = 0.0) -> float:
     if found < least:
         raise VenturiError(f"{flag}: {text!r} is under {least * 100:g}%", hint=f"as in {flag} 95%")
     return found
+
+
+def time(flag: str, text: str) -> int:
+    """A time in nanoseconds."""
+    from venturi.common.suffixes import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise VenturiError(f"{flag}: {error}", hint=f"as in {flag} 50ms") from None

@@ -92,7 +92,7 @@ def run(
         bool,
         typer.Option(
             "--fresh-ceilings",
-            help="Measure all ceilings now; take none over from a run of the last hour.",
+            help="Measure all ceilings now; use none again of a run within the last hour.",
         ),
     ] = False,
     unproven: Annotated[

@@ -20,6 +20,7 @@ Examples:
   venturi show last
   venturi show last --explain
   venturi show last --cell operation=get,streams=4
+  venturi show last --columns p50,p99,max
   venturi show venturi-runs/20261121-084500-quick --format json
   venturi show reference:upsert --format seed
 """
@@ -56,6 +57,15 @@ def show(
             show_default=False,
         ),
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="NAMES",
+            help="Columns to show beside settings and medians, as p50,p99,verdict, however wide they are.",
+            show_default=False,
+        ),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="The same as --cell best: the fastest cell.")
     ] = False,
@@ -69,6 +79,10 @@ def show(
         raise VenturiError(
             f"{name} does not go with --format {format.value}",
             hint="json and csv have all cells; leave one of the two out",
+        )
+    if columns is not None and (wanted is not None or format is not Format.table):
+        raise VenturiError(
+            "--columns goes with the table of all cells alone", hint="--format csv has every column"
         )
     found = results.load(run)
     # The records stay until the end: the collector need not look through them again and again.
@@ -86,7 +100,7 @@ def show(
 
         from venturi.report.text import terminal
 
-        terminal.print_results(found, Console())
+        terminal.print_results(found, Console(), columns.split(",") if columns is not None else ())
     elif format is Format.json:
         from venturi.report.tables.machine import document
 

@@ -244,7 +244,7 @@ def _print(tuned: Tuned, given: dict[str, Any], unit: str = "B/s") -> None:
     learned = report.learned(tuned)
     if learned:
         width = max(len(name) for name, _ in learned)
-        print("learned (others as in the best, share of its throughput; in brackets what was not tried):")
+        print("learned (others as in the best, share of its throughput; in brackets what is only predicted):")
         for name, text in learned:
             print(f"  {name:<{width}}  {text}")
 

@@ -215,8 +215,8 @@ def _from_cache(
         ages.append(time.time_ns() - min(line["measured_unix_ns"] for line in lines))
     if ages:
         age = format_duration(max(ages))
-        text = f"{len(ages)} of {len(wanted)} ceilings taken over, measured up to {age} ago"
-        note("info", f"{text}; --fresh-ceilings measures them again")
+        text = f"{len(ages)} of {len(wanted)} limits are used again, measured up to {age} ago"
+        note("info", f"{text}; --fresh-ceilings measures them now")
     return missing
 
 

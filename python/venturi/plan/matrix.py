@@ -50,7 +50,8 @@ def check(scenario: Scenario) -> None:
     found = cells(scenario)
     if not found:
         raise ScenarioError(
-            f"{scenario.where('matrix', 'exclude')}: every cell is excluded", hint="loosen a condition"
+            f"{scenario.where('matrix', 'exclude')}: every cell is excluded, by {_excluding(scenario)}",
+            hint="other values, or without conditions: --set matrix.exclude=[]",
         )
     trials = len(found) * (scenario.run.repeats + scenario.run.warmup)
     if trials > _MOST_TRIALS:
@@ -62,7 +63,7 @@ def check(scenario: Scenario) -> None:
 
 
 def _check_batches(scenario: Scenario, found: Sequence[Cell]) -> None:
-    """Whether rows a batch, where some are asked for, are asked of anybody. Raises ScenarioError."""
+    """Whether rows per batch, where some are asked for, are asked of anybody. Raises ScenarioError."""
     table = "matrix" if "rows_per_batch" in scenario.axes else "workload"
     # A run that goes on has one layer, its resolved scenario, in which every key stands.
     resumed = len(scenario.layers) == 1 and scenario.layers[0].text is not None
@@ -114,7 +115,7 @@ def chosen_cells(scenario: Scenario, row_bytes: Mapping[str, float]) -> Iterator
     count = sum(math.prod(len(step) for step in steps) for steps in products)
     if count > _MOST_CELLS:
         raise ScenarioError(f"the matrix has {count:,} cells; the most are {_MOST_CELLS:,}")
-    conditions = [_condition(scenario, text) for text in scenario.exclude]
+    conditions = _conditions(scenario)
     for combination in itertools.chain.from_iterable(itertools.product(*steps) for steps in products):
         chosen = {axis: value for part in combination for axis, value in part.items()}
         for placed in (replace(scenario, on=None), scenario) if scenario.beside else (scenario,):
@@ -135,11 +136,20 @@ def axis_groups(scenario: Scenario) -> list[list[str]]:
     return groups
 
 
-def _condition(scenario: Scenario, text: str) -> Condition:
+def _conditions(scenario: Scenario) -> list[Condition]:
     try:
-        return Condition(text)
+        return [Condition(text) for text in scenario.exclude]
     except ValueError as error:
         raise ScenarioError(f"{scenario.where('matrix', 'exclude')}: {error}") from None
+
+
+def _excluding(scenario: Scenario) -> str:
+    """The conditions that hold for some cell, in quotes."""
+    whole = cells(replace(scenario, exclude=()))
+    conditions = zip(scenario.exclude, _conditions(scenario), strict=True)
+    return " and ".join(
+        f"'{text}'" for text, one in conditions if any(_holds(scenario, one, c) for c in whole)
+    )
 
 
 def _holds(scenario: Scenario, condition: Condition, cell: Cell) -> bool:

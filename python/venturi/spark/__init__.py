@@ -6,6 +6,8 @@ Arrow batches go from the socket to Spark as they are: no row is made in Python.
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,7 +24,14 @@ __all__ = ["VenturiSource", "register"]
 
 
 def register(session: Any) -> None:
-    """Makes the format "venturi" known to a Spark session."""
+    """Makes the format "venturi" known to a Spark session.
+
+    Spark runs a data source in a Python that it starts: `python3`, where nobody has named one. For a local
+    master that becomes this one, which has Venturi.
+    """
+    context = getattr(session, "_sc", None)  # a session of Spark Connect has none
+    if context is not None and context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
     session.dataSource.register(VenturiSource)
 
 

@@ -450,9 +450,8 @@ def few(cells: Sequence[Cell]) -> Advice | None:
         )
     return Advice(
         "few",
-        f"margins are the range of the repeats; that of {least} holds the median with "
-        f"{range_coverage(least) * 100:.4g} % "
-        "probability",
-        "no interval of fewer than 6 repeats reaches 95 %",
-        "For 95 %: --repeats 6 or more",
+        f"with {least} repeats an interval is their range, which holds the true median with "
+        f"{range_coverage(least) * 100:.4g} % probability",
+        "fewer than 6 repeats cannot reach 95 %",
+        "For 95 %: --repeats 6",
     )

@@ -1,4 +1,4 @@
-"""What a batch costs: t = a + n/b for a batch of n rows, from a sweep over rows a batch.
+"""What a batch costs: t = a + n/b for a batch of n rows, from a sweep over rows per batch.
 
 a is paid a batch (the round trip, parsing, the commit), 1/b a row. It is Hockney's line over the rows of a
 batch in the place of a transfer's bytes: half of b is reached with n_half = a b rows, 90 % of it, the knee,
@@ -44,7 +44,7 @@ class BatchCost:
 
     @property
     def knee(self) -> Interval:
-        """Rows a batch with 90 % of b."""
+        """Rows per batch with 90 % of b."""
         assert self.fit is not None
         half, factor = self.fit.intervals["n_half"], KNEE / (1 - KNEE)
         return Interval(half.median * factor, half.low * factor, half.high * factor, half.n, half.coverage)
@@ -64,7 +64,7 @@ class BatchCost:
     def sentence(self) -> str:
         """`a batch costs 0.21 ms [...] and each of its rows 1.9 µs: ...`, or why there is no line."""
         if self.fit is None:
-            return f"no line over rows a batch: {self.refused}"
+            return f"no line over rows per batch: {self.refused}"
         a, b = self.fit.intervals["a"], self.fit.intervals["b"]
         batch = Quantity(a.median, a.low, a.high, "ns")
         row = Quantity(1e9 / b.median, 1e9 / b.high, 1e9 / b.low, "ns")
@@ -81,13 +81,13 @@ class BatchCost:
 
 
 def _rows(n: float) -> str:
-    """`550 rows a batch`, three digits."""
+    """`550 rows per batch`, three digits."""
     shown = float(f"{max(n, 1.0):.3g}")
-    return f"{count(int(shown))} row{'' if int(shown) == 1 else 's'} a batch"
+    return f"{count(int(shown))} row{'' if int(shown) == 1 else 's'} per batch"
 
 
 def batch_costs(cells: Sequence[Cell]) -> list[BatchCost]:
-    """A line for each setting of the others along which rows a batch were varied, the fastest first."""
+    """A line for each setting of the others along which rows per batch were varied, the fastest first."""
     out = []
     for operation, members in by_operation([c for c in cells if c.answered and c.good]).items():
         others = [n for n in varying(members) if n != AXIS and not _follows(members, n)]

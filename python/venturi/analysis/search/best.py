@@ -1,14 +1,14 @@
 """The best setting: the fastest cell, the cheapest near it, and for each setting how much of it is enough.
 
-Settings are what a user may turn (streams, encoders, rows a batch, compression ...); a workload is what has
+Settings are what a user may turn (streams, encoders, rows per batch, compression ...); a workload is what has
 to be moved (operation, place, data, amount). Cells are compared within a workload only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from venturi.analysis.cells.summary import (
@@ -183,6 +183,10 @@ class Best:
     skipped: int = 0
     """Other workloads that differ only in size and are not shown."""
     failed: list[Cell] = field(default_factory=list)
+    p99_ns: float | None = None
+    """What 99 % of a cell's batches surely had to stay within; None: no bound."""
+    slow: list[Cell] = field(default_factory=list)
+    """Cells that may not stay within it, or were not timed."""
 
     @property
     def told_apart(self) -> bool:
@@ -217,30 +221,65 @@ def _speed(record: Mapping[str, object], measure: str) -> float | None:
 
 
 def find(
-    cells: Sequence[Cell], within: float = WITHIN, every: bool = False, cores: int | None = None
+    cells: Sequence[Cell],
+    within: float = WITHIN,
+    every: bool = False,
+    cores: int | None = None,
+    p99_ns: float | None = None,
 ) -> list[Best]:
     """The best setting of each workload; of sizes that differ in nothing else the largest, unless `every`.
 
-    `cores`: CPUs of the machine, for the words only. Workloads without a good trial are left out.
+    `cores`: CPUs of the machine, for the words only. `p99_ns`: only cells of which 99 % of the batches surely
+    took no longer. Workloads without a good trial, or without such a cell, are left out.
     """
+    out = []
+    for group, alike, skipped in _groups(cells, every):
+        measure = basis(group)
+        measured = _measured(group)
+        good = _within(measured, p99_ns)
+        if good:
+            settings = [n for n in varying(measured) if n not in WORKLOAD]
+            found = _best(good, _within(alike, p99_ns), settings, within, cores, measure)
+            failed = [c for c in group if c not in measured]
+            slow = [c for c in measured if c not in good]
+            out.append(replace(found, skipped=skipped, failed=failed, p99_ns=p99_ns, slow=slow))
+    return out
+
+
+def too_slow(cells: Sequence[Cell], every: bool, p99_ns: float) -> list[list[Cell]]:
+    """Of each workload that `find` would have an answer for without that bound, and has none: its cells."""
+    groups = (_measured(group) for group, _, _ in _groups(cells, every))
+    return [group for group in groups if group and not _within(group, p99_ns)]
+
+
+def _groups(cells: Sequence[Cell], every: bool) -> Iterator[tuple[list[Cell], list[Cell], int]]:
+    """The cells of each workload that is looked at, those of nearly the same size, and how many sizes are
+    skipped."""
     families: dict[str, list[list[Cell]]] = {}
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(repr(_workload(cell)), []).append(cell)
     for group in groups.values():
         families.setdefault(repr(_workload(group[0], sizes=False)), []).append(group)
-    out = []
     for family in families.values():
         chosen = family if every else [max(family, key=_size)]
         for group in chosen:
-            measure = basis(group)
-            good = [c for c in group if values(c, measure)]
-            if good:
-                alike = [c for other in family if _alike(other, group) for c in other if c not in group]
-                failed = [c for c in group if c not in good]
-                skipped = len(family) - len(chosen)
-                out.append(_best(good, failed, alike, within, cores, skipped, measure))
-    return out
+            alike = [c for other in family if _alike(other, group) for c in other if c not in group]
+            yield group, alike, len(family) - len(chosen)
+
+
+def _measured(group: list[Cell]) -> list[Cell]:
+    measure = basis(group)
+    return [c for c in group if values(c, measure)]
+
+
+def _within(cells: list[Cell], p99_ns: float | None) -> list[Cell]:
+    """Those of which 99 % of the batches surely took no longer: the whole interval of that."""
+    if p99_ns is None:
+        return cells
+    known = ((c, c.latency.get(99.0, Quantity(None))) for c in cells)
+    mosts = ((c, took.value if took.high is None else took.high) for c, took in known)
+    return [c for c, most in mosts if most is not None and most <= p99_ns]
 
 
 def _size(group: list[Cell]) -> tuple[float, ...]:
@@ -262,14 +301,12 @@ def _workload(cell: Cell, sizes: bool = True) -> dict[str, object]:
 
 def _best(
     good: list[Cell],
-    failed: list[Cell],
     alike: list[Cell],
+    settings: list[str],
     within: float,
     cores: int | None,
-    skipped: int,
     measure: str,
 ) -> Best:
-    settings = [n for n in varying(good) if n not in WORKLOAD]
     costs, cost_name = _costs(good, settings)
     first = max(range(len(good)), key=lambda i: speed_of(good[i], measure).value or 0.0)
     behind: list[Difference | None] = [None] * len(good)
@@ -298,8 +335,6 @@ def _best(
         cost_name=cost_name,
         judged=any(b is not None and b.judged for b in behind),
         within=within,
-        skipped=skipped,
-        failed=failed,
     )
 
 

@@ -1,4 +1,4 @@
-"""Scaling laws: throughput over a number of streams, encoders, threads, hosts, rows a batch.
+"""Scaling laws: throughput over a number of streams, encoders, threads, hosts, rows per batch.
 
 The laws are in `laws`. Fitted on logarithms (see `regression`), chosen by AICc (Burnham & Anderson, Model
 Selection and Multimodel Inference, 2nd ed., 2.4 and 6.9.3), with parametric bootstrap intervals.

@@ -292,7 +292,7 @@ class Why(Name):
     )
     ACCOUNTING_SERVER = (
         "accounting-server",
-        "what this client and path can do with a server that gives account of itself",
+        "what this client and path can do with a server that reports its stages",
     )
     SERVER_THAT_ACCOUNTS = "server-that-accounts", "a server that does"
     OWN_HOSTS = "own-hosts", "each end on a host of its own, with memory of its own"

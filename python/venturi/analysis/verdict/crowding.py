@@ -102,7 +102,7 @@ def _one_core(verdict: Verdict, cell: Cell, other: Cell, others: Verdict) -> Ver
         verdict,
         cause=cause,
         title=hits.TITLES[cause],
-        sentence=hits.serial(numbers, nouns_of(cell)),
+        lines=hits.serial(numbers, nouns_of(cell)),
         remedies=(profile, *(r for r in verdict.remedies if not set(r.changes) & set(_LANES))),
         numbers=numbers,
     )
@@ -123,7 +123,7 @@ def _limited(verdict: Verdict, cell: Cell, fewer: Cell) -> Verdict:
         end="server",
         stage=None,
         title=hits.TITLES[cause],
-        sentence=hits.limit(numbers, fewer.main),
+        lines=hits.limit(numbers, fewer.main),
         remedies=tuple(r for r in verdict.remedies if not set(r.changes) & set(_LANES)),
         numbers=numbers,
     )

@@ -26,7 +26,7 @@ from venturi.analysis.verdict.rerun import Rerun
 from venturi.analysis.verdict.types import Also, Confidence, Remedy, Verdict
 from venturi.analysis.verdict.words import ground, hits
 from venturi.analysis.verdict.words.remedies import told
-from venturi.analysis.words.wording import listed, nouns_of
+from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import percent
 
 __all__ = ["judge", "verdicts"]
@@ -79,9 +79,7 @@ def judge(cell: Cell, environment: Mapping[str, Any] | None = None) -> Verdict:
         end=hit.end,
         stage=hit.stage,
         title=hits.title(seen, hit) + (f", {hits.title(seen, other)}" if other else ""),
-        sentence="; ".join(
-            filter(None, (hits.sentence(seen, hit), hits.as_narrow(seen, other), listed(doubts)))
-        ),
+        lines=(*hits.lines(seen, hit), *(hits.as_narrow(seen, other) if other else ()), *doubts),
         evidence=tuple(ground.ground(seen, hit, agreeing)),
         confidence=sure,
         remedies=_told(_of_both(remedies(seen, hit), remedies(seen, other) if other else []), cell, rerun),
@@ -158,17 +156,17 @@ def _confidence(seen: Seen, hit: Hit, agreeing: int) -> tuple[Confidence, list[s
 def _unknown(seen: Seen, rerun: Rerun) -> Verdict:
     """What is missing for a verdict, and what would settle it."""
     found = unknown(seen)
-    sentence = "; ".join(hits.sentence(seen, hit) for hit in found)
+    lines = [line for hit in found for line in hits.lines(seen, hit)]
     own = own_stages(seen)
     if own and sum(own.values()) > 0.3:
-        sentence += f"; the client's own work takes {percent(sum(own.values()))} of its time"
+        lines.append(f"the client's own work takes {percent(sum(own.values()))} of its time")
     return Verdict(
         kind="unknown",
         cause=found[0].cause,
         end=None,
         stage=None,
         title=hits.title(seen, found[0]),
-        sentence=sentence,
+        lines=tuple(lines),
         evidence=tuple(ground.ground(seen, None, None)),
         confidence="low",
         remedies=_told([r for hit in found for r in remedies(seen, hit)], seen.cell, rerun),

@@ -31,7 +31,7 @@ __all__ = ["MOST", "remedies"]
 MOST = 3
 """Remedies that are told of one cell."""
 BATCH_LARGE = 8192
-"""Rows a batch from which what a batch costs (headers, calls, wake-ups) is small against its rows."""
+"""Rows per batch from which what a batch costs (headers, calls, wake-ups) is small against its rows."""
 BATCH_BYTES = 256 * 1024
 STREAMS_MOST = 64
 _CLICKHOUSE = (

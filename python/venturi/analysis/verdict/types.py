@@ -14,6 +14,8 @@ __all__ = ["Also", "Confidence", "Finding", "Gain", "Kind", "Lever", "Remedy", "
 
 UNCERTAIN = 0.1
 """Single repeats of one thing on one machine lie this far apart at times."""
+HALF_AS_MUCH = 0.5
+"""From this gain on a factor is easier to read than percent."""
 Confidence = Literal["high", "medium", "low"]
 
 
@@ -70,7 +72,8 @@ class Verdict:
     """The stage that the verdict names, as docs/format.md calls it."""
     title: str
     """A few words: `both cores`, `server: encode`, `link`."""
-    sentence: str
+    lines: tuple[str, ...]
+    """What was found, what it means, and what takes from its confidence: a thought each."""
     evidence: tuple[Evidence, ...]
     confidence: Confidence
     remedies: tuple[Remedy, ...]
@@ -81,6 +84,11 @@ class Verdict:
     """What proves the cause, as docs/verdicts.md names it; base units, shares of 1."""
     also: Also | None = None
     """Another place, as narrow as this one."""
+
+    @property
+    def sentence(self) -> str:
+        """All lines in one."""
+        return "; ".join(self.lines)
 
     @property
     def next(self) -> tuple[str, ...]:
@@ -102,11 +110,26 @@ class Gain:
         a tenth."""
         return self.low > GAIN if self.low is not None else self.value > UNCERTAIN
 
+    @property
+    def factor(self) -> str:
+        """`5.5 times as fast [5.1..5.8]`, or as a gain where that is less than half as much again."""
+        if self.value < HALF_AS_MUCH:
+            return f"{self}"
+        text = f"{_times(self.value)} times as fast"
+        if self.low is None or self.high is None:
+            return f"{text} (no margin known)"
+        return f"{text} [{_times(self.low)}..{_times(self.high)}]"
+
     def __str__(self) -> str:
         text = f"{self.value * 100:+.0f} %"
         if self.low is None or self.high is None:
             return f"{text} (no margin known)"
         return f"{text} [{self.low * 100:+.0f}..{self.high * 100:+.0f}]"
+
+
+def _times(gain: float) -> str:
+    factor = 1 + gain
+    return f"{factor:.3g}" if factor < 100 else f"{factor:,.0f}"
 
 
 @dataclass(frozen=True)
@@ -136,11 +159,17 @@ class Finding:
     levers: tuple[Lever, ...]
     """What the other parameters of this sweep did there, the largest gain first."""
     title: str
-    sentence: str
+    lines: tuple[str, ...]
+    """What the sweep did, why, and which setting that was measured makes it faster: a thought each."""
     evidence: tuple[Evidence, ...]
     remedies: tuple[Remedy, ...]
     cells: tuple[str, ...] = ()
     """The names of the cells along the axis, in its order."""
+
+    @property
+    def sentence(self) -> str:
+        """All lines in one."""
+        return "; ".join(self.lines)
 
     @property
     def next(self) -> tuple[str, ...]:

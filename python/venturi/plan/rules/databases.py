@@ -72,7 +72,7 @@ def _check_writes(workload: Workload, target: Target, where: Any) -> None:
     if target.batch == "none" and batch != 1:
         raise ScenarioError(
             f"{where('workload', 'rows_per_batch')}: batch = none writes every row by itself, "
-            f"which is 1 row a batch, not {batch:,}",
+            f"which is 1 row per batch, not {batch:,}",
             hint="--rows-per-batch 1 --in-flight 256 keeps as many rows in flight",
         )
     if workload.in_flight not in (None, 1) and scheme_of(target.url) in ONE_AT_A_TIME:

@@ -48,7 +48,7 @@ def settled(scenario: Scenario) -> Scenario:
 
 
 def amount(workload: Workload, width: float | None) -> tuple[int | None, int | None]:
-    """Rows a stream and time in ns of a cell; both None: whatever the server holds is as long as it is."""
+    """Rows per stream and time in ns of a cell; both None: whatever the server holds is as long as it is."""
     if workload.bytes_per_stream is not None:
         return max(1, math.ceil(workload.bytes_per_stream / width)) if width else None, None
     if any(getattr(workload, size) is not None for size in SIZES):

@@ -65,7 +65,7 @@ def _messages(scenario: Scenario, cell: Cell) -> None:
     if p["operation"] == "get" and size > limit:
         raise ScenarioError(
             f"{head} {format_bytes(size)}, over the limit of {format_bytes(limit)}",
-            hint="take fewer rows a batch, or raise "
+            hint="take fewer rows per batch, or raise "
             + ("--max-block-size" if blocks else "--max-message-size"),
         )
     total = memory()["total"]
@@ -73,7 +73,7 @@ def _messages(scenario: Scenario, cell: Cell) -> None:
         raise ScenarioError(
             f"{head} {format_bytes(size)}, and {p['streams']} streams hold one each; "
             f"this machine has {format_bytes(total)} of memory",
-            hint="take fewer rows a batch, or fewer streams",
+            hint="take fewer rows per batch, or fewer streams",
         )
 
 

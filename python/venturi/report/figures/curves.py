@@ -1,4 +1,4 @@
-"""Throughput over a parameter: streams, size, rows a batch; and the boxes per size."""
+"""Throughput over a parameter: streams, size, rows per batch; and the boxes per size."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def over_size(results: Results, reference: str | None = None) -> Figure | None:
 
 
 def over_batch(results: Results, reference: str | None = None) -> Figure | None:
-    """Throughput over rows a batch; None unless at least two were run."""
+    """Throughput over rows per batch; None unless at least two were run."""
     return _over(
         results,
         "rows_per_batch",

@@ -43,7 +43,7 @@ def _scale(unit: str) -> tuple[float, str]:
 def scaling(results: Results) -> Figure | None:
     """Throughput over an axis: medians with margins, the chosen law with its band, knee and peak, and what
     was predicted beside what came of it. None where no law was fitted."""
-    # Rows a batch and the like have figures of their own; a level axis has nothing to show.
+    # Rows per batch and the like have figures of their own; a level axis has nothing to show.
     chosen = [one for one in results.fits.main if one.fit is not None and not one.level]
     if not chosen:
         return None

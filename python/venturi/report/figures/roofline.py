@@ -1,6 +1,6 @@
 """The roofline of data movement: throughput over payload a batch, under the limits that were measured.
 
-After Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009, with bytes a batch in the place of
+After Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009, with bytes per batch in the place of
 operations a byte: what costs the same for every batch makes a slanted roof, what costs the same for every
 byte a flat one.
 """

@@ -106,7 +106,7 @@ def _document(results: Results, cell: Cell) -> dict[str, Any]:
         out["verdict"] = {
             "kind": v.kind,
             "title": plain(v.title),
-            "sentence": plain(v.sentence),
+            "lines": [plain(line) for line in v.lines],
             "confidence": v.confidence,
             "evidence": [plain(text) for text in cells_text.evidence(found)],
             "next": [[(plain(text), is_code) for text, is_code in r.parts] for r in v.remedies],

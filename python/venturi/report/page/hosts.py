@@ -19,10 +19,12 @@ MOST_PICTURES = 4
 
 
 def places(results: Results) -> Markup:
-    """Local against remote, and where one amount over more and more streams converges."""
+    """Places side by side, and where one amount over more and more streams converges."""
     from venturi.report.text import places as texts
+    from venturi.report.text import versions
 
-    return render("places", found=[texts.section(results), texts.convergence(results)], most_rows=MOST_ROWS)
+    found = [versions.section(results), texts.section(results), texts.convergence(results)]
+    return render("places", found=found, most_rows=MOST_ROWS)
 
 
 def loaders(results: Results) -> Markup:

@@ -32,7 +32,7 @@ from venturi.report.page import models as page_models
 from venturi.report.page import reason as page_reason
 from venturi.report.page.markup import render
 from venturi.report.text import cell as cell_text
-from venturi.report.text import method, proofs, summary
+from venturi.report.text import method, proofs, summary, versions
 
 IN_VIEW = ("timeline", "pipeline", "flows")
 """Figures of one cell: the view of one cell draws them for the cell that is chosen, and "Hosts" the flows."""
@@ -134,6 +134,7 @@ def _top(results: Results, numbers: dict[str, int]) -> Markup:
         numbers=numbers,
         cards=[_card(results, *group) for group in by_operation(results.cells).items()],
         facts="; ".join(filter(None, facts)),
+        compared=versions.headline(results),
         proved=proofs.headline(results.environment),
         mark=marked(results.environment),
         failed=sum(c.failed for c in results.cells),

@@ -18,7 +18,7 @@
     const out = element("div", { class: "said" },
       element("h3", {}, dot, found.flagged ? element("b", { class: "flag" }, "! ") : null, found.title,
         element("span", { class: "sure" }, `${found.confidence} confidence`)),
-      element("p", {}, sentence(found.sentence)));
+      found.lines.map((line) => element("p", {}, sentence(line))));
     if (found.flagged) out.append(element("p", { class: "flag" }, "The load generator or its schedule set this figure: it is no measure of the target."));
     if (found.next.length) out.append(element("h4", {}, "next"), element("ul", { class: "next" }, found.next.map((step) => element("li", {}, command(step)))));
     if (found.evidence.length) {

@@ -5,7 +5,7 @@
     Min query latency: 0.055 ms
     Max query latency: 172.780 ms
 
-One block a cell, of the trial with the median rows a second; a query is a batch. `venturi import` reads them.
+One block a cell, of the trial in the middle by rows/s; a query is a batch. `venturi import` reads them.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def block(cell: Cell) -> str:
         facts["interval_ns"] = interval
     told = " ".join(f"{name}={_word(value)}" for name, value in facts.items())
     repeat = trial.get("repeat")
-    which = (
-        f"repeat {repeat} of {cell.trials}, the median by rows a second" if cell.trials > 1 else "one trial"
-    )
+    # Of an even number there is no trial in the middle.
+    middle = "the median" if cell.good % 2 else "the lower of the middle two"
+    which = f"repeat {repeat} of {cell.trials}, {middle} by rows a second" if cell.trials > 1 else "one trial"
     lines = [f"### cell {labels.plain(cell.name)}: {told}; {which}"]
     rows, rate = numeric(trial, "counts", "rows"), per_second(trial, "rows")
     lines += [f"{rows or 0:,.0f} rows in total", f"{rate or 0:,.0f} rows per second"]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.search.best import PARALLEL, Advised, Best, Choice, Level
 from venturi.analysis.statistics.curve import Curve
 from venturi.analysis.statistics.gain import Gain
 from venturi.analysis.words import curves, labels
 from venturi.analysis.words.wording import NOUNS, Nouns, nouns_of
+from venturi.common.suffixes import format_duration
 from venturi.common.units import MISSING, count, p_value, percent, pick_unit
 from venturi.report.text import summary
-from venturi.report.text.markdown import escape, table
+from venturi.report.text.pipes import escape, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +58,8 @@ def sentences(found: Best) -> list[str]:
         more = "" if _imported(found) else "; give settings several values, as in --streams 1,2,4,8"
         return [only, f"there is nothing to choose from{more}"]
     top = "fastest" if found.told_apart else "highest"
-    out = [f"{top}: {setting(found, fastest)}: {_speed(fastest)}"]
+    took = f", p99 {_p99(fastest.cell)}" if found.p99_ns is not None else ""
+    out = [f"{top}: {setting(found, fastest)}: {_speed(fastest)}{took}"]
     if cheapest is fastest:
         if fastest.cost.known:
             out.append(f"no cell within {percent(found.within)} of it is cheaper ({_cost(found, fastest)})")
@@ -72,7 +76,7 @@ def sentences(found: Best) -> list[str]:
         names = "; ".join(setting(found, c) for c in found.tied[:MOST_TIED])
         more = f" and {len(found.tied) - MOST_TIED} more" if len(found.tied) > MOST_TIED else ""
         out.append(f"not told apart from the highest (p >= 0.05 after correction): {names}{more}")
-    elif not found.judged:
+    elif not found.judged and found.cells > 1:
         how = "" if _imported(found) else " (--repeats 5)"
         out.append(f"cells have too few repeats to be told apart one by one; five of each would do{how}")
     return [*out, *(advice(one, nouns) for one in found.advised), *rule(found, nouns)]
@@ -133,7 +137,8 @@ def advice(one: Advised, nouns: Nouns = NOUNS) -> str:
         rest = [v for v in one.levels if v.value != one.best]
         against = ", ".join(f"{shown(v.value)} {_step(v.ratio - 1, v.gain)}" for v in rest)
         sure = all(v.gain is not None and v.gain.significant for v in rest)
-        return f"{name}: {shown(one.best)} is {'best' if sure else 'highest'}; {against}"
+        place = "without it" if one.best is None else f"with {shown(one.best)}"
+        return f"{name}: {'fastest' if sure else 'highest'} {place}; {against}"
     enough = one.level(one.enough)
     cores = ", as many as the machine has CPUs" if one.cores else ""
     share = (
@@ -204,6 +209,22 @@ def _speed(one: Choice) -> str:
     return one.speed.text()
 
 
+def _p99(cell: Cell) -> str:
+    return str(cell.latency[99.0])
+
+
+def too_slow(cells: Sequence[Cell], p99_ns: float) -> str:
+    """Of a workload in which no cell surely stays within the bound: the least p99 there is."""
+    timed = [c for c in cells if 99.0 in c.latency and c.latency[99.0].known]
+    if not timed:
+        return f"{cells[0].operation}: too few batches were timed to know 99 % of them"
+    least = min(timed, key=lambda c: c.latency[99.0].value or 0.0)
+    return (
+        f"{least.operation}: in no cell did 99 % of the batches surely take no longer than "
+        f"{format_duration(p99_ns)}; the lowest p99 was {_p99(least)} ({labels.label(least, varying(cells))})"
+    )
+
+
 def _paid(one: Choice) -> str:
     return one.cost.text() if one.cost.unit else count(one.cost.value)
 
@@ -233,6 +254,14 @@ def front(found: Best) -> tuple[list[str], list[list[str]]]:
 def notes(found: Best) -> list[str]:
     """What is not shown, and what the cost is."""
     out = []
+    if found.p99_ns is not None and found.slow:
+        bound = format_duration(found.p99_ns)
+        left = (
+            "1 cell is left out: its"
+            if len(found.slow) == 1
+            else f"{len(found.slow)} cells are left out: their"
+        )
+        out.append(f"{left} p99 may be over {bound}, or is not known")
     if found.failed:
         out.append(f"{len(found.failed)} cells have no good trial and are left out")
     if found.skipped:
@@ -319,6 +348,8 @@ def document(found: list[Best]) -> list[dict[str, Any]]:
     return [
         {
             "workload": one.workload,
+            "p99_ns": one.p99_ns,
+            "slow": [cell.name for cell in one.slow],
             "cost": one.cost_name,
             "fastest": choice(one.fastest, one.settings),
             "cheapest": choice(one.cheapest, one.settings),

@@ -394,7 +394,8 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
         out.append(("bold", f"verdict: {reason.title(verdict)} ({verdict.confidence} confidence)"))
         if verdict.flagged:
             say(reason.FLAG_NOTE, "red")
-        say(f"{verdict.sentence}.")
+        for line in verdict.lines:
+            say(line)
         for told in evidence(found):
             say(f"- {told}")
         if verdict.next:

@@ -9,8 +9,9 @@ from venturi.analysis.cells.machines import Fact, in_words
 from venturi.analysis.cells.summary import Cell, varying
 from venturi.analysis.compare.runs import Comparison, Row
 from venturi.analysis.words import labels
+from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import FACTORS, MISSING, Quantity, percent, pick_unit, plural
-from venturi.report.text.markdown import escape, table
+from venturi.report.text.pipes import escape, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,11 +31,19 @@ def name(found: Comparison, row: Row) -> str:
     return f"{labels.plain(row.base.operation)}, {text}" if several else text
 
 
-def heads(found: Comparison) -> list[str]:
+def heads(found: Comparison, base: str = "base", run: str = "run") -> list[str]:
     """Of the table's columns, units included."""
     unit = _unit(found)
     shown = f" {unit}" if unit else ""
-    return ["cell", f"base{shown}", f"run{shown}", "ratio", f"{found.confidence * 100:g} %", "p", "verdict"]
+    return [
+        "cell",
+        f"{base}{shown}",
+        f"{run}{shown}",
+        "ratio",
+        f"{found.confidence * 100:g} %",
+        "p",
+        "verdict",
+    ]
 
 
 def _unit(found: Comparison) -> str | None:
@@ -236,17 +245,20 @@ def print_comparison(found: Comparison, console: Console) -> None:
     if idle:
         say(f"differs, but does not matter: {', '.join(idle)}", "dim", "  ")
     if unknown:
-        say(f"known of one side only: {', '.join(unknown)}", "dim", "  ")
+        say(f"told by one side only: {', '.join(unknown)}", "dim", "  ")
     console.print()
     grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
-    rows = cells(found)
-    columns = list(zip(*(heads(found), *rows), strict=True))
-    room = console.width - sum(max(map(len, c)) + 2 for c in columns[1:-1]) - 2
-    verdicts = max(map(len, columns[-1]))
-    for i, (head, left) in enumerate(zip(heads(found), LEFT, strict=True)):
+    names, rows = heads(found), cells(found)
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    room = max(console.width - sum(width + 2 for width in widths[1:-1]) - 2 - widths[-1], 12)
+    if widths[0] > room:
+        first, *values = _short(found)
+        names[0] = first
+        rows = [[value, *row[1:]] for value, row in zip(values, rows, strict=True)]
+    for i, (head, left) in enumerate(zip(names, LEFT, strict=True)):
         if i == 0:
             # Long names are folded: a cell that cannot be told from its neighbour is no use.
-            grid.add_column(Text(head, style="bold"), max_width=max(room - verdicts, 12), overflow="fold")
+            grid.add_column(Text(head, style="bold"), max_width=room, overflow="fold")
             continue
         grid.add_column(Text(head, style="bold"), justify="left" if left else "right", no_wrap=True)
     for row, line in zip(found.rows, rows, strict=True):
@@ -258,6 +270,19 @@ def print_comparison(found: Comparison, console: Console) -> None:
         say(sentence, "bold" if i == 0 else "")
     for text in (*remarks(found), *unmatched(found)):
         say(f"- {text}", "", "  ")
+
+
+def _short(found: Comparison) -> list[str]:
+    """Parameters, for the head, then their values in each row: `streams, rows/stream`, `8, 3.3M`."""
+    names = [*(["operation"] if len(found.operations) > 1 else []), *found.varying]
+    nouns = nouns_of(found.rows[0].base)
+    return [
+        ", ".join(labels.head(name, nouns) for name in dict.fromkeys(names)),
+        *(
+            ", ".join(labels.value(name, row.base.parameters.get(name)) for name in dict.fromkeys(names))
+            for row in found.rows
+        ),
+    ]
 
 
 def _wrap(text: str, width: int) -> list[str]:

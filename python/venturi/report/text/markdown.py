@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from venturi.analysis.cells.summary import by_operation
 from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.analysis.verdict.types import Remedy
 from venturi.analysis.words import labels
-from venturi.report.text import method, proofs, reason, several, summary
+from venturi.report.text import method, proofs, reason, several, summary, versions
 from venturi.report.text import models as fits
+from venturi.report.text.pipes import escape, table
 
 
 def text(results: Results) -> str:
@@ -18,7 +17,7 @@ def text(results: Results) -> str:
     out = [
         f"# Venturi: {escape(results.name)}",
         "",
-        *(f"- **{escape(h)}**" for h in summary.headline(results)),
+        *(f"- **{escape(h)}**" for h in (*summary.headline(results), *versions.headline(results))),
         "",
     ]
     facts = [summary.counts(results), summary.common(results), summary.verified(results)]
@@ -60,11 +59,12 @@ def text(results: Results) -> str:
 
 def _reason(results: Results) -> list[str]:
     """Findings, how many cells have which verdict, what to try."""
-    sentences = reason.sentences(results)
-    if not sentences:
+    found = reason.told(results)
+    if not found:
         return []
     out = ["## The reason", ""]
-    out += [f"- **{escape(title)}**: {escape(sentence)}." for title, sentence in sentences]
+    for title, lines in found:
+        out += [f"- **{escape(title)}**", *(f"  - {escape(line)}" for line in lines)]
     if len(results.cells) > 1:
         out.append(f"- {escape(reason.spread(results))}.")
     if any(v.flagged for v in results.verdicts.values()):
@@ -81,18 +81,3 @@ def _step(step: Remedy) -> str:
     return "".join(
         f"`{text}`" if is_command and "`" not in text else escape(text) for text, is_command in told
     )
-
-
-def table(heads: list[str], rows: list[list[str]], left: list[bool]) -> list[str]:
-    """A pipe table, followed by an empty line."""
-    rule = ["---" if to_left else "---:" for to_left in left]
-    lines = [[escape(h) for h in heads], rule, *([escape(c) for c in row] for row in rows)]
-    return ["| " + " | ".join(line) + " |" for line in lines] + [""]
-
-
-def escape(found: Any) -> str:
-    """A text in which Markdown and the HTML within it find nothing to obey."""
-    shown = labels.plain(found)
-    for sign in "\\`*_[]|#":
-        shown = shown.replace(sign, "\\" + sign)
-    return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -76,11 +76,11 @@ def next_steps(results: Results, most: int = 5) -> list[Remedy]:
     return list(distinct.values())[:most]
 
 
-def sentences(results: Results) -> list[tuple[str, str]]:
-    """Title and sentence of each finding; where a sweep says nothing, the fastest cell's verdict."""
-    found = [(labels.plain(f.title), labels.plain(f.sentence)) for f in results.findings]
+def told(results: Results) -> list[tuple[str, list[str]]]:
+    """Title and lines of each finding; where a sweep says nothing, the fastest cell's verdict."""
+    found = [(labels.plain(f.title), list(map(labels.plain, f.lines))) for f in results.findings]
     top = leading(results)
     if not found and top is not None and (verdict := results.verdicts.get(top.name)) is not None:
         where = f" ({name_of(results, top)})" if len(results.cells) > 1 else ""
-        found.append((f"{title(verdict)}{where}", labels.plain(verdict.sentence)))
+        found.append((f"{title(verdict)}{where}", list(map(labels.plain, verdict.lines))))
     return found

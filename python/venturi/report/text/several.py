@@ -13,8 +13,8 @@ __all__ = ["sections"]
 
 def sections(results: Results, most: int | None = None) -> list[Section]:
     """In the order of the report; of more than `most` loaders of a cell the slowest and the fastest."""
-    from venturi.report.text import hosts, places
+    from venturi.report.text import hosts, places, versions
 
-    found = [places.section(results), places.convergence(results), hosts.efficiency(results)]
-    found += [hosts.loaders(results, most)]
+    found = [versions.section(results), places.section(results), places.convergence(results)]
+    found += [hosts.efficiency(results), hosts.loaders(results, most)]
     return [section for section in found if section is not None]

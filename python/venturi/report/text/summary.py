@@ -23,6 +23,7 @@ from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
 from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
+from venturi.common.errors import VenturiError
 from venturi.common.units import MISSING, Quantity, count, percent, pick_unit, plural
 from venturi.report.marks import marked
 
@@ -293,7 +294,7 @@ def _small(part: float) -> str:
 
 
 def common(results: Results) -> str:
-    """The parameters that all cells share and that a reader must know: data, rows a batch, target."""
+    """The parameters that all cells share and that a reader must know: data, rows per batch, target."""
     cells = results.cells
     if not cells:
         return ""
@@ -324,6 +325,23 @@ def _batches_of(cells: Sequence[Cell]) -> list[str]:
         return []
     least, most = count(sizes[0]), count(sizes[-1])
     return [f"{least if least == most else f'{least}..{most}'} rows/batch"]
+
+
+def named(tables: Sequence[Sequence[Column]], names: Sequence[str]) -> list[list[Column]]:
+    """Of each table settings, medians and counts, which are always there, and the columns with these heads.
+    Raises `VenturiError` for a head that no table has."""
+    wanted = {name.strip().casefold() for name in names} - {""}
+    heads = list(dict.fromkeys(_typed(c) for table in tables for c in table))
+    if unknown := sorted(wanted - set(heads)):
+        raise VenturiError(
+            f"--columns: no column of this run is called {unknown[0]}", hint=f"there are: {', '.join(heads)}"
+        )
+    return [[c for c in table if c.rank == 0 or _typed(c) in wanted] for table in tables]
+
+
+def _typed(column: Column) -> str:
+    """A head as it is typed."""
+    return column.head.replace("\N{NON-BREAKING HYPHEN}", "-").casefold()
 
 
 def fit(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from venturi.analysis.cells.summary import Cell, by_operation
 from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
-from venturi.report.text import hosts, proofs, reason, several, summary
+from venturi.report.text import hosts, proofs, reason, several, summary, versions
 from venturi.report.text import models as fits
 from venturi.report.text.cell import example
 
@@ -27,11 +27,12 @@ MOST_ROWS, BEST_ROWS = 60, 30
 """Rows of a table that are printed, and how many of the best where there are more."""
 
 
-def print_results(results: Results, console: Console) -> None:
+def print_results(results: Results, console: Console, names: Sequence[str] = ()) -> None:
     """Prints a run.
 
-    Readable at 80 columns: figures that find no room are left out and named. Colours and rules disappear
-    where `console` is no terminal; nothing from the run is taken for markup.
+    Readable at 80 columns: figures that find no room are left out and named, unless `names` says which
+    columns to show. Colours and rules disappear where `console` is no terminal; nothing from the run is taken
+    for markup. Raises `VenturiError` for a name that no column has.
     """
     from rich.text import Text
 
@@ -39,30 +40,32 @@ def print_results(results: Results, console: Console) -> None:
         for line in wrap(text, console.width):
             console.print(Text(line, style=style))
 
-    for line in summary.headline(results):
+    groups = by_operation(results.cells)
+    shown = {operation: _in_sight(cells) for operation, cells in groups.items()}
+    tables = [
+        summary.columns(cells, bool(names), reason.column(results, cells), unproven(results.environment))
+        for cells in shown.values()
+    ]
+    tables = summary.named(tables, names) if names else tables
+    for line in (*summary.headline(results), *versions.headline(results)):
         say(line, "bold")
     facts = [summary.counts(results), summary.common(results), summary.verified(results)]
     say("; ".join(f for f in facts if f), "dim")
     if told := proofs.headline(results.environment):
         say(told, "bold red" if unproven(results.environment) else "dim")
-    for operation, cells in by_operation(results.cells).items():
-        shown = cells
-        if len(cells) > MOST_ROWS:
-            best = {c.name for c in representative(cells, BEST_ROWS)}
-            shown = [c for c in cells if c.name in best]
-        offered = summary.columns(
-            shown, verdicts=reason.column(results, shown), unproven=unproven(results.environment)
-        )
-        kept, left_out = summary.fit(offered, console.width + GAP, lambda c: _width(c) + GAP)
+    for (operation, cells), offered in zip(groups.items(), tables, strict=True):
+        kept, left_out = offered, []
+        if not names:
+            kept, left_out = summary.fit(offered, console.width + GAP, lambda c: _width(c) + GAP)
         console.print()
         say(operation, "bold cyan")
         console.print(_table(kept))
         if left_out:
             heads = ", ".join(c.head for c in left_out)
-            say(f"no room here for: {heads}; venturi show --format markdown has all", "dim")
-        if len(cells) > len(shown):
+            say(f"no room here for: {heads}; --columns NAMES chooses, --format markdown has all", "dim")
+        if len(cells) > len(shown[operation]):
             say(
-                f"the fastest of each stream count; {len(cells) - len(shown):,} more cells: "
+                f"the fastest of each stream count; {len(cells) - len(shown[operation]):,} more cells: "
                 "venturi show --format csv has all, venturi report opens each",
                 "dim",
             )
@@ -87,6 +90,13 @@ def print_results(results: Results, console: Console) -> None:
     if cost := summary.instrument(results):
         console.print()
         say(f"{cost}.", "dim")
+
+
+def _in_sight(cells: list[Cell]) -> list[Cell]:
+    if len(cells) <= MOST_ROWS:
+        return cells
+    best = {c.name for c in representative(cells, BEST_ROWS)}
+    return [c for c in cells if c.name in best]
 
 
 def _sections(results: Results, console: Console, say: Callable[..., None]) -> None:
@@ -122,18 +132,20 @@ def print_cell(results: Results, cell: Cell, console: Console) -> None:
 
 def _reason(results: Results, console: Console, say: Callable[..., None]) -> None:
     """Findings of the sweep, or the verdict of its fastest cell; what to do next."""
-    found = reason.sentences(results)
+    found = reason.told(results)
     if not found:
         return
     console.print()
     say("the reason", "bold green")
 
-    def item(text: str) -> None:
-        for i, line in enumerate(wrap(text, console.width - 4)):
-            say(("  - " if i == 0 else "    ") + line)
+    def item(text: str, first: str = "  - ") -> None:
+        for i, line in enumerate(wrap(text, console.width - len(first))):
+            say((first if i == 0 else " " * len(first)) + line)
 
-    for title, sentence in found[:MOST_FINDINGS]:
-        item(f"{title}: {sentence}.")
+    for title, lines in found[:MOST_FINDINGS]:
+        item(title)
+        for line in lines:
+            item(line, "    . ")
     if len(found) > MOST_FINDINGS:
         say(f"  {len(found) - MOST_FINDINGS} more; venturi show --format markdown has all", "dim")
     if len(results.cells) > 1 and (told := reason.spread(results)):

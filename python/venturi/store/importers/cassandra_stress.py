@@ -167,7 +167,7 @@ def _draft(run: _Run, settings: dict[str, str], hosts: list[str], name: str) -> 
     if run.done:
         counts["batches"] = run.done[-1]
     if total is not None and rows is not None and partitions == rows:
-        counts["rows"] = total  # a row a partition
+        counts["rows"] = total  # a row per partition
     seconds = run.times[-1] if run.times else _seconds(run.results.get("total operation time", ""))
     rates = {"batches_per_second": operations}
     if rows:

@@ -24,12 +24,12 @@ _WORDS = {
     "partitions": ("partition", "partitions"),
     "hosts": ("host", "hosts"),
     "loaders": ("loader", "loaders"),
-    "rows_per_batch": ("{row} a batch", "{row}s a batch"),
-    "rows_per_stream": ("{row} a {stream}", "{row}s a {stream}"),
+    "rows_per_batch": ("{row} per batch", "{row}s per batch"),
+    "rows_per_stream": ("{row} per {stream}", "{row}s per {stream}"),
     "window": ("byte of window", "bytes of window"),
     "rate": ("batch/s offered", "batches/s offered"),
     "columns": ("column", "columns"),
-    "in_flight": ("batch in flight a {stream}", "batches in flight a {stream}"),
+    "in_flight": ("batch in flight per {stream}", "batches in flight per {stream}"),
     "working_set": ("row of working set", "rows of working set"),
 }
 
@@ -37,7 +37,7 @@ _WORDS = {
 def told(
     series: Series, verdict: Verdict | None, levers: Sequence[Lever], remedies: Sequence[Remedy]
 ) -> Finding:
-    """The finding of a series: its shape, the verdict at its place, what opens that, and what to try."""
+    """The finding of a series: its shape, the verdict at its place, what is faster, and what to try."""
     nouns, place = nouns_of(series.cells[0]), series.place
     amount = series.axis in AMOUNT
     where = [] if not (operation := series.cells[0].parameters.get("operation")) else [str(operation)]
@@ -45,12 +45,12 @@ def told(
     if amount:
         # What is moved in a trial is no setting that opens anything.
         late = series.shape is Shape.FLAT
-        parts = [
+        lines = (
             _shape(series, nouns),
-            "below that, starting takes a visible part of the trial" if late else "",
-        ]
+            *(["below that, starting takes a visible part of the trial"] if late else []),
+        )
     else:
-        parts = _parts(series, verdict, levers, nouns)
+        lines = _lines(series, verdict, levers, nouns)
     ends = (series.cells[0], series.knee, series.place, series.peak, series.cells[-1])
     evidence = [
         Evidence(spelled(series.axis, c.parameters[series.axis], nouns), figure(c).text()) for c in ends
@@ -64,31 +64,33 @@ def told(
         cause=verdict.cause if verdict is not None and not amount else None,
         levers=tuple(levers),
         title=": ".join(filter(None, (", ".join(where), _title(series, nouns)))),
-        sentence="; ".join(filter(None, parts)),
+        lines=lines,
         evidence=tuple(dict.fromkeys(evidence)),
         remedies=tuple(remedies),
         cells=tuple(cell.name for cell in series.cells),
     )
 
 
-def _parts(series: Series, verdict: Verdict | None, levers: Sequence[Lever], nouns: Nouns) -> list[str]:
-    parts, curve = [_shape(series, nouns)], series.curve
+def _lines(series: Series, verdict: Verdict | None, levers: Sequence[Lever], nouns: Nouns) -> tuple[str, ...]:
+    lines, curve = [_shape(series, nouns)], series.curve
     level = series.shape.level
-    if verdict is not None and verdict.kind != "unknown":
-        parts.append(("from there " if level else "there ") + verdict.sentence)
     if level and curve is not None:
         nothing = curve.rest is not None and curve.rest.value <= 0
         gained = f"nothing ({curve.rest})" if nothing else f"{curve.rest} at most"
-        parts.append(f"more {_words(series.axis, nouns)[1]} gained {gained}")
-    if verdict is not None and verdict.kind == "unknown":
-        parts.append(f"why is not known: {verdict.sentence}")
-    opening = [f"{_change(lever, nouns)} measured {lever.gain}" for lever in levers if lever.opens]
-    doubtful = [f"{_change(lever, nouns)} {lever.gain}" for lever in levers if lever.gain.value > 0]
-    if opening:
-        parts.append(f"what opens it: {listed(opening[:2])}")
+        lines.append(f"more {_words(series.axis, nouns)[1]} gained {gained}")
+    if verdict is not None:
+        place = spelled(series.axis, series.at(series.place), nouns)
+        known = verdict.kind != "unknown"
+        why = f"why, {'from' if level else 'at'} {place}" if known else "why is not known"
+        first, *rest = verdict.lines
+        lines += [f"{why}: {first}", *rest]
+    fixes = [f"fix: {_change(lever, nouns)}, {lever.gain.factor}" for lever in levers if lever.opens]
+    doubtful = [f"{_change(lever, nouns)} ({lever.gain})" for lever in levers if lever.gain.value > 0]
+    if fixes:
+        lines += fixes[:2]
     elif doubtful:
-        parts.append(f"nothing that was measured surely opens it: {listed(doubtful[:2])}")
-    return parts
+        lines.append(f"no other setting that was measured is surely faster: {listed(doubtful[:2])}")
+    return tuple(lines)
 
 
 def unmoved(series: Series) -> Finding:
@@ -102,15 +104,15 @@ def unmoved(series: Series) -> Finding:
         only = f"a {nouns.stream} has only {known:,} {nouns.row}s"
         sentence = f"{asked} were asked for, but {only}, so no batch is larger"
     else:
-        kind, title = FindingKind.BATCHES_NOT_OURS, f"{nouns.row}s a batch are not ours to choose"
-        came = f"{rows_a_batch(first) or 0:,.0f} {nouns.row}s a batch"
+        kind, title = FindingKind.BATCHES_NOT_OURS, f"{nouns.row}s per batch are not ours to choose"
+        came = f"{rows_a_batch(first) or 0:,.0f} {nouns.row}s per batch"
         sentence = f"{asked} were asked for and {came} came each time"
     evidence = tuple(
         Evidence(spelled(series.axis, c.parameters[series.axis], nouns), f"{rows_a_batch(c) or 0:,.0f} came")
         for c in (first, last)
     )
-    title, sentence = f"{first.operation}: {title}", f"{sentence}: nothing is compared"
-    return Finding(kind, series.axis, series.at(first), None, (), title, sentence, evidence, ())
+    title, lines = f"{first.operation}: {title}", (f"{sentence}: nothing is compared",)
+    return Finding(kind, series.axis, series.at(first), None, (), title, lines, evidence, ())
 
 
 def _words(axis: str, nouns: Nouns) -> tuple[str, str]:
@@ -128,7 +130,7 @@ def _number(value: float) -> str:
 
 
 def spelled(axis: str, value: object, nouns: Nouns) -> str:
-    """`4 streams`, `8,192 rows a batch`, `compression lz4`."""
+    """`4 streams`, `8,192 rows per batch`, `compression lz4`."""
     one, many = _words(axis, nouns)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{_number(value)} {one if value == 1 else many}"
@@ -136,7 +138,7 @@ def spelled(axis: str, value: object, nouns: Nouns) -> str:
 
 
 def _change(lever: Lever, nouns: Nouns) -> str:
-    """`1,024 -> 8,192 rows a batch`, `compression none -> lz4`."""
+    """`1,024 -> 8,192 rows per batch`, `compression none -> lz4`."""
     name, before, after = lever.parameter, lever.before, lever.after
     if all(isinstance(v, int | float) and not isinstance(v, bool) for v in (before, after)):
         return f"{_number(before)} -> {spelled(name, after, nouns)}"
@@ -146,7 +148,7 @@ def _change(lever: Lever, nouns: Nouns) -> str:
 
 
 def _shape(series: Series, nouns: Nouns) -> str:
-    """How throughput goes along the axis, in words; `_parts` says what more gained where it is flat."""
+    """How throughput goes along the axis, in words; `_lines` says what more gained where it is flat."""
     axis, peak, knee, shape, curve = series.axis, series.peak, series.knee, series.shape, series.curve
 
     def spell(value: float) -> str:

@@ -24,7 +24,7 @@ def doubts(
     """What takes from the confidence; what is None does not."""
     found = []
     if agreeing is not None:
-        found.append(f"only {agreeing} of {trials} repeats say the same for themselves")
+        found.append(f"only {agreeing} of {trials} repeats, judged alone, have this verdict")
     if hit.lacks:
         found.append(f"not known: {listed(LACKS[lack] for lack in hit.lacks)}")
     if watched_of > 1:
@@ -143,7 +143,7 @@ def ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]:
                 + " of their time",
             )
         if end is seen.server and seen.cell.in_rows and end.cpu is not None:
-            text = f"the server's process uses {end.cpu:.2f} cores"
+            text = f"the server process uses {end.cpu:.2f} cores"
             if end.busiest_thread and end.busiest_thread[0]:
                 text += (
                     f", its busiest thread ({end.busiest_thread[0]}) {percent(end.busiest_thread[1])} of one"
@@ -157,7 +157,9 @@ def ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]:
     for name, limit in seen.cell.ceilings.items():
         share = seen.facts.get(f"share.{name}")
         if share is not None and limit.known:
-            passed = ", which was passed and is no limit" if name in seen.cell.passed else ""
+            passed = (
+                ": more than that was measured, so it is no limit here" if name in seen.cell.passed else ""
+            )
             add(name, f"{percent(share)} of {name} ({limit.text()}){passed}")
     if seen.cell.answered and seen.service:
         add("service time", f"a batch takes {milliseconds(seen.service)} on average")
@@ -168,5 +170,5 @@ def ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]:
     if seen.instrument and seen.instrument > 0.01:
         add("instrument", f"reading the clock took {percent(seen.instrument, 1)}")
     if agreeing is not None and seen.trials > 1:
-        add("repeats", f"{agreeing} of {seen.trials} repeats say the same for themselves")
+        add("repeats", f"{agreeing} of {seen.trials} repeats, judged alone, have this verdict")
     return found

@@ -1,8 +1,8 @@
-"""A hit as a title and a sentence."""
+"""A hit as a title and lines, each of which is one thought."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from venturi.analysis.cells.batches import several
 from venturi.analysis.cells.ceilings import codec_of
@@ -24,7 +24,9 @@ from venturi.analysis.words.wording import (
 from venturi.analysis.words.wording import cores as all_cores
 from venturi.common.units import Quantity, count, percent, plural
 
-__all__ = ["LACKS", "TITLES", "as_narrow", "end_of", "limit", "sentence", "title"]
+__all__ = ["LACKS", "TITLES", "as_narrow", "end_of", "limit", "lines", "serial", "title"]
+
+Lines = Iterator[str]
 
 LACKS = {
     Lack.BOTH_STAGES: "the stages of both ends",
@@ -56,16 +58,15 @@ def title(seen: Seen, hit: Hit) -> str:
     return f"{hit.end}: {hit.stage or 'its CPU quota'}, throttled"
 
 
-def sentence(seen: Seen, hit: Hit) -> str:
-    """What was found, with its numbers."""
-    return _SENTENCES[hit.cause](seen, hit)
+def lines(seen: Seen, hit: Hit) -> tuple[str, ...]:
+    """What was found, with its numbers, and what that means."""
+    return tuple(_LINES[hit.cause](seen, hit))
 
 
-def as_narrow(seen: Seen, hit: Hit | None) -> str | None:
+def as_narrow(seen: Seen, hit: Hit) -> tuple[str, ...]:
     """What is said of the second of two narrow places."""
-    if hit is None:
-        return None
-    return f"two places, equally narrow: {sentence(seen, hit)}"
+    first, *rest = lines(seen, hit)
+    return (f"two places, equally narrow: {first}", *rest)
 
 
 TITLES = {
@@ -79,9 +80,9 @@ TITLES = {
     Cause.POOL_BUSIEST: "{end}: {pool}",
     Cause.POOL_OWN_WORK: "load generator: {pool}",
     Cause.POOL_TAKES_TURNS: "{end}: {stage}",
-    Cause.ENGINE_BUSY: "client: apply",
-    Cause.ENGINE_ONE_WRITER: "client: apply, one writer",
-    Cause.ENGINE_WAITS: "client: apply, waiting",
+    Cause.ENGINE_BUSY: "client: database engine",
+    Cause.ENGINE_ONE_WRITER: "client: one writer",
+    Cause.ENGINE_WAITS: "client: engine waits",
     Cause.STAGE_BUSY: "{end}: {stage}",
     Cause.STAGE_BUSIEST: "{end}: {stage}",
     **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), "link"),
@@ -136,38 +137,38 @@ def _mix(ends: tuple[End, ...]) -> str:
     return shares(named) if named else ""
 
 
-def _cores(seen: Seen, hit: Hit) -> str:
+def _cores(seen: Seen, hit: Hit) -> Lines:
     which, verb = _which(seen)
     text = f"{which}{_whose(seen)} {verb} busy {percent(hit.numbers['busy'])}"
     steal = hit.numbers["stolen"]
     if steal > 0.01:
         text += f" of the time that was not stolen ({percent(steal)} was)"
     mix = _mix(cores.busy_ends(seen))
-    text += f": {mix}" if mix else ""
+    yield text + (f": {mix}" if mix else "")
     if hit.numbers.get("others", 0.0) > cores.ELSEWHERE:
-        text += "; others hold them, so this says little of either end"
-    return text
+        yield "most of that is other processes: stop them and measure again"
 
 
-def _quota(seen: Seen, hit: Hit) -> str:
+def _quota(seen: Seen, hit: Hit) -> Lines:
     mix = _mix((end_of(seen, hit),))
-    return (
+    yield (
         f"the {plural(hit.numbers['quota_cores'], 'core')} that the {hit.end}'s control group allows are "
         f"used up{f': {mix}' if mix else ''}"
     )
 
 
-def _part_of_a_core(seen: Seen, hit: Hit) -> str:
+def _part_of_a_core(seen: Seen, hit: Hit) -> Lines:
     work = end_of(seen, hit).work
-    return (
+    yield (
         f"the {hit.end} may use {hit.numbers['quota_cores']:g} of a core (its control group's quota) and has "
         f"used it up: {held_back(hit.numbers['held_back_cpus'])}"
-        + (f"; of its work: {shares(work)}" if work else "")
     )
+    if work:
+        yield f"the {hit.end}'s work: {shares(work)}"
 
 
-def _one_core(seen: Seen, hit: Hit) -> str:
-    return (
+def _one_core(seen: Seen, hit: Hit) -> Lines:
+    yield (
         f"the scheduler keeps both ends on one core, busy {percent(hit.numbers['busy'])}, while the others "
         f"have time to spare: {_mix((seen.client, seen.server))}"
     )
@@ -176,77 +177,77 @@ def _one_core(seen: Seen, hit: Hit) -> str:
 # ---- the workers of one end
 
 
-def _schedule(seen: Seen, hit: Hit) -> str:
+def _schedule(seen: Seen, hit: Hit) -> Lines:
     numbers = hit.numbers
-    late = f"; {percent(numbers['late'], 1)} of them late" if numbers.get("late") else ""
-    spare = numbers.get("spare")
-    waited = f"; the client waited for its slots {percent(spare)} of the time" if spare else ""
-    return (
+    yield (
         f"the schedule offers {numbers['offered_batches_per_second']:,.6g} batches/s and "
-        f"{percent(min(numbers['kept'], 1.0), 1)} of that was moved{late}: this is the rate that was asked "
-        f"for, not a limit{waited}"
+        f"{percent(min(numbers['kept'], 1.0), 1)} of that was moved"
     )
+    if numbers.get("late"):
+        yield f"{percent(numbers['late'], 1)} of the batches were late"
+    if numbers.get("spare"):
+        yield f"the client waited {percent(numbers['spare'])} of the time for the next batch to be due"
+    yield "so this is the rate that was asked for, not a limit"
 
 
-def _server_waits(seen: Seen) -> str:
-    return f"; the server {waiting(seen.server.waiting)}" if seen.server.stages else ""
+def _waits(end: End) -> Lines:
+    if end.stages:
+        yield f"the {end.name} {waiting(end.waiting)}"
 
 
 def _slowed(hit: Hit, each: str = "batch") -> str:
     slowed = hit.numbers.get("handicap_ns")
-    return f" ({milliseconds(slowed)} a {each} were added on purpose)" if slowed is not None else ""
+    return f" ({milliseconds(slowed)} per {each} were added on purpose)" if slowed is not None else ""
 
 
-def _own_work(seen: Seen, hit: Hit) -> str:
-    return (
+def _own_work(seen: Seen, hit: Hit) -> Lines:
+    yield (
         f"the client itself is the narrow place: its workers are busy {percent(hit.numbers['occupancy'])}, "
-        f"most of it with its own work: {shares(own_stages(seen))}{_slowed(hit)}{_server_waits(seen)}"
+        f"most of it with its own work: {shares(own_stages(seen))}{_slowed(hit)}"
     )
+    yield from _waits(seen.server)
 
 
-def _threads(seen: Seen, hit: Hit) -> str:
-    return (
+def _threads(seen: Seen, hit: Hit) -> Lines:
+    yield (
         f"{plural(hit.numbers['threads'], 'client thread')} serve "
         f"{plural(hit.numbers['workers'], nouns_of(seen.cell).stream)} and are busy "
-        f"{percent(hit.numbers['occupancy'])} ({shares(seen.client.work)}) while cores are "
-        f"free{_server_waits(seen)}"
+        f"{percent(hit.numbers['occupancy'])} ({shares(seen.client.work)}) while cores are free"
     )
+    yield from _waits(seen.server)
 
 
-def _clock(seen: Seen, hit: Hit) -> str:
-    return (
-        f"reading the clock takes {percent(hit.numbers['clock_share'])} of the trial; batches are too small "
-        "to be timed one by one"
-    )
+def _clock(seen: Seen, hit: Hit) -> Lines:
+    yield f"reading the clock takes {percent(hit.numbers['clock_share'])} of the trial"
+    yield "batches are too small to be timed one by one"
 
 
-def _stage(seen: Seen, hit: Hit) -> str:
+def _stage(seen: Seen, hit: Hit) -> Lines:
     end = end_of(seen, hit)
-    other, codec = seen.other(end), codec_of(seen.cell.parameters.get("compression"))
+    codec = codec_of(seen.cell.parameters.get("compression"))
     detail = (f" with {codec}" if hit.stage in CODEC and codec else "") + _slowed(hit)
     workers = end.threads or end.workers
     one = "worker is" if workers == 1 else f"{workers:g} workers are" if workers else "workers are"
-    neighbour = f"; the {other.name} {waiting(other.waiting)}" if other.stages else ""
     verb = "busy" if hit.cause is Cause.STAGE_BUSY else "the busiest there are, at"
-    occupancy = percent(hit.numbers["occupancy"])
-    return f"the {end.name}'s {one} {verb} {occupancy}: {shares(end.work)}{detail}{neighbour}"
+    yield f"the {end.name}'s {one} {verb} {percent(hit.numbers['occupancy'])}: {shares(end.work)}{detail}"
+    yield from _waits(seen.other(end))
 
 
-def _pool(seen: Seen, hit: Hit) -> str:
+def _pool(seen: Seen, hit: Hit) -> Lines:
     end = end_of(seen, hit)
     pool, other = end.pools[hit.pool or ""], seen.other(end)
     stages = pools.within(end, pool)
-    detail = f": {shares(stages)}" if stages else ""
-    detail += _slowed(hit, "block")
-    rest = f"; the {other.name} {waiting(other.waiting)}" if other.waiting else ""
+    detail = (f": {shares(stages)}" if stages else "") + _slowed(hit, "block")
     verb = ("is" if pool.threads == 1 else "are") + (" busy" if pool.busy >= WORKERS else " the busiest, at")
     threads = plural(pool.threads, pool.name.removesuffix("s"))
-    return f"the {end.name}'s {threads} {verb} {percent(pool.busy)}{detail}{rest}"
+    yield f"the {end.name}'s {threads} {verb} {percent(pool.busy)}{detail}"
+    if other.waiting:
+        yield f"the {other.name} {waiting(other.waiting)}"
 
 
-def _turns(seen: Seen, hit: Hit) -> str:
+def _turns(seen: Seen, hit: Hit) -> Lines:
     numbers, pool = hit.numbers, (hit.pool or "").removesuffix("s")
-    return (
+    yield (
         f"the {hit.end}'s {plural(numbers['threads'], pool)} take rows one at a time: {hit.stage} takes "
         f"{percent(numbers['busy'])} of the time{_slowed(hit, 'block')}"
     )
@@ -255,43 +256,41 @@ def _turns(seen: Seen, hit: Hit) -> str:
 # ---- between the workers
 
 
-def _link(seen: Seen, hit: Hit) -> str:
+def _link(seen: Seen, hit: Hit) -> Lines:
     wire = hit.numbers.get("wire_bytes_per_second", 0.0)
     wired = f"{rate(wire)} on the wire ({wire * 8 / 1e9:.3g} Gbit/s)"
     if hit.cause is Cause.RAW_TCP_REACHED:
-        text = (
-            f"the path carries {wired}, {percent(hit.numbers['raw_tcp_share'])} of what raw TCP can do on it"
-        )
+        share = percent(hit.numbers["raw_tcp_share"])
+        yield f"the path carries {wired}, {share} of what raw TCP can do on it"
     elif hit.cause is Cause.INTERFACE_FULL:
-        text = f"the path carries {wired}, {percent(hit.numbers['interface_share'])} of the interface's speed"
+        yield f"the path carries {wired}, {percent(hit.numbers['interface_share'])} of the interface's speed"
     else:
-        text = f"the path takes no more than {wired}"
+        yield f"the path takes no more than {wired}"
     blocked = seen.sender.stages.get("await_output", 0.0)
     idle = seen.receiver.stages.get("await_input", 0.0)
     if blocked or idle:
-        text += (
-            f"; the sender waits for the socket {percent(blocked)}, the receiver for input {percent(idle)}"
-        )
-    return text
+        yield f"the sender waits for the socket {percent(blocked)}, the receiver for input {percent(idle)}"
 
 
-def _disk(seen: Seen, hit: Hit) -> str:
+def _disk(seen: Seen, hit: Hit) -> Lines:
     if hit.cause is Cause.DISK_CEILING:
-        return f"{percent(hit.numbers['disk_share'])} of what the disk writes in order"
-    pressed = hit.numbers.get("tasks_waited")
-    return (
+        yield f"{percent(hit.numbers['disk_share'])} of what the disk writes in order"
+        return
+    yield (
         f"a disk of the {hit.end} is busy {percent(hit.numbers['busy'])} at "
         f"{rate(hit.numbers['disk_bytes_per_second'])}"
-        + (f"; tasks waited for it {percent(pressed)} of the time" if pressed else "")
     )
+    if pressed := hit.numbers.get("tasks_waited"):
+        yield f"tasks waited for it {percent(pressed)} of the time"
 
 
-def _memory(seen: Seen, hit: Hit) -> str:
+def _memory(seen: Seen, hit: Hit) -> Lines:
     limit = seen.cell.ceilings["memory copy"]
-    return (
+    yield (
         f"{rate(seen.rate or 0.0)} is {percent(hit.numbers['memory_copy_share'])} of what all cores copy in "
-        f"memory ({rate(limit.value or 0.0)}), and no stage nor core is at its own limit"
+        f"memory ({rate(limit.value or 0.0)})"
     )
+    yield "no stage and no core is at its own limit"
 
 
 def _bound(seen: Seen, buffer: float | None, bound: float) -> str:
@@ -302,175 +301,184 @@ def _bound(seen: Seen, buffer: float | None, bound: float) -> str:
     )
 
 
-def _both_wait(seen: Seen) -> str:
-    ends = [e for e in (seen.sender, seen.receiver) if e.waiting]
-    return "".join(f"; the {e.name} {waiting(e.waiting)}" for e in ends)
+def _both_wait(seen: Seen) -> Lines:
+    for end in (seen.sender, seen.receiver):
+        if end.waiting:
+            yield f"the {end.name} {waiting(end.waiting)}"
 
 
-def _window(seen: Seen, hit: Hit) -> str:
+def _window(seen: Seen, hit: Hit) -> Lines:
     share, bound = hit.numbers.get("await_window"), hit.numbers.get("bound_bytes_per_second")
-    held = "the HTTP/2 window holds the sender back"
-    if share is not None:
-        held = f"the {seen.sender.name} is held back by the HTTP/2 window {percent(share)} of the time"
     own = path.own_window(seen)
+    if share is not None:
+        yield f"the HTTP/2 window holds the {seen.sender.name} back {percent(share)} of the time"
+    else:
+        yield "the HTTP/2 window holds the sender back"
     if bound is not None:
-        held += f": window {_bound(seen, own, bound)}"
+        yield f"window {_bound(seen, own, bound)}"
     elif own:
-        held += f"; the window is {size(own)}"
+        yield f"the window is {size(own)}"
     elif seen.round_trip and seen.rate:
         flight = seen.rate / seen.streams * seen.round_trip / 1e9
-        held += f"; about {size(flight)} a {nouns_of(seen.cell).stream} are in flight in a round trip of "
-        held += milliseconds(seen.round_trip)
-    return held + _both_wait(seen)
+        yield (
+            f"about {size(flight)} per {nouns_of(seen.cell).stream} are in flight in a round trip of "
+            f"{milliseconds(seen.round_trip)}"
+        )
+    yield from _both_wait(seen)
 
 
-def _buffer(seen: Seen, hit: Hit) -> str:
+def _buffer(seen: Seen, hit: Hit) -> Lines:
     sender, bound = seen.sender, hit.numbers.get("bound_bytes_per_second")
     buffered = hit.cause is Cause.SEND_BUFFER
     name = "send buffer" if buffered else "receive window"
-    return (
-        f"the {sender.name}'s connections are held back by the {name} "
-        f"{percent(hit.numbers['limited'])} of their time"
-        + (f" ({size(sender.send_buffer)})" if buffered and sender.send_buffer else "")
-        + (f"; {_bound(seen, sender.send_buffer, bound)}" if bound else "")
-        + _both_wait(seen)
+    sized = f" ({size(sender.send_buffer)})" if buffered and sender.send_buffer else ""
+    yield (
+        f"the {name} holds the {sender.name}'s connections back {percent(hit.numbers['limited'])} of their "
+        f"time{sized}"
     )
+    if bound:
+        yield _bound(seen, sender.send_buffer, bound)
+    yield from _both_wait(seen)
 
 
-def _acknowledgements(seen: Seen, hit: Hit) -> str:
+def _acknowledgements(seen: Seen, hit: Hit) -> Lines:
     reply, awaited = hit.numbers["await_reply"], hit.numbers["await_input"]
-    return (
-        f"the client waits for acknowledgements {percent(reply)} of the time"
-        + (f" and the server for input {percent(awaited)}" if awaited else "")
-        + (f"; a round trip takes {milliseconds(seen.round_trip)}" if seen.round_trip else "")
+    yield f"the client waits for acknowledgements {percent(reply)} of the time" + (
+        f" and the server for input {percent(awaited)}" if awaited else ""
     )
+    if seen.round_trip:
+        yield f"a round trip takes {milliseconds(seen.round_trip)}"
 
 
 # ---- databases
 
 
-def _engine(seen: Seen, hit: Hit) -> str:
+def _engine(seen: Seen, hit: Hit) -> Lines:
     threads, cpu = hit.numbers["threads"], hit.numbers.get("cpu_cores")
     s = "s" if threads == 1 else ""
-    busy = (
+    yield (
         f"the engine runs in the client's process, whose {plural(threads, 'thread')} spend{s} "
         f"{percent(hit.numbers['occupancy'])} of the time in it"
     )
     if cpu is None:
-        return busy
+        return
     if hit.cause is Cause.ENGINE_BUSY:
-        return f"{busy} and compute{s} ({cpu:.2f} cores): {shares(seen.client.work)}"
+        yield f"it computes ({cpu:.2f} cores): {shares(seen.client.work)}"
+        return
     if hit.cause is Cause.ENGINE_ONE_WRITER:
-        return f"{busy}, but together they use {cpu:.2f} cores: one writes at a time, the others wait"
+        yield f"all threads together use {cpu:.2f} cores: one writes at a time, the others wait"
+        return
     disk = hit.numbers.get("disk_busy", 0.0)
     held = "it waits, for its commits to be on the disk or for its own locks"
     if disk >= databases.DISK_SEEN:
         held = f"it waits for the disk (busy {percent(disk)}) or for its own locks"
-    return f"{busy}, but use{s} a CPU {percent(cpu / threads)} of it: {held}"
+    yield f"it uses a CPU {percent(cpu / threads)} of that time: {held}"
 
 
-def _little_in_flight(seen: Seen, hit: Hit) -> str:
+def _little_in_flight(seen: Seen, hit: Hit) -> Lines:
     lanes, away = hit.numbers["batches_in_flight"], hit.numbers.get("round_trip_share", 0.0)
     rows = seen.cell.parameters.get("rows_per_batch")
     batches = plural(int(lanes), "batch")
     held = f"{batches} of {count(rows)} row{'' if rows == 1 else 's'}" if rows else batches
     took = milliseconds(hit.numbers["batch_ns"])
     text = f"{held} {'is' if lanes == 1 else 'are'} in flight at a time and one takes {took}"
-    if seen.rows:
-        text += f", which makes {rows_rate(seen.rows)}"
-    text += f"; the client waits for answers {percent(hit.numbers['await_reply'])} of the time"
+    yield text + (f", which makes {rows_rate(seen.rows)}" if seen.rows else "")
+    text = f"the client waits for answers {percent(hit.numbers['await_reply'])} of the time"
     if "cpu_cores" in hit.numbers:
-        text += f", the server's process uses {hit.numbers['cpu_cores']:.2f} cores meanwhile"
+        text += f", the server process uses {hit.numbers['cpu_cores']:.2f} cores meanwhile"
+    yield text
     if away >= databases.AWAY:
-        text += f"; {percent(min(away, 1.0))} of it is the round trip ({milliseconds(seen.round_trip or 0)})"
+        yield f"{percent(min(away, 1.0))} of that is the round trip ({milliseconds(seen.round_trip or 0)})"
     busy = hit.numbers.get("disk_busy", 0.0)
     if busy >= databases.DISK_SEEN and away < databases.AWAY:
-        text += f"; a disk is busy {percent(busy)}: commits may wait for it"
-    return text
+        yield f"a disk is busy {percent(busy)}: commits may wait for it"
 
 
-def _server(seen: Seen, hit: Hit) -> str:
+def _server(seen: Seen, hit: Hit) -> Lines:
     server, cpu, delay = seen.server, hit.numbers.get("cpu_cores"), hit.numbers.get("run_delay", 0.0)
-    text = f"the client {waiting(seen.client.waiting)}: the server sets the pace"
+    yield f"the client {waiting(seen.client.waiting)}: the server sets the pace"
     if server.busiest_thread and databases.one_thread(seen):
         name, filled = server.busiest_thread
-        text += f"; its busiest thread ({name}) fills {percent(filled)} of a core"
+        yield f"the server's busiest thread ({name}) fills {percent(filled)} of a core"
     elif cpu is not None and seen.cell.in_rows:
         lanes = (seen.client.workers or seen.streams) * hit.numbers["waiting"]
-        text += f"; its process uses {cpu:.2f} cores, {percent(cpu / lanes)} of the time that "
-        text += "batches are with it"
+        yield (
+            f"the server process uses {cpu:.2f} cores: it computes {percent(cpu / lanes)} of the time that "
+            "it has a batch"
+        )
         if delay > databases.DELAYED:
-            text += f"; of the time that it could run it waited for a CPU {percent(delay)}"
+            yield f"it waited for a CPU {percent(delay)} of the time that it could run"
     elif cpu is not None:
-        text += f"; the process that listens on its port uses {cpu:.2f} cores"
-    return text
+        yield f"the process that listens on the server's port uses {cpu:.2f} cores"
 
 
-def limit(numbers: Mapping[str, float], fewer: Quantity) -> str:
+def limit(numbers: Mapping[str, float], fewer: Quantity) -> tuple[str, ...]:
     """What a cell with fewer batches in flight says of one with more."""
     took = [numbers.get("batch_ns"), numbers.get("fewer_batch_ns")]
     more, less = (Quantity(ns, unit="ns").text() if ns is not None else None for ns in took)
-    slower = f": each batch took {more} in place of {less}" if more and less else ""
     here, gain = count(int(numbers["batches_in_flight"])), numbers.get("gain")
     there = several(int(numbers["fewer_in_flight"]))
     compared = f"{there} in flight did as much ({fewer}) as {here}"
     if gain is not None:
         compared = f"{there} in flight did {fewer}, {here} only {percent(gain)} more"
     return (
-        f"{compared}{slower}; neither the client nor the CPUs are busy, so "
-        "batches queue within the server, before a lock or its log"
+        compared,
+        *([f"each batch took {more} in place of {less}"] if more and less else []),
+        "neither the client nor the CPUs are busy, so batches queue in the server: before a lock or its log",
     )
 
 
-def serial(numbers: Mapping[str, float], nouns: Nouns) -> str:
+def serial(numbers: Mapping[str, float], nouns: Nouns) -> tuple[str, ...]:
     """What the same core with another number of streams says of a server."""
     here, there = (plural(int(numbers[n]), nouns.stream) for n in ("streams", "other_streams"))
     return (
-        f"the server's process uses {numbers['cpu_cores']:.2f} cores with {here} and "
-        f"{numbers['other_cpu_cores']:.2f} with {there}, and moves as much: it does one thing at a time (one "
-        "thread, a lock, an interpreter)"
+        f"the server process uses {numbers['cpu_cores']:.2f} cores with {here} and "
+        f"{numbers['other_cpu_cores']:.2f} with {there}, and moves as much",
+        "it does one thing at a time: one thread, a lock or an interpreter",
     )
 
 
 # ---- what would settle it
 
 
-def _start(seen: Seen, hit: Hit) -> str:
-    return f"the first batches took {percent(hit.numbers['start'])} of the interval: that measures a start"
+def _start(seen: Seen, hit: Hit) -> Lines:
+    yield f"the first batches took {percent(hit.numbers['start'])} of the interval: that measures a start"
 
 
-def _short(seen: Seen, hit: Hit) -> str:
+def _short(seen: Seen, hit: Hit) -> Lines:
     took = milliseconds(hit.numbers["interval_ns"])
-    return f"trials of {took} are too short to see how busy the hosts' CPUs were"
+    yield f"trials of {took} are too short to see how busy the hosts' CPUs were"
 
 
-def _server_or_path(seen: Seen, hit: Hit) -> str:
-    return f"the client {waiting(seen.client.waiting)}: the server or the path to it sets the pace"
+def _server_or_path(seen: Seen, hit: Hit) -> Lines:
+    yield f"the client {waiting(seen.client.waiting)}: the server or the path to it sets the pace"
 
 
-def _silent(seen: Seen, hit: Hit) -> str:
+def _silent(seen: Seen, hit: Hit) -> Lines:
     several = hit.numbers["servers"]
     if several < 2:
-        return "the server does not report its stages"
-    return f"not each of the {several:g} servers gives an account of its stages"
+        yield "the server does not report its stages"
+    else:
+        yield f"of {several:g} servers not all report their stages"
 
 
-def _nearest(seen: Seen, hit: Hit) -> str:
+def _nearest(seen: Seen, hit: Hit) -> Lines:
     """The place that is nearest to its limit."""
     places = {f"the {e.name}'s workers": e.occupancy for e in (seen.client, seen.server)}
     places |= {"the host's cores": seen.busy, "raw TCP": seen.of("raw TCP") if not seen.loopback else None}
     known = {n: v for n, v in places.items() if v is not None}
     if not known:
-        return "nothing is at its limit: no share of any limit is known"
+        yield "nothing is at its limit: no share of any limit is known"
+        return
     name = max(known, key=lambda n: known[n])
-    return f"nothing is at its limit: nearest are {name} with {percent(known[name])}"
+    yield f"nothing is at its limit: nearest are {name} with {percent(known[name])}"
 
 
-def _said(text: str) -> Callable[[Seen, Hit], str]:
-    return lambda seen, hit: text
+def _said(text: str) -> Callable[[Seen, Hit], Lines]:
+    return lambda seen, hit: iter((text,))
 
 
-_SENTENCES: dict[Cause, Callable[[Seen, Hit], str]] = {
+_LINES: dict[Cause, Callable[[Seen, Hit], Lines]] = {
     Cause.SCHEDULE_KEPT: _schedule,
     Cause.OWN_WORK: _own_work,
     Cause.TOO_FEW_THREADS: _threads,
