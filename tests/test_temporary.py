@@ -42,6 +42,8 @@ KINDS: dict[str, tuple[list[str], str]] = {
     ),
     "store": (command("serve", "timeseries", *FREE), "venturi-store-*/*"),
     "run's store": (command("run", "--target", "akumuli://local", *RUN), "venturi-store-*/data/log/*"),
+    # It never listens on its port.
+    "server": (command("ab", "sleep {port}", "flight://127.0.0.1:1"), "venturi-server-*/server.log"),
     "loader": (python(LOADER), "venturi-loader-*/x.arrow"),
     **{kind: (python(HELD.format(kind)), f"venturi-{kind}-*") for kind in ("ray", "spark", "jars")},
     **{

@@ -35,6 +35,8 @@ COMMANDS = (
     "fit",
     "predict",
     "compare",
+    "ab",
+    "history",
     "best",
     "tune",
     "sql",
@@ -58,7 +60,7 @@ Exit codes:
   5  some trials failed
   6  verification failed: what arrived is not what was sent
   7  the run directory cannot be used: disk full, locked, damaged, newer format
-  8  compare: a cell is significantly slower, by more than the threshold
+  8  compare, ab: a cell is significantly slower, by more than the threshold
   9  a proof failed: this instrument, here and now, cannot be believed
   130  interrupted
 """
@@ -113,7 +115,7 @@ def root(
         False, "--version", callback=_version, is_eager=True, help="Print the version and end."
     ),
 ) -> None:
-    """Measures how fast data really moves, finds the narrowest place, and says which setting opens it."""
+    """Measures how fast data really moves, says why it is not faster, and which setting makes it faster."""
 
 
 def fail(error: VenturiError) -> NoReturn:

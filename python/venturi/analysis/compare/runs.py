@@ -308,7 +308,7 @@ def _compare(
     )  # fmt: skip
 
 
-def _values(cell: Cell, metric: Metric) -> dict[int, float]:
+def measured(cell: Cell, metric: Metric) -> dict[int, float]:
     """The metric of each good trial by its repeat; trials without it, or with nothing moved, are left out."""
     found = [(r, v) for r in cell.records if (v := metric.value(r)) is not None and v > 0]
     repeats = [r.get("repeat") for r, _ in found]
@@ -317,21 +317,21 @@ def _values(cell: Cell, metric: Metric) -> dict[int, float]:
     return {int(n): v for n, (_, v) in zip(repeats, found, strict=True) if n is not None}
 
 
-def _chosen(metric: Metric, base: Cell, run: Cell) -> Metric:
+def metric_for(metric: Metric, base: Cell, run: Cell) -> Metric:
     """Rows for bytes where cells are counted in them, and where bytes were not counted on both sides."""
     if base.in_rows and run.in_rows:
         return (OF_POINTS if run.noun == "point" else OF_ROWS).get(metric.name, metric)
-    if metric.name != "throughput" or (_values(base, metric) and _values(run, metric)):
+    if metric.name != "throughput" or (measured(base, metric) and measured(run, metric)):
         return metric
     rows = OF_ROWS["throughput"]
-    return rows if _values(base, rows) and _values(run, rows) else metric
+    return rows if measured(base, rows) and measured(run, rows) else metric
 
 
 def _judge(
     pairs: Sequence[tuple[Cell, Cell]], metric: Metric, confidence: float, threshold: float
 ) -> list[Row]:
-    chosen = [_chosen(metric, *pair) for pair in pairs]
-    values = [tuple(_values(c, m) for c in pair) for pair, m in zip(pairs, chosen, strict=True)]
+    chosen = [metric_for(metric, *pair) for pair in pairs]
+    values = [tuple(measured(c, m) for c in pair) for pair, m in zip(pairs, chosen, strict=True)]
     usable = [i for i, (b, r) in enumerate(values) if b and r]
     found = differences(
         [(list(values[i][0].values()), list(values[i][1].values())) for i in usable], confidence
@@ -379,7 +379,7 @@ def _common(rows: list[Row], confidence: float) -> tuple[list[Row], Shift | None
     """What all rows have in common, and which of them stand out from it."""
     usable = [r for r in rows if r.difference]
     found = shift(
-        [_values(r.base, r.metric) for r in usable], [_values(r.run, r.metric) for r in usable], confidence
+        [measured(r.base, r.metric) for r in usable], [measured(r.run, r.metric) for r in usable], confidence
     )
     if found is None or found.p >= 1.0 - confidence or abs(math.log(found.ratio)) < LEAST_SHIFT:
         return rows, None

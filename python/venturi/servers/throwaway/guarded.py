@@ -88,12 +88,20 @@ class Guarded:
         return int(self._answer(seconds)["status"])
 
     def serve(
-        self, command: Sequence[str], log: Path, number: int, grace: float, environment: Mapping[str, str]
+        self,
+        command: Sequence[str],
+        log: Path,
+        number: int,
+        grace: float,
+        environment: Mapping[str, str],
+        place: Path | None = None,
     ) -> int:
-        """Starts the server, and says its pid. It will be stopped by signal `number`, and by force after
-        `grace` seconds. Raises OSError where it cannot be run."""
+        """Starts the server in `place`, or in the directory, and says its pid. It will be stopped by signal
+        `number`, and by force after `grace` seconds. Raises OSError where it cannot be run."""
         self._grace = grace
         order = {"serve": list(command), "signal": number, "grace": grace, "log": str(log)}
+        if place is not None:
+            order["cwd"] = str(place)
         self._order({**order, "environment": dict(environment), "owner": self.owner})
         self._pid = int(self._answer(_START_SECONDS)["pid"])
         return self._pid

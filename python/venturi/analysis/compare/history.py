@@ -1,0 +1,106 @@
+"""One cell over many runs: its medians in the order of time, and where they change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from venturi.analysis.cells.summary import Cell
+from venturi.analysis.compare.likeness import canonical
+from venturi.analysis.compare.runs import METRICS, Metric, measured, metric_for
+from venturi.analysis.results import Results
+from venturi.analysis.statistics.change_points import change_points
+from venturi.analysis.statistics.intervals import median_interval
+from venturi.common.units import Quantity
+
+__all__ = ["LEAST_CHANGE", "Change", "Point", "Series", "histories"]
+
+LEAST_CHANGE = 0.02
+"""Smaller changes are not told: a median moves by as much when a machine is set up again."""
+CONFIDENCE = 0.95
+_IGNORED = frozenset({"row_bytes", "seed"})
+
+
+@dataclass(frozen=True)
+class Point:
+    """A run; without a good trial there is no value."""
+
+    run: str
+    path: str
+    started: datetime | None
+    value: Quantity
+
+
+@dataclass(frozen=True)
+class Change:
+    """From one level to the next: the ratio of their geometric means, with its interval (Welch's t on
+    logarithms)."""
+
+    at: int
+    """The first point of the new level."""
+    ratio: float
+    low: float
+    high: float
+    p: float
+
+
+@dataclass(frozen=True)
+class Series:
+    cell: Cell
+    """As the newest run has it."""
+    metric: Metric
+    points: tuple[Point, ...]
+    changes: tuple[Change, ...]
+
+
+def histories(
+    runs: Sequence[Results], metric: str = "throughput", least: float = LEAST_CHANGE
+) -> list[Series]:
+    """A series for each cell that several runs have, in the order of the newest run; changes of at least the
+    share `least`. Runs are ordered by when they began; those of which that is not known come first."""
+    found: dict[tuple[str, ...], list[tuple[Results, Cell]]] = {}
+    for run in sorted(runs, key=lambda r: r.started.timestamp() if r.started else 0.0):
+        for cell in run.cells:
+            found.setdefault(_key(cell), []).append((run, cell))
+    several = [members for members in found.values() if len({id(run) for run, _ in members}) > 1]
+    return [_series(members, METRICS[metric], least) for members in several]
+
+
+def _key(cell: Cell) -> tuple[str, ...]:
+    """What a cell is: ports and folders do not count, nor what is not set, which older builds do not know."""
+    known = ((name, value) for name, value in cell.parameters.items() if name not in _IGNORED)
+    return tuple(sorted(f"{n}={canonical(n, value)!r}" for n, value in known if value is not None))
+
+
+def _series(members: Sequence[tuple[Results, Cell]], metric: Metric, least: float) -> Series:
+    newest = members[-1][1]
+    metric = metric_for(metric, newest, newest)
+    points = []
+    for run, cell in members:
+        values = list(measured(cell, metric).values())
+        value = median_interval(values).quantity(metric.unit) if values else Quantity(None, unit=metric.unit)
+        path = run.directory.path
+        points.append(Point(path.name, str(path), run.started, value))
+    known = [(i, math.log(p.value.value)) for i, p in enumerate(points) if p.value.value is not None]
+    logs = [value for _, value in known]
+    cuts = change_points(logs)
+    bounds = [0, *(one.at for one in cuts), len(logs)]
+    changes = [
+        _change(known[one.at][0], logs[bounds[i] : one.at], logs[one.at : bounds[i + 2]], one.p)
+        for i, one in enumerate(cuts)
+    ]
+    told = tuple(one for one in changes if abs(one.ratio - 1) >= least)
+    return Series(newest, metric, tuple(points), told)
+
+
+def _change(at: int, before: Sequence[float], after: Sequence[float], p: float) -> Change:
+    from scipy import stats
+
+    difference = sum(after) / len(after) - sum(before) / len(before)
+    low = high = difference
+    if len(set(before)) > 1 or len(set(after)) > 1:
+        found = stats.ttest_ind(after, before, equal_var=False).confidence_interval(CONFIDENCE)
+        low, high = float(found.low), float(found.high)
+    return Change(at, math.exp(difference), math.exp(low), math.exp(high), p)

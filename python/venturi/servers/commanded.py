@@ -1,0 +1,82 @@
+"""A server that somebody's own command starts, on a port of our choice, for one measurement."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import time
+from pathlib import Path
+
+from venturi.common import temporary
+from venturi.common.errors import ExitCode, VenturiError
+from venturi.servers.throwaway import network
+from venturi.servers.throwaway.guarded import Guarded
+
+__all__ = ["Commanded"]
+
+PORT = "{port}"
+HOST = "127.0.0.1"
+_READY_SECONDS = 60.0
+_GRACE_SECONDS = 10.0
+_POLL_SECONDS = 0.05
+
+
+class Commanded:
+    """Ends with the `with`, and with this process, whatever ends that."""
+
+    def __init__(self, command: str) -> None:
+        """Raises VenturiError where the command cannot be read, or has no `{port}`."""
+        self._command = command
+        try:
+            self._words = shlex.split(command)
+        except ValueError as error:
+            raise VenturiError(f"{command}: {error}") from None
+        if not any(PORT in word for word in self._words):
+            raise VenturiError(
+                f"{command}: neither a URL nor a command with {PORT}, where it takes its port",
+                hint=f'as in "build/server --port {PORT}"',
+            )
+        self._ends = contextlib.ExitStack()
+
+    def __enter__(self) -> int:
+        """Its port, once somebody listens there. Raises VenturiError with its last words."""
+        with contextlib.ExitStack() as ends:
+            port = network.free_port(HOST)
+            held = temporary.make("server")
+            ends.callback(held.remove)
+            guarded = Guarded(held.path, hold=[held.descriptor])
+            ends.callback(guarded.close)
+            log = held.path / "server.log"
+            words = [word.replace(PORT, str(port)) for word in self._words]
+            try:
+                guarded.serve(words, log, signal.SIGTERM, _GRACE_SECONDS, os.environ, Path.cwd())
+                self._wait(guarded, port)
+            except OSError as error:
+                said = _last_words(log) or str(error)
+                raise VenturiError(
+                    f"{self._command}: does not listen on port {port}: {said}", ExitCode.UNREACHABLE
+                ) from None
+            self._ends = ends.pop_all()
+        return port
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.close()
+
+    def _wait(self, guarded: Guarded, port: int) -> None:
+        deadline = time.monotonic() + _READY_SECONDS
+        while time.monotonic() < deadline:
+            if not guarded.running:
+                raise OSError("it ended at once")
+            with contextlib.suppress(OSError):
+                network.connect(HOST, port).close()
+                return
+            time.sleep(_POLL_SECONDS)
+        raise OSError(f"nobody listens after {_READY_SECONDS:.0f} s")
+
+
+def _last_words(log: Path) -> str:
+    with contextlib.suppress(OSError):
+        return next(filter(None, map(str.strip, reversed(log.read_text(errors="replace").splitlines()))), "")
+    return ""
