@@ -2,6 +2,7 @@
 # make test    what every change must pass: no server that is not ours, some minutes
 # make test-all  everything, with real databases, engines and clusters: what .ci/run calls
 # make lint    formatting, clippy, ruff, mypy, imports, and whether what is generated is stale
+# make docs    the pages as a site that needs no network: target/site/index.html
 # make generate  writes what follows from the records of systems and settings
 #
 # Everything lands in .venv/ and target/. maturin and `cargo test` share target/release, so
@@ -11,7 +12,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo test test-all lint generate format bench-flight bench-builds bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster bench-mutation bench-verdicts clean help check-tools
+.PHONY: all demo docs test test-all lint generate format bench-flight bench-builds bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster bench-mutation bench-verdicts clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -62,6 +63,10 @@ lint: $(EXTRAS) $(PACKAGE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/generate --check
+
+docs: $(EXTRAS)
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "the site: target/site/index.html"
 
 generate: $(EXTRAS) $(PACKAGE)
 	$(BIN)/python tools/generate
@@ -143,11 +148,11 @@ $(PACKAGE): $(CREATED) pyproject.toml $(RUST_SOURCES)
 
 # The extension is built by then; this adds what tests and linters need.
 $(EXTRAS): pyproject.toml | $(PACKAGE)
-	@echo "Installing what tests and linters need"
-	@$(BIN)/maturin develop --release --locked --quiet --extras test,lint
+	@echo "Installing what tests, linters and the site of the docs need"
+	@$(BIN)/maturin develop --release --locked --quiet --extras test,lint,docs
 	@touch $@
 
 $(BENCH_EXTRAS): $(EXTRAS)
 	@echo "Installing the peers of a bench"
-	@$(BIN)/maturin develop --release --locked --quiet --extras test,lint,bench
+	@$(BIN)/maturin develop --release --locked --quiet --extras test,lint,docs,bench
 	@touch $@

@@ -22,7 +22,7 @@ from test_docs import command_lines
 from venturi.cli import app
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PLACEHOLDER = re.compile(r"(^|[\s=/])(\.\.\.|…|[A-Z]{2,}(?![\w:=/.]))|<[a-z]")
+PLACEHOLDER = re.compile(r"(^|[\s=/])(\.\.\.|…|[A-Z]{2,}(?![\w:=/.]))|HOST:PORT|<[a-z]")
 """`...`, `RUN`, `SCENARIO`: the form of a command, not one to be typed."""
 MENTIONED = {
     "venturi run",
