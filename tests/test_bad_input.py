@@ -79,7 +79,7 @@ TYPED: list[tuple[str, int, str, str | None]] = [
         "run none.toml",
         3,
         "none.toml:3: matrix.exclude: every cell is excluded, by 'streams > 0'",
-        "--set matrix.exclude=[]",
+        "other values, or without conditions: --set matrix.exclude=[]",
     ),
     (
         "run newer.toml",

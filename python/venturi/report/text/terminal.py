@@ -54,7 +54,7 @@ def print_results(results: Results, console: Console, names: Sequence[str] = ())
     if told := proofs.headline(results.environment):
         say(told, "bold red" if unproven(results.environment) else "dim")
     for (operation, cells), offered in zip(groups.items(), tables, strict=True):
-        kept, left_out = offered, []
+        kept, left_out = offered, list[summary.Column]()
         if not names:
             kept, left_out = summary.fit(offered, console.width + GAP, lambda c: _width(c) + GAP)
         console.print()
