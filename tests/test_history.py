@@ -100,3 +100,5 @@ def test_mistakes_are_named(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     make_run(tmp_path / "one" / "run", cells(streams=(1,)), repeats=1, samples=False)
     assert "no two runs have a cell in common" in venturi("history", tmp_path / "one").stderr
+    make_run(tmp_path / "one" / "again", cells(streams=(1,)), repeats=1, samples=False)
+    assert "fewer than 10 runs are too few to tell" in said(venturi("history", tmp_path / "one"))

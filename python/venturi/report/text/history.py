@@ -14,6 +14,8 @@ from venturi.report.text.wrap import wrap
 if TYPE_CHECKING:
     from rich.console import Console
 
+FEW = 10
+"""So many runs, half of them on each side of a change, are needed for a p under 1 %."""
 MOST_CHANGES = 3
 """Changes of a cell that stand in its line, the newest ones."""
 
@@ -33,8 +35,11 @@ def change(one: Series, found: Change) -> str:
 
 
 def changes(one: Series) -> list[str]:
-    """The newest first; how many more there are."""
+    """The newest first; how many more there are. Where there is none, whether one could have been seen."""
     told = [change(one, found) for found in reversed(one.changes)]
+    if not told:
+        few = sum(p.value.known for p in one.points) < FEW
+        return [f"no change of the level seen{f'; fewer than {FEW} runs are too few to tell' if few else ''}"]
     more = len(told) - MOST_CHANGES
     return told if more <= 0 else [*told[:MOST_CHANGES], f"and {plural(more, 'older change')}"]
 
@@ -51,7 +56,7 @@ def print_histories(found: Sequence[Series], console: Console) -> None:
         newest = next((p for p in reversed(one.points) if p.value.known), None)
         last = f"; last {newest.value}" if newest else "; no trial succeeded"
         say(f"{name(one, found)}: {plural(len(one.points), 'run')}{last}", "bold")
-        for text in changes(one) or ["no change of the level seen"]:
+        for text in changes(one):
             say(text, "", "  - ", "    ")
     if len(found) == 1:
         console.print(_table(found[0]))
