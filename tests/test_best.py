@@ -203,11 +203,11 @@ def test_a_bound_on_latency() -> None:
     assert report.sentences(one)[0].startswith("highest: 1 row/batch: ")
     assert best.too_slow(cells, False, 22e6) == best.find(cells, p99_ns=5e6) == []
     (none,) = best.too_slow(cells, False, 5e6)
-    assert report.too_slow(none, 5e6).startswith(
+    assert report.too_slow(none, 5e6, cells).startswith(
         "get: in no cell did 99 % of the batches surely take no longer than 5 ms; the lowest p99 was 10.4"
     )
     (untimed,) = best.too_slow(summarise(records(lambda p: 1e9, streams=[1, 2])), False, 5e6)
-    assert report.too_slow(untimed, 5e6) == "get: too few batches were timed to know 99 % of them"
+    assert report.too_slow(untimed, 5e6, untimed) == "get: too few batches were timed to know 99 % of them"
 
 
 def test_wrong_use(tmp_path: Path) -> None:

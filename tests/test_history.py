@@ -97,6 +97,11 @@ def test_mistakes_are_named(runs: Path, tmp_path: Path) -> None:
     ):
         done = venturi("history", *words)
         assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr
+    twins = tmp_path / "twins"
+    for name in ("first", "second"):
+        ports = [cell for n in (1, 2) for cell in cells(("get",), (1,), target=f"flight://127.0.0.1:{n}")]
+        make_run(twins / name, ports, repeats=1, samples=False)
+    assert "no two runs have a cell in common" in venturi("history", twins).stderr
     (tmp_path / "one").mkdir()
     make_run(tmp_path / "one" / "run", cells(streams=(1,)), repeats=1, samples=False)
     assert "no two runs have a cell in common" in venturi("history", tmp_path / "one").stderr

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from venturi.cli import forms
 from venturi.common.errors import ExitCode
 
 app = typer.Typer(rich_markup_mode=None)
@@ -29,9 +30,13 @@ _REPEATS = 10
 def ab(
     base: Annotated[
         str,
-        typer.Argument(help="The old one: a URL, or a command that starts it on {port}.", show_default=False),
+        typer.Argument(
+            metavar="BASE",
+            help="The old one: a URL, or a command that starts it at {port}.",
+            show_default=False,
+        ),
     ],
-    head: Annotated[str, typer.Argument(help="The new one, likewise.", show_default=False)],
+    head: Annotated[str, typer.Argument(metavar="HEAD", help="The new one, likewise.", show_default=False)],
     run: Annotated[
         list[str] | None,
         typer.Argument(
@@ -49,12 +54,8 @@ def ab(
             "--out", help="Run directory to make. [default: venturi-runs/TIME-ab]", show_default=False
         ),
     ] = None,
-    threshold: Annotated[
-        str, typer.Option("--threshold", help="How much slower a cell may become before the exit code is 8.")
-    ] = "3%",
-    confidence: Annotated[
-        str, typer.Option("--confidence", help="Of intervals, and of a difference that is called one.")
-    ] = "95%",
+    threshold: forms.Threshold = "3%",
+    confidence: forms.Confidence = "95%",
 ) -> None:
     """Is HEAD slower than BASE? Measures both in one run, whose trials take turns, and compares."""
     from venturi.cli.parsing import share

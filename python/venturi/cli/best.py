@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from venturi.cli import forms
 from venturi.common.errors import VenturiError
 
 app = typer.Typer(rich_markup_mode=None)
@@ -38,15 +39,7 @@ def best(
     within: Annotated[
         str, typer.Option("--within", help="How far below the fastest a cheaper setting may lie.")
     ] = "5%",
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where",
-            metavar="CONDITION",
-            help='Only cells for which this holds, as in "streams <= 8"; may be repeated.',
-            show_default=False,
-        ),
-    ] = None,
+    where: forms.Where = None,
     p99: Annotated[
         str | None,
         typer.Option(
@@ -76,7 +69,11 @@ def best(
     loaded = read(run)
     cells = chosen(loaded.cells, where, run)
     found = analysis.find(cells, at_most, every=all, cores=analysis.cores(loaded.environment), p99_ns=bound)
-    slow = [] if bound is None else [report.too_slow(c, bound) for c in analysis.too_slow(cells, all, bound)]
+    slow = (
+        []
+        if bound is None
+        else [report.too_slow(group, bound, cells) for group in analysis.too_slow(cells, all, bound)]
+    )
     if slow and not found:
         raise VenturiError(
             f"{run}: {'; '.join(slow)}", hint="a longer time; or smaller batches, which take less time each"

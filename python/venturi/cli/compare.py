@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from venturi.cli import forms
 from venturi.cli.parsing import share
 from venturi.common.errors import ExitCode, StoreError, VenturiError
 
@@ -78,12 +79,8 @@ def compare(
             "--metric", help="What to compare; rows/s stand in for throughput where no bytes are known."
         ),
     ] = MetricName.throughput,
-    threshold: Annotated[
-        str, typer.Option("--threshold", help="How much slower a cell may become before the exit code is 8.")
-    ] = "3%",
-    confidence: Annotated[
-        str, typer.Option("--confidence", help="Of intervals, and of a difference that is called one.")
-    ] = "95%",
+    threshold: forms.Threshold = "3%",
+    confidence: forms.Confidence = "95%",
     force: Annotated[
         bool, typer.Option("--force", help="Compare runs that were made under unlike conditions.")
     ] = False,

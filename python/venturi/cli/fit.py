@@ -42,15 +42,7 @@ def fit(
             show_default=False,
         ),
     ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where",
-            metavar="CONDITION",
-            help="Only cells for which this holds; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    where: forms.Where = None,
     hold_out: Annotated[
         str | None,
         typer.Option(

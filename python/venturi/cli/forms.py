@@ -13,6 +13,21 @@ AnyRun = Annotated[
 NewestRun = Annotated[
     str, typer.Argument(metavar="RUN", help="A run directory, last (the newest), or reference:NAME.")
 ]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="CONDITION",
+        help='Only cells for which this holds, as in "streams <= 8"; may be repeated.',
+        show_default=False,
+    ),
+]
+Threshold = Annotated[
+    str, typer.Option("--threshold", help="How much slower a cell may become before the exit code is 8.")
+]
+Confidence = Annotated[
+    str, typer.Option("--confidence", help="Of intervals, and of a difference that is called one.")
+]
 Executor = Annotated[str, typer.Option("--executor", hidden=True, help="core, or model for tests.")]
 
 

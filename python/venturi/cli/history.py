@@ -31,15 +31,7 @@ def history(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="A directory with run directories in it.")
     ] = Path("venturi-runs"),
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where",
-            metavar="CONDITION",
-            help='Only cells for which this holds, as in "streams <= 8"; may be repeated.',
-            show_default=False,
-        ),
-    ] = None,
+    where: forms.Where = None,
     metric: Annotated[
         MetricName,
         typer.Option(

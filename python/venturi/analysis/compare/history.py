@@ -58,13 +58,18 @@ class Series:
 def histories(
     runs: Sequence[Results], metric: str = "throughput", least: float = LEAST_CHANGE
 ) -> list[Series]:
-    """A series for each cell that several runs have, in the order of the newest run; changes of at least the
-    share `least`. Runs are ordered by when they began; those of which that is not known come first."""
+    """A series for each cell that several runs have; changes of at least the share `least`.
+
+    Runs are ordered by when they began; those of which that is not known come first. Cells that a run cannot
+    tell apart by what is matched, as two ports of a host, are left out: which is meant is unknown.
+    """
     found: dict[tuple[str, ...], list[tuple[Results, Cell]]] = {}
     for run in sorted(runs, key=lambda r: r.started.timestamp() if r.started else 0.0):
         for cell in run.cells:
             found.setdefault(_key(cell), []).append((run, cell))
-    several = [members for members in found.values() if len({id(run) for run, _ in members}) > 1]
+    several = [
+        members for members in found.values() if len({id(run) for run, _ in members}) == len(members) > 1
+    ]
     return [_series(members, METRICS[metric], least) for members in several]
 
 

@@ -213,15 +213,16 @@ def _p99(cell: Cell) -> str:
     return str(cell.latency[99.0])
 
 
-def too_slow(cells: Sequence[Cell], p99_ns: float) -> str:
-    """Of a workload in which no cell surely stays within the bound: the least p99 there is."""
+def too_slow(cells: Sequence[Cell], p99_ns: float, among: Sequence[Cell]) -> str:
+    """Of a workload in which no cell surely stays within the bound: the least p99 there is; `among` are the
+    cells that its name has to tell it from."""
     timed = [c for c in cells if 99.0 in c.latency and c.latency[99.0].known]
     if not timed:
         return f"{cells[0].operation}: too few batches were timed to know 99 % of them"
     least = min(timed, key=lambda c: c.latency[99.0].value or 0.0)
     return (
         f"{least.operation}: in no cell did 99 % of the batches surely take no longer than "
-        f"{format_duration(p99_ns)}; the lowest p99 was {_p99(least)} ({labels.label(least, varying(cells))})"
+        f"{format_duration(p99_ns)}; the lowest p99 was {_p99(least)} ({labels.label(least, varying(among))})"
     )
 
 
