@@ -437,7 +437,7 @@ SYSTEMS: dict[str, System] = {
         ),
         "sums",
         "PostgreSQL ",
-        stranger="error communicating with the server",
+        stranger="is it a PostgreSQL server",
         denied=r"\(28P01\)",
         flags=UPSERT,
         amount=300_000,

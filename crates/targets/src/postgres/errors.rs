@@ -49,6 +49,18 @@ fn severity(db: &DbError) -> Severity {
     })
 }
 
+/// As [`told`], before anything was heard that only Postgres says.
+pub fn at_login(place: &str, error: &tokio_postgres::Error) -> Error {
+    let told = told(place, error);
+    match told.kind {
+        Kind::Lost | Kind::Protocol if error.as_db_error().is_none() => {
+            let message = format!("{}; is it a PostgreSQL server?", told.message);
+            Error::new(told.kind, message)
+        }
+        _ => told,
+    }
+}
+
 /// By SQLSTATE; see appendix A of Postgres' manual.
 fn advice(code: &str) -> (Kind, &'static str) {
     let server = |advice| (Kind::Server, advice);

@@ -14,7 +14,7 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::errors::told;
+use super::errors::at_login;
 use super::options::Options;
 use crate::upsert::Place;
 use venturi_base::error::Error;
@@ -163,7 +163,7 @@ pub async fn dial(
         }),
         Err(error) => Err(Failed {
             no_database: error.code().is_some_and(|code| code.code() == "3D000"),
-            error: told(&authority, &error),
+            error: at_login(&authority, &error),
         }),
     }
 }
