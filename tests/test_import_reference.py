@@ -93,6 +93,24 @@ def test_lines_go_back_to_perf_stats() -> None:
         assert line.split("\t")[1:7] == fields[1:7]
 
 
+def test_files_are_called_and_cut_as_they_were_published(tmp_path: Path) -> None:
+    """The plot scripts open them by name, one a number of streams."""
+    out = tmp_path / "old"
+    done = venturi("report", "reference:macbook-get", "--format", "perf_stats_7", "--out", out)
+    assert done.returncode == 0, done.stderr
+    written = sorted(path.relative_to(out).as_posix() for path in out.rglob("*.csv"))
+    assert written == [f"get/perf_stats_0{n}.csv" for n in range(1, 9)]
+    lines = [line for name in written for line in (out / name).read_text().splitlines()]
+    theirs = published("macbook-get")
+    assert [line.split("\t")[:6] for line in lines] == [fields[1:7] for fields in theirs]
+
+    files = perf_stats.files(load("reference:cartesius"))
+    assert sorted(files) == [
+        f"{place}/perf_stats_0_{streams}.csv" for place in ("local", "remote") for streams in range(1, 9)
+    ]
+    assert all(line.split("\t")[1] == "3" for line in files["remote/perf_stats_0_3.csv"].splitlines())
+
+
 @pytest.mark.parametrize("name", reference.names())
 def test_every_set_is_a_run_that_says_where_it_is_from(name: str) -> None:
     results = load(f"reference:{name}")

@@ -31,7 +31,7 @@ References: macbook, cartesius, chspark, upsert, akumuli, or one of their sets a
 """
 
 
-_ENDINGS = {"markdown": "md", "perf_stats": "tsv", "seed": "txt"}
+_ENDINGS = {"markdown": "md", "perf_stats": "tsv", "perf_stats_7": "tsv", "seed": "txt"}
 
 
 class Format(str, enum.Enum):
@@ -44,6 +44,7 @@ class Format(str, enum.Enum):
     csv = "csv"
     parquet = "parquet"
     perf_stats = "perf_stats"
+    perf_stats_7 = "perf_stats_7"
     seed = "seed"
 
 
@@ -64,7 +65,8 @@ def report(
         typer.Option(
             "--format",
             help="html: one page; png, svg: figures; csv, parquet: tables; perf_stats: lines as "
-            "Arrow Flight's benchmark scripts read them; seed: upserts as MemSQL's benchmark.py prints them.",
+            "Arrow Flight's benchmark scripts read them, perf_stats_7 without the test type; seed: upserts "
+            "as MemSQL's benchmark.py prints them.",
         ),
     ] = Format.html,
     figure: Annotated[
@@ -149,11 +151,25 @@ def _write(
 
         path, content = out or home / "seed.txt", seed.text(found)
     else:
-        from venturi.report.tables import perf_stats
-
-        path, content = out or home / "perf_stats.csv", perf_stats.text(found)
+        return _perf_stats(found, out, 7 if format is Format.perf_stats_7 else 8)
     path.write_text(content, encoding="utf-8")
     return [path]
+
+
+def _perf_stats(found: Results, out: Path | None, columns: int) -> list[Path]:
+    """All lines into a file, or a file a number of streams into a directory."""
+    from venturi.report.tables import perf_stats
+
+    if out is not None and (out.is_dir() or not out.suffix):
+        written = {out / name: lines for name, lines in perf_stats.files(found, columns).items()}
+    else:
+        written = {
+            out or found.directory.path / "perf_stats.csv": perf_stats.text(found, columns),
+        }
+    for path, lines in written.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(lines, encoding="utf-8")
+    return list(written)
 
 
 def _figures(

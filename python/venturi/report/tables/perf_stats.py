@@ -1,14 +1,16 @@
-"""The lines of the Arrow Flight benchmark that published `cartesius-*`, so that its plot scripts read our
-runs.
+"""The lines of the Arrow Flight benchmark that published `macbook-*` and `cartesius-*`, so that their plot
+scripts read our runs.
 
 Eight columns, tab-separated, no head: test type (0 get, 1 put), streams, threads, records per stream,
-records per batch, MiB transferred, seconds, MiB/s. The original prints them by a C++ `ostream` with its
+records per batch, MiB transferred, seconds, MiB/s; `macbook-*` has them without the test type. The original
+prints them by a C++ `ostream` with its
 default format, six significant digits without trailing zeros, which is printf's %g (C++ standard,
 [facet.num.put.virtuals]).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,24 +50,47 @@ def line(record: Mapping[str, Any]) -> str | None:
     return "\t".join(fields)
 
 
-def text(results: Results) -> str:
-    """One line a good trial that is no warm-up, in the order of cells, as the original loops.
+def files(results: Results, columns: int = 8) -> dict[str, str]:
+    """A file a number of streams, by its path: of eight columns `perf_stats_0_4.csv`, gets over 4 streams; of
+    seven `get/perf_stats_04.csv`. Of several places each has a directory. Lines are those of good trials that
+    are no warm-up, in the order of cells, as the original loops.
 
-    Raises `VenturiError` where the run has several places: the format has no column for one, and lines of two
-    hosts would be read as one; and where no trial makes a line.
+    Raises `VenturiError` where no trial makes a line.
     """
-    if len(results.places) > 1:
-        raise VenturiError(
-            "perf_stats lines have no column for the place, and this run has several",
-            hint="run one place at a time, or use --format csv",
-        )
-    lines = [found for cell in results.cells for r in cell.records if is_good(r) and (found := line(r))]
-    if not lines:
+    found: dict[str, list[str]] = {}
+    for cell in results.cells:
+        place = re.sub(r"[^\w.:-]", "_", str(cell.parameters.get("place"))) + "/"
+        for record in filter(is_good, cell.records):
+            if (whole := line(record)) is None:
+                continue
+            kind, rest = whole.split("\t", 1)
+            streams = int(rest.split("\t", 1)[0])
+            name = f"perf_stats_{kind}_{streams}.csv"
+            if columns == 7:
+                name, whole = f"{cell.operation}/perf_stats_{streams:02}.csv", rest
+            found.setdefault((place if len(results.places) > 1 else "") + name, []).append(whole)
+    if not found:
         raise VenturiError(
             f"{results.name}: no trial has what a perf_stats line says",
             hint="a get or put that succeeded, with streams, rows, bytes and time; else: --format csv",
         )
-    return "".join(found + "\n" for found in lines)
+    return {name: "".join(f"{one}\n" for one in lines) for name, lines in found.items()}
+
+
+def text(results: Results, columns: int = 8) -> str:
+    """The lines of all files as one.
+
+    Raises `VenturiError` as `files`, and where lines of two places, or of gets and puts, could not be told
+    apart in it.
+    """
+    parts = files(results, columns)
+    what = "place" if len(results.places) > 1 else "operation" if columns == 7 else ""
+    if what and len({name.rpartition("/")[0] for name in parts}) > 1:
+        raise VenturiError(
+            f"perf_stats lines of {columns} columns have no column for the {what}, and this run has several",
+            hint="name a directory, which gets a file for each: --out perf_stats",
+        )
+    return "".join(parts.values())
 
 
 def parse(text_of: str) -> list[dict[str, float]]:
