@@ -55,8 +55,9 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def test_page(run: Path, tmp_path: Path) -> None:
     path = html_page.write(run, tmp_path / "report.html", "macbook")
     text = path.read_text(encoding="utf-8")
-    assert len(text) < 6e6
-    assert text.count("<script") == 4
+    # Twelve cells take 0.1 MB more.
+    assert len(text) < 1.9e6
+    assert text.count("<script") == 2
     assert "<img" not in text.split("<script>")[0]
     assert HOSTILE not in text
     assert not list(tmp_path.glob("*.tmp"))
@@ -65,7 +66,7 @@ def test_page(run: Path, tmp_path: Path) -> None:
 def test_page_loads_nothing(run: Path) -> None:
     text = html_page.page(load(run))
     assert "default-src 'none'" in text
-    head = text.split('<script type="application/json"')[0]
+    head = text.split("<script")[0]
     assert re.findall(r'<[a-z]+[^>]*\s(?:src|srcset|action|href)="(?!#)', head) == []
     assert "@import" not in head and "url(" not in head
 

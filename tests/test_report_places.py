@@ -182,7 +182,7 @@ def test_a_run_of_splits_is_reported(tmp_path: Path) -> None:
     assert [p.title for p in figure.panels] == ["get, local", "get, remote"]
     assert {"measured", "predicted"} <= {s.name for s in figure.panels[0].series}
     assert matplotlib_figures.render(figure, "svg").startswith(b"<?xml")
-    body = html_page.page(results).split('<script type="application/json"')[0]
+    body = html_page.page(results).split("<script")[0]
     assert "get, remote, 4M rows in all" in body and 'id="figure-convergence"' in body
     table = table_files.table(results, "convergence").to_pylist()
     assert len(table) == 8 and {row["total_rows"] for row in table} == {4_000_000}

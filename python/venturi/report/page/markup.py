@@ -1,8 +1,7 @@
-"""Text as HTML and data as JSON, so that nothing a run says is obeyed by the page."""
+"""Text as HTML, so that nothing a run says is obeyed by the page."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -37,7 +36,6 @@ def _environment() -> Environment:
         "commands": commands,
         "formatted": format,
         "in_parts": in_parts,
-        "json": script_json,
         "sentence": _sentence,
     }
     made.globals |= {
@@ -68,12 +66,6 @@ def _sentence(text: str) -> Markup:
     """As it begins and ends a paragraph; no line breaks before a percent sign."""
     whole = begun(text if text.endswith((".", "!", "?")) else text + ".")
     return escape(_clean(whole)).replace(" %", Markup("&nbsp;%"))
-
-
-def script_json(document: Any) -> Markup:
-    """JSON fit for a script element: no `<`, and no line separators that JavaScript once tripped over."""
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=str)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def commands(text: str) -> Markup:

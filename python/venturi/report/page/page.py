@@ -1,8 +1,8 @@
 """A run as one HTML file: opens without a network, in light and dark, on a phone and on paper.
 
 Everything that a run says (names, labels, errors) is untrusted: a server chose part of it. Templates escape
-it, figures travel as JSON in which no `<` survives, and the page's own content security policy allows no
-connection.
+it, figures travel in letters of which no tag can be made, and the page's own content security policy allows
+no connection.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from venturi.report.page import hosts as page_hosts
 from venturi.report.page import models as page_models
 from venturi.report.page import reason as page_reason
 from venturi.report.page.markup import render
+from venturi.report.page.packed import pack
 from venturi.report.text import cell as cell_text
 from venturi.report.text import method, proofs, summary, versions
 
@@ -83,36 +84,34 @@ def page(results: Results, reference: str | None = None) -> str:
         ("method", "Method", render("method", notes=method.NOTES)),
         ("reproduce", "Reproduce", _reproduce(results)),
     ]
+    documents = [
+        {"name": f.name, "panels": [plotly_figures.panel_document(f, p) for p in f.panels]} for f in drawn
+    ]
     cells = {
         "cells": page_cells.documents(results),
         "tables": page_cells.long_tables(results, numbers),
         "timelines": timelines,
         "colours": page_cells.colours(),
     }
+    # Read as a file: importing plotly would take a second.
+    bundle = _resource("package_data/plotly.min.js", "plotly")
+    plotly = bundle if drawn or timelines else "var Plotly = {react() {}};"
     whole = render(
         "page",
         results=results,
         styles=Markup(_variables()) + _resource("page.css"),
         top=_top(results, numbers),
         sections=[section for section in sections if section[2]],
-        documents=[
-            {"name": f.name, "panels": [plotly_figures.panel_document(f, p) for p in f.panels]} for f in drawn
-        ],
-        cells=cells,
-        plotly=_plotly() if drawn or timelines else Markup("var Plotly = {react() {}};"),
-        scripts=Markup().join(map(_resource, SCRIPTS)),
+        packed=pack(
+            {"figure-documents": documents, "cell-documents": cells}, [plotly, *map(_resource, SCRIPTS)]
+        ),
+        unpack=_resource("unpack.js"),
     )
     return f"{whole}\n"
 
 
 def _resource(name: str, package: str = __package__) -> Markup:
     return Markup(resources.files(package).joinpath(name).read_text(encoding="utf-8"))
-
-
-def _plotly() -> Markup:
-    """The one bundle that plotly's wheel ships, 4.8 MB. Read as a file: importing plotly would take a
-    second."""
-    return _resource("package_data/plotly.min.js", "plotly")
 
 
 def _variables() -> str:
