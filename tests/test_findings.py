@@ -176,18 +176,27 @@ def unpaired(points: dict[float, float], spread: float) -> list[dict[str, Any]]:
     ]
 
 
-def test_gets_of_which_nobody_can_say_that_they_scale() -> None:
-    """3,691 [2,262..4,830] and 5,151 [2,074..6,893] MB/s are 1.4 times, and may be less than once."""
-    rates = {1: (3691, 2262, 4830, 3000, 4300), 2: (5151, 6893, 2074, 5600, 3900)}
-    cells = [
-        record
+def by_repeat(rates: dict[float, tuple[float, ...]]) -> list[dict[str, Any]]:
+    """Trials of these rates, a tuple a point."""
+    return [
+        {**sweep({n: rate}, repeats=1)[0], "repeat": repeat}
         for n, each in rates.items()
         for repeat, rate in enumerate(each)
-        for record in [{**sweep({n: rate}, repeats=1)[0], "repeat": repeat}]
     ]
-    (one,), _ = found(cells)
+
+
+def test_gets_of_which_nobody_can_say_that_they_scale() -> None:
+    """3,691 [2,262..4,830] and 5,151 [2,074..6,893] MB/s are 1.4 times, and may be less than once."""
+    (one,), _ = found(by_repeat({1: (3691, 2262, 4830, 3000, 4300), 2: (5151, 6893, 2074, 5600, 3900)}))
     assert one.kind is FindingKind.UNDECIDED
     assert "linear" not in one.sentence and "cannot be told" in one.sentence
+
+
+def test_where_nothing_is_claimed_the_highest_is_that_of_the_table() -> None:
+    """The mean is higher with 1 stream, the median with 2; the table and the first line have medians."""
+    (one,), _ = found(by_repeat({1: (900, 1000, 1000, 3000, 3000), 2: (1100, 1100, 1100, 1100, 1100)}))
+    assert one.kind is FindingKind.UNDECIDED and one.at is None
+    assert one.title == "get: highest with 2 streams"
 
 
 def test_a_little_more_is_not_rising() -> None:

@@ -24,7 +24,7 @@ from venturi.report.figures.curves import MOST_LINES
 from venturi.store import reference
 from venturi.store.importers.files import import_files
 
-Told = tuple[str, Shape, float]
+Told = tuple[str, Shape, float | None]
 """Who says it, what, and of which N."""
 SHAPES = {shape.value for shape in Shape}
 CURVES = (
@@ -40,7 +40,7 @@ def of_cells(found: Results) -> dict[tuple[str, frozenset[str]], list[Told]]:
     """What is claimed, by the axis and the cells that it is claimed of."""
     said: dict[tuple[str, frozenset[str]], list[Told]] = {}
 
-    def add(who: str, axis: str, names: Any, shape: Shape, at: float) -> None:
+    def add(who: str, axis: str, names: Any, shape: Shape, at: float | None) -> None:
         said.setdefault((axis, frozenset(names)), []).append((who, shape, at))
 
     for one in found.findings:

@@ -91,9 +91,15 @@ class Series:
         return self.curve.shape if self.curve is not None else Shape.UNDECIDED
 
     @property
+    def claimed_at(self) -> float | None:
+        """As `Curve.at`."""
+        return self.curve.at if self.curve is not None else None
+
+    @property
     def place(self) -> Cell:
-        """The cell whose verdict is that of the series: where it is flat from, else the highest."""
-        return (self.cell(self.curve.at) if self.curve is not None else None) or self.peak
+        """The cell whose verdict is that of the series: where it is flat from, else the highest; by medians,
+        as tables have it, where nothing is claimed."""
+        return self.cell(self.claimed_at) or self.peak
 
 
 def precedence(axis: str) -> tuple[int, str]:

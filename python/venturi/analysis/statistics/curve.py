@@ -230,9 +230,12 @@ class Curve:
         return Shape.FLAT_THROUGHOUT if self.flat == self.ns[0] else Shape.FLAT
 
     @property
-    def at(self) -> float:
-        """The N that the claim is about: where it is flat from, else the highest."""
-        return self.flat if self.shape.level and self.flat is not None else self.ns[self.peak]
+    def at(self) -> float | None:
+        """The N that the claim is about: where it is flat from, else the highest. None where nothing is
+        claimed: which of those that cannot be told apart is highest, is chance."""
+        if self.shape is Shape.UNDECIDED:
+            return None
+        return self.flat if self.shape.level else self.ns[self.peak]
 
     @property
     def scatter(self) -> float | None:

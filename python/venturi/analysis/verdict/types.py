@@ -152,8 +152,8 @@ class Finding:
 
     kind: FindingKind
     axis: str
-    at: float
-    """Where on the axis: the knee, or the last point where it still rises."""
+    at: float | None
+    """Where on the axis, as `Curve.at`."""
     cause: Cause | None
     """Of the verdict there; None where there is none, or where the axis is an amount."""
     levers: tuple[Lever, ...]

@@ -321,7 +321,7 @@ def _finding(axis: str, cells: Sequence[Cell]) -> tuple[str, Claim | None]:
         Shape.FALLING: f"falls beyond {at}",
         Shape.UNDECIDED: f"is highest at {at}; whether more gains cannot be told",
     }[top.shape]
-    return f"{where} {told}", Claim(axis, tuple(c.name for c in top.cells), top.shape, top.at(place))
+    return f"{where} {told}", Claim(axis, tuple(c.name for c in top.cells), top.shape, top.claimed_at)
 
 
 def _sentence(findings: list[str]) -> str:

@@ -61,7 +61,8 @@ class Claim:
     cells: tuple[str, ...]
     """Their names, in the order of the axis."""
     shape: Shape
-    at: float
+    at: float | None
+    """As `Curve.at`."""
 
 
 @dataclass

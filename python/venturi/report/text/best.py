@@ -170,7 +170,7 @@ def _said(one: Advised, curve: Curve) -> str:
     text = curves.end(curve, partial(_spelled, one))
     if one.rising:
         return f"{text}; more was not measured"
-    return f"highest with {_shown(one, one.enough)}; {text}" if one.undecided else text
+    return text
 
 
 def _spelled(one: Advised, value: float) -> str:

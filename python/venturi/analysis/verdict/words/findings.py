@@ -38,7 +38,7 @@ def told(
     series: Series, verdict: Verdict | None, levers: Sequence[Lever], remedies: Sequence[Remedy]
 ) -> Finding:
     """The finding of a series: its shape, the verdict at its place, what is faster, and what to try."""
-    nouns, place = nouns_of(series.cells[0]), series.place
+    nouns = nouns_of(series.cells[0])
     amount = series.axis in AMOUNT
     where = [] if not (operation := series.cells[0].parameters.get("operation")) else [str(operation)]
     where += [spelled(n, v, nouns) for n, v in series.fixed if n != "operation" and v is not None]
@@ -60,7 +60,7 @@ def told(
     return Finding(
         kind=FindingKind(series.shape.value),  # type: ignore[call-arg]
         axis=series.axis,
-        at=series.at(place),
+        at=series.claimed_at,
         cause=verdict.cause if verdict is not None and not amount else None,
         levers=tuple(levers),
         title=": ".join(filter(None, (", ".join(where), _title(series, nouns)))),
