@@ -44,6 +44,7 @@ from flight_support import Certificates
 from path_support import Relay
 from run_support import venturi
 from secret_support import ONCE, WRONG, Watch, right_and_wrong
+from stranger_support import stranger
 from venturi.targets.system import KNOWN
 
 pytestmark = pytest.mark.usefixtures("core")
@@ -294,27 +295,6 @@ WORDS = (
     *(b"", b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n"),
     *(b"\xff" * 100_000, b"\0" * 100_000, b"\x7f" * 100_000, random.Random(7).randbytes(100_000)),
 )
-
-
-@contextlib.contextmanager
-def stranger(words: bytes | None) -> Iterator[int]:
-    """The port of one who says these words to everybody, and reads on; None: who never says any."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve(client: socket.socket) -> None:
-            with client, contextlib.suppress(OSError):
-                client.sendall(words or b"")
-                while words and client.recv(1 << 16):
-                    pass
-
-        def accept() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
-
-        if words is not None:
-            threading.Thread(target=accept, daemon=True).start()
-        yield listener.getsockname()[1]
 
 
 def most_memory() -> int:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.flight
 import pytest
 from typer.testing import CliRunner
 
 from flight_support import ServerProcess
 from path_support import RELAY
 from run_support import venturi
+from stranger_support import stranger
 from venturi.analysis.advice import collect, warning
 from venturi.analysis.cells.summary import Cell, summarise
 from venturi.analysis.verdict.causes import Cause
@@ -301,6 +304,76 @@ def test_a_server_without_the_perf_protocol_fails_one_get(
     assert "it lists /mixed, /records, /t" in message
     assert len([t for t in trials if t["parameters"]["operation"] == "put"]) == 4, "puts go well"
     assert f"flight://{address} let no get begin; its other gets are left out" in said
+
+
+ONCE = ("--repeats", 1, "--warmup", 0, "--no-report", "--no-ceilings")
+
+
+def found_out(tmp_path: Path, url: str, *more: object) -> tuple[set[tuple[str, str, int]], str]:
+    """What is measured where only an address is typed: targets, operations and streams; and what is said."""
+    out = tmp_path / "found"
+    done = venturi("run", "--target", url, *ONCE, *more, "--out", out)
+    assert done.returncode == 0, done.stderr
+    trials = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
+    return {
+        (t["parameters"]["target"], t["parameters"]["operation"], t["parameters"]["streams"]) for t in trials
+    }, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("core")
+def test_of_an_address_alone_the_largest_flight_is_read(start_pyarrow_server: Start, tmp_path: Path) -> None:
+    url = f"flight://{start_pyarrow_server().address}"
+    measured, said = found_out(tmp_path, url)
+    assert measured == {(f"{url}/t", "get", streams) for streams in (1, 2, 4)}
+    assert "lists /mixed (1k rows), /records (10k rows), /t (20k rows)" in said
+    assert f"/t is read; another by: --target '{url}/mixed'" in said
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("core")
+def test_of_an_address_alone_a_server_of_records_makes_them(
+    reference_server: ServerProcess, tmp_path: Path
+) -> None:
+    url = f"flight://{reference_server.address}"
+    measured, said = found_out(tmp_path, url)
+    assert measured == {(url, operation, n) for operation in ("get", "put") for n in (1, 2, 4)}
+    assert "makes records on demand (Arrow's perf protocol)" in said
+
+
+def test_of_an_address_alone_a_database_is_swept_too() -> None:
+    said = venturi("run", "--target", "sqlite://local", "--dry-run").stdout
+    cells = [line.split()[1:] for line in said.splitlines()[:4]]
+    assert cells[:3] == [["upsert", f"streams={streams}"] for streams in (1, 2, 4)]
+    assert "cells: 3," in said
+
+
+def test_a_dry_run_asks_no_server() -> None:
+    done = venturi("run", "--target", "flight://h", "--dry-run")
+    assert "cells: 6," in done.stdout
+    assert "info: h:31337 was not asked what it has (--dry-run)" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("core")
+def test_an_address_where_nothing_can_be_found_out(tmp_path: Path) -> None:
+    def refused(port: int) -> tuple[int, str]:
+        out = tmp_path / "run"
+        done = venturi("run", "--target", f"flight://127.0.0.1:{port}", *ONCE, "--out", out)
+        assert not out.exists()
+        return done.returncode, done.stderr
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    code, said = refused(port)
+    assert code == 4 and "nothing listens there" in said
+    with stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
+        code, said = refused(port)
+    assert code == 4 and "is it a gRPC server" in said
+    with pyarrow.flight.FlightServerBase("grpc://127.0.0.1:0") as server:
+        code, said = refused(server.port)
+    assert code == 2 and "does not list its flights, and makes no records on demand" in said
+    assert f"hint: venturi run --target flight://127.0.0.1:{server.port}/TABLE" in said
 
 
 @pytest.mark.slow

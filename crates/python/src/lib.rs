@@ -258,6 +258,17 @@ fn flight_environment(py: Python<'_>, url: &str, options: &str) -> PyResult<Opti
     py.detach(asking).and_then(|answer| answer).map_err(raised)
 }
 
+/// What a server of Flight can be asked for, as JSON: whether it makes records by Arrow's perf protocol, and the
+/// flights that it lists.
+#[pyfunction]
+fn flight_offers(py: Python<'_>, url: &str, options: &str) -> PyResult<String> {
+    let options = serde_json::from_str(options)
+        .map_err(|error| PyValueError::new_err(format!("options: {error}")))?;
+    let asking = || block_on(target::flight::offers(url, &options));
+    let offers = py.detach(asking).and_then(|answer| answer).map_err(raised)?;
+    serde_json::to_string(&offers).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Control>()?;
@@ -277,5 +288,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(systems, module)?)?;
     module.add_function(wrap_pyfunction!(charrow_environment, module)?)?;
     module.add_function(wrap_pyfunction!(flight_environment, module)?)?;
+    module.add_function(wrap_pyfunction!(flight_offers, module)?)?;
     Ok(())
 }

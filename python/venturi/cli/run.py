@@ -30,6 +30,7 @@ EXAMPLES = """\b
 Examples:
   venturi run quick
   venturi run quick --streams 1,2,4,8 --duration 5s
+  venturi run --target flight://host:31337
   venturi run --target flight://host:31337 --operation get --streams 1..8
   venturi run upsert-quick --target mysql://venturi@host/db --password-env PASSWORD
   venturi run --target sqlite://local --streams 1 --rows-per-batch 1,10,100,1000
@@ -107,14 +108,14 @@ def run(
 ) -> None:
     """Measure a scenario: a built-in one, a TOML file, or what the flags alone describe."""
     given = dict(locals()) | settings
-    from venturi.plan.typed import scenario_of
+    from venturi.measure import offers
 
     if resume is not None:
         made, found, notes = _resumed(given, resume)
     else:
         if retry_failed:
             raise VenturiError("--retry-failed goes with --resume")
-        made, found, notes = None, scenario_of(given), []
+        made, (found, notes) = None, offers.settled(given)
         if scale is not None:
             found, notes = _scaled(found, scale)
     from venturi.measure import placement

@@ -23,7 +23,7 @@ from venturi.targets.parameters import SETTINGS
 from venturi.targets.setting import Known
 from venturi.targets.urls import printable
 
-__all__ = ["accepted", "layer_tree", "scenario_of"]
+__all__ = ["accepted", "layer_tree", "only_target", "scenario_of"]
 
 _OWN = {
     "--scale": 1,
@@ -50,6 +50,12 @@ def scenario_of(given: Mapping[str, Any]) -> Scenario:
                 "nothing to run: name a scenario or describe one by flags", hint="venturi run quick"
             )
     return load([*layers, Layer("", tree, flags=spelled)])
+
+
+def only_target(given: Mapping[str, Any]) -> bool:
+    """Whether it says where to measure, and perhaps how often, but not what."""
+    tree, _ = layer_tree(given)
+    return not given.get("scenario") and "target" in tree and set(tree) <= {"target", "run", "hosts"}
 
 
 def accepted(words: Sequence[str]) -> bool:

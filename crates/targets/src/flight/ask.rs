@@ -1,6 +1,7 @@
 //! Questions to a server outside of any trial, and the log-in.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use serde_json::Value;
 
 use super::call::Link;
 use super::dial;
+use super::first_contact;
+use super::offers::{self, Offers};
 use super::options::{self, Address, Options};
 use super::reply::is_unknown;
 use venturi_base::codec::proto::Handshake;
@@ -20,6 +23,18 @@ pub async fn environment(url: &str, options: &BTreeMap<String, Value>) -> Result
     let (_, answer) = ask(url, options, "venturi.environment").await?;
     let text = String::from_utf8_lossy(&answer).into_owned();
     Ok(Some(text).filter(|text| !text.is_empty() && text != "null"))
+}
+
+/// What the first server of the URL can be asked for.
+pub async fn offers(url: &str, options: &BTreeMap<String, Value>) -> Result<Offers> {
+    let asking = |link| async move { offers::offers(&link).await };
+    match first_of(url, options, "what it offers", asking).await {
+        Ok((_, offers)) => Ok(offers),
+        Err(error) => {
+            let tls = options::parse_url(url)?.0[0].tls;
+            Err(first_contact(error, tls))
+        }
+    }
 }
 
 /// Where a reference server's raw TCP probe listens, the first one's of the URL, and what it wants
@@ -68,22 +83,35 @@ async fn ask(
     options: &BTreeMap<String, Value>,
     action: &str,
 ) -> Result<(Address, Vec<u8>)> {
+    first_of(url, options, action, |link| async move {
+        link.action(action, b"").await
+    })
+    .await
+}
+
+/// Something outside of any trial, asked of the first server of the URL over a connection of its own.
+async fn first_of<T, F: Future<Output = Result<T>>>(
+    url: &str,
+    options: &BTreeMap<String, Value>,
+    what: &str,
+    asking: impl FnOnce(Link) -> F,
+) -> Result<(Address, T)> {
     const PATIENCE: Duration = Duration::from_secs(10);
     let (mut addresses, _) = options::parse_url(url)?;
     let address = addresses.swap_remove(0);
     let options = Options::parse(options)?;
-    let asking = async {
+    let asked = async {
         let connection = dial::dial(&address, &options, PATIENCE).await?;
         let headers = options.headers()?;
         let link = Link::new(connection, address.authority(), address.tls, headers);
         authenticate(&link, &options).await?;
-        link.action(action, b"").await
+        asking(link).await
     };
-    match tokio::time::timeout(PATIENCE, asking).await {
-        Ok(answer) => answer.map(|bytes| (address, bytes)),
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(answer) => answer.map(|answer| (address, answer)),
         Err(_) => Err(Error::new(
             Kind::Timeout,
-            format!("{}: no answer to {action}", address.authority()),
+            format!("{}: no answer to {what}", address.authority()),
         )),
     }
 }

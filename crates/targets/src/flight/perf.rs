@@ -5,12 +5,13 @@ use std::time::Duration;
 use prost::Message as _;
 
 use super::call::Link;
+use super::offers::{is_ticket, listed};
 use super::plan::Plan;
 use super::reply::is_unknown;
 use super::Flight;
 use venturi_base::codec::ipc::{schema_to_bytes, Compression};
 use venturi_base::codec::perf::{Perf, Token, COLUMNS};
-use venturi_base::codec::proto::{descriptor_type, FlightDescriptor, FlightInfo};
+use venturi_base::codec::proto::FlightDescriptor;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::spec::{Data, Values};
 
@@ -19,9 +20,8 @@ pub(super) const WITHOUT_END: u64 = 1 << 44;
 
 /// How long a server may take to list what it has, for the sake of an error's text.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Flights that such a text names, and the longest name that is one.
+/// Flights that such a text names.
 const SHOWN: usize = 5;
-const LONGEST: usize = 80;
 
 impl Flight {
     pub(super) async fn plan_perf(&self, links: &[Link], plan: &mut Plan) -> Result<()> {
@@ -91,11 +91,11 @@ impl Flight {
     /// The same error, with what the user can name instead: the server's own flights.
     async fn without_perf(&self, link: &Link, error: Error) -> Error {
         let place = self.servers[0].address.authority();
-        let listed = match tokio::time::timeout(PATIENCE, flights(link)).await {
-            Ok(Ok(names)) if names.is_empty() => "its ListFlights names none".to_owned(),
-            Ok(Ok(names)) => {
-                let more = names.len().saturating_sub(SHOWN);
-                let shown: Vec<_> = names.iter().take(SHOWN).map(String::as_str).collect();
+        let listed = match tokio::time::timeout(PATIENCE, listed(link)).await {
+            Ok(Ok(flights)) if flights.is_empty() => "its ListFlights names none".to_owned(),
+            Ok(Ok(flights)) => {
+                let more = flights.len().saturating_sub(SHOWN);
+                let shown: Vec<_> = flights.iter().take(SHOWN).map(|it| &*it.place).collect();
                 let more = match more {
                     0 => String::new(),
                     more => format!(" and {more} more"),
@@ -114,48 +114,13 @@ impl Flight {
     }
 }
 
-/// Whether the tickets are the protocol's own. A server that answers any question with what it
-/// has would be read, and its rows taken for those that were asked for.
 fn answers_perf(plan: &Plan) -> Result<()> {
-    let own = |ticket: &[u8]| Token::decode(ticket).is_ok_and(|token| token.definition.is_some());
-    match plan.pieces.iter().flatten().all(|piece| own(&piece.ticket)) {
+    let mut pieces = plan.pieces.iter().flatten();
+    match pieces.all(|piece| is_ticket(&piece.ticket)) {
         true => Ok(()),
         false => Err(Error::new(
             Kind::Unsupported,
             "its tickets are not those of the protocol",
         )),
     }
-}
-
-/// What a server says it has, each as it is written in a URL.
-async fn flights(link: &Link) -> Result<Vec<String>> {
-    // Criteria without an expression: all of them.
-    let replies = link.unary("ListFlights", &[], &[]).await?;
-    let flights = replies
-        .iter()
-        .filter_map(|reply| FlightInfo::decode(&reply[..]).ok()?.flight_descriptor);
-    Ok(flights.filter_map(|it| in_url(&it)).collect())
-}
-
-/// `/sales/2026`, `?command=SELECT%201`; `None` where it is too long to be read.
-fn in_url(flight: &FlightDescriptor) -> Option<String> {
-    let text = match flight.r#type {
-        descriptor_type::PATH => {
-            let parts = flight.path.iter().map(|part| escaped(part.as_bytes()));
-            parts.map(|part| format!("/{part}")).collect()
-        }
-        _ => format!("?command={}", escaped(&flight.cmd)),
-    };
-    (1..=LONGEST).contains(&text.len()).then_some(text)
-}
-
-/// The reverse of `options::unescape`; nothing else of a stranger's name gets to a terminal.
-fn escaped(bytes: &[u8]) -> String {
-    let one = |&byte: &u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-            char::from(byte).to_string()
-        }
-        _ => format!("%{byte:02X}"),
-    };
-    bytes.iter().map(one).collect()
 }
