@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.api.result import Run
 from venturi.common.errors import ExitCode, VenturiError
+from venturi.common.names import meant
 from venturi.engine.executor import CoreExecutor, Progress
 from venturi.measure import outcome, placement, runner
 from venturi.measure import tune as tuning
@@ -285,10 +285,9 @@ def _tree(settings: Mapping[str, Any]) -> dict[str, Any]:
         elif key in ("name", "description", "reference", "places"):
             tree[key] = value
         elif key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
             raise VenturiError(
                 f"there is no setting {key!r}",
-                hint=f"did you mean {close[0]}?" if close else f"settings are: {', '.join(sorted(known))}",
+                hint=meant(key, known, f"settings are: {', '.join(sorted(known))}"),
             )
         else:
             table, name = known[key]

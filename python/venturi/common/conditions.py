@@ -8,11 +8,11 @@ a scenario from anywhere can do nothing but compare.
 from __future__ import annotations
 
 import ast
-import difflib
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from venturi.common.names import meant
 from venturi.common.suffixes import parse_count, parse_duration
 
 __all__ = ["Condition"]
@@ -97,9 +97,8 @@ class Condition:
         if name == "none":
             return None
         if name not in names:
-            close = difflib.get_close_matches(name, list(names), n=1)
-            hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(sorted(names))}"
-            raise ValueError(f"{self.text!r}: no parameter is called {name}{hint}")
+            hint = meant(name, names, f"known: {', '.join(sorted(names))}")
+            raise ValueError(f"{self.text!r}: no parameter is called {name}; {hint}")
         return names[name]
 
     def _compare(self, node: ast.Compare, names: Mapping[str, Any]) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-__all__ = ["listed", "similar"]
+__all__ = ["listed", "meant", "similar"]
 
 _MOST = 12
 _MOST_LETTERS = 60
@@ -18,7 +18,12 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(shown)}{more}"
 
 
+def meant(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """`did you mean NAME?`, or where none is near, the other text."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {listed(close)}?" if close else otherwise
+
+
 def similar(name: str, known: Sequence[str]) -> str:
     """The end of an error about a column that is not there."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {listed(close)}?" if close else f"; it has {listed(known)}"
+    return f"; {meant(name, known, f'it has {listed(known)}')}"

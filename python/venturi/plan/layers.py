@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 
 from venturi.common import toml_text
 from venturi.common.errors import ScenarioError
+from venturi.common.names import meant
 from venturi.plan import also
 from venturi.plan.workload import SIZES
 from venturi.targets.urls import printable
@@ -61,10 +61,9 @@ def builtin_text(name: str) -> str:
     """The TOML of a built-in scenario. Raises ScenarioError for an unknown name."""
     if name not in builtin_names():
         known = builtin_names()
-        close = difflib.get_close_matches(name, known, n=1)
         raise ScenarioError(
             f"{printable(name)}: no such scenario, neither a file nor built in",
-            hint=f"did you mean {close[0]}?" if close else f"built in are: {', '.join(known)}",
+            hint=meant(name, known, f"built in are: {', '.join(known)}"),
         )
     return (_HERE / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from venturi.common.errors import ScenarioError
+from venturi.common.names import meant
 from venturi.plan.layers import Layer, place_in
 from venturi.plan.scenario import with_nul
 from venturi.plan.settings import Hosts, Run, Target
@@ -61,8 +61,7 @@ def suggest(key: str, known: Sequence[str] = (), home: str | None = None) -> str
             if key in model.model_fields and table != home:
                 return f"; it belongs into [{table}]"
         known = list(TABLES[home].model_fields)
-    close = difflib.get_close_matches(key, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
+    return "; " + meant(key, known, f"known: {', '.join(known)}")
 
 
 def validate(layers: Sequence[Layer], name: str, model: type[Table], values: Any) -> Table:
@@ -103,9 +102,8 @@ def explain(error: Any) -> str:
         return f"a {'table' if isinstance(value, Mapping) else 'list'} cannot stand there"
     if kind == "literal_error":
         allowed = [part.strip().strip("'") for part in context["expected"].replace(" or ", ",").split(",")]
-        close = difflib.get_close_matches(str(value), allowed, n=1)
-        end = f"; did you mean {close[0]}?" if close else ""
-        return f"{value!r} is not one of {', '.join(allowed)}{end}"
+        close = meant(str(value), allowed)
+        return f"{value!r} is not one of {', '.join(allowed)}{f'; {close}' if close else ''}"
     if kind in ("greater_than_equal", "greater_than", "less_than_equal", "less_than"):
         bound = next(iter(context.values()))
         plain = kind in ("greater_than", "less_than") or isinstance(bound, float)

@@ -6,6 +6,7 @@ import re
 from urllib.parse import unquote, urlsplit
 
 from venturi.common.credentials import HIDDEN, is_secret
+from venturi.common.names import meant
 from venturi.targets.system import (
     ALIASES,
     FILES,
@@ -82,8 +83,8 @@ def check_url(url: str) -> str:
     scheme, _, rest = url.partition("://")
     scheme = scheme.lower()
     if scheme not in KNOWN:
-        meant = ALIASES.get(scheme)
-        end = f"write {meant}://" if meant else f"known: {', '.join(KNOWN)}"
+        also = ALIASES.get(scheme)
+        end = f"write {also}://" if also else meant(scheme, KNOWN, f"known: {', '.join(KNOWN)}")
         raise ValueError(f"{printable(url)!r}: no target is called {printable(scheme)!r}; {end}")
     url = f"{scheme}://{rest}"
     found = re.search("[?#]", rest)

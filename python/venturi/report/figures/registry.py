@@ -8,6 +8,7 @@ from dataclasses import replace
 from venturi.analysis.cells.summary import Cell
 from venturi.analysis.results import Results
 from venturi.common.errors import VenturiError
+from venturi.common.names import meant
 from venturi.report.figures import (
     boxes,
     convergence,
@@ -67,7 +68,10 @@ def one(results: Results, name: str, reference: str | None = None, cell: Cell | 
     Raises `VenturiError` for an unknown name, or where there is nothing to draw.
     """
     if name not in BUILDERS:
-        raise VenturiError(f"there is no figure {name!r}", hint=f"choose one of: {', '.join(BUILDERS)}")
+        raise VenturiError(
+            f"there is no figure {name!r}",
+            hint=meant(name, BUILDERS, f"choose one of: {', '.join(BUILDERS)}"),
+        )
     if cell is not None and name not in OF_ONE_CELL:
         raise VenturiError(
             f"the figure {name} is of all cells", hint=f"--cell goes with: {', '.join(OF_ONE_CELL)}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any
 
 from venturi.common.errors import VenturiError
+from venturi.common.names import meant
 from venturi.store.directory import RunDirectory
 from venturi.store.importers.record import Origin, lines
 from venturi.store.reference import names, sets
@@ -21,9 +21,9 @@ class ReferenceRun(RunDirectory):
         """`name` with or without `reference:`. Raises `VenturiError` (usage) for one that does not exist."""
         short = name.removeprefix(PREFIX)
         if short not in names():
-            close = difflib.get_close_matches(short, names(), n=1)
+            close = meant(short, names())
             raise VenturiError(
-                f"there is no reference run {short!r}" + (f"; did you mean {close[0]}?" if close else ""),
+                f"there is no reference run {short!r}" + (f"; {close}" if close else ""),
                 hint=f"choose one of: {', '.join(names())}",
             )
         self.sets = sets(short)
