@@ -64,6 +64,7 @@ class Browser:
         self._rest = b""
         self._number = 0
         self._session: str | None = None
+        self._scripts = True
         self.console: list[str] = []
         try:
             found = self._targets()
@@ -152,12 +153,15 @@ class Browser:
             self.console.append(" ".join(str(a.get("value")) for a in found["args"]))
 
     def open(self, page: Path, fragment: str = "") -> None:
-        """Goes to a file and waits until it is loaded; a new page, also where only the fragment differs."""
+        """Goes to a file and waits until it is loaded, and where it is a report, unpacked; a new page, also
+        where only the fragment differs."""
         self.call("Page.navigate", url="about:blank")
         self.wait("location.href === 'about:blank'")
         self.console.clear()
         self.call("Page.navigate", url=page.as_uri() + fragment)
         self.wait("location.protocol === 'file:' && document.readyState === 'complete'")
+        if self._scripts:
+            self.wait("!document.getElementById('packed')")
 
     def run(self, code: str) -> Any:
         """The value of an expression in the page; a promise is awaited."""
@@ -184,6 +188,7 @@ class Browser:
 
     def scripts(self, allowed: bool) -> None:
         """Whether pages opened from now on may run theirs."""
+        self._scripts = allowed
         self.call("Emulation.setScriptExecutionDisabled", value=not allowed)
 
     def size(self, width: int, height: int) -> None:

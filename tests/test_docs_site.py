@@ -9,21 +9,35 @@ from pathlib import Path
 
 import pytest
 
+from accessible_support import VIEWS, violations
 from browser import Browser
 from run_support import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-def test_the_site_is_searched_from_the_disk(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mkdocs")
+    at = tmp_path_factory.mktemp("site")
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", at],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
-    page = tmp_path / "site" / "index.html"
+    return at
+
+
+def test_the_site_is_searched_from_the_disk(site: Path, tmp_path: Path) -> None:
+    page = site / "index.html"
     assert not re.search(r'(src|stylesheet" href)="(https?:)?//', page.read_text())
     with Browser(tmp_path / "profile") as browser:
         browser.open(page, "?q=acknowledgements")
         browser.wait("/[1-9][0-9]* matching document/.test(document.body.textContent)")
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_everybody_can_read_it(site: Path, tmp_path: Path, view: str) -> None:
+    with Browser(tmp_path / "profile") as browser:
+        for page in ("index", "tutorials/first-hour", "scenarios", "targets/flight"):
+            assert violations(browser, site / f"{page}.html", view) == [], page

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from accessible_support import VIEWS, violations
 from browser import Browser
 from hosts_records import placed, spread
 from synthetic import HOSTILE, cells, hostile, make_run
@@ -277,3 +278,8 @@ def test_without_scripts_it_still_says_what_was_found(browser: Browser, report: 
 def rgb(colour: str) -> str:
     """As the browser writes a colour of the palette."""
     return f"rgb({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))})"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_everybody_can_read_it(browser: Browser, report: Path, view: str) -> None:
+    assert violations(browser, report, view) == []

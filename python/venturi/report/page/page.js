@@ -77,6 +77,25 @@ const venturi = (() => {
       redraw();
     });
   }
+  // Commands can be copied. A page from the disk may not write to the clipboard by itself: then its text is selected.
+  for (const block of document.querySelectorAll("pre, ul.next code")) {
+    const inline = block.tagName === "CODE";
+    const button = element("button", { type: "button", class: inline ? "copy" : null, "aria-label": "copy this command" }, "Copy");
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(block.textContent);
+        button.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(block);
+        button.textContent = document.execCommand("copy") ? "Copied" : "Selected";
+      }
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    });
+    if (inline) { block.after(" ", button); continue; }
+    const box = element("div", { class: "copied" });
+    block.replaceWith(box);
+    box.append(block, button);
+  }
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const switcher = document.getElementById("theme");
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);

@@ -130,6 +130,7 @@ def _top(results: Results, numbers: dict[str, int]) -> Markup:
     return render(
         "top",
         results=results,
+        question=summary.question(results),
         numbers=numbers,
         cards=[_card(results, *group) for group in by_operation(results.cells).items()],
         facts="; ".join(filter(None, facts)),
@@ -158,7 +159,8 @@ def _card(results: Results, operation: str, cells: list[Cell]) -> dict[str, Any]
         "margin": f"{summary.coverage([top])} interval {fastest.margin(unit)} {unit}"
         if fastest.has_margin
         else "one trial, no margin",
-        "share": top.share.value,
+        # Of what is so far away a bar and a percentage say nothing.
+        "share": top.share.value if (top.share.value or 0.0) >= 0.01 else None,
         "about": "which was passed, and is no limit" if top.reference else "the lowest limit measured",
         "limit": f"{top.of_limit} ({lowest.number(limit_unit)} {limit_unit})",
         "verdict": verdict,

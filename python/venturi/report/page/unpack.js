@@ -27,4 +27,5 @@
   };
   for (const [id, found] of Object.entries(documents)) append(JSON.stringify(found), { id, type: "application/json" });
   for (const script of scripts) append(script, {});
+  packed.remove();
 })();

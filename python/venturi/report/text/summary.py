@@ -22,8 +22,9 @@ from venturi.analysis.cells.summary import (
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import RANGE_BELOW, range_coverage
 from venturi.analysis.words import labels
-from venturi.analysis.words.wording import nouns_of
+from venturi.analysis.words.wording import listed, nouns_of
 from venturi.common.errors import VenturiError
+from venturi.common.names import meant
 from venturi.common.units import MISSING, Quantity, count, percent, pick_unit, plural
 from venturi.report.marks import marked
 
@@ -204,7 +205,7 @@ def _percent(share: Quantity) -> str:
     if share.value is None:
         return MISSING
     # A database comes nowhere near some limits: "0" would say that nothing was moved.
-    return f"{share.value * 100:.2g}" if 0 < share.value < 0.005 else f"{share.value * 100:.0f}"
+    return "<1" if 0 < share.value < 0.01 else f"{share.value * 100:.0f}"
 
 
 def _cores(cell: Cell, both: bool) -> str:
@@ -238,6 +239,28 @@ def headline(results: Results) -> list[str]:
             text += f", {_percent(top.share)} % {top.of_limit}"
         out.append(text + marked(results.environment))
     return out or ["no trial was measured"]
+
+
+_OPERATIONS = {"get": "gets", "put": "puts", "upsert": "upserts", "ingest": "ingests"}
+_MOST_VALUES = 6
+
+
+def question(results: Results) -> str:
+    """What a run asks, for somebody who was not there: `How fast are gets at flight://a:1, and what holds
+    them back? Each with streams 1, 2 and 4.`"""
+    cells = results.cells
+    if not cells:
+        return ""
+    what = listed(_OPERATIONS.get(name, name) for name in by_operation(cells))
+    targets = {str(c.parameters.get("target")) for c in cells if c.parameters.get("target")}
+    at = f" at {next(iter(targets))}" if len(targets) == 1 else ""
+    asked = f"How fast are {what}{at}, and what holds them back?"
+    axes = []
+    for name in dict.fromkeys(n for members in by_operation(cells).values() for n in varying(members)):
+        values = dict.fromkeys(labels.value(name, c.parameters.get(name)) for c in cells)
+        shown = listed(values) if len(values) <= _MOST_VALUES else f"{len(values)} values"
+        axes.append(f"{labels.head(name, nouns_of(cells[0]))} {shown}")
+    return f"{asked} Each with {'; '.join(axes)}." if axes else asked
 
 
 def counts(results: Results) -> str:
@@ -334,7 +357,8 @@ def named(tables: Sequence[Sequence[Column]], names: Sequence[str]) -> list[list
     heads = list(dict.fromkeys(_typed(c) for table in tables for c in table))
     if unknown := sorted(wanted - set(heads)):
         raise VenturiError(
-            f"--columns: no column of this run is called {unknown[0]}", hint=f"there are: {', '.join(heads)}"
+            f"--columns: no column of this run is called {unknown[0]}",
+            hint=meant(unknown[0], heads, f"there are: {', '.join(heads)}"),
         )
     return [[c for c in table if c.rank == 0 or _typed(c) in wanted] for table in tables]
 
