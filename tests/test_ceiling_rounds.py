@@ -141,7 +141,7 @@ def test_when_a_limit_is_passed(speeds: list[float], passed: bool) -> None:
 
 def test_a_table_of_limits_and_references_names_each() -> None:
     over, under = (cell([rate] * 6, in_rounds("tcp", 5e9, (1.0,) * 6)) for rate in (6e9, 4e9))
-    assert summary._of_limit([over, under]).cells == ["120 raw TCP (reference)", "80 raw TCP"]
+    assert summary._of_limit([over, under]).cells == ["120 % raw TCP (reference)", "80 % raw TCP"]
 
 
 def test_lines_without_a_round_are_judged_as_before() -> None:

@@ -359,7 +359,7 @@ def test_a_probe_can_be_cancelled(core: Any, tmp_path: Path) -> None:
 # The command.
 
 TABLE = """\
-limit                       median         93.75 %  spread
+limit                       median      93.75 % CI  spread
                               MB/s            MB/s
 memory copy, 1 core          8,864    8,864..8,864     0 %
 raw TCP get, 1 connection    3,161    3,161..3,161     0 %

@@ -41,6 +41,7 @@ def with_one_more(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "tools").mkdir()
     shutil.copy(ROOT / "tools/generate", root / "tools/generate")
     shutil.copytree(ROOT / "docs", root / "docs")
+    shutil.copytree(ROOT / "tests/data/golden", root / "tests/data/golden")
     flight = root / "python/venturi/targets/flight.py"
     text = flight.read_text()
     assert text.count("    connections: ") == 1

@@ -211,7 +211,7 @@ def test_hostile_names_stay_text(browser: Browser, tmp_path: Path) -> None:
     browser.run("document.getElementById('cell-after').click()")
     assert browser.run("document.querySelectorAll('img, iframe, object, [onerror]').length") == 0
     own = "document.querySelectorAll('script').length"
-    assert browser.run(own) == 4, "two of data, Plotly, the page's own"
+    assert browser.run(own) == 8, "two of data, Plotly, the page's own five"
     assert "<script>alert('x')</script><img src=x onerror=alert(1)>" in HOSTILE
     assert browser.run("document.body.innerText.includes(\"<script>alert('x')</script><img src=x\")") is True
     quiet(browser)

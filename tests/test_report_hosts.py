@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from hosts_records import both_places, placed, record, shown, spread
+from packed_support import unpacked
 from synthetic import HOSTILE, cells, make_run
 from venturi.analysis.cells import efficiency, flows
 from venturi.analysis.cells import hosts as loaders
@@ -220,7 +221,7 @@ def test_page(several: Path, placed_run: Path) -> None:
     top = hosts.chosen(load(several))[0].parameters["loaders"]
     assert f"get, {top} loaders: 2.560 GB from 2 servers to {top} loaders" in body
     assert 'class="sankey"' in body and "10.77.0.11:31337 to loader-1: " in body
-    assert '"loaders":{"heads":' in page
+    assert '"loaders": {"heads": ' in json.dumps(unpacked(page)["documents"])
     body = html_page.page(load(placed_run)).split("<script")[0]
     assert 'id="places"' in body and 'id="hosts"' not in body
     assert "Get: remote does " in body

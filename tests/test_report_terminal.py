@@ -42,7 +42,7 @@ def test_no_line_is_longer_than_the_terminal(tmp_path: Path, width: int) -> None
 
 def test_wide_terminal_shows_all(tmp_path: Path) -> None:
     text = shown(make_run(tmp_path / "run", repeats=2), 120)
-    for head in ("streams", "median", "50 %", "rows", "p50", "p99", "raw TCP", "CPU c+s", "ok", "fail"):
+    for head in ("streams", "median", "50 %", "rows", "p50", "p99", "raw TCP", "client+server", "ok", "fail"):
         assert head in text
 
 
@@ -58,7 +58,7 @@ def test_columns_are_chosen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("repeats", "head", "warned"), [(3, "75 %", True), (5, "93.75 %", False), (6, "95 %", False)]
+    ("repeats", "head", "warned"), [(3, "75 % CI", True), (5, "93.75 % CI", False), (6, "95 % CI", False)]
 )
 def test_the_head_says_what_the_margin_covers(tmp_path: Path, repeats: int, head: str, warned: bool) -> None:
     text = shown(make_run(tmp_path / "run", cells(("get",), (1,)), repeats=repeats), 120)
@@ -127,7 +127,7 @@ def test_imported_records_have_dashes_not_faults(tmp_path: Path) -> None:
 
 def test_foreign_server(tmp_path: Path) -> None:
     text = shown(make_run(tmp_path / "run", edit=without_server, samples=False))
-    assert "CPU client" in text and "CPU c+s" not in text
+    assert "CPU client" in text and "client+server" not in text
 
 
 def test_torn_last_line_is_left_out(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_a_quota_that_is_not_used_up_is_no_reason() -> None:
 def test_one_stage_at_the_client() -> None:
     found = is_(verdict(RECEIVING, SENDING), "stage", "client", "receive")
     assert "receive 70 %, verify 20 %, decode 5 %" in found.sentence
-    assert "the server waits for the socket to take more 38 %" in found.sentence
+    assert "the server is blocked sending 38 %" in found.sentence
     assert any("--streams 2" in text for text in found.next)
     assert not found.flagged
 

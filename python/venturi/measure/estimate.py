@@ -45,9 +45,8 @@ class Estimate:
         return [
             f"cells: {len(self.cells)}, trials with warm-up: {self.trials}",
             known,
-            f"time: about {format_duration(round(self.seconds, 1) * 1e9)}, assuming "
-            f"{' and '.join(self._rates())} and {_SECONDS_PER_TRIAL:g} s set-up a trial, and "
-            "the ceilings' probes",
+            f"time: about {format_duration(float(f'{self.seconds:.2g}') * 1e9)}, the probes of limits "
+            f"included, at {' and '.join(self._rates())} and {_SECONDS_PER_TRIAL:g} s set-up a trial",
         ]
 
 

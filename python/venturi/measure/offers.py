@@ -11,6 +11,7 @@ from venturi.common.core import load_core
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.names import listed
 from venturi.common.units import count
+from venturi.measure import preflight
 from venturi.plan import matrix
 from venturi.plan.scenario import Scenario
 from venturi.plan.typed import only_target, scenario_of
@@ -47,15 +48,17 @@ def _what(found: Scenario, given: Mapping[str, Any]) -> tuple[dict[str, str], li
     # With loaders, perhaps only these see it.
     for flag, value in (("--dry-run", given["dry_run"]), ("--on", given["on"])):
         if value:
-            why = f"was not asked what it has ({flag}); it is taken for one that makes records"
-            return _RECORDS, [f"{place_of(url)} {why}"]
+            return _RECORDS, [f"{flag}: {place_of(url)} is not asked what it has, but taken to make records"]
     return _chosen(url, _offers(found))
 
 
 def _offers(found: Scenario) -> Mapping[str, Any]:
-    options = matrix.cells(found)[0].options
+    cells = matrix.cells(found)
+    # The user's mistakes first, as of a run.
+    preflight.check(found, cells)
+    preflight.check_hosts(found, cells)
     try:
-        answer = load_core().flight_offers(found.target.url, json.dumps(dict(options)))
+        answer = load_core().flight_offers(found.target.url, json.dumps(dict(cells[0].options)))
     except ValueError as error:
         raise VenturiError(str(error)) from None
     except (OSError, RuntimeError) as error:

@@ -75,7 +75,7 @@ def _notes(cells: Sequence[Cell]) -> list[Advice]:
         where = str(get(record, "imported", "from") or "the source") + (f":{line}" if line else "")
         again = f" and {times - 1} more" if times > 1 else ""
         out.append(
-            Advice("note", f"{own._label(cell)}: {note}", f"from {where}{again}", "Taken over as written")
+            Advice("note", f"{own._label(cell, cells)}: {note}", f"from {where}{again}", "Copied as written")
         )
     if len(seen) > MOST_NOTES:
         out.append(

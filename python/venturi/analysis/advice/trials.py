@@ -20,9 +20,11 @@ from venturi.analysis.cells.summary import (
     numeric,
     quotient,
     steady_main,
+    varying,
 )
 from venturi.analysis.statistics import speeds
 from venturi.analysis.statistics.intervals import range_coverage
+from venturi.analysis.words import labels
 from venturi.analysis.words.wording import nouns_of
 from venturi.common.units import Quantity, percent, plural
 from venturi.targets.system import NO_PLACE, scheme_of, servers_batches
@@ -66,8 +68,11 @@ MOST_SAMPLES = 100
 OLD_COLUMNS = ("host_total_ns", "host_busy_ns", "host_steal_ns", "client_cpu_ns", "server_cpu_ns")
 
 
-def _label(cell: Cell) -> str:
+def _label(cell: Cell, cells: Sequence[Cell]) -> str:
+    """A cell by what tells it from the others: `put, records, 2 streams`."""
     p = cell.parameters
+    if names := [name for name in varying(cells) if name != "operation"]:
+        return f"{cell.operation}, {labels.label(cell, names)}"
     streams = p.get("streams")
     place = f" {p['place']}" if p.get("place") not in (None, "local") else ""
     if streams is None:
@@ -225,7 +230,8 @@ def noise_of_hosts(
         hit = sum(s > STEAL for s, _ in shares)
         return Advice(
             "steal",
-            f"up to {percent(steal)} of the CPU time was stolen ({hit} of {len(shares)} trials above 1 %)",
+            f"over 1 % of the CPU time was stolen in {hit} of {len(shares)} trials (at most "
+            f"{percent(steal, 1)})",
             "this is a virtual machine and its host gave the time to others",
             "Repeat at a quieter time or with more --repeats; compare medians only",
         )
@@ -266,8 +272,8 @@ def over_ceiling(cells: Sequence[Cell]) -> Advice | None:
         step = "Repeat at a quieter time, or more often"
     return Advice(
         "over-ceiling",
-        f"{_label(worst)} moved {worst.share.text()} {worst.of_limit}",
-        f"what is passed is no limit: {worst.why_passed(str(worst.binding))}",
+        f"{_label(worst, cells)} moved {worst.share.text()} {worst.of_limit}",
+        f"it passed this limit: {worst.why_passed(str(worst.binding))}",
         step,
     )
 
@@ -283,8 +289,8 @@ def steady(cells: Sequence[Cell]) -> Advice | None:
     most, cell = max(off, key=lambda pair: abs(pair[0]))
     return Advice(
         "steady",
-        f"steady and whole-interval throughput differ by over 5 % in {_cells_of(len(off), len(cells))}"
-        f" (most: {most:+.0%}, {_label(cell)})",
+        f"without start and end throughput is over 5 % different in {_cells_of(len(off), len(cells))}"
+        f" (most: {most:+.0%}, {_label(cell, cells)})",
         f"starting or the last {nouns_of(cell).stream}'s end takes a visible part of the trial",
         f"{_move_more([c for _, c in off])}; the steady figure is in `venturi report --format csv`",
     )
@@ -331,7 +337,8 @@ def cut_short(cells: Sequence[Cell]) -> Advice | None:
     return Advice(
         "cut",
         f"a batch took longer than a trial was to last in {_cells_of(len(longer), len(cells))} (most: "
-        f"{Quantity(taken, unit='ns')} against --duration {Quantity(asked, unit='ns')}, {_label(cell)})",
+        f"{Quantity(taken, unit='ns')} against --duration {Quantity(asked, unit='ns')}, "
+        f"{_label(cell, cells)})",
         f"a batch that has begun is waited for, so each {nouns_of(cell).stream} moved one and no more",
         f"Measure ten batches or more: --duration {math.ceil(taken / 1e8)}s",
     )
@@ -353,7 +360,7 @@ def skew(cells: Sequence[Cell]) -> Advice | None:
     nouns = nouns_of(cell)
     return Advice(
         "skew",
-        f"{nouns.stream}s started up to {percent(most, 1)} of the interval apart ({_label(cell)})",
+        f"{nouns.stream}s started up to {percent(most, 1)} of the trial apart ({_label(cell, cells)})",
         f"there are more {nouns.stream}s than free cores",
         f"Move more {nouns.row}s per {nouns.stream}, or use fewer {nouns.stream}s",
     )
@@ -372,7 +379,7 @@ def two_speeds(cells: Sequence[Cell]) -> Advice | None:
         return Advice(
             "two-speeds",
             f"trials run at two speeds in {_cells_of(len(grouped), len(cells))} (most: {most.slow} of "
-            f"{most.trials} are {most.least:.1f} times slower, {_label(cell)})",
+            f"{most.trials} are {most.least:.1f} times slower, {_label(cell, cells)})",
             cause,
             "Read them one by one: `venturi show RUN --cell CELL`",
         )
@@ -404,7 +411,7 @@ def too_wide(cells: Sequence[Cell]) -> Advice | None:
     return Advice(
         "wide",
         f"the margin is wider than ±10 % in {_cells_of(len(wide), len(cells))} (most: ±{percent(most)}, "
-        f"{_label(cell)})",
+        f"{_label(cell, cells)})",
         "repeats disagree",
         "Repeat more often: --repeats 15, or stop adaptively",
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from venturi.analysis.cells import servers
 from venturi.analysis.cells.noise import noise
 from venturi.analysis.cells.summary import get
+from venturi.analysis.words.wording import listed
 
 if TYPE_CHECKING:
     from venturi.analysis.cells.summary import Cell
@@ -132,6 +133,6 @@ def refusal(found: Sequence[Fact]) -> str | None:
         return None
     first = unlike[0]
     where = "" if first.end == "run" else f"the {first.end}'s "
-    more = f", and {len(unlike) - 1} more differences of this kind" if len(unlike) > 1 else ""
+    more = f"; so do {listed([f'{f.end} {f.name}' for f in unlike[1:]])}" if len(unlike) > 1 else ""
     before, after = (in_words(first.name, value) for value in (first.base, first.run))
     return f"{where}{first.name} differs ({before} | {after}){more}"

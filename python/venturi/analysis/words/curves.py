@@ -34,10 +34,11 @@ def end(curve: Curve, spell: Spell, moved: str = "") -> str:
 
 def undecided(curve: Curve, spell: Spell) -> str:
     """That it cannot be told, why, and what would tell."""
-    step = f"{curve.step} from {spell(curve.ns[curve.start])} to {spell(curve.ns[-1])}"
+    first, last = spell(curve.ns[curve.start]), spell(curve.ns[-1])
+    step = f"{last} against {first} cannot be told: {curve.step}"
     if not curve.told:
         few = "one trial each has" if len(curve.logs) == 1 else f"{len(curve.logs)} trials each have"
-        return f"whether more gains cannot be told, for {few} no margin ({step})"
-    why = f"repeats differ by ±{percent(curve.scatter)}" if curve.scatter is not None else ""
+        return f"{step}, for {few} no margin"
+    why = f", repeats differ by ±{percent(curve.scatter)}" if curve.scatter is not None else ""
     would = f"; about {curve.telling} repeats would tell" if curve.telling is not None else ""
-    return f"whether more gains cannot be told ({step}; {why}{would})"
+    return f"{step} repeat by repeat{why}{would}"

@@ -16,7 +16,7 @@ STAGES_NAMED = 5
 """More stages than this in one sentence are not read."""
 _IN_WORDS = {
     "await_input": "waits for input",
-    "await_output": "waits for the socket to take more",
+    "await_output": "is blocked sending",
     "await_window": "waits for the peer's HTTP/2 window",
     "await_reply": "waits for acknowledgements",
     "await_schedule": "waits for its schedule",

@@ -156,7 +156,7 @@ def _card(results: Results, operation: str, cells: list[Cell]) -> dict[str, Any]
         "figure": fastest.number(unit),
         "unit": unit,
         "where": labels.label(top, varying(cells) or (["streams"] if top.parameters.get("streams") else [])),
-        "margin": f"{summary.coverage([top])} interval {fastest.margin(unit)} {unit}"
+        "margin": f"{summary.coverage([top])} {fastest.margin(unit)} {unit}"
         if fastest.has_margin
         else "one trial, no margin",
         # Of what is so far away a bar and a percentage say nothing.

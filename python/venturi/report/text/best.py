@@ -60,7 +60,7 @@ def sentences(found: Best) -> list[str]:
     top = "fastest" if found.told_apart else "highest"
     took = f", p99 {_p99(fastest.cell)}" if found.p99_ns is not None else ""
     out = [f"{top}: {setting(found, fastest)}: {_speed(fastest)}{took}"]
-    if cheapest is fastest:
+    if cheapest is fastest or not _cheaper(cheapest, fastest):
         if fastest.cost.known:
             out.append(f"no cell within {percent(found.within)} of it is cheaper ({_cost(found, fastest)})")
     else:
@@ -80,6 +80,11 @@ def sentences(found: Best) -> list[str]:
         how = "" if _imported(found) else " (--repeats 5)"
         out.append(f"cells have too few repeats to be told apart one by one; five of each would do{how}")
     return [*out, *(advice(one, nouns) for one in found.advised), *rule(found, nouns)]
+
+
+def _cheaper(one: Choice, fastest: Choice) -> bool:
+    """By 1 % at least, as it is printed."""
+    return not fastest.cost.value or (one.cost.value or 0.0) < 0.99 * fastest.cost.value
 
 
 def _counted(found: Best) -> str:
@@ -283,7 +288,8 @@ def print_best(found: list[Best], console: Console) -> None:
         console.print(Text(title(one), style="bold cyan"))
         for sentence in sentences(one):
             _say(console, sentence)
-        if len(one.front) > 1:
+        # Two are told already, as the highest and the cheapest near it.
+        if len(one.front) > 2:
             heads, rows = front(one)
             console.print()
             console.print(Text(f"Pareto front: throughput against {one.cost_name}", style="bold"))
@@ -314,7 +320,8 @@ def markdown(found: list[Best]) -> str:
     for one in found:
         parts.append(f"### Best setting: {escape(title(one))}\n")
         parts.append("\n".join(f"- {escape(s)}" for s in (*sentences(one), *notes(one))) + "\n")
-        if len(one.front) > 1:
+        # Two are told already, as the highest and the cheapest near it.
+        if len(one.front) > 2:
             heads, rows = front(one)
             parts.append(f"Pareto front, throughput against {escape(one.cost_name)}:\n")
             parts.append("\n".join(table(heads, rows, [True, False, False, False])) + "\n")

@@ -124,12 +124,12 @@ def _latency(cell: Cell) -> list[tuple[str, Quantity | str | None]]:
 
 
 def timed(cell: Cell) -> str | None:
-    """`34 a trial at least; p99 wants 100`: what stands behind latencies."""
+    """`34 a trial at least; p99 needs 100`: what stands behind latencies."""
     least = batches_timed(cell.records)
     if least is None:
         return None
     wanted = [p for p in (50.0, 99.0) if batches_for(p) > least]
-    lacks = "".join(f"; p{p:g} wants {batches_for(p):,}" for p in wanted)
+    lacks = "".join(f"; p{p:g} needs {batches_for(p):,}" for p in wanted)
     return f"{least:,} a trial{' at least' if len(cell.records) > 1 else ''}{lacks}"
 
 
@@ -373,7 +373,7 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
     for text in hosts.marks(results.stragglers.get(cell.name, [])):
         say(text)
     if found.limits:
-        out.append(("bold", "limits"))
+        out.append(("bold", "limits (share: median of the shares of each round)"))
         wide = max(len(limit.name) for limit in found.limits)
         unit = unit_of(cell)
         for limit in found.limits:

@@ -87,4 +87,4 @@ def print_table(found: Sequence[Limit], last: Sequence[Narrowest], console: Cons
 def _coverage(found: Sequence[Limit]) -> str:
     """How surely the margins hold the medians."""
     least = min((n for limit in found if (n := len(limit.rates)) > 1), default=RANGE_BELOW)
-    return "95 %" if least >= RANGE_BELOW else f"{range_coverage(least) * 100:.4g} %"
+    return "95 % CI" if least >= RANGE_BELOW else f"{range_coverage(least) * 100:.4g} % CI"

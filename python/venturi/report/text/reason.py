@@ -13,7 +13,7 @@ from venturi.report.names import name_of
 
 FLAG = "!"
 """Stands before the title of a verdict which says that the figure is no measure of the target."""
-FLAG_NOTE = "! the load generator or its schedule set this figure: it is no measure of the target"
+FLAG_NOTE = "! marks cells that measure the load generator or its schedule, not the target"
 
 
 @dataclass

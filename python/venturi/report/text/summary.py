@@ -99,7 +99,9 @@ def columns(
     if every and answered:
         out += _latencies(cells, unit)
     both = any(c.cpu["server"].known for c in cells)
-    out.append(Column("CPU c+s" if both else "CPU client", "cores", [_cores(c, both) for c in cells], 4))
+    out.append(
+        Column("client+server" if both else "CPU client", "cores", [_cores(c, both) for c in cells], 4)
+    )
     if every:
         for end in ("client", "server"):
             out.append(
@@ -183,8 +185,8 @@ def _of_limit(cells: Sequence[Cell]) -> Column:
     binding = {_named(c) for c in cells if c.share.known}
     if len(binding) <= 1:
         return Column(next(iter(binding), "limit"), "%", [_percent(c.share) for c in cells], 2)
-    texts = [f"{_percent(c.share)} {_named(c)}" if c.share.known else MISSING for c in cells]
-    return Column("limit", "% of", texts, 2)
+    texts = [f"{_percent(c.share)} % {_named(c)}" if c.share.known else MISSING for c in cells]
+    return Column("limit", "", texts, 2)
 
 
 def _named(cell: Cell) -> str:
@@ -192,12 +194,12 @@ def _named(cell: Cell) -> str:
 
 
 def coverage(cells: Sequence[Cell]) -> str:
-    """How surely the margins hold the median: `95 %`, or what the range of few repeats covers."""
+    """How surely the margins hold the median: `95 % CI`, or what the range of few repeats covers."""
     counts = {cell.good for cell in cells if cell.good > 1}
     least = min(counts, default=RANGE_BELOW)
     if least >= RANGE_BELOW:
-        return "95 %"
-    sure = f"{range_coverage(least) * 100:.4g} %"
+        return "95 % CI"
+    sure = f"{range_coverage(least) * 100:.4g} % CI"
     return sure if len(counts) == 1 else f"from {sure}"
 
 
@@ -306,9 +308,9 @@ def instrument_of(records: Sequence[Any]) -> str:
         shares = [s for r in records if (s := numeric(r, *path)) is not None]
         if shares:
             middle, most = statistics.median(shares), max(shares)
-            worst = f" (at most {_small(most)})" if _small(most) != _small(middle) else ""
+            worst = f" (worst: {_small(most)})" if _small(most) != _small(middle) else ""
             parts.append(f"{name} took {_small(middle)} {whole}{worst}")
-    return "; ".join(parts) + (", in the median trial" if parts and len(records) > 1 else "")
+    return ("in the median trial " if parts and len(records) > 1 else "") + "; ".join(parts)
 
 
 def _small(part: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from venturi.analysis.cells.series import AMOUNT, PARALLEL, Series, figure
 from venturi.analysis.cells.summary import Cell, rows_a_batch
-from venturi.analysis.statistics.curve import Shape
+from venturi.analysis.statistics.curve import Change, Shape
 from venturi.analysis.verdict.causes import FindingKind
 from venturi.analysis.verdict.evidence import Evidence
 from venturi.analysis.verdict.types import Finding, Lever, Remedy, Verdict
@@ -46,7 +46,7 @@ def told(
         # What is moved in a trial is no setting that opens anything.
         late = series.shape is Shape.FLAT
         lines = (
-            _shape(series, nouns),
+            *_shape(series, nouns),
             *(["below that, starting takes a visible part of the trial"] if late else []),
         )
     else:
@@ -72,12 +72,10 @@ def told(
 
 
 def _lines(series: Series, verdict: Verdict | None, levers: Sequence[Lever], nouns: Nouns) -> tuple[str, ...]:
-    lines, curve = [_shape(series, nouns)], series.curve
+    lines, curve = _shape(series, nouns), series.curve
     level = series.shape.level
     if level and curve is not None:
-        nothing = curve.rest is not None and curve.rest.value <= 0
-        gained = f"nothing ({curve.rest})" if nothing else f"{curve.rest} at most"
-        lines.append(f"more {_words(series.axis, nouns)[1]} gained {gained}")
+        lines.append(f"more {_words(series.axis, nouns)[1]} {_gained(curve.rest)}")
     if verdict is not None:
         place = spelled(series.axis, series.at(series.place), nouns)
         known = verdict.kind != "unknown"
@@ -91,6 +89,13 @@ def _lines(series: Series, verdict: Verdict | None, levers: Sequence[Lever], nou
     elif doubtful:
         lines.append(f"no other setting that was measured is surely faster: {listed(doubtful[:2])}")
     return tuple(lines)
+
+
+def _gained(rest: Change | None) -> str:
+    """What is beyond where it is flat, at most."""
+    if rest is None or rest.value > 0:
+        return f"gained {rest} at most"
+    return f"lost ({rest})" if rest.high is not None and rest.high < 0 else f"gained nothing ({rest})"
 
 
 def unmoved(series: Series) -> Finding:
@@ -147,7 +152,7 @@ def _change(lever: Lever, nouns: Nouns) -> str:
     )
 
 
-def _shape(series: Series, nouns: Nouns) -> str:
+def _shape(series: Series, nouns: Nouns) -> list[str]:
     """How throughput goes along the axis, in words; `_lines` says what more gained where it is flat."""
     axis, peak, knee, shape, curve = series.axis, series.peak, series.knee, series.shape, series.curve
 
@@ -156,7 +161,7 @@ def _shape(series: Series, nouns: Nouns) -> str:
 
     reached = f"90 % of the highest is reached with {spell(series.at(knee))} ({figure(knee).text()})"
     if curve is None:
-        return f"{reached}; no repeat went well at every point, so nothing more can be told"
+        return [reached, "no repeat went well at every point, so nothing more can be told"]
     words = [curves.linear(curve, spell)] if axis in PARALLEL else []
     place = series.place
     if shape is Shape.FLAT:
@@ -166,11 +171,11 @@ def _shape(series: Series, nouns: Nouns) -> str:
     elif shape is Shape.FLAT_THROUGHOUT:
         verb = "moves" if series.at(place) == 1 else "move"
         words = [f"{spell(series.at(place))} already {verb} {_share(place, peak)} of the most"]
+    elif shape is Shape.UNDECIDED:
+        return [*filter(None, [*words, reached]), curves.undecided(curve, spell)]
     else:
-        if shape is Shape.UNDECIDED:
-            words.append(reached)
         words.append(curves.end(curve, spell, figure(place).text()))
-    return ", ".join(filter(None, words))
+    return [", ".join(filter(None, words))]
 
 
 def _share(cell: Cell, of: Cell) -> str:
