@@ -3,7 +3,7 @@
 # make test-all  everything, with real databases, engines and clusters: what .ci/run calls
 # make lint    formatting, clippy, ruff, mypy, imports, and whether what is generated is stale
 # make wheel   for Linux of 2014 and later, or macOS, and any Python from 3.10: target/wheels/
-# make test-wheel  installs it with each Python that is found, without Rust, and uses it
+# make test-wheel  installs it with each Python that is found, and uses it
 # make docs    the pages as a site that needs no network: target/site/index.html
 # make generate  writes what follows from the records of systems and settings
 #

@@ -30,10 +30,10 @@ def test_the_script_gets_all_its_variables() -> None:
 def act(tmp_path: Path, head: str, **more: str) -> tuple[int, str]:
     """A job's step; its exit code, and what it has said on the pull request."""
     tools = tmp_path / "bin"
-    tools.mkdir()
+    tools.mkdir(exist_ok=True)
     said = tmp_path / "comment"
     gh = tools / "gh"
-    gh.write_text(f'#!/bin/sh\nshift 4\ncat "$1" >{said}\n')
+    gh.write_text(f'#!/bin/sh\ncat "$5" >{said}\n')
     gh.chmod(0o755)
     venturi = tools / "venturi"
     venturi.write_text(f'#!/bin/sh\nexec {sys.executable} -m venturi "$@"\n')
@@ -46,7 +46,7 @@ def act(tmp_path: Path, head: str, **more: str) -> tuple[int, str]:
         "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
         "BASE": server,
         "HEAD": f"{server} {head}".strip(),
-        "OPTIONS": "--operation get --rows-per-stream 200k --repeats 4 --no-ceilings --no-report --quiet",
+        "OPTIONS": "--operation get --rows-per-stream 200k\n--repeats 4 --no-ceilings --no-report --quiet\n",
         "URL": "flight://127.0.0.1:{port}",
         "THRESHOLD": "30%",
         "HISTORY": str(tmp_path / "history"),
@@ -56,7 +56,7 @@ def act(tmp_path: Path, head: str, **more: str) -> tuple[int, str]:
     done = subprocess.run(
         [SCRIPT], env=environment | more, capture_output=True, text=True, timeout=300, check=False
     )
-    assert f"exit-code={done.returncode}" in (tmp_path / "output").read_text(), done.stderr
+    assert f"exit-code={done.returncode}\n" in (tmp_path / "output").read_text(), done.stderr
     return done.returncode, said.read_text() if said.exists() else ""
 
 
@@ -65,8 +65,11 @@ def act(tmp_path: Path, head: str, **more: str) -> tuple[int, str]:
 def test_a_slower_server_fails_the_job_and_is_told_on_the_pull_request(tmp_path: Path) -> None:
     code, said = act(tmp_path, "--handicap encode=2ms")
     assert code == 8
-    assert "slower" in said and said == (tmp_path / "summary.md").read_text()
-    assert [run.name for run in (tmp_path / "history").iterdir() if run.is_dir()]
+    assert "slower" in said and (tmp_path / "summary.md").read_text().startswith(said)
+    kept = tmp_path / "history"
+    assert len([run for run in kept.iterdir() if run.is_dir()]) == 1
+    assert act(tmp_path, "--handicap encode=2ms")[0] == 8
+    assert "head" in (kept / "history.html").read_text()
 
 
 @pytest.mark.slow

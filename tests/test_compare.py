@@ -33,7 +33,7 @@ def test_the_same_thing_twice(base: Path, tmp_path: Path) -> None:
     done = run_support.venturi("compare", base, run_like(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     assert "of 6 cells 0 slower, 0 faster, 6 without a significant difference" in said(done)
-    assert re.search(r"smallest difference that .* in a lone cell: [\d.]+ % slower", said(done))
+    assert re.search(r"detectable in a lone cell \(80 % power\): from [\d.]+ % slower on", said(done))
     assert done.stdout.count("none seen") == 6
     assert "the machine, or the change" not in done.stdout
 

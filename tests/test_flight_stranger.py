@@ -315,6 +315,10 @@ def found_out(tmp_path: Path, url: str, *more: object) -> tuple[set[tuple[str, s
     done = venturi("run", "--target", url, *ONCE, *more, "--out", out)
     assert done.returncode == 0, done.stderr
     trials = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
+    # What was found out is a part of the command, for the next one is made of it.
+    typed = json.loads((out / "environment.json").read_text())["command"]
+    assert typed[typed.index("--streams") + 1] == "1,2,4" and typed.count("--target") == 1
+    assert typed[typed.index("--target") + 1] == trials[0]["parameters"]["target"]
     return {
         (t["parameters"]["target"], t["parameters"]["operation"], t["parameters"]["streams"]) for t in trials
     }, done.stderr

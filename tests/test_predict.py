@@ -153,7 +153,7 @@ def test_what_cannot_be_done_is_said_in_a_line(measured: Path, arguments: tuple[
 def test_a_prediction_outside_says_how_far(measured: Path) -> None:
     found = venturi("predict", measured, "--streams", "32")
     assert found.returncode == 0
-    assert "outside what was measured: 8 times beyond 4 streams" in " ".join(found.stdout.split())
+    assert "outside what was measured: 8 times as far as 4 streams" in " ".join(found.stdout.split())
     inside = venturi("predict", measured, "--streams", "3")
     assert "outside" not in inside.stdout
 

@@ -186,7 +186,10 @@ def test_an_engine_in_the_clients_process_computes() -> None:
 def test_an_engine_that_waits_for_its_commits() -> None:
     durable = {**SQLITE, "synchronous": "full"}
     found = of(durable, client=APPLY, cpu=(0.2, None), server_end={}, round_trip=None)
-    assert found.title == "client: engine waits" and "it uses a CPU 20 % of that time" in found.sentence
+    assert (
+        found.title == "client: engine waits"
+        and "it computes 20 % of that time, and waits 80 %" in found.sentence
+    )
     assert "--synchronous off" in found.next[0]
 
 

@@ -464,7 +464,7 @@ def test_unknown_says_what_is_nearest_and_what_would_settle_it() -> None:
 def test_a_start_that_takes_most_of_the_trial() -> None:
     found = verdict(streams=[{"stream": 0, "first_batch_ns": SECOND // 2}])
     is_(found, "unknown")
-    assert "50 % of the interval" in found.sentence
+    assert "50 % of the trial" in found.sentence
     assert any("--duration 5s" in text for text in found.next)
 
 

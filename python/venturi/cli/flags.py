@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -68,10 +68,17 @@ def _negative(it: Known) -> inspect.Parameter:
     )
 
 
-def command_line(argv: Sequence[str]) -> list[str]:
+def command_line(argv: Sequence[str], settled: Mapping[str, str] | None = None) -> list[str]:
     """What was typed, to be stored with the run: without the values of headers, and without passwords. What
     only looks like a secret stays, as a header's variable or a comparison in a query: of these words advice
-    makes the next command."""
+    makes the next command. `settled` are flags in the place of those that were typed, or beside them, for the
+    same command shall measure the same."""
+    if settled:
+        flags = {f"--{name}" for name in settled}
+        replaced = [word for word in argv if word.partition("=")[0] not in flags]
+        if "target" in settled and "--target" in argv:
+            replaced.remove(argv[argv.index("--target") + 1])
+        argv = [*replaced, *(word for flag, value in settled.items() for word in (f"--{flag}", value))]
     words = ["venturi"]
     masked = False
     for word in argv[1:]:

@@ -160,11 +160,12 @@ def _perf_stats(found: Results, out: Path | None, columns: int) -> list[Path]:
     """All lines into a file, or a file a number of streams into a directory."""
     from venturi.report.tables import perf_stats
 
-    if out is not None and (out.is_dir() or not out.suffix):
+    name = "perf_stats" if columns == 8 else f"perf_stats_{columns}"
+    if out is not None and (out.is_dir() or not (out.suffix or out.exists())):
         written = {out / name: lines for name, lines in perf_stats.files(found, columns).items()}
     else:
         written = {
-            out or found.directory.path / "perf_stats.csv": perf_stats.text(found, columns),
+            out or found.directory.path / f"{name}.csv": perf_stats.text(found, columns),
         }
     for path, lines in written.items():
         path.parent.mkdir(parents=True, exist_ok=True)

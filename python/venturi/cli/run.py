@@ -115,7 +115,8 @@ def run(
     else:
         if retry_failed:
             raise VenturiError("--retry-failed goes with --resume")
-        made, (found, notes) = None, offers.settled(given)
+        made = None
+        found, notes, given["settled"] = offers.settled(given)
         if scale is not None:
             found, notes = _scaled(found, scale)
     from venturi.measure import placement
@@ -250,7 +251,7 @@ def _run(found: Scenario, made: Path | None, given: dict[str, Any], engine: Exec
             observer,
             made is not None,
             given["retry_failed"],
-            f.command_line(sys.argv),
+            f.command_line(sys.argv, given.get("settled")),
             given["fresh_ceilings"],
             given["unproven"],
         )

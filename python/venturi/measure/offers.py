@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from venturi.common.core import load_core
 from venturi.common.errors import ExitCode, VenturiError
 from venturi.common.names import listed
-from venturi.common.units import count
+from venturi.common.units import count, plural
 from venturi.measure import preflight
 from venturi.plan import matrix
 from venturi.plan.scenario import Scenario
@@ -27,14 +27,15 @@ _MOST = 1_000_000_000
 """Bytes of a flight that is read where the user named none: a trial of it takes seconds."""
 
 
-def settled(given: Mapping[str, Any]) -> tuple[Scenario, list[str]]:
-    """The scenario that was typed, and what to know of it. Of an address alone it is a sweep over numbers of
-    streams, of what the server offers. Raises VenturiError."""
+def settled(given: Mapping[str, Any]) -> tuple[Scenario, list[str], dict[str, str]]:
+    """The scenario that was typed, what to know of it, and flags that say what was not typed. Of an address
+    alone it is a sweep over numbers of streams, of what the server offers. Raises VenturiError."""
     found = scenario_of(given)
     if not only_target(given) or given["executor"] != "core":
-        return found, []
+        return found, [], {}
     chosen, notes = _what(found, given)
-    return scenario_of({**given, "streams": _STREAMS, **chosen}), notes
+    more = {"streams": _STREAMS} | chosen
+    return scenario_of({**given, **more}), notes, more
 
 
 def _what(found: Scenario, given: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
@@ -72,15 +73,18 @@ def _chosen(url: str, offers: Mapping[str, Any]) -> tuple[dict[str, str], list[s
     place, base = place_of(url), url.rstrip("/")
     if offers["perf"]:
         return _RECORDS, [f"{place} makes records on demand (Arrow's perf protocol): gets and puts of these"]
-    flights = offers["flights"]
+    flights, nameless = offers["flights"], offers["nameless"]
     if not flights:
+        none = "does not list its flights" if flights is None else "lists no flights"
+        listing = f"lists {plural(nameless, 'flight')} that no URL can name" if nameless else none
         raise VenturiError(
-            f"{place} {'does not list its flights' if flights is None else 'lists no flights'}, and makes no "
-            "records on demand (Arrow's perf protocol): name what is to be read",
+            f"{place} {listing}, and makes no records on demand (Arrow's perf protocol): name what is to be "
+            "read",
             hint=f"venturi run --target {base}/TABLE, or --target '{base}?command=SELECT%201'",
         )
     one = _readable(flights)
-    notes = [f"{place} lists {listed([flight['place'] + _size(flight) for flight in flights])}"]
+    more = f", and {nameless} that no URL can name" if nameless else ""
+    notes = [f"{place} lists {listed([flight['place'] + _size(flight) for flight in flights])}{more}"]
     others = [flight for flight in flights if flight is not one]
     if others:
         notes.append(f"{one['place']} is read; another by: --target '{base}{others[0]['place']}'")
@@ -88,18 +92,24 @@ def _chosen(url: str, offers: Mapping[str, Any]) -> tuple[dict[str, str], list[s
 
 
 def _readable(flights: list[dict[str, Any]]) -> dict[str, Any]:
-    """The largest that a trial reads in seconds, or else the smallest; the first where no sizes are told."""
-    small = [flight for flight in flights if 0 < _bytes(flight) <= _MOST]
+    """The largest that a trial reads in seconds, else the first of unknown size, else the smallest that is
+    not empty."""
+    sized = [(size, flight) for flight in flights if (size := _bytes(flight))]
+    small = [one for one in sized if one[0] <= _MOST]
     if small:
-        return max(small, key=_bytes)
-    unknown = [flight for flight in flights if not _bytes(flight)]
-    return unknown[0] if unknown else min(flights, key=_bytes)
+        return max(small, key=lambda one: one[0])[1]
+    unknown = [flight for flight in flights if _bytes(flight) is None]
+    if unknown:
+        return unknown[0]
+    return min(sized, key=lambda one: one[0])[1] if sized else flights[0]
 
 
-def _bytes(flight: Mapping[str, Any]) -> int:
-    """0: nobody knows. Where only rows are told, they are taken for four columns of numbers."""
-    return int(flight["bytes"] or 32 * (flight["rows"] or 0))
+def _bytes(flight: Mapping[str, Any]) -> int | None:
+    """Of the whole flight. Where only rows are told, they are taken for four columns of numbers."""
+    rows = flight["rows"]
+    found: int | None = flight["bytes"]
+    return found if found is not None or rows is None else 32 * int(rows)
 
 
 def _size(flight: Mapping[str, Any]) -> str:
-    return f" ({count(flight['rows'])} rows)" if flight["rows"] else ""
+    return f" ({count(flight['rows'])} rows)" if flight["rows"] is not None else ""

@@ -54,8 +54,9 @@ def scenario_of(given: Mapping[str, Any]) -> Scenario:
 
 def only_target(given: Mapping[str, Any]) -> bool:
     """Whether it says where to measure, and perhaps how often, but not what."""
-    tree, _ = layer_tree(given)
-    return not given.get("scenario") and "target" in tree and set(tree) <= {"target", "run", "hosts"}
+    tree, spelled = layer_tree(given)
+    typed = spelled.get(("target", "url")) == "--target"
+    return not given.get("scenario") and typed and set(tree) <= {"target", "run", "hosts"}
 
 
 def accepted(words: Sequence[str]) -> bool:

@@ -4,19 +4,19 @@ use prost::Message as _;
 use serde::Serialize;
 
 use super::call::Link;
+use super::reply::is_unknown;
 use venturi_base::codec::perf::{Perf, Token};
 use venturi_base::codec::proto::{descriptor_type, FlightDescriptor, FlightInfo};
 use venturi_base::error::{Kind, Result};
-
-/// The longest name of a flight that is one.
-const LONGEST: usize = 80;
 
 #[derive(Debug, Serialize)]
 pub struct Offers {
     /// It makes records as asked, by Arrow's perf protocol.
     pub perf: bool,
-    /// `None`: it does not list what it has.
+    /// `None`: it does not list what it has, or was not asked.
     pub flights: Option<Vec<Listed>>,
+    /// Flights that it lists and that no URL can name.
+    pub nameless: usize,
 }
 
 /// A flight that a server lists, with its size where the server says one.
@@ -28,15 +28,21 @@ pub struct Listed {
     pub bytes: Option<u64>,
 }
 
-/// Asks for all of it.
+/// Asks whether it makes records, and where it does not, for its flights.
 pub(super) async fn offers(link: &Link) -> Result<Offers> {
-    let perf = makes_records(link).await?;
-    let flights = match listed(link).await {
-        Ok(flights) => Some(flights),
-        Err(error) if refused(error.kind) => None,
-        Err(error) => return Err(error),
-    };
-    Ok(Offers { perf, flights })
+    let (perf, mut flights, mut nameless) = (makes_records(link).await?, None, 0);
+    if !perf {
+        match listed(link).await {
+            Ok((named, others)) => (flights, nameless) = (Some(named), others),
+            Err(error) if is_unknown(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Offers {
+        perf,
+        flights,
+        nameless,
+    })
 }
 
 /// Whether it answers the perf protocol's question as the protocol has it.
@@ -55,7 +61,7 @@ async fn makes_records(link: &Link) -> Result<bool> {
             let mut tickets = endpoints.into_iter().filter_map(|it| it.ticket);
             Ok(tickets.next().is_some_and(|it| is_ticket(&it.ticket)))
         }
-        Err(error) if refused(error.kind) => Ok(false),
+        Err(error) if error.kind == Kind::Unsupported || is_unknown(&error) => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -66,13 +72,8 @@ pub(super) fn is_ticket(ticket: &[u8]) -> bool {
     Token::decode(ticket).is_ok_and(|token| token.definition.is_some())
 }
 
-/// It has understood that it was asked, and will not.
-fn refused(kind: Kind) -> bool {
-    matches!(kind, Kind::Server | Kind::Unsupported)
-}
-
-/// What a server says it has.
-pub(super) async fn listed(link: &Link) -> Result<Vec<Listed>> {
+/// What a server says it has, and how much of it no URL can name.
+pub(super) async fn listed(link: &Link) -> Result<(Vec<Listed>, usize)> {
     // Criteria without an expression: all of them.
     let replies = link.unary("ListFlights", &[], &[]).await?;
     let flights = replies.iter().filter_map(|reply| {
@@ -83,10 +84,12 @@ pub(super) async fn listed(link: &Link) -> Result<Vec<Listed>> {
             bytes: u64::try_from(flight.total_bytes).ok(),
         })
     });
-    Ok(flights.collect())
+    let named: Vec<_> = flights.collect();
+    let nameless = replies.len() - named.len();
+    Ok((named, nameless))
 }
 
-/// `None` where the name is too long to be read.
+/// `None` for an empty name.
 fn in_url(flight: &FlightDescriptor) -> Option<String> {
     let text = match flight.r#type {
         descriptor_type::PATH => {
@@ -95,7 +98,7 @@ fn in_url(flight: &FlightDescriptor) -> Option<String> {
         }
         _ => format!("?command={}", escaped(&flight.cmd)),
     };
-    (1..=LONGEST).contains(&text.len()).then_some(text)
+    (!text.is_empty() && text != "?command=").then_some(text)
 }
 
 /// The reverse of `options::unescape`; nothing else of a stranger's name gets to a terminal.

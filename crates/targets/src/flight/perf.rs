@@ -20,8 +20,9 @@ pub(super) const WITHOUT_END: u64 = 1 << 44;
 
 /// How long a server may take to list what it has, for the sake of an error's text.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Flights that such a text names.
+/// Flights that such a text names, and the longest name that is read.
 const SHOWN: usize = 5;
+const LONGEST: usize = 80;
 
 impl Flight {
     pub(super) async fn plan_perf(&self, links: &[Link], plan: &mut Plan) -> Result<()> {
@@ -92,10 +93,11 @@ impl Flight {
     async fn without_perf(&self, link: &Link, error: Error) -> Error {
         let place = self.servers[0].address.authority();
         let listed = match tokio::time::timeout(PATIENCE, listed(link)).await {
-            Ok(Ok(flights)) if flights.is_empty() => "its ListFlights names none".to_owned(),
-            Ok(Ok(flights)) => {
-                let more = flights.len().saturating_sub(SHOWN);
-                let shown: Vec<_> = flights.iter().take(SHOWN).map(|it| &*it.place).collect();
+            Ok(Ok((flights, _))) if flights.is_empty() => "its ListFlights names none".to_owned(),
+            Ok(Ok((flights, _))) => {
+                let short = flights.iter().map(|it| &*it.place);
+                let shown: Vec<_> = short.filter(|it| it.len() <= LONGEST).take(SHOWN).collect();
+                let more = flights.len() - shown.len();
                 let more = match more {
                     0 => String::new(),
                     more => format!(" and {more} more"),

@@ -361,7 +361,7 @@ def skew(cells: Sequence[Cell]) -> Advice | None:
     return Advice(
         "skew",
         f"{nouns.stream}s started up to {percent(most, 1)} of the trial apart ({_label(cell, cells)})",
-        f"there are more {nouns.stream}s than free cores",
+        f"perhaps there are more {nouns.stream}s than free cores",
         f"Move more {nouns.row}s per {nouns.stream}, or use fewer {nouns.stream}s",
     )
 

@@ -69,7 +69,7 @@ def law(one: AxisFit, fit: Scaling) -> str:
         else:
             found.append(f"{name} = {plain_number(interval)}")
     rivals = [f"{v.title} {percent(v.weight)}" for v in fit.laws if v is not fit.chosen and v.weight >= 0.05]
-    beside = f"; as probable by AICc besides: {', '.join(rivals)}" if rivals else ""
+    beside = f"; other laws by AICc: {', '.join(rivals)}" if rivals else ""
     return f"{fit.chosen.title}: {', '.join(found)}; {percent(fit.r_squared, 1)} of the variance{beside}"
 
 

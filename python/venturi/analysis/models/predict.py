@@ -59,7 +59,7 @@ class Prediction:
             low, high = self.measured
             edge = high if self.value > high else low
             made.append(
-                f"outside what was measured: {self.extrapolation:.3g} times beyond "
+                f"outside what was measured: {self.extrapolation:.3g} times as far as "
                 f"{fit_words.several(self.axis, edge)}"
             )
         if self.doubtful:

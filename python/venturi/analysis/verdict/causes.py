@@ -294,7 +294,7 @@ class Why(Name):
         "accounting-server",
         "what this client and path can do with a server that reports its stages",
     )
-    SERVER_THAT_ACCOUNTS = "server-that-accounts", "a server that does"
+    SERVER_THAT_ACCOUNTS = "server-that-accounts", "a server that reports its stages"
     OWN_HOSTS = "own-hosts", "each end on a host of its own, with memory of its own"
     PATH_LIMIT = "path-limit", "what the path can do at all"
     RAW_TCP = "raw-tcp", ""
@@ -327,7 +327,7 @@ class Why(Name):
     OWN_TRIALS = "own-trials", "the same moved by Venturi"
     KEEPS_NONE = (
         "keeps-none",
-        "CPU of both ends and of the path while it runs: the tool that made it keeps none",
+        "record CPU at both ends, and the path, while it runs: the imported tool keeps none",
     )
     LONGER_TRIAL = "longer-trial", "a longer trial"
     LARGER_TABLE = "larger-table", "a larger table: the server has sent all that it holds of this one"

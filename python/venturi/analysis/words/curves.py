@@ -41,4 +41,4 @@ def undecided(curve: Curve, spell: Spell) -> str:
         return f"{step}, for {few} no margin"
     why = f", repeats differ by ±{percent(curve.scatter)}" if curve.scatter is not None else ""
     would = f"; about {curve.telling} repeats would tell" if curve.telling is not None else ""
-    return f"{step} repeat by repeat{why}{would}"
+    return f"{step} (repeat by repeat, 95 % CI){why}{would}"

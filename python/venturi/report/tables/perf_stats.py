@@ -10,9 +10,9 @@ default format, six significant digits without trailing zeros, which is printf's
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from venturi.analysis.cells.summary import get, is_good, numeric
 from venturi.analysis.results import Results
@@ -59,7 +59,9 @@ def files(results: Results, columns: int = 8) -> dict[str, str]:
     """
     found: dict[str, list[str]] = {}
     for cell in results.cells:
-        place = re.sub(r"[^\w.:-]", "_", str(cell.parameters.get("place"))) + "/"
+        place = quote(str(cell.parameters.get("place")), safe=" :") + "/"
+        if not place.strip("./"):
+            place = place.replace(".", "%2E")
         for record in filter(is_good, cell.records):
             if (whole := line(record)) is None:
                 continue

@@ -62,7 +62,10 @@ def sentences(found: Best) -> list[str]:
     out = [f"{top}: {setting(found, fastest)}: {_speed(fastest)}{took}"]
     if cheapest is fastest or not _cheaper(cheapest, fastest):
         if fastest.cost.known:
-            out.append(f"no cell within {percent(found.within)} of it is cheaper ({_cost(found, fastest)})")
+            less = "" if cheapest is fastest else " by 1 % or more"
+            out.append(
+                f"no cell within {percent(found.within)} of it costs less{less} ({_cost(found, fastest)})"
+            )
     else:
         share = percent((cheapest.speed.value or 0.0) / (fastest.speed.value or 1.0))
         less = percent((cheapest.cost.value or 0.0) / fastest.cost.value) if fastest.cost.value else MISSING
@@ -288,8 +291,9 @@ def print_best(found: list[Best], console: Console) -> None:
         console.print(Text(title(one), style="bold cyan"))
         for sentence in sentences(one):
             _say(console, sentence)
-        # Two are told already, as the highest and the cheapest near it.
-        if len(one.front) > 2:
+        # The highest and the cheapest near it are told already.
+        told = _cheaper(one.cheapest, one.fastest) and one.front == [one.fastest, one.cheapest]
+        if len(one.front) > 1 and not told:
             heads, rows = front(one)
             console.print()
             console.print(Text(f"Pareto front: throughput against {one.cost_name}", style="bold"))

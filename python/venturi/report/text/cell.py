@@ -373,7 +373,7 @@ def lines(results: Results, cell: Cell, width: int) -> list[tuple[str, str]]:
     for text in hosts.marks(results.stragglers.get(cell.name, [])):
         say(text)
     if found.limits:
-        out.append(("bold", "limits (share: median of the shares of each round)"))
+        out.append(("bold", "limits (share of each: median over the repeats)"))
         wide = max(len(limit.name) for limit in found.limits)
         unit = unit_of(cell)
         for limit in found.limits:

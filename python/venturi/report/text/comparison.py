@@ -109,10 +109,7 @@ def summary(found: Comparison) -> list[str]:
         middle, least, most = (percent(s, 0 if s >= 0.0995 else 1) for s in span)
         spread = f" ({least} to {most})" if least != most else ""
         many = "a lone cell" if len(found.rows) > 1 else "the cell"
-        out.append(
-            f"smallest difference that this comparison would have found, with 80 % probability, in {many}: "
-            f"{middle} {metric.worse}{spread}"
-        )
+        out.append(f"detectable in {many} (80 % power): from {middle} {metric.worse} on{spread}")
     beyond = [r for r in found.rows if r.beyond]
     if beyond:
         out.append(f"beyond the threshold of {threshold(found)}: {_cells(len(beyond))}")

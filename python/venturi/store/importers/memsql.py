@@ -113,7 +113,7 @@ def _draft(block: _Block) -> Draft:
         else:
             note = (
                 f"{block.total:,} rows in {stated:g} s would be {block.total / stated:,.0f} rows/s, but "
-                f"{block.rate:,.0f} rows/s are printed: the two go together for {needed:.3g} s; "
+                f"{block.rate:,.0f} rows/s are printed: they agree only if it ran {needed:.3g} s; "
                 "the printed rate is kept"
             )
     spent = None

@@ -87,7 +87,7 @@ def _lines(series: Series, verdict: Verdict | None, levers: Sequence[Lever], nou
     if fixes:
         lines += fixes[:2]
     elif doubtful:
-        lines.append(f"no other setting that was measured is surely faster: {listed(doubtful[:2])}")
+        lines.append(f"perhaps faster, not surely: {listed(doubtful[:2])}")
     return tuple(lines)
 
 

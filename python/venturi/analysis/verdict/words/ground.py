@@ -24,7 +24,7 @@ def doubts(
     """What takes from the confidence; what is None does not."""
     found = []
     if agreeing is not None:
-        found.append(f"only {agreeing} of {trials} repeats, judged alone, have this verdict")
+        found.append(f"judged alone, only {agreeing} of {trials} repeats give this verdict")
     if hit.lacks:
         found.append(f"not known: {listed(LACKS[lack] for lack in hit.lacks)}")
     if watched_of > 1:
@@ -170,5 +170,5 @@ def ground(seen: Seen, hit: Hit | None, agreeing: int | None) -> list[Evidence]:
     if seen.instrument and seen.instrument > 0.01:
         add("instrument", f"reading the clock took {percent(seen.instrument, 1)}")
     if agreeing is not None and seen.trials > 1:
-        add("repeats", f"{agreeing} of {seen.trials} repeats, judged alone, have this verdict")
+        add("repeats", f"judged alone, {agreeing} of {seen.trials} repeats give this verdict")
     return found

@@ -228,7 +228,7 @@ def _stage(seen: Seen, hit: Hit) -> Lines:
     detail = (f" with {codec}" if hit.stage in CODEC and codec else "") + _slowed(hit)
     workers = end.threads or end.workers
     one = "worker is" if workers == 1 else f"{workers:g} workers are" if workers else "workers are"
-    verb = "busy" if hit.cause is Cause.STAGE_BUSY else "the busiest there are, at"
+    verb = "busy" if hit.cause is Cause.STAGE_BUSY else "the busiest,"
     yield f"the {end.name}'s {one} {verb} {percent(hit.numbers['occupancy'])}: {shares(end.work)}{detail}"
     yield from _waits(seen.other(end))
 
@@ -369,10 +369,11 @@ def _engine(seen: Seen, hit: Hit) -> Lines:
         yield f"all threads together use {cpu:.2f} cores: one writes at a time, the others wait"
         return
     disk = hit.numbers.get("disk_busy", 0.0)
-    held = "it waits, for its commits to be on the disk or for its own locks"
+    held = "for its commits to be on the disk, or for its own locks"
     if disk >= databases.DISK_SEEN:
-        held = f"it waits for the disk (busy {percent(disk)}) or for its own locks"
-    yield f"it uses a CPU {percent(cpu / threads)} of that time: {held}"
+        held = f"for the disk (busy {percent(disk)}) or for its own locks"
+    computing = min(cpu / threads, 1.0)
+    yield f"it computes {percent(computing)} of that time, and waits {percent(1 - computing)}: {held}"
 
 
 def _little_in_flight(seen: Seen, hit: Hit) -> Lines:
@@ -442,7 +443,7 @@ def serial(numbers: Mapping[str, float], nouns: Nouns) -> tuple[str, ...]:
 
 
 def _start(seen: Seen, hit: Hit) -> Lines:
-    yield f"the first batches took {percent(hit.numbers['start'])} of the interval: that measures a start"
+    yield f"the first batches took {percent(hit.numbers['start'])} of the trial: it measures mostly the start"
 
 
 def _short(seen: Seen, hit: Hit) -> Lines:
