@@ -53,10 +53,12 @@ def scenario_of(given: Mapping[str, Any]) -> Scenario:
 
 
 def only_target(given: Mapping[str, Any]) -> bool:
-    """Whether it says where to measure, and perhaps how often, but not what."""
+    """Whether it says where to measure, how to log in there, and perhaps how often, but not what."""
     tree, spelled = layer_tree(given)
     typed = spelled.get(("target", "url")) == "--target"
-    return not given.get("scenario") and typed and set(tree) <= {"target", "run", "hosts"}
+    login = {it.key for it in SETTINGS if it.table == "target" and it.credential}
+    alone = set(tree) <= {"target", "run", "hosts"} and set(tree.get("target", ())) - login == {"url"}
+    return not given.get("scenario") and typed and alone
 
 
 def accepted(words: Sequence[str]) -> bool:
