@@ -265,7 +265,10 @@ fn flight_offers(py: Python<'_>, url: &str, options: &str) -> PyResult<String> {
     let options = serde_json::from_str(options)
         .map_err(|error| PyValueError::new_err(format!("options: {error}")))?;
     let asking = || block_on(target::flight::offers(url, &options));
-    let offers = py.detach(asking).and_then(|answer| answer).map_err(raised)?;
+    let offers = py
+        .detach(asking)
+        .and_then(|answer| answer)
+        .map_err(raised)?;
     serde_json::to_string(&offers).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
