@@ -75,7 +75,7 @@ docs: $(EXTRAS)
 # has compiled is of another compiler.
 wheel: $(RELEASE_TOOLS)
 	rm -f target/wheels/*.whl
-	$(BIN)/maturin build --release --locked --target-dir target/wheel --out target/wheels \
+	PATH="$(abspath $(BIN)):$$PATH" maturin build --release --locked --target-dir target/wheel --out target/wheels \
 	  $(if $(filter Linux,$(shell uname)),--zig --compatibility manylinux2014)
 
 sdist: $(CREATED)
