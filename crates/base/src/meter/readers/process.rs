@@ -364,6 +364,26 @@ mod tests {
     }
 
     #[test]
+    fn what_has_ended_is_counted_once() {
+        let used = |user_ns| Usage {
+            user_ns,
+            ..Usage::default()
+        };
+        let gone = |user_ns| Child {
+            pid: 1,
+            stat: None,
+            last: used(user_ns),
+            ended: Usage::default(),
+            children: Vec::new(),
+        };
+        // As it was last seen, as the system has counted it since, and where nobody has waited for it.
+        for (ended, whole) in [(30, 30), (50, 50), (0, 30)] {
+            let found = total(&[gone(10), gone(20)], &used(ended));
+            assert_eq!(found.user_ns, whole, "{ended}");
+        }
+    }
+
+    #[test]
     fn this_process_seen_from_inside_and_outside() {
         let mut own = Process::new(None);
         let start = std::time::Instant::now();
