@@ -90,6 +90,12 @@ def _cheaper(one: Choice, fastest: Choice) -> bool:
     return not fastest.cost.value or (one.cost.value or 0.0) < 0.99 * fastest.cost.value
 
 
+def has_front(one: Best) -> bool:
+    """Whether the front has a cell that is not told already, as the highest or the cheapest near it."""
+    told = [one.fastest, one.cheapest] if _cheaper(one.cheapest, one.fastest) else [one.fastest]
+    return any(choice not in told for choice in one.front)
+
+
 def _counted(found: Best) -> str:
     """What stands for a cost where no CPU time is known: `partitions x encoders`."""
     nouns = nouns_of(found.fastest.cell)
@@ -291,9 +297,7 @@ def print_best(found: list[Best], console: Console) -> None:
         console.print(Text(title(one), style="bold cyan"))
         for sentence in sentences(one):
             _say(console, sentence)
-        # The highest and the cheapest near it are told already.
-        told = _cheaper(one.cheapest, one.fastest) and one.front == [one.fastest, one.cheapest]
-        if len(one.front) > 1 and not told:
+        if has_front(one):
             heads, rows = front(one)
             console.print()
             console.print(Text(f"Pareto front: throughput against {one.cost_name}", style="bold"))
@@ -324,8 +328,7 @@ def markdown(found: list[Best]) -> str:
     for one in found:
         parts.append(f"### Best setting: {escape(title(one))}\n")
         parts.append("\n".join(f"- {escape(s)}" for s in (*sentences(one), *notes(one))) + "\n")
-        # Two are told already, as the highest and the cheapest near it.
-        if len(one.front) > 2:
+        if has_front(one):
             heads, rows = front(one)
             parts.append(f"Pareto front, throughput against {escape(one.cost_name)}:\n")
             parts.append("\n".join(table(heads, rows, [True, False, False, False])) + "\n")
