@@ -8,10 +8,13 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use venturi_base::error::{Error, Fate, Kind, Result};
+use venturi_base::meter::align::Clock;
 use venturi_base::meter::clock::{Stage, StageClock, StageTotals, Workers};
+use venturi_base::meter::sampler::monotonic_at;
+use venturi_base::meter::series::Series;
 use venturi_base::spec::TrialSpec;
 use venturi_targets::{
-    Identity, LocalFuture, Moved, ServerReport, Session, Tally, Target, Verification,
+    Identity, LocalFuture, Moved, ServerReport, Session, Tally, Target, Verification, Watched,
 };
 
 pub const ROWS: u64 = 10;
@@ -81,6 +84,8 @@ pub struct Peer {
     pub in_flight: usize,
     pub verified: std::result::Result<Option<&'static str>, Kind>,
     pub report: Option<Kind>,
+    /// The server samples, by a clock that is so far ahead of ours.
+    pub ahead_ns: Option<i64>,
     pub clean: Option<Kind>,
     pub cleaned: Arc<AtomicBool>,
 }
@@ -96,6 +101,7 @@ impl Peer {
             in_flight: 1,
             verified: Ok(None),
             report: None,
+            ahead_ns: None,
             clean: None,
             cleaned: Arc::default(),
         }
@@ -200,6 +206,24 @@ impl Target for Peer {
                     system_ns: 8,
                 })),
             }
+        })
+    }
+
+    fn watched<'a>(&'a self) -> LocalFuture<'a, Result<Option<Watched>>> {
+        Box::pin(async {
+            Ok(self.ahead_ns.map(|offset_ns| {
+                let mut series = Series::default();
+                series.begin_row(monotonic_at(Instant::now()) + offset_ns);
+                series.end_row(0);
+                let uncertainty_ns = 0;
+                Watched {
+                    series,
+                    clock: Clock {
+                        offset_ns,
+                        uncertainty_ns,
+                    },
+                }
+            }))
         })
     }
 

@@ -140,6 +140,20 @@ fn set_up_is_timed_apart_unless_included() {
 }
 
 #[test]
+fn samples_of_a_server_are_on_the_clients_clock() {
+    let more = r#", "duration_ns": 50000000, "sample_interval_ns": 10000000"#;
+    for ahead_ns in [-1 << 60, 1 << 60] {
+        let mut peer = Peer::all(1, Script::ENDLESS);
+        peer.ahead_ns = Some(ahead_ns);
+        let record = run_peer(&spec(1, 1, more), peer);
+        let server = record.samples.unwrap().server.unwrap();
+        assert!((50_000_000..60_000_000_000).contains(&server.t_ns[0]));
+        let clock = record.resources.unwrap().clock.unwrap();
+        assert_eq!(clock.offset_ns, ahead_ns);
+    }
+}
+
+#[test]
 fn samples_and_the_steady_window_follow_the_streams() {
     let more = r#", "duration_ns": 200000000, "sample_interval_ns": 10000000"#;
     let record = run_peer(&spec(2, 2, more), Peer::all(2, Script::ENDLESS));

@@ -94,6 +94,14 @@ fn the_ends_run_where_the_placement_says() {
 }
 
 #[test]
+fn the_scheduler_places_a_free_probe() {
+    let flow = flow(Operation::Get, 2);
+    let cpus = |placement| Ends::of(&flow, placement, true).unwrap().cpus;
+    assert!(cpus(Placement::Free).is_empty());
+    assert!(!cpus(Placement::OneCpu).is_empty() && !cpus(Placement::Apart).is_empty());
+}
+
+#[test]
 fn a_cancel_ends_it() {
     let peer = start();
     let begun = Instant::now();
