@@ -160,6 +160,10 @@ def test_columns_that_find_room_are_kept_and_a_long_text_is_cut() -> None:
     assert kept(28) == ([("a", 10), ("verdict", 18)], ["tcp", "p50"])
     assert kept(20) == ([("a", 10), ("tcp", 8)], ["verdict", "p50"])
     assert kept(5) == ([("a", 10)], ["verdict", "tcp", "p50"])
+    # A narrow terminal: counts go before the median, and are named.
+    offered = [column("streams", 7, 0), column("median", 9, 0), column("ok", 4, 0), column("fail", 4, 0)]
+    assert kept(20) == ([("streams", 7), ("median", 9), ("ok", 4)], ["fail"])
+    assert kept(16) == ([("streams", 7), ("median", 9)], ["ok", "fail"])
 
 
 def test_a_long_table_shows_the_fastest_of_each_stream_count(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from venturi.report.page import reason as page_reason
 from venturi.report.page.markup import render
 from venturi.report.page.packed import pack
 from venturi.report.text import cell as cell_text
-from venturi.report.text import method, proofs, summary, versions
+from venturi.report.text import method, proofs, published, summary, versions
 
 IN_VIEW = ("timeline", "pipeline", "flows")
 """Figures of one cell: the view of one cell draws them for the cell that is chosen, and "Hosts" the flows."""
@@ -100,7 +100,7 @@ def page(results: Results, reference: str | None = None) -> str:
         "page",
         results=results,
         styles=Markup(_variables()) + _resource("page.css"),
-        top=_top(results, numbers),
+        top=_top(results, numbers, reference),
         sections=[section for section in sections if section[2]],
         packed=pack(
             {"figure-documents": documents, "cell-documents": cells}, [plotly, *map(_resource, SCRIPTS)]
@@ -125,7 +125,7 @@ def _variables() -> str:
     )
 
 
-def _top(results: Results, numbers: dict[str, int]) -> Markup:
+def _top(results: Results, numbers: dict[str, int], reference: str | None) -> Markup:
     facts = (summary.counts(results), summary.common(results), summary.verified(results))
     return render(
         "top",
@@ -135,6 +135,7 @@ def _top(results: Results, numbers: dict[str, int]) -> Markup:
         cards=[_card(results, *group) for group in by_operation(results.cells).items()],
         facts="; ".join(filter(None, facts)),
         compared=versions.headline(results),
+        published=published.beside(results, reference),
         proved=proofs.headline(results.environment),
         mark=marked(results.environment),
         failed=sum(c.failed for c in results.cells),

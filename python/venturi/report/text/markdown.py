@@ -7,7 +7,7 @@ from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.analysis.verdict.types import Remedy
 from venturi.analysis.words import labels
-from venturi.report.text import method, proofs, reason, several, summary, versions
+from venturi.report.text import method, proofs, published, reason, several, summary, versions
 from venturi.report.text import models as fits
 from venturi.report.text.pipes import escape, table
 
@@ -25,6 +25,9 @@ def text(results: Results) -> str:
     if told := proofs.headline(results.environment):
         out += [escape(f"{told[:1].upper()}{told[1:]}."), ""]
     out += _reason(results)
+    for theirs in published.beside(results):
+        out += [f"## Published: {escape(theirs.label)}", "", f"- {escape(theirs.said)}", ""]
+        out += ["Here:", "", *(f"- {escape(text)}" for text in theirs.here), ""]
     for operation, cells in by_operation(results.cells).items():
         columns = summary.columns(cells, True, reason.column(results, cells), unproven(results.environment))
         out += [f"## {escape(operation)}", ""]

@@ -224,23 +224,24 @@ def _short_unit(column: Column) -> Column:
 
 def headline(results: Results) -> list[str]:
     """One line an operation: `get: best 2,431 MB/s [2,390..2,470] with 2 streams, 78 % of raw TCP`."""
-    out = []
-    for operation, cells in by_operation(results.cells).items():
-        top = best(cells)
-        operation = labels.plain(operation)
-        if top is None:
-            out.append(f"{operation}: no trial succeeded")
-            continue
-        names = varying(cells) or (["streams"] if top.parameters.get("streams") else [])
-        where = labels.label(top, names)
-        text = f"{operation}: {'best ' if len(cells) > 1 else ''}{speed(top, cells)}" + (
-            f" with {where}" if names else ""
-        )
-        # That a database does a thousandth of what memory could copy is no headline.
-        if top.share.known and not (top.in_rows and (top.share.value or 0.0) < 0.01):
-            text += f", {_percent(top.share)} % {top.of_limit}"
-        out.append(text + marked(results.environment))
+    groups = by_operation(results.cells).items()
+    mark = marked(results.environment)
+    out = [f"{labels.plain(operation)}: {fastest(cells)}{mark}" for operation, cells in groups]
     return out or ["no trial was measured"]
+
+
+def fastest(cells: Sequence[Cell]) -> str:
+    """`best 2,431 MB/s [2,390..2,470] with 2 streams, 78 % of raw TCP`."""
+    top = best(cells)
+    if top is None:
+        return "no trial succeeded"
+    names = varying(cells) or (["streams"] if top.parameters.get("streams") else [])
+    text = f"{'best ' if len(cells) > 1 else ''}{speed(top, cells)}"
+    text += f" with {labels.label(top, names)}" if names else ""
+    # That a database does a thousandth of what memory could copy is no headline.
+    if top.share.known and not (top.in_rows and (top.share.value or 0.0) < 0.01):
+        text += f", {_percent(top.share)} % {top.of_limit}"
+    return text
 
 
 _OPERATIONS = {"get": "gets", "put": "puts", "upsert": "upserts", "ingest": "ingests"}
@@ -373,11 +374,18 @@ def _typed(column: Column) -> str:
 def fit(
     offered: list[Column], room: int, width: Callable[[Column], int]
 ) -> tuple[list[Column], list[Column]]:
-    """As many columns as `room` characters hold, and those left out. The lowest ranks come first; a text that
-    is too long for what is left is cut, if a word or two of it can stay."""
+    """As many columns as `room` characters hold, and those left out.
+
+    The lowest ranks come first, of the lowest those to the left. A text that is too long for what is left is
+    cut, if a word or two of it can stay.
+    """
     fitted = {i: c for i, c in enumerate(offered) if c.rank == 0}
     free = room - sum(width(c) for c in fitted.values())
     left_out: dict[int, Column] = {}
+    while free < 0 and len(fitted) > 1:
+        i, column = fitted.popitem()
+        left_out[i] = column
+        free += width(column)
 
     def take(i: int, column: Column) -> None:
         nonlocal free

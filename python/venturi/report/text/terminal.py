@@ -11,7 +11,7 @@ from venturi.analysis.cells.summary import Cell, by_operation
 from venturi.analysis.proven import unproven
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
-from venturi.report.text import hosts, proofs, reason, several, summary, versions
+from venturi.report.text import hosts, proofs, published, reason, several, summary, versions
 from venturi.report.text import models as fits
 from venturi.report.text.cell import example
 
@@ -70,6 +70,7 @@ def print_results(results: Results, console: Console, names: Sequence[str] = ())
                 "dim",
             )
     _sections(results, console, say)
+    _published(results, console, say)
     _reason(results, console, say)
     failures = summary.failure_rows(results)
     if failures:
@@ -85,8 +86,7 @@ def print_results(results: Results, console: Console, names: Sequence[str] = ())
         console.print()
         say("warnings", "bold yellow")
         for advice in results.advice:
-            for i, line in enumerate(wrap(str(advice), console.width - 4)):
-                say(("  - " if i == 0 else "    ") + line)
+            _item(console, str(advice))
     if cost := summary.instrument(results):
         console.print()
         say(f"{cost}.", "dim")
@@ -116,8 +116,7 @@ def _sections(results: Results, console: Console, say: Callable[..., None]) -> N
             if table.rows > MOST_ROWS:
                 say(f"{table.rows - MOST_ROWS} more rows: venturi show --format markdown has all", "dim")
             for text in filter(None, table.sentences):
-                for i, line in enumerate(wrap(f"{text}.", console.width - 4)):
-                    say(("  - " if i == 0 else "    ") + line)
+                _item(console, f"{text}.")
 
 
 def print_cell(results: Results, cell: Cell, console: Console) -> None:
@@ -130,6 +129,24 @@ def print_cell(results: Results, cell: Cell, console: Console) -> None:
         console.print(Text(line, style=style), no_wrap=True, crop=False)
 
 
+def _published(results: Results, console: Console, say: Callable[..., None]) -> None:
+    """What a published benchmark said, and this run of the same."""
+    for one in published.beside(results):
+        console.print()
+        say(f"published: {one.label}", "bold cyan")
+        _item(console, one.said)
+        say("here", "bold cyan")
+        for text in one.here:
+            _item(console, text)
+
+
+def _item(console: Console, text: str, first: str = "  - ") -> None:
+    from rich.text import Text
+
+    for i, line in enumerate(wrap(text, console.width - len(first))):
+        console.print(Text((first if i == 0 else " " * len(first)) + line))
+
+
 def _reason(results: Results, console: Console, say: Callable[..., None]) -> None:
     """Findings of the sweep, or the verdict of its fastest cell; what to do next."""
     found = reason.told(results)
@@ -138,30 +155,26 @@ def _reason(results: Results, console: Console, say: Callable[..., None]) -> Non
     console.print()
     say("the reason", "bold green")
 
-    def item(text: str, first: str = "  - ") -> None:
-        for i, line in enumerate(wrap(text, console.width - len(first))):
-            say((first if i == 0 else " " * len(first)) + line)
-
     for title, lines in found[:MOST_FINDINGS]:
-        item(title)
+        _item(console, title)
         for line in lines:
-            item(line, "    . ")
+            _item(console, line, "    . ")
     if len(found) > MOST_FINDINGS:
         say(f"  {len(found) - MOST_FINDINGS} more; venturi show --format markdown has all", "dim")
     if len(results.cells) > 1 and (told := reason.spread(results)):
-        item(f"{told}.")
+        _item(console, f"{told}.")
     if any(v.flagged for v in results.verdicts.values()):
         say(f"  {reason.FLAG_NOTE}", "red")
     models = fits.lines(results)
     if models:
         say("models", "bold green")
         for text in models:
-            item(f"{text}.")
+            _item(console, f"{text}.")
     steps = reason.next_steps(results)
     if steps:
         say("next", "bold green")
         for step in steps:
-            item(labels.plain(step.text))
+            _item(console, labels.plain(step.text))
     if len(results.cells) > 1:
         say(f"one cell on one screen: venturi show RUN --cell best, or {example(results.cells)}", "dim")
 
