@@ -4,7 +4,7 @@
 # make lint    formatting, clippy, ruff, mypy, imports, and whether what is generated is stale
 # make wheel   for Linux of 2014 and later, or macOS, and any Python from 3.10: target/wheels/
 # make test-wheel  installs it with each Python that is found, and uses it
-# make docs    the pages as a site that needs no network: target/site/index.html
+# make docs    the pages, and the picture in them, as a site that needs no network: target/site/index.html
 # make generate  writes what follows from the records of systems and settings
 #
 # Everything lands in .venv/ and target/. maturin and `cargo test` share target/release, so
@@ -67,7 +67,8 @@ lint: $(EXTRAS) $(PACKAGE)
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/generate --check
 
-docs: $(EXTRAS)
+docs: $(EXTRAS) $(PACKAGE)
+	$(BIN)/python tools/screenshot
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "the site: target/site/index.html"
 
