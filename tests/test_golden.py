@@ -35,6 +35,7 @@ TYPED = {
     "show-published": "venturi show reference:chspark",
     "show-published-upserts": "venturi show reference:memsql",
     "best-published": "venturi best reference:chspark",
+    "fit-curve": "venturi fit reference:cartesius-localhost --over streams",
     "fit-published": "venturi fit reference:macbook-get",
     "predict-published": "venturi predict reference:macbook-get --streams 12",
     # Made by formula.

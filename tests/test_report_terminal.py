@@ -3,6 +3,7 @@
 import io
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -128,6 +129,18 @@ def test_imported_records_have_dashes_not_faults(tmp_path: Path) -> None:
 def test_foreign_server(tmp_path: Path) -> None:
     text = shown(make_run(tmp_path / "run", edit=without_server, samples=False))
     assert "CPU client" in text and "client+server" not in text
+
+
+def test_cpu_of_trials_shorter_than_a_tick_is_not_known(tmp_path: Path) -> None:
+    def no_tick(line: dict[str, Any]) -> dict[str, Any]:
+        if line["repeat"] != 1:
+            return line
+        return line | {"cpu": line["cpu"] | {"server": {"user_ns": 0, "system_ns": 0}}}
+
+    run = make_run(tmp_path / "run", cells(("get",), (1,)), edit=no_tick)
+    (cell,) = load(run).cells
+    assert cell.cpu["client"].known and not cell.cpu["server"].known and not cell.per_cpu["server"].known
+    assert "CPU client" in shown(run)
 
 
 def test_torn_last_line_is_left_out(tmp_path: Path) -> None:

@@ -186,11 +186,11 @@ def _print(
                 where = "inside" if row["inside"] else "outside"
                 say(f"{row['text']}, {where} the interval", indent=2)
     if made.sizes:
-        say("time over payload, t = a + n/b (Hockney)", "bold")
+        say(fit_words.SIZES, "bold")
     for size in made.sizes if every else made.sizes[: 2 * MOST_SHOWN]:
         say(f"{fit_words.head(size)}: {fit_words.size_sentence(size)}", indent=2)
     if costs:
-        say("cost of a batch of n rows, t = a + n/b (Hockney)", "bold")
+        say(fit_words.COSTS, "bold")
     for cost in costs if every else costs[:MOST_SHOWN]:
         where = f"{fit_words.setting(cost.where)}: " if cost.where else ""
         say(f"{cost.operation}{', ' + where if where else ': '}{cost.sentence}", indent=2)

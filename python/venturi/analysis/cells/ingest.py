@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from venturi.analysis.cells.summary import ENDS, Cell, Record, cpu_ns, get, numeric, quotient
+from venturi.analysis.cells.summary import ENDS, Cell, Record, cpu_figures, get, numeric, quotient
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.common.units import Quantity, percent
 
@@ -46,7 +46,7 @@ def _written(record: Record) -> float | None:
 def cpu_point(cell: Cell, end: str) -> Quantity:
     """CPU time of an end for a point (ns)."""
     return _quantity(
-        (quotient(cpu_ns(r, end), numeric(r, "counts", "rows")) for r in cell.records), "ns/point"
+        cpu_figures(cell.records, end, lambda r, cpu: quotient(cpu, numeric(r, "counts", "rows"))), "ns/point"
     )
 
 

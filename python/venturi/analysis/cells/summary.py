@@ -7,7 +7,7 @@ foreign servers fill only part of a record.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,6 +115,15 @@ def cpu_ns(record: Record, end: str) -> float | None:
     """CPU time of one end, user and system (ns); None where it was not accounted."""
     user, system = numeric(record, "cpu", end, "user_ns"), numeric(record, "cpu", end, "system_ns")
     return None if user is None and system is None else (user or 0.0) + (system or 0.0)
+
+
+def cpu_figures(
+    records: Sequence[Record], end: str, figure: Callable[[Record, float | None], float | None]
+) -> Iterator[float | None]:
+    """A figure of each trial by its CPU time. None of any where a trial seems to have used none: the host
+    counts in ticks, and a trial was shorter than one."""
+    used = [cpu_ns(r, end) for r in records]
+    return iter([None] * len(used) if 0 in used else map(figure, records, used))
 
 
 def percentile(
@@ -325,12 +334,15 @@ def _cell(name: str, records: list[Record], limits: Limits) -> Cell:
         setup=_quantity((numeric(r, "times", "setup_ns") for r in good), "ns"),
         cpu={
             end: _quantity(
-                (quotient(cpu_ns(r, end), numeric(r, "times", "interval_ns")) for r in good), "cores"
+                cpu_figures(good, end, lambda r, cpu: quotient(cpu, numeric(r, "times", "interval_ns"))),
+                "cores",
             )
             for end in ENDS
         },
         per_cpu={
-            end: _quantity((quotient(numeric(r, "counts", counted), cpu_ns(r, end), 1e9) for r in good), unit)
+            end: _quantity(
+                cpu_figures(good, end, lambda r, cpu: quotient(numeric(r, "counts", counted), cpu, 1e9)), unit
+            )
             for end in ENDS
         },
         latency={

@@ -57,20 +57,27 @@ def head(one: AxisFit | SizeFit) -> str:
     return ", ".join(parts)
 
 
+SIZES = "time over payload, t = a + n/b (Hockney): a start-up, b rate without it; n_half reaches half of b"
+COSTS = "cost of a batch of n rows, t = a + n/b (Hockney)"
+"""Above the fits of a kind."""
+_MEANING = {"C": "at most C", "s": "serial share s", "k": "cost of each pair k"}
+
+
 def law(one: AxisFit, fit: Scaling) -> str:
     """The chosen law with its parameters."""
     found = []
     for name, interval in fit.intervals.items():
         if name in ("l", "C"):
-            text = str(interval.quantity(one.unit))
-            found.append(
-                f"{name} = {text}" + (f" per {SINGULAR.get(one.axis, 'unit')}" if name == "l" else "")
+            text = str(interval.quantity(one.unit)) + (
+                f" per {SINGULAR.get(one.axis, 'unit')}" if name == "l" else ""
             )
         else:
-            found.append(f"{name} = {plain_number(interval)}")
+            text = plain_number(interval)
+        found.append(f"{_MEANING.get(name, name)} = {text}")
     rivals = [f"{v.title} {percent(v.weight)}" for v in fit.laws if v is not fit.chosen and v.weight >= 0.05]
     beside = f"; other laws by AICc: {', '.join(rivals)}" if rivals else ""
-    return f"{fit.chosen.title}: {', '.join(found)}; {percent(fit.r_squared, 1)} of the variance{beside}"
+    explained = f"explains {percent(fit.r_squared, 1)} of the variance"
+    return f"{fit.chosen.title}: {', '.join(found)}; {explained}{beside}"
 
 
 def axis_sentences(one: AxisFit) -> list[str]:

@@ -140,7 +140,7 @@ class Hockney:
         """`b = 6,210 MB/s [6,100..6,330], a = 1.2 ms [0.9..1.5], n_half = 7.4 MB [...]`."""
         # One unit for value and margin: nobody can read "0 ns [0..27,160,356]".
         q = {k: v.text(pick_unit(v.unit, [v.value, v.high])) for k, v in self.quantities().items()}
-        fitted = f"{percent(self.r_squared, 1)} of the variance"
+        fitted = f"explains {percent(self.r_squared, 1)} of the variance"
         return f"b = {q['b']}, a = {q['a']}, n_half = {q['n_half']}; {fitted}"
 
 

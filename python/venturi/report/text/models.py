@@ -18,13 +18,13 @@ def sections(results: Results) -> list[tuple[str, list[str]]]:
         hidden = len(found.sizes) - len(sizes)
         if hidden:
             texts.append(f"{hidden} more; venturi fit RUN --all has them")
-        out.append(("time over payload, t = a + n/b (Hockney)", texts))
+        out.append((fit_words.SIZES, texts))
     if results.batch_costs:
         costs = [
             f"{one.operation}{', ' + fit_words.setting(one.where) if one.where else ''}: {one.sentence}"
             for one in results.batch_costs[:MOST_SIZES]
         ]
-        out.append(("cost of a batch of n rows, t = a + n/b (Hockney)", costs))
+        out.append((fit_words.COSTS, costs))
     fitted = {s.axis for s in found.scalings}
     effects = [
         fit_words.effect_sentence(e)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from venturi.analysis.cells.series import AMOUNT, PARALLEL, Series, figure
 from venturi.analysis.cells.summary import Cell, rows_a_batch
@@ -160,6 +160,8 @@ def _shape(series: Series, nouns: Nouns) -> list[str]:
         return spelled(axis, value, nouns)
 
     reached = f"90 % of the highest is reached with {spell(series.at(knee))} ({figure(knee).text()})"
+    if knee is peak:
+        reached = _moved(series.at(peak), spell, peak)
     if curve is None:
         return [reached, "no repeat went well at every point, so nothing more can be told"]
     words = [curves.linear(curve, spell)] if axis in PARALLEL else []
@@ -167,7 +169,7 @@ def _shape(series: Series, nouns: Nouns) -> list[str]:
     if shape is Shape.FLAT:
         same = bool(words) and curve.linear == curve.flat
         moved = figure(place).text()
-        words = [f"{words[0]} ({moved})"] if same else [*words, f"{spell(series.at(place))} move {moved}"]
+        words = [f"{words[0]} ({moved})"] if same else [*words, _moved(series.at(place), spell, place)]
     elif shape is Shape.FLAT_THROUGHOUT:
         verb = "moves" if series.at(place) == 1 else "move"
         words = [f"{spell(series.at(place))} already {verb} {_share(place, peak)} of the most"]
@@ -176,6 +178,11 @@ def _shape(series: Series, nouns: Nouns) -> list[str]:
     else:
         words.append(curves.end(curve, spell, figure(place).text()))
     return [", ".join(filter(None, words))]
+
+
+def _moved(at: float, spell: Callable[[float], str], cell: Cell) -> str:
+    """`5 streams move 2,859 MB/s`."""
+    return f"{spell(at)} {'moves' if at == 1 else 'move'} {figure(cell).text()}"
 
 
 def _share(cell: Cell, of: Cell) -> str:
