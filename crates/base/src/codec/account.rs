@@ -54,3 +54,57 @@ impl Account {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_servers_are_one() {
+        let account = |n: u64, checksum: &str| Account {
+            streams: n,
+            rows: 10 * n,
+            batches: 20 * n,
+            payload_bytes: 30 * n,
+            checksum: checksum.into(),
+            stages: [("encode".into(), 40 * n), (format!("of {n}"), n)].into(),
+            workers: Some(Workers {
+                workers: n,
+                time_ns: 50 * n,
+            }),
+            pools: [("encoders".into(), pool(n))].into(),
+            user_ns: 60 * n,
+            system_ns: 70 * n,
+        };
+        fn pool(n: u64) -> PoolTime {
+            PoolTime {
+                threads: n,
+                busy_ns: 2 * n,
+                time_ns: 3 * n,
+            }
+        }
+        let both = account(1, "ffffffffffffffff").plus(account(2, "0000000000000003"));
+        assert_eq!(both.checksum, "0000000000000002");
+        assert_eq!((both.streams, both.rows), (3, 30));
+        assert_eq!((both.batches, both.payload_bytes), (60, 90));
+        let stages = [("encode", 120), ("of 1", 1), ("of 2", 2)];
+        assert_eq!(
+            both.stages,
+            stages.map(|(name, ns)| (name.into(), ns)).into()
+        );
+        let workers = both.workers.unwrap();
+        assert_eq!((workers.workers, workers.time_ns), (3, 150));
+        assert_eq!(both.pools["encoders"], pool(3));
+        assert_eq!((both.user_ns, both.system_ns), (180, 210));
+    }
+
+    #[test]
+    fn what_an_older_server_does_not_say_is_not_known_of_both() {
+        let older = Account::default();
+        let newer = Account {
+            workers: Some(Workers::default()),
+            ..Account::default()
+        };
+        assert!(newer.plus(older).workers.is_none());
+    }
+}

@@ -239,6 +239,23 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_is_busy_where_it_does_not_wait() {
+        let mut stages = StageTotals::default();
+        stages.0[Stage::Decode as usize] = 5;
+        stages.0[Stage::Verify as usize] = 7;
+        stages.0[Stage::AwaitInput as usize] = 1000;
+        let workers = Workers {
+            workers: 2,
+            time_ns: 1012,
+        };
+        let mut pool = PoolTime::of(&stages, &workers);
+        let told = |pool: &PoolTime| (pool.threads, pool.busy_ns, pool.time_ns);
+        assert_eq!(told(&pool), (2, 12, 1012));
+        pool.add(&pool.clone());
+        assert_eq!(told(&pool), (4, 24, 2024));
+    }
+
+    #[test]
     fn a_wait_divides_between_its_reason_and_the_thread() {
         let begun = Instant::now();
         let at = |ms: u64| begun + Duration::from_millis(ms);
