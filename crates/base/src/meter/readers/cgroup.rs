@@ -126,6 +126,7 @@ mod tests {
     use super::*;
 
     const MOUNTS: &str = "25 1 0:22 / /proc rw - proc proc rw\n\
+        29 25 0:26 / /sys/fs/cgroup/memory rw,nosuid shared:8 - cgroup cgroup rw,memory\n\
         30 25 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
         31 25 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate\n";
 

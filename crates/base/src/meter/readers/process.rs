@@ -300,6 +300,23 @@ mod tests {
         assert_eq!(parse("1 (cut off) S 1 2 3", 1, 1), None);
     }
 
+    #[test]
+    fn usage_of_two_is_their_sum() {
+        let usage = |n: u64| Usage {
+            user_ns: n,
+            system_ns: 2 * n,
+            minor_faults: 3 * n,
+            major_faults: 4 * n,
+            rss_bytes: Some(5 * n),
+            ..Usage::default()
+        };
+        let mut both = usage(1);
+        both.add(&usage(10));
+        assert_eq!((both.user_ns, both.system_ns), (11, 22));
+        assert_eq!((both.minor_faults, both.major_faults), (33, 44));
+        assert_eq!(both.rss_bytes, Some(55));
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn a_server_counts_with_its_children() {
