@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from venturi.analysis.cells.summary import Cell, best
 from venturi.analysis.results import Results
@@ -69,10 +70,12 @@ def next_steps(results: Results, most: int = 5) -> list[Remedy]:
     top = leading(results)
     if not steps and top is not None and top.name in results.verdicts:
         steps = list(results.verdicts[top.name].remedies)
-    distinct: dict[tuple[str | None, ...], Remedy] = {}
+    distinct: dict[tuple[Any, ...], Remedy] = {}
     for step in steps:
-        typed = (step.before, step.command)
-        distinct.setdefault(typed if any(typed) else (step.text,), step)
+        # `--duration 5s` for gets and `1s` for puts are one advice: the first, of the operation that leads.
+        said = (step.before, step.command or step.text)
+        known = (step.why, *sorted(step.changes)) if step.changes else said
+        distinct.setdefault(known, step)
     return list(distinct.values())[:most]
 
 
