@@ -98,3 +98,27 @@ impl Ledger {
         self.errors.lock()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_and_doubts_of_all_streams_are_summed() {
+        let tally = |retries, batches, rows| {
+            let mut tally = Tally {
+                retries,
+                ..Tally::default()
+            };
+            tally.doubt.batches = batches;
+            tally.doubt.rows = rows;
+            tally
+        };
+        let ledger = Ledger::new(0);
+        assert!(ledger.total([tally(0, 0, 0)].iter()).is_none());
+        let total = ledger.total([tally(2, 1, 30), tally(3, 4, 50)].iter());
+        let total = total.unwrap();
+        assert_eq!(total.retries, 5);
+        assert_eq!((total.in_doubt.batches, total.in_doubt.rows), (5, 80));
+    }
+}

@@ -140,6 +140,17 @@ fn set_up_is_timed_apart_unless_included() {
 }
 
 #[test]
+fn the_start_is_told_by_the_clock_of_the_day() {
+    let unix_ns = || {
+        let since = std::time::UNIX_EPOCH.elapsed().unwrap();
+        since.as_nanos() as u64
+    };
+    let before = unix_ns();
+    let record = run_peer(&spec(1, 1, ""), Peer::all(1, Script::of(5)));
+    assert!((before..unix_ns()).contains(&record.times.started_unix_ns));
+}
+
+#[test]
 fn samples_of_a_server_are_on_the_clients_clock() {
     let more = r#", "duration_ns": 50000000, "sample_interval_ns": 10000000"#;
     for ahead_ns in [-1 << 60, 1 << 60] {
