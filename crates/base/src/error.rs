@@ -17,6 +17,8 @@ pub enum Kind {
     Auth,
     /// The peer answered with an error.
     Server,
+    /// The user's own code raised an error, or did other than it was asked to.
+    Plugin,
     /// The peer went away in mid-trial.
     Lost,
     Timeout,

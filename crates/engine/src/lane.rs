@@ -323,7 +323,12 @@ impl Lane {
             None => 0,
         };
         let mut after = stages.total().saturating_sub(measured);
-        for stage in [Stage::Receive, Stage::AwaitInput, Stage::Decode] {
+        for stage in [
+            Stage::Receive,
+            Stage::AwaitInput,
+            Stage::Decode,
+            Stage::Plugin,
+        ] {
             let spent = &mut stages.0[stage as usize];
             let part = after.min(*spent);
             *spent -= part;
@@ -378,6 +383,7 @@ impl Lane {
             (_, Operation::Ingest) => "the peer takes nothing",
             _ => "no data",
         };
+        let what = self.session.waits_for().unwrap_or_else(|| what.into());
         let unit = match operation {
             Operation::Ingest => "points",
             _ => "rows",

@@ -35,6 +35,7 @@ pub mod known;
 mod many;
 pub mod mysql;
 pub mod pipe;
+pub mod plugin;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
@@ -109,6 +110,11 @@ pub trait Session {
     /// batches, the engine tells a slow stream from a stalled one.
     fn progress(&self) -> u64 {
         0
+    }
+
+    /// For whoever waited in vain: what has not happened, where the session knows better than "no data".
+    fn waits_for(&self) -> Option<String> {
+        None
     }
 
     /// What this end counted (after `poll_finish`, or when it failed).

@@ -16,6 +16,8 @@ pub enum Stage {
     /// The instrument's own checksum over what arrived.
     Verify,
     Apply,
+    /// In code of the user's own: a call of a plugin, whatever it does or waits for there.
+    Plugin,
     /// Nothing to read: the peer has not sent it.
     AwaitInput,
     /// The socket takes no more.
@@ -31,7 +33,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    pub const ALL: [Stage; 13] = [
+    pub const ALL: [Stage; 14] = [
         Stage::Generate,
         Stage::Encode,
         Stage::Send,
@@ -39,6 +41,7 @@ impl Stage {
         Stage::Decode,
         Stage::Verify,
         Stage::Apply,
+        Stage::Plugin,
         Stage::AwaitInput,
         Stage::AwaitOutput,
         Stage::AwaitWindow,
@@ -61,6 +64,7 @@ impl Stage {
             Stage::Decode => "decode",
             Stage::Verify => "verify",
             Stage::Apply => "apply",
+            Stage::Plugin => "plugin",
             Stage::AwaitInput => "await_input",
             Stage::AwaitOutput => "await_output",
             Stage::AwaitWindow => "await_window",
@@ -171,6 +175,13 @@ impl StageClock {
         self.mark_at(Stage::AwaitThread, now);
     }
 
+    /// So much of what was marked as `from` was `to`, as is known now.
+    pub fn move_time(&mut self, from: Stage, to: Stage, spent: Duration) {
+        let moved = self.totals.0[from as usize].min(spent.as_nanos() as u64);
+        self.totals.0[from as usize] -= moved;
+        self.totals.0[to as usize] += moved;
+    }
+
     /// When the last mark was made.
     pub fn last(&self) -> Instant {
         self.last
@@ -275,6 +286,11 @@ mod tests {
         assert_eq!(of(Stage::AwaitThread), 1 + 2 + 1);
         assert_eq!(of(Stage::AwaitWindow) + of(Stage::Decode), 0);
         assert_eq!(totals.total(), 11_000_000);
+        clock.move_time(Stage::Receive, Stage::AwaitThread, ms(1));
+        clock.move_time(Stage::Receive, Stage::AwaitThread, ms(5)); // more than there is
+        let totals = clock.totals();
+        assert_eq!(totals.0[Stage::Receive as usize], 0);
+        assert_eq!(totals.0[Stage::AwaitThread as usize], 6_000_000);
         assert_eq!(clock.take().total(), 11_000_000);
         assert_eq!(clock.totals().total(), 0);
     }

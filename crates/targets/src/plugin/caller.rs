@@ -1,0 +1,280 @@
+//! Calls into somebody's code, each stream's on a thread of its own; and those that nobody waits for any more.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{mpsc as blocking, Arc};
+use std::time::Instant;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
+
+use super::{Consumer, Plugin, Producer, Taken};
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::spec::Operation;
+
+/// So many calls may run at a time.
+pub struct Turns {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Turns {
+    pub fn new(calls: usize) -> Self {
+        Self {
+            free: Mutex::new(calls.max(1)),
+            freed: Condvar::new(),
+        }
+    }
+
+    fn take(&self) -> Turn<'_> {
+        let mut free = self.free.lock();
+        while *free == 0 {
+            self.freed.wait(&mut free);
+        }
+        *free -= 1;
+        Turn(self)
+    }
+}
+
+struct Turn<'a>(&'a Turns);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock() += 1;
+        self.0.freed.notify_one();
+    }
+}
+
+const IDLE: u8 = 0;
+const RUNNING: u8 = 1;
+const ABANDONED: u8 = 2;
+
+/// Whether a call runs, and whether somebody waits for it. Counted as stuck while it does and nobody does.
+struct Watch {
+    state: AtomicU8,
+    stuck: Arc<AtomicUsize>,
+}
+
+impl Watch {
+    fn new(stuck: Arc<AtomicUsize>) -> Arc<Self> {
+        Arc::new(Self {
+            state: AtomicU8::new(IDLE),
+            stuck,
+        })
+    }
+
+    fn begin(&self) {
+        self.state.store(RUNNING, Ordering::Release);
+    }
+
+    fn done(&self) {
+        if self.state.swap(IDLE, Ordering::AcqRel) == ABANDONED {
+            self.stuck.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    fn abandon(&self) {
+        // Counted first: whoever ends it counts it off.
+        self.stuck.fetch_add(1, Ordering::AcqRel);
+        let (now, then) = (Ordering::AcqRel, Ordering::Acquire);
+        let runs = self
+            .state
+            .compare_exchange(RUNNING, ABANDONED, now, then)
+            .is_ok();
+        if !runs {
+            self.stuck.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// Abandons a call when it is dropped.
+struct Waiting(Arc<Watch>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+fn start(name: String, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    std::thread::Builder::new()
+        .name(name)
+        .spawn(work)
+        .map(drop)
+        .map_err(|error| Error::new(Kind::Io, format!("a thread to call the code from: {error}")))
+}
+
+fn guarded<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(Error::panicked(&*panic)))
+}
+
+fn gone() -> Error {
+    Error::new(Kind::Internal, "the thread that called the code has ended")
+}
+
+/// One call that belongs to no stream.
+pub async fn once<T: Send + 'static>(
+    stuck: Arc<AtomicUsize>,
+    call: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let watch = Watch::new(stuck);
+    let (tell, told) = oneshot::channel();
+    watch.begin();
+    let waiting = Waiting(watch.clone());
+    start("plugin".into(), move || {
+        let answer = guarded(call);
+        watch.done();
+        // Who has given up wants no answer.
+        let _ = tell.send(answer);
+    })
+    .inspect_err(|_| waiting.0.done())?;
+    let answer = told.await;
+    answer.unwrap_or_else(|_| Err(gone()))
+}
+
+/// What a stream's code is asked for.
+pub enum Ask {
+    Next,
+    Write(RecordBatch),
+    /// No more follows: of a put its count, of a get nothing.
+    Finish,
+}
+
+pub enum Answer {
+    Opened(Option<SchemaRef>),
+    Batch(RecordBatch),
+    Written,
+    Finished(Option<Taken>),
+    /// A get has no more.
+    Ended,
+}
+
+pub struct Told {
+    pub answer: Result<Answer>,
+    pub began: Instant,
+}
+
+enum End {
+    Producer(Box<dyn Producer>),
+    Consumer(Box<dyn Consumer>),
+}
+
+impl End {
+    fn open(code: &dyn Plugin, operation: Operation, stream: usize) -> Result<Self> {
+        Ok(match operation {
+            Operation::Get => Self::Producer(code.produce(stream)?),
+            _ => Self::Consumer(code.consume(stream)?),
+        })
+    }
+
+    fn answer(&mut self, ask: Ask) -> Result<Answer> {
+        Ok(match (self, ask) {
+            (Self::Producer(it), Ask::Next) => it.next()?.map_or(Answer::Ended, Answer::Batch),
+            (Self::Consumer(it), Ask::Write(batch)) => {
+                it.write(&batch)?;
+                Answer::Written
+            }
+            (Self::Consumer(it), Ask::Finish) => Answer::Finished(Some(it.finish()?)),
+            (Self::Producer(_), _) => Answer::Finished(None),
+            (Self::Consumer(_), Ask::Next) => return Err(gone()),
+        })
+    }
+}
+
+/// One stream's calls. Dropped while one runs, it is not waited for: its thread ends when the call returns.
+pub struct Caller {
+    ask: blocking::Sender<Ask>,
+    pub told: UnboundedReceiver<Told>,
+    watch: Waiting,
+}
+
+impl Caller {
+    /// Makes the stream's end; with its schema, where it is a producer.
+    pub async fn open(
+        code: Arc<dyn Plugin>,
+        operation: Operation,
+        stream: usize,
+        turns: Arc<Turns>,
+        stuck: Arc<AtomicUsize>,
+    ) -> Result<(Self, Option<SchemaRef>)> {
+        let (ask, asked) = blocking::channel();
+        let (tell, told) = mpsc::unbounded_channel();
+        let watch = Watch::new(stuck);
+        watch.begin();
+        let caller = Self {
+            ask,
+            told,
+            watch: Waiting(watch.clone()),
+        };
+        start(format!("plugin-{stream}"), move || {
+            let called = code.clone();
+            code.within(&mut move || {
+                serve(&*called, (operation, stream), &turns, &watch, &asked, &tell);
+            });
+        })
+        .inspect_err(|_| caller.watch.0.done())?;
+        let mut caller = caller;
+        match caller.told.recv().await.ok_or_else(gone)?.answer? {
+            Answer::Opened(schema) => Ok((caller, schema)),
+            _ => Err(gone()),
+        }
+    }
+
+    pub fn ask(&self, what: Ask) -> Result<()> {
+        self.watch.0.begin();
+        self.ask.send(what).map_err(|_| {
+            self.watch.0.done();
+            gone()
+        })
+    }
+}
+
+/// The thread of a stream: makes its end, answers, and drops the end, all of it here.
+fn serve(
+    code: &dyn Plugin,
+    (operation, stream): (Operation, usize),
+    turns: &Turns,
+    watch: &Watch,
+    asked: &blocking::Receiver<Ask>,
+    tell: &UnboundedSender<Told>,
+) {
+    let began = Instant::now();
+    let opened = guarded(|| {
+        let end = End::open(code, operation, stream)?;
+        let schema = match &end {
+            End::Producer(producer) => Some(producer.schema()),
+            End::Consumer(_) => None,
+        };
+        Ok((end, schema))
+    });
+    watch.done();
+    let (mut end, opened) = match opened {
+        Ok((end, schema)) => (Some(end), Ok(Answer::Opened(schema))),
+        Err(error) => (None, Err(error)),
+    };
+    let told = Told {
+        answer: opened,
+        began,
+    };
+    if tell.send(told).is_err() {
+        return;
+    }
+    while let (Some(held), Ok(ask)) = (&mut end, asked.recv()) {
+        let turn = turns.take();
+        let began = Instant::now();
+        let last = matches!(ask, Ask::Finish);
+        let answer = guarded(|| held.answer(ask));
+        if last || answer.is_err() {
+            // What it holds is given back within the call: that may take its time as well.
+            end = None;
+        }
+        drop(turn);
+        watch.done();
+        if tell.send(Told { answer, began }).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Trials of somebody's own code, that does as it should and that does not. Here, as they are the engine's.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow_array::{Int64Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use parking_lot::Mutex;
+
+use venturi_base::data::{digest, Cursor, Source};
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::spec::TrialSpec;
+use venturi_engine::{run_on, Control, Outcome, Record};
+use venturi_targets::plugin::{Consumer, Planned, Plugged, Plugin, Producer, Taken};
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Nothing,
+    Plan,
+    Open,
+    Stream,
+    Columns,
+    Early,
+    Late,
+    Empty,
+    Panic,
+    /// A call that returns when the test says so.
+    Hangs,
+    Loses,
+    Alters,
+    NoDigest,
+}
+
+struct Code {
+    fault: Fault,
+    source: Mutex<Option<Source>>,
+    rows: Option<u64>,
+    release: Arc<Mutex<()>>,
+    /// Calls that run, and the most that ever did.
+    calls: Arc<(AtomicUsize, AtomicUsize)>,
+    closed: AtomicUsize,
+}
+
+fn broken<T>() -> Result<T> {
+    Err(Error::new(Kind::Plugin, "ValueError: it is broken"))
+}
+
+impl Plugin for Code {
+    fn plan(&self, source: Option<Source>) -> Result<Planned> {
+        *self.source.lock() = source;
+        match self.fault {
+            Fault::Plan => broken(),
+            _ => Ok(Planned {
+                software: "test 1".into(),
+                rows: self.rows,
+                ..Planned::default()
+            }),
+        }
+    }
+
+    fn produce(&self, _: usize) -> Result<Box<dyn Producer>> {
+        if self.fault == Fault::Open {
+            return broken();
+        }
+        let source = self.source.lock().clone();
+        let own = || Source::from_batches(one_column(), vec![batch(100)], 100);
+        let source = source.map_or_else(own, Ok)?;
+        let rows = match self.fault {
+            Fault::Early => 900,
+            Fault::Late => u64::MAX,
+            _ => 1000,
+        };
+        Ok(Box::new(Gives {
+            cursor: source.cursor(Some(rows)),
+            fault: self.fault,
+            release: self.release.clone(),
+            calls: self.calls.clone(),
+        }))
+    }
+
+    fn consume(&self, _: usize) -> Result<Box<dyn Consumer>> {
+        Ok(Box::new(Takes {
+            fault: self.fault,
+            taken: Taken {
+                rows: 0,
+                checksum: Some(0),
+            },
+        }))
+    }
+
+    fn close(&self) -> Result<()> {
+        self.closed.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+struct Gives {
+    cursor: Cursor,
+    fault: Fault,
+    release: Arc<Mutex<()>>,
+    calls: Arc<(AtomicUsize, AtomicUsize)>,
+}
+
+impl Producer for Gives {
+    fn schema(&self) -> SchemaRef {
+        match self.fault {
+            Fault::Columns => one_column(),
+            _ => self.cursor.source().schema(),
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let (now, most) = &*self.calls;
+        most.fetch_max(now.fetch_add(1, Ordering::AcqRel) + 1, Ordering::AcqRel);
+        if self.fault != Fault::Empty {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        now.fetch_sub(1, Ordering::AcqRel);
+        match self.fault {
+            Fault::Stream => broken(),
+            Fault::Panic => panic!("at the disco"),
+            Fault::Empty => Ok(Some(RecordBatch::new_empty(self.schema()))),
+            Fault::Hangs => {
+                drop(self.release.lock());
+                Ok(None)
+            }
+            _ => Ok(self.cursor.next().map(|item| item.batch().clone())),
+        }
+    }
+}
+
+struct Takes {
+    fault: Fault,
+    taken: Taken,
+}
+
+impl Consumer for Takes {
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        if self.fault == Fault::Stream {
+            return broken();
+        }
+        self.taken.rows += batch.num_rows() as u64;
+        let sum = self.taken.checksum.unwrap_or_default();
+        self.taken.checksum = Some(sum.wrapping_add(digest(batch)?));
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Taken> {
+        match self.fault {
+            Fault::Loses => self.taken.rows -= 1,
+            Fault::Alters => self.taken.checksum = self.taken.checksum.map(|sum| sum ^ 1),
+            Fault::NoDigest => self.taken.checksum = None,
+            _ => {}
+        }
+        Ok(self.taken)
+    }
+}
+
+fn one_column() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]))
+}
+
+fn batch(rows: i64) -> RecordBatch {
+    let column = Int64Array::from_iter_values(0..rows);
+    RecordBatch::try_new(one_column(), vec![Arc::new(column)]).unwrap()
+}
+
+struct Tried {
+    record: Record,
+    code: Arc<Code>,
+    stuck: Arc<AtomicUsize>,
+}
+
+fn tried(fault: Fault, operation: &str, more: &str) -> Tried {
+    let stuck = Arc::new(AtomicUsize::new(0));
+    run(fault, operation, more, stuck, Arc::default())
+}
+
+fn run(
+    fault: Fault,
+    operation: &str,
+    more: &str,
+    stuck: Arc<AtomicUsize>,
+    release: Arc<Mutex<()>>,
+) -> Tried {
+    let data = match more.contains("duration_ns") || !more.contains("remote") {
+        true => r#"{"source": "records", "columns": 2}"#,
+        false => r#"{"source": "remote"}"#,
+    };
+    let work = if more.contains("duration_ns") || more.contains("remote") {
+        ""
+    } else {
+        r#""rows_per_stream": 1000,"#
+    };
+    let more = more.trim_start_matches("remote");
+    let spec = TrialSpec::parse(&format!(
+        r#"{{"trial": "t", "target": "mine://there", "operation": "{operation}", "data": {data},
+            "rows_per_batch": 100, {work} "streams": 3, "threads": 2 {more}}}"#
+    ));
+    let code = Arc::new(Code {
+        fault,
+        source: Mutex::default(),
+        rows: Some(3000),
+        release,
+        calls: Arc::default(),
+        closed: AtomicUsize::new(0),
+    });
+    let spec = Arc::new(spec.unwrap());
+    let target = Plugged::new(spec.clone(), code.clone(), stuck.clone());
+    Tried {
+        record: run_on(&spec, Box::new(target), &Control::new()),
+        code,
+        stuck,
+    }
+}
+
+#[test]
+fn what_is_asked_for_moves_and_is_compared() {
+    for operation in ["get", "put"] {
+        let tried = tried(Fault::Nothing, operation, "");
+        let record = tried.record;
+        assert_eq!(record.error, None);
+        assert_eq!((record.counts.rows, record.counts.batches), (3000, 30));
+        assert_eq!(record.counts.payload_bytes, 3000 * 16);
+        assert_eq!(record.verification.achieved, "checksum");
+        assert_eq!(
+            record.verification.checksum,
+            record.verification.expected_checksum
+        );
+        assert_eq!(record.target.software.as_deref(), Some("test 1"));
+        assert_eq!(record.target.protocol, "mine");
+        assert!(record.stages.client["plugin"] > 0);
+        assert_eq!(tried.code.closed.load(Ordering::Relaxed), 1);
+        assert_eq!(tried.stuck.load(Ordering::Relaxed), 0);
+    }
+}
+
+#[test]
+fn no_more_calls_run_at_a_time_than_there_are_threads() {
+    let tried = tried(Fault::Nothing, "get", "");
+    let most = tried.code.calls.1.load(Ordering::Relaxed);
+    assert!((1..=2).contains(&most), "{most}");
+    // A stream in three waits for its turn, and that is not the code's time.
+    let stages = &tried.record.stages.client;
+    assert!(stages["await_thread"] > stages["plugin"] / 10, "{stages:?}");
+}
+
+#[test]
+fn time_ends_a_trial_as_well() {
+    for operation in ["get", "put"] {
+        let fault = match operation {
+            "get" => Fault::Late,
+            _ => Fault::Nothing,
+        };
+        let record = tried(fault, operation, r#", "duration_ns": 100000000"#).record;
+        assert_eq!(record.outcome, Outcome::Ok, "{:?}", record.error);
+        assert!(record.counts.rows > 0 && record.counts.rows.is_multiple_of(100));
+        assert_eq!(record.verification.achieved, "checksum");
+    }
+}
+
+#[test]
+fn rows_of_its_own_are_counted() {
+    let record = tried(Fault::Nothing, "get", "remote").record;
+    assert_eq!(record.error, None);
+    assert_eq!(record.counts.payload_bytes, 3000 * 8);
+    assert_eq!(record.verification.achieved, "count");
+    let record = tried(Fault::Early, "get", "remote").record;
+    assert_eq!(record.error.unwrap().kind, Kind::Verification);
+}
+
+#[test]
+fn what_it_does_wrong_is_said() {
+    for (fault, operation, kind, said) in [
+        (Fault::Plan, "get", Kind::Plugin, "it is broken"),
+        (
+            Fault::Open,
+            "get",
+            Kind::Plugin,
+            ": ValueError: it is broken",
+        ),
+        (Fault::Stream, "get", Kind::Plugin, "it is broken"),
+        (Fault::Stream, "put", Kind::Plugin, "it is broken"),
+        (Fault::Panic, "get", Kind::Internal, "at the disco"),
+        (
+            Fault::Columns,
+            "get",
+            Kind::Plugin,
+            "the columns a: Int64; ",
+        ),
+        (Fault::Early, "get", Kind::Verification, "2700 rows arrived"),
+        (
+            Fault::Late,
+            "get",
+            Kind::Plugin,
+            "more rows than were asked",
+        ),
+        (Fault::Empty, "get", Kind::Plugin, "without a row"),
+        (Fault::Loses, "put", Kind::Verification, "took 999 rows"),
+        (Fault::Alters, "put", Kind::Verification, "digest"),
+    ] {
+        let tried = tried(fault, operation, "");
+        let error = tried.record.error.unwrap_or_else(|| panic!("{fault:?}"));
+        assert_eq!(error.kind, kind, "{fault:?}: {error:?}");
+        assert!(error.message.contains(said), "{fault:?}: {error:?}");
+        // Where nothing was planned, there is nothing to close.
+        let closed = usize::from(fault != Fault::Plan);
+        let found = tried.code.closed.load(Ordering::Relaxed);
+        assert_eq!(found, closed, "{fault:?}");
+    }
+}
+
+#[test]
+fn without_a_digest_rows_are_counted() {
+    let verified = tried(Fault::NoDigest, "put", "").record.verification;
+    assert_eq!((verified.achieved, verified.rows), ("count", 3000));
+    assert!(verified.note.unwrap().contains("no digest"));
+}
+
+#[test]
+fn a_call_that_does_not_return_is_given_up_and_remembered() {
+    let (stuck, release) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(())));
+    let held = release.lock();
+    let again = |fault| {
+        let more = r#", "timeout_ns": 200000000"#;
+        let record = run(fault, "get", more, stuck.clone(), release.clone()).record;
+        record.error.map(|error| (error.kind, error.message))
+    };
+    let begun = Instant::now();
+    let (kind, message) = again(Fault::Hangs).unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert_eq!(kind, Kind::Timeout);
+    assert!(
+        message.contains("has not returned from a call (the next batch) for 0.2 s"),
+        "{message}"
+    );
+    assert_eq!(stuck.load(Ordering::Relaxed), 3);
+    let (kind, message) = again(Fault::Nothing).unwrap();
+    assert_eq!(kind, Kind::Plugin);
+    assert!(message.contains("earlier trial"), "{message}");
+    drop(held);
+    let patient = run(Fault::Nothing, "get", "", stuck.clone(), release.clone());
+    assert_eq!(patient.record.error, None);
+    assert_eq!(stuck.load(Ordering::Relaxed), 0);
+}
