@@ -129,7 +129,7 @@ impl Reader {
 
 /// A batch on its way to pyarrow.
 #[pyclass(frozen)]
-struct Batch(RecordBatch);
+pub struct Batch(pub RecordBatch);
 
 #[pymethods]
 impl Batch {
@@ -151,7 +151,7 @@ impl Batch {
     }
 }
 
-fn unexpected(error: arrow_schema::ArrowError) -> PyErr {
+pub fn unexpected(error: arrow_schema::ArrowError) -> PyErr {
     PyRuntimeError::new_err(format!("Arrow: {error}"))
 }
 

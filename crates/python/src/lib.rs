@@ -2,6 +2,7 @@
 //! text (docs/format.md); while Rust works, Python's lock is released.
 
 mod charrow;
+mod plugin;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -176,11 +177,21 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// Runs a trial; a failure is told in the record. ValueError: the spec cannot be read.
+/// Runs a trial; a failure is told in the record. `plugin`: the calls of the target, where it is in Python.
+/// ValueError: the spec cannot be read.
 #[pyfunction]
-fn run_trial(py: Python<'_>, spec: &str, control: &Control) -> PyResult<String> {
+#[pyo3(signature = (spec, control, plugin = None))]
+fn run_trial(
+    py: Python<'_>,
+    spec: &str,
+    control: &Control,
+    plugin: Option<Py<PyAny>>,
+) -> PyResult<String> {
     let spec = TrialSpec::parse(spec).map_err(raised)?;
-    Ok(py.detach(|| engine::run(spec, &control.0).to_json()))
+    Ok(py.detach(|| match plugin {
+        Some(calls) => plugin::run(spec, calls, &control.0).to_json(),
+        None => engine::run(spec, &control.0).to_json(),
+    }))
 }
 
 /// Makes archives of points, as JSON asks; answers with their manifest. ValueError: it cannot be
@@ -280,6 +291,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<charrow::Query>()?;
     module.add_class::<charrow::Reader>()?;
     module.add_function(wrap_pyfunction!(charrow::charrow_reader, module)?)?;
+    module.add_class::<plugin::Rows>()?;
+    module.add_class::<plugin::StreamOfRows>()?;
+    module.add_function(wrap_pyfunction!(plugin::digest, module)?)?;
+    module.add_function(wrap_pyfunction!(plugin::stuck_calls, module)?)?;
     module.add_function(wrap_pyfunction!(version, module)?)?;
     module.add_function(wrap_pyfunction!(run_trial, module)?)?;
     module.add_function(wrap_pyfunction!(generate, module)?)?;

@@ -6,6 +6,8 @@ imports pyarrow, numpy or plotly at its top.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import difflib
 import errno
 import gc
@@ -173,9 +175,26 @@ def main() -> None:
     except BaseException as error:
         found = error
     found = output.outcome(found)
-    if found is None:
-        sys.exit(0)
-    _end(found)
+    try:
+        if found is None:
+            sys.exit(0)
+        _end(found)
+    except SystemExit as end:
+        _leave(end)
+
+
+def _leave(end: SystemExit) -> NoReturn:
+    """Ends the process. A thread that is still in a plugin's call cannot be ended with the interpreter, only
+    with the process: Python would take it down in the middle of our own frames."""
+    core = sys.modules.get("venturi._core")
+    if core is None or not core.stuck_calls():
+        raise end
+    # What the interpreter would do that others see.
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(end.code if isinstance(end.code, int) else 0)
 
 
 def _show_warning(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from venturi.common.core import load_core
+from venturi.engine import plugin_calls
 from venturi.engine.tcp_probe import probe_tcp
 
 __all__ = ["CoreExecutor", "Executor", "Progress", "TrialControl", "run_with_progress"]
@@ -84,7 +85,8 @@ class CoreExecutor:
         return control
 
     def run_trial(self, spec: str, control: TrialControl) -> str:
-        return _text(self._core.run_trial(spec, control))
+        calls = plugin_calls.of(spec)
+        return _text(self._core.run_trial(spec, control, *([calls] if calls is not None else [])))
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
         return probe_tcp(self._core, spec, control)

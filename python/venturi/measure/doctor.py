@@ -44,6 +44,15 @@ def doctor() -> list[Finding]:
     return [finding for check in CHECKS for finding in check()]
 
 
+def _plugins() -> Iterator[Finding]:
+    from venturi.targets.system import PLUGINS, REFUSED
+
+    for scheme, plugin in PLUGINS.items():
+        yield Finding("plugin", "ok", f"{scheme}:// of {plugin.package}")
+    for scheme, why in REFUSED.items():
+        yield Finding("plugin", "warning", f"{scheme}:// cannot be used", why)
+
+
 def _unknown(check: str) -> Iterator[Finding]:
     yield Finding(check, "unknown", "not available on this system")
 
@@ -254,4 +263,5 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _clock,
     _instrument,
     _databases,
+    _plugins,
 )

@@ -24,7 +24,15 @@ from venturi.plan.workload import SOURCES
 from venturi.servers.local import LocalTargets, duckdb_library
 from venturi.servers.local_store import Settings
 from venturi.servers.starters import Starter
-from venturi.targets.system import NO_PLACE, is_charrow, is_database, is_ours, is_time_series, scheme_of
+from venturi.targets.system import (
+    NO_PLACE,
+    is_charrow,
+    is_database,
+    is_ours,
+    is_plugin,
+    is_time_series,
+    scheme_of,
+)
 
 __all__ = ["Endpoints"]
 
@@ -141,7 +149,7 @@ class Endpoints:
             told: environment.Told = {}
             if is_ours(url):
                 told = self._local.environments(url)
-            elif not is_database(url) and not is_time_series(url):
+            elif not is_database(url) and not is_time_series(url) and not is_plugin(url):
                 told = peers.ask(url, cell.options, self._scenario.run.timeout / 1e9)
             if any(described is not None for described in told.values()):
                 found[place] = told

@@ -28,7 +28,16 @@ from venturi.plan.load import load
 from venturi.plan.scenario import Scenario
 from venturi.plan.typed import layer_tree
 from venturi.targets.parameters import CREDENTIALS
-from venturi.targets.system import LOCAL, NO_PLACE, is_charrow, is_local, is_remote, is_time_series, scheme_of
+from venturi.targets.system import (
+    LOCAL,
+    NO_PLACE,
+    is_charrow,
+    is_local,
+    is_plugin,
+    is_remote,
+    is_time_series,
+    scheme_of,
+)
 from venturi.targets.urls import check_url
 
 __all__ = ["KINDS", "Ceilings", "measure"]
@@ -161,6 +170,7 @@ def _scenario(given: Mapping[str, Any]) -> Scenario:
             raise VenturiError(f"URL {url}: there is no way there to be measured; leave it out")
         if scheme_of(url) not in ("flight", "charrow"):
             what = "a store of time series" if is_time_series(url) else "a database"
+            what = "a plugin" if is_plugin(url) else what
             raise VenturiError(
                 f"URL {url.partition('://')[0]}://: {what} has no port that takes plain bytes",
                 hint="to measure the way there, run on that host: venturi serve flight --host 0.0.0.0",

@@ -24,6 +24,7 @@ from venturi.targets.system import (
     is_charrow,
     is_database,
     is_local,
+    is_plugin,
     is_remote,
     scheme_of,
 )
@@ -57,7 +58,7 @@ def check_hosts(scenario: Scenario, cells: Sequence[Cell]) -> None:
     places = {str(cell.parameters["target"]): str(cell.parameters["place"]) for cell in cells}
     for url, place in places.items():
         # Nodes of a database share their data: one check is enough.
-        hosts = [] if is_database(url) else each_host(url)
+        hosts = [] if is_database(url) or is_plugin(url) else each_host(url)
         # A single host cannot repeat; the trial looks up its name.
         named = [(at, host) for host in hosts if len(hosts) > 1 for at in _addresses(host)]
         first: dict[tuple[str, int], str] = {}

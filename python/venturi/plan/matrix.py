@@ -15,7 +15,7 @@ from venturi.plan import also
 from venturi.plan.cell import Cell
 from venturi.plan.rules import cells as fitting
 from venturi.plan.rules import charrow as queries
-from venturi.plan.rules import defaults, flight, options
+from venturi.plan.rules import defaults, flight, options, plugins
 from venturi.plan.rules import timeseries as ingests
 from venturi.plan.settings import Target
 from venturi.plan.workload import (
@@ -28,7 +28,7 @@ from venturi.plan.workload import (
     Workload,
     data_label,
 )
-from venturi.targets.system import is_ours, scheme_of, servers_batches
+from venturi.targets.system import is_ours, is_plugin, scheme_of, servers_batches
 from venturi.targets.urls import place_of
 
 if TYPE_CHECKING:
@@ -170,7 +170,8 @@ def _cell(scenario: Scenario, chosen: dict[str, Any], widths: Mapping[str, float
         update={axis: value for axis, value in chosen.items() if axis in Target.model_fields}
     )
     asked = queries.asked(target, url)
-    if workload.operation == "get" and workload.data == "records" and (asked or flight.names_something(url)):
+    own = plugins.gets_own(workload, url) or flight.names_something(url)
+    if workload.operation == "get" and workload.data == "records" and (asked or own):
         # Made records are asked for by the perf protocol, or by a query of ours; a table's rows are the
         # server's.
         workload = workload.model_copy(update={"data": "remote"})
@@ -238,6 +239,12 @@ def _check_placement(scenario: Scenario, cell: Cell) -> None:
             hint=f"--streams {loaders} or more; or leave such cells out: exclude = ['loaders > streams']",
         )
     url = str(cell.parameters["target"])
+    if scenario.on is not None and is_plugin(url):
+        raise ScenarioError(
+            f"{scenario.where('target', 'url')}: {scheme_of(url)}:// is a target in Python of this process, "
+            "and --on has others, which do not call it",
+            hint="leave --on out, and run venturi on each host",
+        )
     if loaders is not None and loaders > 1 and scheme_of(url) == "duckdb":
         raise ScenarioError(
             f"{scenario.where('target', 'url')}: {url} is a file that one process has open, not {loaders}",

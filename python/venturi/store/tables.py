@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from venturi.store.samples import RESOURCE, resource_rows, samples, samples_of
 from venturi.targets.parameters import PARAMETERS
+from venturi.targets.system import is_plugin
 
 __all__ = [
     "ceilings",
@@ -233,10 +234,10 @@ def trials(records: Sequence[Record]) -> pa.Table:
 
 
 def _others(records: Sequence[Record]) -> dict[str, pa.DataType]:
-    """Parameters that only other tools have, and their types: of a column of several, text."""
+    """Parameters that only other tools or plugins have, and their types: of a column of several, text."""
     kinds: dict[str, set[type]] = {}
     for record in records:
-        if record.get("imported"):
+        if record.get("imported") or is_plugin(str(parameters_of(record).get("target") or "")):
             for name, value in (record.get("parameters") or {}).items():
                 if name not in _PARAMETERS and name not in TAKEN:
                     kinds.setdefault(name, set()).update(() if value is None else (type(value),))

@@ -5,9 +5,9 @@ An option that is null leaves the matter to the target.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, create_model
 
 from venturi.targets.charrow import Charrow
 from venturi.targets.clickhouse import ClickHouse
@@ -15,6 +15,7 @@ from venturi.targets.databases import DATABASE, Cassandra, Database, Embedded, M
 from venturi.targets.fields import Nullable, Table, compression_name, lower_word, setting_of
 from venturi.targets.flight import Flight, Login
 from venturi.targets.setting import Setting
+from venturi.targets.system import PLUGINS
 from venturi.targets.timeseries import Akumuli, TimeSeries
 
 __all__ = ["APPLIES", "DEFAULTS", "ONLY_HERE", "PARAMETERS", "SETTINGS", "VALUES", "Options"]
@@ -89,8 +90,16 @@ class Stored(Akumuli, TimeSeries, Embedded, Cassandra, MySql, Database):
     """Those of systems that keep rows or points."""
 
 
-class Options(Shared, Stored, ClickHouse, Charrow, Flight, Login):
-    """All of them, in one table."""
+class _Own(Shared, Stored, ClickHouse, Charrow, Flight, Login):
+    """Those of Venturi's own systems."""
+
+
+if TYPE_CHECKING:
+    Options = _Own
+else:
+    _PLUGGED = {key: it for plugin in PLUGINS.values() for key, it in plugin.fields.items()}
+    Options = create_model("Options", __base__=_Own, **_PLUGGED) if _PLUGGED else _Own
+    """All of them, in one table, with those of plugins."""
 
 
 SETTINGS: dict[str, Setting] = {name: setting_of(field) for name, field in Options.model_fields.items()}

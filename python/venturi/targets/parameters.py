@@ -11,19 +11,22 @@ import json
 from importlib import resources
 
 from venturi.targets.setting import LEADING, Known
+from venturi.targets.system import PLUGINS
 
 __all__ = ["CREDENTIALS", "PARAMETERS", "SETTINGS"]
 
-SETTINGS = tuple(
+_OWN = tuple(
     Known(**found) for found in json.loads((resources.files("venturi") / "targets/settings.json").read_text())
 )
-"""In the order in which the command line has them."""
+SETTINGS = (*_OWN, *(it for plugin in PLUGINS.values() for it in plugin.known))
+"""In the order in which the command line has them; those of plugins last."""
 CREDENTIALS = tuple(it.keyword for it in SETTINGS if it.credential)
 """Keywords by which a server is trusted and logged in to."""
 _KINDS: dict[str, type] = {
     **{"int": int, "float": float, "str": str, "bool": bool},
     **{"list[int]": list[int], "list[str]": list[str]},
 }
-_FOUND = {it.cell: _KINDS[it.kind] for it in SETTINGS if it.cell is not None}
+_FOUND = {it.cell: _KINDS[it.kind] for it in _OWN if it.cell is not None}
 PARAMETERS = {name: _FOUND[name] for name in (*LEADING, *sorted(_FOUND.keys() - set(LEADING)))}
-"""Of a cell, with the types of their values, in the order in which tables and labels name them."""
+"""Of a cell, with the types of their values, in the order in which tables and labels name them. Those of
+plugins are not among them: a run is read by the same columns where its plugin is not installed."""

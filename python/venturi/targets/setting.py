@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["LEADING", "SEVERAL", "Known", "Setting"]
+__all__ = ["LEADING", "SEVERAL", "Known", "Setting", "known"]
 
 SEVERAL = " One value, or several: 1,2,4 or a range 1..8."
 """The end of the help of what is often an axis."""
@@ -84,6 +84,15 @@ class Known:
     def keyword(self) -> str:
         """How Python calls it, which is how the command line does."""
         return self.flag.removeprefix("--").replace("-", "_")
+
+
+def known(table: str, key: str, it: Setting) -> Known:
+    """A setting of this table and key as programs need it."""
+    kind = str(it.kind) if "[" in str(it.kind) else it.kind.__name__
+    flag = "--" + key.replace("_", "-") if it.flag is None else it.flag
+    cell = key if it.cell == "" else it.cell
+    said = (it.help, kind, it.panel, flag, it.alias, it.negative, it.commas, it.form)
+    return Known(table, key, *said, cell, it.credential)
 
 
 LEADING = (

@@ -10,6 +10,8 @@ from importlib import resources
 from typing import Any
 from urllib.parse import urlsplit
 
+from venturi.targets.plugins import find
+
 __all__ = [
     "ALIASES",
     "DATABASES",
@@ -23,7 +25,9 @@ __all__ = [
     "ONE_AT_A_TIME",
     "ONE_HOST",
     "PARAMETERS",
+    "PLUGINS",
     "PORTS",
+    "REFUSED",
     "REMOTE",
     "SERVERS",
     "SPACES",
@@ -41,6 +45,7 @@ __all__ = [
     "is_host_of",
     "is_local",
     "is_ours",
+    "is_plugin",
     "is_remote",
     "is_time_series",
     "scheme_of",
@@ -101,6 +106,11 @@ SYSTEMS = tuple(
 """All of them, in the order in which errors name them."""
 
 
+_OWN = frozenset(scheme for system in SYSTEMS for scheme in system.schemes)
+PLUGINS, REFUSED = find({*_OWN, *(alias for it in SYSTEMS for _, names in it.aliases for alias in names)})
+"""Targets in Python that other packages bring, by their schemes; and why others are not used."""
+
+
 def _schemes(having: Callable[[System], bool]) -> tuple[str, ...]:
     return tuple(system.scheme for system in SYSTEMS if having(system))
 
@@ -135,7 +145,7 @@ ONE_HOST = {system.scheme: system.one_host for system in SYSTEMS if system.one_h
 """Systems whose URL names one host, each with the reason."""
 USERS = _schemes(lambda system: system.users)
 """Systems whose URL may name a user."""
-KNOWN = tuple(scheme for system in SYSTEMS for scheme in system.schemes)
+KNOWN = (*(scheme for system in SYSTEMS for scheme in system.schemes), *PLUGINS)
 ALIASES = {alias: scheme for system in SYSTEMS for scheme, aliases in system.aliases for alias in aliases}
 """How other programs call what we call otherwise."""
 PARAMETERS = {system.scheme: system.parameters for system in SYSTEMS if system.parameters}
@@ -145,6 +155,11 @@ PARAMETERS = {system.scheme: system.parameters for system in SYSTEMS if system.p
 def scheme_of(url: str) -> str:
     """The system that a URL names, without `+tls`: flight, mysql, cassandra, ..."""
     return url.partition("://")[0].partition("+")[0]
+
+
+def is_plugin(url: str) -> bool:
+    """Whether it is a target in Python that another package brings, be it installed or not."""
+    return bool(url) and scheme_of(url) not in _OWN
 
 
 def is_database(url: str) -> bool:

@@ -15,7 +15,9 @@ from venturi.targets.system import (
     NO_PLACE,
     ONE_HOST,
     PARAMETERS,
+    PLUGINS,
     PORTS,
+    REFUSED,
     REMOTE,
     USERS,
     in_process,
@@ -82,6 +84,8 @@ def check_url(url: str) -> str:
         )
     scheme, _, rest = url.partition("://")
     scheme = scheme.lower()
+    if scheme in REFUSED and scheme not in KNOWN:
+        raise ValueError(f"{printable(url)!r}: {scheme}:// cannot be used: {REFUSED[scheme]}")
     if scheme not in KNOWN:
         also = ALIASES.get(scheme)
         end = f"write {also}://" if also else meant(scheme, KNOWN, f"known: {', '.join(KNOWN)}")
@@ -92,6 +96,8 @@ def check_url(url: str) -> str:
     place, parameters = rest[:cut], rest[cut + 1 :]
     _no_secrets(scheme, place, parameters)
     _check_text(url, scheme)
+    if scheme in PLUGINS:
+        return _plugin(url, place)
     if scheme in NO_PLACE:
         if rest:
             raise ValueError(f"{printable(url)!r}: {scheme}:// is in this process; nothing may follow")
@@ -270,6 +276,15 @@ def _store(scheme: str, host: str, path: str) -> None:
         raise ValueError(f"{scheme}://{host} names no database; write {scheme}://HOST:PORT/DATABASE")
     if path.strip("/").count("/") > 1:
         raise ValueError(f"{path!r} is no database; write {scheme}://HOST:PORT/DATABASE, or .../ORG/BUCKET")
+
+
+def _plugin(url: str, place: str) -> str:
+    """What it means is the plugin's matter."""
+    if place in ("local", "remote"):
+        raise ValueError(
+            f"{printable(url)!r}: {place} means a server that Venturi starts, and it starts none of a plugin"
+        )
+    return url
 
 
 def _file(url: str, scheme: str, rest: str) -> str:

@@ -28,9 +28,15 @@ def prove(
     from venturi.common.errors import ScenarioError
     from venturi.measure.prove.bench import Bench
     from venturi.measure.prove.registry import proofs
+    from venturi.targets.system import is_plugin
 
     if url.startswith("empty://"):
         raise ScenarioError(f"{url}: nothing is moved there, so nothing can be proved of it")
+    if is_plugin(url):
+        raise ScenarioError(
+            f"{url}: a target in Python tells its own counts, against which nothing can be held",
+            hint="leave it out: what is the same for all targets is proved by: venturi prove",
+        )
     with Bench(url, settings, note=note, seconds=SECONDS) as bench:
         bench.reach()
         yield from proofs(bench, only=lambda name: only is None or name in only)

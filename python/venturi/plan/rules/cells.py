@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.rules import charrow as queries
-from venturi.plan.rules import clickhouse
+from venturi.plan.rules import clickhouse, plugins
 from venturi.plan.rules import timeseries as ingests
 from venturi.plan.settings import Target
 from venturi.plan.workload import Workload
 from venturi.targets.handicap import CLIENT_STAGES, nanoseconds
-from venturi.targets.system import is_charrow, is_clickhouse, scheme_of
+from venturi.targets.system import is_charrow, is_clickhouse, is_plugin, scheme_of
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
@@ -30,7 +30,9 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target, chosen: d
         return scenario.where("matrix" if key in chosen else table, key)
 
     url = target.url
-    if workload.operation == "upsert":
+    if is_plugin(url):
+        plugins.check(workload, url, where)
+    elif workload.operation == "upsert":
         check_upsert(workload, target, where)
     elif workload.operation == "ingest":
         ingests.check(workload, target, where)

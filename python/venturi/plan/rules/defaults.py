@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from venturi.plan.workload import SIZES, Workload
-from venturi.targets.system import is_database, is_time_series
+from venturi.targets.system import PLUGINS, is_database, is_time_series, scheme_of
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
@@ -33,6 +33,9 @@ def settled(scenario: Scenario) -> Scenario:
         update["operation"] = "upsert"
     if open_("operation") and all(map(is_time_series, addresses(scenario))):
         update["operation"] = "ingest"
+    plugins = [PLUGINS.get(scheme_of(url)) for url in addresses(scenario)]
+    if open_("operation") and all(plugin is not None and plugin.operations == ["put"] for plugin in plugins):
+        update["operation"] = "put"
     operations = axes.get("operation", [update.get("operation", workload.operation)])
     if all(operation == "upsert" for operation in operations):
         if open_("data"):

@@ -9,7 +9,14 @@ from venturi.common.errors import ScenarioError
 from venturi.plan.rules import timeseries as ingests
 from venturi.plan.rules.shared import only_ingest
 from venturi.plan.workload import UPSERT, Workload
-from venturi.targets.system import is_charrow, is_clickhouse, is_database, is_time_series, scheme_of
+from venturi.targets.system import (
+    is_charrow,
+    is_clickhouse,
+    is_database,
+    is_plugin,
+    is_time_series,
+    scheme_of,
+)
 
 __all__ = ["check_flight", "names_something"]
 
@@ -20,7 +27,7 @@ def names_something(url: str) -> bool:
     if is_charrow(url):
         # Its path is the database that the query is asked in.
         return bool(parts.query)
-    if is_clickhouse(url):
+    if is_clickhouse(url) or is_plugin(url):
         return False
     return parts.scheme != "empty" and bool(parts.path.strip("/") or parts.query)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from venturi.common.errors import ScenarioError
 from venturi.plan.settings import Target
 from venturi.targets.options import APPLIES, DEFAULTS, ONLY_HERE, PARAMETERS, VALUES
-from venturi.targets.system import is_ours, is_time_series, scheme_of
+from venturi.targets.system import PLUGINS, is_ours, is_time_series, scheme_of
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
@@ -145,7 +145,8 @@ def option_parameters(target: Target, operation: str) -> dict[str, Any]:
             return found if isinstance(found, int) else None
         return usual.get(name) if found is None or found == [] else found
 
-    return {name: value(name) for name in PARAMETERS}
+    strange = {key for plugin in PLUGINS.values() for key in plugin.settings}
+    return {n: value(n) for n in PARAMETERS if n not in strange or applies(n, target.url, operation)}
 
 
 def check_options(scenario: Scenario) -> None:

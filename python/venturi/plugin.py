@@ -1,0 +1,16 @@
+"""For whoever writes a target of their own in Python: docs/extend.md."""
+
+from typing import Any
+
+from venturi.targets.plugin import INTERFACE, Parameter, Planned, Target, Trial, Writer
+
+__all__ = ["INTERFACE", "Parameter", "Planned", "Target", "Trial", "Writer", "digest"]
+
+
+def digest(batch: Any) -> int:
+    """The digest of the values of a batch, an object with `__arrow_c_array__`. A stream's is the sum of its
+    batches'."""
+    from venturi.common.core import load_core
+
+    found: int = load_core().digest(batch)
+    return found
