@@ -48,8 +48,11 @@ OTHERS = {
     Cause.POOL_TAKES_TURNS,
     Cause.POOL_BUSIEST,
     Cause.POOL_OWN_WORK,
+    Cause.PLUGIN_BUSY,
+    Cause.PLUGIN_ONE_INTERPRETER,
+    Cause.PLUGIN_WAITS,
 }
-"""Causes of other systems: of databases, and of ends with pools of threads."""
+"""Causes of other systems: of databases, of targets in Python, and of ends with pools of threads."""
 TABLE = {"target": "flight://10.0.0.2:31337/t", "data": "remote", "operation": "get", "row_bytes": None}
 
 

@@ -427,6 +427,7 @@ def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Ad
         and not c.in_rows
         and "raw TCP" not in c.ceilings
         and scheme_of(str(c.parameters.get("target") or "")) not in NO_PLACE
+        and "plugin" not in c.stages.get("client", {})
     ]
     if not without:
         return None

@@ -117,6 +117,19 @@ class Cause(Name):
         "engine-waits", "stage", "The engine waits, for its commits to be on the disk or for its locks.",
         ("occupancy", "threads", "cpu_cores", "disk_busy"), (*_COMMITS, _BATCHES),
     )  # fmt: skip
+    PLUGIN_BUSY = (
+        "plugin-busy", "stage", "A plugin's code takes the time of the client's workers, and computes.",
+        ("occupancy", "calls", "cpu_cores", "server_cpu_cores"), (*_STREAMS, _BATCHES),
+    )  # fmt: skip
+    PLUGIN_ONE_INTERPRETER = (
+        "plugin-one-interpreter", "stage",
+        "Several calls of a plugin at a time use one core together: Python runs one at a time.",
+        ("occupancy", "calls", "cpu_cores", "server_cpu_cores"), (_BATCHES,),
+    )  # fmt: skip
+    PLUGIN_WAITS = (
+        "plugin-waits", "stage", "A plugin's calls take the time, and mostly wait.",
+        ("occupancy", "calls", "cpu_cores", "server_cpu_cores", "run_delay"), (*_STREAMS, _BATCHES),
+    )  # fmt: skip
     STAGE_BUSY = (
         "stage-busy", "stage", "One end's workers work all of their time; those of the other wait for them.",
         ("occupancy", "handicap_ns"),
@@ -278,6 +291,7 @@ class Why(Name):
     COUNT_ROWS = "count-rows", "count rows instead of checking values"
     ONE_PASS_LESS = "one-pass-less", "one pass less over the values"
     STOP_OTHERS = "stop-others", "stop what else runs here (venturi doctor names it), then run again"
+    PROFILE_PLUGIN = "profile-plugin", "where that time goes: py-spy top --pid PID, while a trial runs"
     OWN_CORE = "own-core", "keep the client off the server's core"
     WITHOUT_PIN = "without-pin", "without --pin"
     LARGER_QUOTA = "larger-quota", "a larger CPU quota for the {end}'s control group than {quota:g} cores"

@@ -205,6 +205,8 @@ def _stage(seen: Seen, hit: Hit) -> list[Remedy]:
         return _pool(seen, hit)
     if hit.cause is Cause.CPU_QUOTA_UNDER_ONE_CORE:
         return [quota(Why.RAISE_QUOTA, hit)]
+    if hit.stage == "plugin":
+        return _plugin(seen, hit)
     found = []
     if hit.stage in ("encode", "decode"):
         if hit.stage in handicapped(seen, end.name):
@@ -218,6 +220,13 @@ def _stage(seen: Seen, hit: Hit) -> list[Remedy]:
     if seen.client.share("verify") > 0.2 and hit.end == "client":
         found.append(Remedy(Why.COUNT_ROWS, {"verify": "count"}))
     return found
+
+
+def _plugin(seen: Seen, hit: Hit) -> list[Remedy]:
+    """More calls at a time help where they wait, or compute without Python's lock. Fewer calls a row always
+    do."""
+    more = [] if hit.cause is Cause.PLUGIN_ONE_INTERPRETER else _more_streams(seen)
+    return [*_larger_batches(seen), *more, Remedy(Why.PROFILE_PLUGIN)]
 
 
 def _link(seen: Seen, hit: Hit) -> list[Remedy]:

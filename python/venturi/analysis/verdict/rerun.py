@@ -148,7 +148,8 @@ def _words(cell: Cell) -> tuple[str, ...]:
     words = ["venturi", "run", "--target", url]
     if p.get("data") not in (None, "records", "remote"):
         words += ["--data", str(p["data"])]
-    for name in PARAMETERS:
+    plugged = sorted(name for name in p if name in _FLAGS and name not in PARAMETERS)
+    for name in (*PARAMETERS, *plugged):
         value = p.get(name)
         if value is None or name in _IMPLIED or name in _meaningless(scheme_of(url)):
             continue

@@ -64,6 +64,7 @@ STAGES = {
     "receive": "$c2",
     "decode": "$c6",
     "apply": "$c1",
+    "plugin": "$c7",
     "verify": "$c5",
     "await_input": "$wait",
     "await_output": "$w1",

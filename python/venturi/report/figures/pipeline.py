@@ -81,8 +81,9 @@ def of(cell: Cell, verdict: Verdict | None = None) -> Pipeline | None:
     if not sides:
         return None
     missing = next((end for end in order if not cell.stages.get(end)), None)
-    if cell.in_rows and "apply" in cell.stages.get("client", {}):
-        missing = None  # the engine runs in the client's process
+    client = cell.stages.get("client", {})
+    if (cell.in_rows and "apply" in client) or "plugin" in client:
+        missing = None  # the engine, or the plugin, runs in the client's process
     work = [(part.share, side.end, part.stage) for side in sides for part in (*side.work, *side.besides)]
     narrowest: tuple[str, str] | None = None
     if verdict is None:
@@ -94,10 +95,13 @@ def of(cell: Cell, verdict: Verdict | None = None) -> Pipeline | None:
 
 def _side(cell: Cell, end: str, sends: bool) -> Side:
     shares = cell.stages[end]
-    way = SENDING if sends else RECEIVING
+    way: tuple[str, ...] = SENDING if sends else RECEIVING
     if sends and "apply" in shares:
         # An engine within this process takes what a socket would.
         way = ("generate", "encode", "apply")
+    if "plugin" in shares:
+        # Code of the user's own takes or gives whole batches.
+        way = ("generate", "plugin") if sends else ("plugin", "verify")
     # A stage of the way that took no time is a stage all the same; `apply` only where a target has it.
     work = [Part(stage, shares.get(stage, 0.0)) for stage in way if stage in shares or stage != "apply"]
     besides = [Part(s, v) for s, v in shares.items() if s not in way and not waits(s) and v > 0]

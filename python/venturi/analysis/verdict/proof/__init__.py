@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from venturi.analysis.verdict.evidence import Seen
-from venturi.analysis.verdict.proof import cores, databases, ends, path, pools
+from venturi.analysis.verdict.proof import cores, databases, ends, path, plugins, pools
 from venturi.analysis.verdict.proof.hit import Hit
 
 __all__ = ["ORDER", "Hit", "first"]
@@ -20,6 +20,7 @@ ORDER: tuple[Callable[[Seen], Hit | None], ...] = (
     cores.cores,
     pools.pools,
     databases.engine,
+    plugins.plugin,
     ends.stage,
     path.link,
     path.disk,

@@ -140,7 +140,8 @@ def stage_of(seen: Seen, end: End, threshold: float = WORKERS) -> Hit | None:
     if end.busy is None:
         lacks.append(Lack.CLIENT_HOST if end is seen.client else Lack.SERVER_HOST)
     # An engine within the client has no other end; of a database its process is what can be known.
-    enough = embedded(seen) or (seen.cell.in_rows and other.cpu is not None)
+    # What a plugin's other end does is within its calls.
+    enough = embedded(seen) or "plugin" in seen.client.stages or (seen.cell.in_rows and other.cpu is not None)
     if other.occupancy is None and not enough:
         lacks.append(Lack.CLIENT_STAGES if other is seen.client else Lack.SERVER_STAGES)
     full_time = threshold >= WORKERS

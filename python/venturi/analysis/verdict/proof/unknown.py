@@ -19,6 +19,8 @@ def unknown(seen: Seen) -> list[Hit]:
     """At least one, the gravest first."""
     cell, client, server = seen.cell, seen.client, seen.server
     found: list[Hit] = []
+    # What a plugin's other end is, and what lies between, is the plugin's own matter.
+    plugged = "plugin" in client.stages
 
     def add(cause: Cause, **numbers: float) -> None:
         found.append(Hit(cause, None, None, 0.0, numbers))
@@ -39,12 +41,12 @@ def unknown(seen: Seen) -> list[Hit]:
         add(Cause.SERVER_OR_PATH, waiting=awaited(client))
     if cell.in_rows and not server.stages and server.cpu is None and not embedded(seen):
         add(Cause.SERVER_UNSEEN)
-    elif not cell.in_rows and not server.stages:
+    elif not cell.in_rows and not server.stages and not plugged:
         add(
             Cause.SERVER_SILENT,
             servers=max((numeric(r, "target", "servers") or 1 for r in cell.records), default=1),
         )
-    if not cell.in_rows and seen.of("raw TCP") is None and seen.loopback is not True:
+    if not cell.in_rows and seen.of("raw TCP") is None and seen.loopback is not True and not plugged:
         add(Cause.RAW_TCP_UNMEASURED)
     if not found:
         add(Cause.NOTHING_AT_ITS_LIMIT)

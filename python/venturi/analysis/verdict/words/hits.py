@@ -83,6 +83,9 @@ TITLES = {
     Cause.ENGINE_BUSY: "client: database engine",
     Cause.ENGINE_ONE_WRITER: "client: one writer",
     Cause.ENGINE_WAITS: "client: engine waits",
+    Cause.PLUGIN_BUSY: "your code: computes",
+    Cause.PLUGIN_ONE_INTERPRETER: "your code: one interpreter",
+    Cause.PLUGIN_WAITS: "your code: waits",
     Cause.STAGE_BUSY: "{end}: {stage}",
     Cause.STAGE_BUSIEST: "{end}: {stage}",
     **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), "link"),
@@ -376,6 +379,33 @@ def _engine(seen: Seen, hit: Hit) -> Lines:
     yield f"it computes {percent(computing)} of that time, and waits {percent(1 - computing)}: {held}"
 
 
+# ---- plugins
+
+
+def _plugin(seen: Seen, hit: Hit) -> Lines:
+    calls, cpu = hit.numbers["calls"], hit.numbers.get("cpu_cores")
+    part = "producer" if seen.cell.operation == "get" else "consumer"
+    yield (
+        f"{percent(hit.numbers['occupancy'])} of the time is spent in your code: its {part} sets the pace, "
+        "not Venturi"
+    )
+    if cpu is None:
+        return
+    used = f"the process uses {cpu:.2f} cores beside Venturi's own work, with {calls:.1f} calls at a time"
+    if hit.cause is Cause.PLUGIN_ONE_INTERPRETER:
+        yield f"{used}: one interpreter runs one thread of Python at a time"
+    elif hit.cause is Cause.PLUGIN_BUSY:
+        yield f"{used}: it computes"
+    else:
+        yield f"{used}: most of that time it waits for something else, its other end perhaps"
+    if "run_delay" in hit.numbers:
+        delay = percent(hit.numbers["run_delay"])
+        yield f"its threads waited for a CPU {delay} of the time that they could run"
+    other = hit.numbers.get("server_cpu_cores")
+    if other is not None:
+        yield f"the process of the other end uses {other:.2f} cores"
+
+
 def _little_in_flight(seen: Seen, hit: Hit) -> Lines:
     lanes, away = hit.numbers["batches_in_flight"], hit.numbers.get("round_trip_share", 0.0)
     rows = seen.cell.parameters.get("rows_per_batch")
@@ -491,6 +521,7 @@ _LINES: dict[Cause, Callable[[Seen, Hit], Lines]] = {
     **dict.fromkeys((Cause.POOL_BUSY, Cause.POOL_OWN_WORK, Cause.POOL_BUSIEST), _pool),
     Cause.POOL_TAKES_TURNS: _turns,
     **dict.fromkeys((Cause.ENGINE_BUSY, Cause.ENGINE_ONE_WRITER, Cause.ENGINE_WAITS), _engine),
+    **dict.fromkeys((Cause.PLUGIN_BUSY, Cause.PLUGIN_ONE_INTERPRETER, Cause.PLUGIN_WAITS), _plugin),
     **dict.fromkeys((Cause.STAGE_BUSY, Cause.STAGE_BUSIEST), _stage),
     **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), _link),
     **dict.fromkeys((Cause.DISK_BUSY, Cause.DISK_CEILING), _disk),

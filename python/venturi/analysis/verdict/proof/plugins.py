@@ -1,0 +1,42 @@
+"""The proof for targets in Python: nearly all of the time is spent in calls into somebody's own code."""
+
+from __future__ import annotations
+
+from venturi.analysis.verdict.causes import Cause, Lack
+from venturi.analysis.verdict.evidence import Seen
+from venturi.analysis.verdict.proof.cores import held_up
+from venturi.analysis.verdict.proof.databases import COMPUTES, DELAYED
+from venturi.analysis.verdict.proof.ends import WORKERS
+from venturi.analysis.verdict.proof.hit import Hit, beyond, known
+
+ONE_CORE = 1.25
+"""Cores up to which several calls that compute are one interpreter's, which runs one thread at a time: what
+libraries do without its lock comes on top."""
+SEVERAL = 1.5
+"""Calls at a time, on the mean, from which they could have used more than one core."""
+
+
+def plugin(seen: Seen) -> Hit | None:
+    """Calls of a plugin take nearly all of the time of the client's workers."""
+    client, occupancy = seen.client, seen.client.occupancy
+    if client.first != "plugin" or occupancy is None or occupancy < WORKERS or held_up(seen, client):
+        return None
+    workers = client.workers or 1.0
+    calls = client.stages["plugin"] * workers
+    # What Venturi does in the same process is not the plugin's.
+    own = sum(share for stage, share in client.work.items() if stage != "plugin") * workers
+    cpu = None if client.cpu is None else max(0.0, client.cpu - own)
+    numbers = known(occupancy=occupancy, calls=calls, cpu_cores=cpu, server_cpu_cores=seen.server.cpu)
+    margin = beyond(occupancy, WORKERS) + 0.3
+    if cpu is None:
+        return Hit(Cause.PLUGIN_BUSY, "client", "plugin", 0.3, numbers, (Lack.CLIENT_CPU,))
+    if cpu / calls >= COMPUTES:
+        cause = Cause.PLUGIN_BUSY
+    elif calls >= SEVERAL and COMPUTES <= cpu <= ONE_CORE:
+        cause, margin = Cause.PLUGIN_ONE_INTERPRETER, 0.3
+    else:
+        cause, margin = Cause.PLUGIN_WAITS, beyond(1 - cpu / calls, 1 - COMPUTES)
+        if (client.run_delay or 0.0) >= DELAYED:
+            # It may have been for a CPU.
+            margin, numbers = 0.0, {**numbers, "run_delay": client.run_delay or 0.0}
+    return Hit(cause, "client", "plugin", margin, numbers)
