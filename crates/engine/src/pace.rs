@@ -235,6 +235,8 @@ mod tests {
             3_600_000_000_000
         );
         assert_eq!(Slots::new(0, 1, f64::MIN_POSITIVE).before(u64::MAX), 1);
+        // 90 s at 1.1 batches/s are 99 slots and, by rounding, a little more.
+        assert_eq!(Slots::new(0, 1, 1.1).before(90_000_000_000), 99);
     }
 
     proptest! {
