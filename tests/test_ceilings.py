@@ -136,6 +136,7 @@ def test_cells_ask_for_what_they_need() -> None:
     assert kinds(compression="lz4", target="flight://node7", operation="get")[0] == "codec lz4-decode"
     assert "disk fsync" in kinds(target="files://local") and "disk direct" in kinds(target="files://local")
     assert kinds(target="empty://") == []
+    assert kinds(target="pipe://") == kinds(target="exec://") == ["engine", *memory, "pipe"]
     # What a server holds, nobody knows the size of, which is nothing to raw TCP.
     assert kinds(data="remote", row_bytes=None, operation="get") == [*memory, "tcp"]
     # Cells alike share their probes.
@@ -366,6 +367,10 @@ raw TCP get, 1 connection    3,161    3,161..3,161     0 %
 raw TCP get, 4 connections   5,649    5,649..5,649     0 %
 raw TCP put, 1 connection    3,187    3,187..3,187     0 %
 raw TCP put, 4 connections   5,644    5,644..5,644     0 %
+raw pipe get, 1 pipe         2,409    2,409..2,409     0 %
+raw pipe get, 4 pipes        4,224    4,224..4,224     0 %
+raw pipe put, 1 pipe         2,409    2,409..2,409     0 %
+raw pipe put, 4 pipes        4,224    4,224..4,224     0 %
 disk, with fsync             911.8    911.8..911.8     0 %
 disk, direct I/O             1,194    1,194..1,194     0 %
 IPC encode, 1 core          60,066  60,066..60,066     0 %
@@ -379,6 +384,7 @@ engine, 4 streams           73,579  73,579..73,579     0 %
 
 memory copy  one large buffer copied to another, bytes counted once
 raw TCP      sockets alone, without any protocol
+raw pipe     pipes of the kernel alone, without any format in them
 disk         written in order to DIR; with fsync through the page cache and kept when it ends, direct I/O
              past the cache
 IPC          payload into Arrow messages and back; columns are referred to, not copied
@@ -438,7 +444,7 @@ def test_a_host_that_does_not_answer(core: object) -> None:
     [
         (
             ("--only", "tape"),
-            "error: --only tape: no such kind\nhint: known: memory, tcp, disk, codec, engine\n",
+            "error: --only tape: no such kind\nhint: known: memory, tcp, pipe, disk, codec, engine\n",
         ),
         (("--streams", "0"), "error: --streams: 0 must be at least 1\n"),
         (("--message-bytes", "0"), "error: --message-bytes 0: must be at least 1\n"),

@@ -217,6 +217,7 @@ def test_all_transports_of_the_same_records(tmp_path: Path) -> None:
         ("charrow", "ok"),
         ("flight", "ok"),
         ("clickhouse", "ok"),
+        ("exec", "ok"),
     }
     ours = [line for line in lines if line["parameters"]["place"] != "clickhouse"]
     assert len({line["verification"]["checksum"] for line in ours}) == 1, (

@@ -87,6 +87,11 @@ SCENARIOS = {
         storage = "Memory"
         [workload]
         operation = "put\"""",
+    "exec": '''
+        [target]
+        url = "exec://"
+        command = "cat 'a b' {stream}"
+        writes = "csv"''',
     "mysql": """
         [target]
         url = "mysql://a,b/db"

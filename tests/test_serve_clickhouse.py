@@ -167,10 +167,15 @@ def test_a_run_starts_its_own(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
-    assert len(records) == 10 and {r["outcome"] for r in records} == {"ok"}
+    assert len(records) == 11 and {r["outcome"] for r in records} == {"ok"}
     asked = {(r["parameters"]["place"], r["parameters"]["wire_format"]) for r in records}
     forms = ("arrow", "native", "rowbinary", "parquet")
-    assert asked == {("charrow", None), ("flight", None), *(("clickhouse", form) for form in forms)}
+    assert asked == {
+        ("charrow", None),
+        ("flight", None),
+        ("exec", None),
+        *(("clickhouse", form) for form in forms),
+    }
     assert all(r["counts"]["rows"] == 100_000 for r in records)
     assert {r["verification"]["achieved"] for r in records} == {"checksum", "sums"}
     described = json.loads((tmp_path / "run" / "environment.json").read_text())

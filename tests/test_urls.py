@@ -89,6 +89,7 @@ def test_hosts_that_cannot_be_so(url: str, message: str) -> None:
         ("influx+http://me@h/d", r"has no user in its URL; use user \(--user\)"),
         ("sqlite:///f?key=x", "has no parameters"),
         ("empty://h", "nothing may follow"),
+        ("exec://cat", r"named by command \(--command\)"),
     ],
 )
 def test_what_a_url_must_not_have(url: str, message: str) -> None:

@@ -52,12 +52,15 @@ impl Observer {
         if let Some(route) = &identity.route {
             prepared.aim(route);
         }
+        if !identity.programs.is_empty() {
+            return prepared.watch(&identity.programs);
+        }
         let here = identity.same_machine == Some(true) && !identity.samples_itself;
         if let Some(pid) = identity
             .pid
             .filter(|pid| here && *pid != std::process::id())
         {
-            prepared.watch(pid);
+            prepared.watch(&[pid]);
         }
     }
 

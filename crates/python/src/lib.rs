@@ -209,7 +209,7 @@ fn probe_tcp(py: Python<'_>, spec: &str, control: &Control) -> PyResult<String> 
     Ok(py.detach(|| ceiling::run(&spec, &control.0).to_json()))
 }
 
-/// Probes a limit of this host: memory, disk or codec. ValueError: the spec cannot be read.
+/// Probes a limit of this host: memory, disk, codec or pipe. ValueError: the spec cannot be read.
 #[pyfunction]
 fn probe(py: Python<'_>, spec: &str, control: &Control) -> PyResult<String> {
     let spec = ceiling::HostSpec::parse(spec).map_err(raised)?;
@@ -227,6 +227,14 @@ fn instrument(py: Python<'_>) -> String {
 fn known_answers(py: Python<'_>) -> PyResult<String> {
     let found = py.detach(known::answers).map_err(raised)?;
     serde_json::to_string(&found).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// Venturi's own program of exec://: writes the rows of a spec to standard output, or reads standard input. What
+/// passed: rows, and the checksum of a put. ValueError: the spec cannot be read; RuntimeError: it broke off.
+#[pyfunction]
+fn program(py: Python<'_>, spec: &str) -> PyResult<(u64, u64)> {
+    let passed = py.detach(|| target::exec::own::run(spec)).map_err(raised)?;
+    Ok((passed.rows, passed.checksum))
 }
 
 /// What the systems are, as JSON: a record each (`targets/system.py`).
@@ -303,6 +311,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(instrument, module)?)?;
     module.add_function(wrap_pyfunction!(known_answers, module)?)?;
     module.add_function(wrap_pyfunction!(serve, module)?)?;
+    module.add_function(wrap_pyfunction!(program, module)?)?;
     module.add_function(wrap_pyfunction!(systems, module)?)?;
     module.add_function(wrap_pyfunction!(charrow_environment, module)?)?;
     module.add_function(wrap_pyfunction!(flight_environment, module)?)?;

@@ -29,6 +29,7 @@ pub mod charrow;
 pub mod clickhouse;
 pub mod duckdb;
 pub mod empty;
+pub mod exec;
 pub mod flight;
 pub mod hosts;
 pub mod known;
@@ -43,6 +44,7 @@ pub mod redis;
 mod reference;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+mod stream;
 pub mod systems;
 pub mod timeseries;
 pub mod upsert;
@@ -65,6 +67,7 @@ pub static SYSTEMS: &[&systems::System] = &[
     &timeseries::AKUMULI,
     &timeseries::OPENTSDB,
     &timeseries::INFLUX,
+    &exec::SYSTEM,
     &pipe::SYSTEM,
     &empty::SYSTEM,
 ];
@@ -287,6 +290,9 @@ pub struct Identity {
     /// Of several servers, where each is a process of this host: these, each once.
     #[serde(skip)]
     pub pids: Vec<u32>,
+    /// Processes of this host that the trial has started, which are the other end together.
+    #[serde(skip)]
+    pub programs: Vec<u32>,
 }
 
 impl Identity {
@@ -316,6 +322,7 @@ impl Default for Identity {
             same_clock: false,
             route: None,
             pids: Vec::new(),
+            programs: Vec::new(),
         }
     }
 }

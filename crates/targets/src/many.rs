@@ -8,6 +8,9 @@ impl Identity {
     /// The processes of this host whose CPU time is that of the whole server side; none where a
     /// part of it is not known.
     pub fn processes(&self) -> Vec<u32> {
+        if !self.programs.is_empty() {
+            return self.programs.clone();
+        }
         let here = self.route.is_some_and(|route| is_own(route.peer.ip()));
         match self.servers {
             1 => self.pid.filter(|_| here).into_iter().collect(),

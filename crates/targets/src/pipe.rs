@@ -5,40 +5,34 @@
 
 use std::fs::File;
 use std::future::Future;
-use std::io::{IoSlice, Read, Write};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 
 use super::empty::compare;
+use super::stream::far::{give, take};
+use super::stream::{self, Arrived, Incoming, Outgoing, Reader, Sent};
 use super::systems::System;
 use super::{Identity, LocalFuture, Moved, Session, Tally, Target, Verification};
-use venturi_base::codec::chunk::Chunk;
-use venturi_base::codec::ipc::{Compression, Encoded, Encoder};
+use venturi_base::codec::ipc::{Compression, Encoder};
 use venturi_base::codec::ipc_stream::StreamReader;
-use venturi_base::data::digest::digest;
-use venturi_base::data::payload::payload_bytes;
-use venturi_base::data::{Cursor, Source};
+use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::clock::{Stage, StageClock};
 use venturi_base::spec::{Operation, TrialSpec, Verify};
 
 /// Bytes of a batch at most.
 const MOST_BATCH: usize = 1 << 31;
-/// Reads without a whole batch after which another stream of the thread has its turn.
-const IN_ONE_GO: usize = 64;
-/// Pieces that one write takes: a batch of a few columns with its header.
-const MOST_PIECES: usize = 64;
 
 /// A pipe within this process.
 pub const SYSTEM: System = System {
     scheme: "pipe",
     operations: &[Operation::Get, Operation::Put],
+    pipe: true,
     target: |spec| Ok(Box::new(Pipes::new(spec)?)),
     ..System::NOTHING
 };
@@ -66,45 +60,35 @@ impl Pipes {
 
     fn stream(&self) -> Result<Box<dyn Session>> {
         let cursor = self.source()?.cursor(self.spec.rows_per_stream);
-        let encoder = Encoder::new(&cursor.source().schema(), Compression::None)?;
         let checksum = self.spec.verify == Verify::Checksum;
         let (sender, receiver) = pipe::pipe().map_err(|error| failed("making a pipe", &error))?;
         let (tell, told) = oneshot::channel();
-        let stop = Arc::new(AtomicBool::new(false));
+        let far = Far(Some(told));
         if self.spec.operation == Operation::Get {
-            let far: File = blocking(sender.into_blocking_fd())?;
+            let encoder = Encoder::new(&cursor.source().schema(), Compression::None)?;
+            let stop = Arc::new(AtomicBool::new(false));
             let stopped = stop.clone();
-            start(move || drop(tell.send(give(far, cursor, encoder, checksum, &stopped))))?;
+            let mut pipe = blocking(sender.into_blocking_fd())?;
+            start(move || drop(tell.send(give(&mut pipe, cursor, encoder, checksum, &stopped))))?;
+            let reader = Reader::Arrow(StreamReader::new(MOST_BATCH));
             return Ok(Box::new(Get {
-                receiver,
-                reader: StreamReader::new(MOST_BATCH),
-                checksum,
+                incoming: Incoming::new(receiver, reader, checksum),
                 stop,
-                far: Far(Some(told)),
-                tally: Tally::default(),
+                far,
             }));
         }
-        let far: File = blocking(receiver.into_blocking_fd())?;
-        start(move || drop(tell.send(take(far, checksum))))?;
-        let mut left = Vec::new();
-        queue(encoder.schema_message(), &mut left);
+        let mut pipe = blocking(receiver.into_blocking_fd())?;
+        start(move || drop(tell.send(take(&mut pipe, checksum))))?;
         Ok(Box::new(Put {
-            sender: Some(sender),
-            cursor,
-            encoder,
-            checksum,
-            left,
-            encoded: Vec::new(),
-            moving: None,
-            ending: false,
-            far: Far(Some(told)),
-            tally: Tally::default(),
+            outgoing: Outgoing::new(sender, cursor, checksum)?,
+            far,
+            taken: None,
         }))
     }
 }
 
 fn failed(what: &str, error: &std::io::Error) -> Error {
-    Error::new(Kind::Lost, format!("pipe://: {what}: {error}"))
+    stream::failed(what, error).context("pipe://")
 }
 
 fn blocking(fd: std::io::Result<std::os::fd::OwnedFd>) -> Result<File> {
@@ -121,100 +105,6 @@ fn start(work: impl FnOnce() + Send + 'static) -> Result<()> {
         .map_err(|error| failed("starting a thread", &error))
 }
 
-/// A message as it stands in an Arrow IPC stream.
-fn queue(message: Encoded, out: &mut Vec<Chunk>) {
-    let mut prefix = u32::MAX.to_le_bytes().to_vec();
-    prefix.extend((message.header.len() as u32).to_le_bytes());
-    prefix.extend_from_slice(&message.header);
-    out.push(Chunk::Small(prefix));
-    out.extend(message.body);
-}
-
-/// The end of an Arrow IPC stream.
-fn end() -> Chunk {
-    Chunk::Small([u32::MAX.to_le_bytes(), [0; 4]].concat())
-}
-
-/// The far end of a get: encodes and writes until all is written, or it shall stop.
-fn give(
-    mut pipe: File,
-    mut cursor: Cursor,
-    mut encoder: Encoder,
-    checksum: bool,
-    stop: &AtomicBool,
-) -> Result<Tally> {
-    let mut tally = Tally::default();
-    let mut encoded = vec![encoder.schema_message()];
-    let mut left = Vec::new();
-    loop {
-        for message in encoded.drain(..) {
-            queue(message, &mut left);
-        }
-        let next = match stop.load(Ordering::Acquire) {
-            true => None,
-            false => cursor.next(),
-        };
-        if next.is_none() {
-            left.push(end());
-        }
-        while !left.is_empty() {
-            let written = pipe.write_vectored(&pieces(&left));
-            let written = written.map_err(|error| failed("writing", &error))?;
-            tally.wire_bytes += written as u64;
-            advance(&mut left, written);
-        }
-        let Some(item) = next else {
-            return Ok(tally);
-        };
-        tally.rows += item.rows;
-        if checksum {
-            tally.checksum = tally.checksum.wrapping_add(item.digest()?);
-        }
-        encoder.encode(item.batch(), &mut encoded)?;
-    }
-}
-
-/// The far end of a put: reads and decodes until the stream's end.
-fn take(mut pipe: File, checksum: bool) -> Result<Tally> {
-    let mut tally = Tally::default();
-    let mut reader = StreamReader::new(MOST_BATCH);
-    while !reader.is_ended() {
-        let read = pipe.read(reader.room());
-        let bytes = read.map_err(|error| failed("reading", &error))?;
-        if bytes == 0 {
-            return Err(Error::new(Kind::Lost, "pipe://: the stream was cut"));
-        }
-        tally.wire_bytes += bytes as u64;
-        reader.filled(bytes)?;
-        if let Some(batch) = reader.take_ready() {
-            tally.rows += batch.num_rows() as u64;
-            if checksum {
-                tally.checksum = tally.checksum.wrapping_add(digest(&batch)?);
-            }
-        }
-    }
-    Ok(tally)
-}
-
-fn pieces(left: &[Chunk]) -> Vec<IoSlice<'_>> {
-    let chunks = left.iter().take(MOST_PIECES);
-    chunks.map(|chunk| IoSlice::new(chunk.as_slice())).collect()
-}
-
-/// Takes off what was written.
-fn advance(left: &mut Vec<Chunk>, mut written: usize) {
-    let whole = left.iter().take_while(|chunk| {
-        let fits = chunk.len() <= written;
-        written -= if fits { chunk.len() } else { 0 };
-        fits
-    });
-    let whole = whole.count();
-    left.drain(..whole);
-    if written > 0 {
-        left[0].split_to(written);
-    }
-}
-
 /// What the far end of a stream has counted, once.
 struct Far(Option<oneshot::Receiver<Result<Tally>>>);
 
@@ -226,17 +116,15 @@ impl Far {
         };
         let told = ready!(Pin::new(told).poll(cx));
         self.0 = None;
-        Poll::Ready(told.unwrap_or_else(|_| Err(gone())))
+        let told = told.unwrap_or_else(|_| Err(gone()));
+        Poll::Ready(told.map_err(|error| error.context("pipe://")))
     }
 }
 
 struct Get {
-    receiver: pipe::Receiver,
-    reader: StreamReader,
-    checksum: bool,
+    incoming: Incoming,
     stop: Arc<AtomicBool>,
     far: Far,
-    tally: Tally,
 }
 
 impl Session for Get {
@@ -245,103 +133,39 @@ impl Session for Get {
         cx: &mut Context<'_>,
         clock: &mut StageClock,
     ) -> Poll<Result<Option<Moved>>> {
-        for _ in 0..IN_ONE_GO {
-            if self.reader.is_ended() {
-                return Poll::Ready(Ok(None));
-            }
-            let mut room = ReadBuf::new(self.reader.room());
-            let read = Pin::new(&mut self.receiver).poll_read(cx, &mut room);
-            clock.mark(Stage::Receive);
-            let Poll::Ready(read) = read else {
-                clock.wait(Stage::AwaitInput);
-                return Poll::Pending;
-            };
-            read.map_err(|error| failed("reading", &error))?;
-            let bytes = room.filled().len();
-            if bytes == 0 {
+        let arrived = ready!(self.incoming.poll_batch(cx, clock));
+        match arrived.map_err(|error| error.context("pipe://"))? {
+            Arrived::Batch(moved) => Poll::Ready(Ok(Some(moved))),
+            Arrived::End => Poll::Ready(Ok(None)),
+            Arrived::Cut => {
                 // It says why.
                 ready!(self.far.poll(cx))?;
-                return Poll::Ready(Err(Error::new(Kind::Lost, "pipe://: the stream was cut")));
+                Poll::Ready(Err(Error::new(Kind::Lost, "pipe://: the stream was cut")))
             }
-            self.tally.wire_bytes += bytes as u64;
-            self.reader.filled(bytes)?;
-            let Some(batch) = self.reader.take_ready() else {
-                continue;
-            };
-            let moved = Moved {
-                rows: batch.num_rows() as u64,
-                bytes: payload_bytes(&batch),
-            };
-            clock.mark(Stage::Decode);
-            self.tally.rows += moved.rows;
-            if self.checksum {
-                self.tally.checksum = self.tally.checksum.wrapping_add(digest(&batch)?);
-                drop(batch);
-                clock.mark(Stage::Verify);
-            }
-            return Poll::Ready(Ok(Some(moved)));
         }
-        cx.waker().wake_by_ref();
-        clock.wait(Stage::AwaitThread);
-        Poll::Pending
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         self.stop.store(true, Ordering::Release);
         while ready!(self.poll_batch(cx, clock))?.is_some() {}
         let sent = ready!(self.far.poll(cx))?;
-        Poll::Ready(agreed(&sent, &self.tally))
+        Poll::Ready(agreed(&sent, &self.incoming.tally))
     }
 
     fn progress(&self) -> u64 {
-        self.tally.wire_bytes
+        self.incoming.tally.wire_bytes
     }
 
     fn tally(&self) -> Tally {
-        self.tally
+        self.incoming.tally
     }
 }
 
 struct Put {
-    /// `None`: the stream's end was written.
-    sender: Option<pipe::Sender>,
-    cursor: Cursor,
-    encoder: Encoder,
-    checksum: bool,
-    /// Still to be written.
-    left: Vec<Chunk>,
-    encoded: Vec<Encoded>,
-    /// The batch that is being written.
-    moving: Option<Moved>,
-    /// The stream's end is among what is written.
-    ending: bool,
+    outgoing: Outgoing,
     far: Far,
-    tally: Tally,
-}
-
-impl Put {
-    fn poll_write(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        while let (false, Some(sender)) = (self.left.is_empty(), &mut self.sender) {
-            let written = Pin::new(sender).poll_write_vectored(cx, &pieces(&self.left));
-            clock.mark(Stage::Send);
-            let Poll::Ready(written) = written else {
-                clock.wait(Stage::AwaitOutput);
-                return Poll::Pending;
-            };
-            match written {
-                Ok(bytes) => {
-                    self.tally.wire_bytes += bytes as u64;
-                    advance(&mut self.left, bytes);
-                }
-                Err(error) => {
-                    // The far end has ended, and says why.
-                    ready!(self.far.poll(cx))?;
-                    return Poll::Ready(Err(failed("writing", &error)));
-                }
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
+    /// What the far end has counted.
+    taken: Option<Tally>,
 }
 
 impl Session for Put {
@@ -350,56 +174,41 @@ impl Session for Put {
         cx: &mut Context<'_>,
         clock: &mut StageClock,
     ) -> Poll<Result<Option<Moved>>> {
-        if self.moving.is_none() {
-            let Some(item) = self.cursor.next() else {
-                return Poll::Ready(Ok(None));
-            };
-            self.moving = Some(Moved {
-                rows: item.rows,
-                bytes: item.payload,
-            });
-            self.tally.rows += item.rows;
-            if self.checksum {
-                self.tally.checksum = self.tally.checksum.wrapping_add(item.digest()?);
+        match ready!(self.outgoing.poll_batch(cx, clock))? {
+            Sent::Batch(moved) => Poll::Ready(Ok(Some(moved))),
+            Sent::All => Poll::Ready(Ok(None)),
+            Sent::Broken(error) => {
+                // The far end has ended, and says why.
+                ready!(self.far.poll(cx))?;
+                Poll::Ready(Err(failed("writing", &error)))
             }
-            self.encoder.encode(item.batch(), &mut self.encoded)?;
-            for message in self.encoded.drain(..) {
-                queue(message, &mut self.left);
-            }
-            clock.mark(Stage::Encode);
         }
-        ready!(self.poll_write(cx, clock))?;
-        Poll::Ready(Ok(self.moving.take()))
     }
 
     fn is_spent(&self) -> bool {
-        self.cursor.is_spent()
+        self.outgoing.is_spent()
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        if self.sender.is_some() {
-            if !self.ending {
-                self.ending = true;
-                self.left.push(end());
-            }
-            ready!(self.poll_write(cx, clock))?;
-            self.sender = None;
+        if let Sent::Broken(error) = ready!(self.outgoing.poll_end(cx, clock)) {
+            ready!(self.far.poll(cx))?;
+            return Poll::Ready(Err(failed("writing", &error)));
         }
         let Poll::Ready(taken) = self.far.poll(cx) else {
             clock.wait(Stage::AwaitReply);
             return Poll::Pending;
         };
         clock.mark(Stage::AwaitReply);
-        let sent = std::mem::replace(&mut self.tally, taken?);
-        Poll::Ready(agreed(&sent, &self.tally))
+        let taken = *self.taken.insert(taken?);
+        Poll::Ready(agreed(&self.outgoing.tally, &taken))
     }
 
     fn progress(&self) -> u64 {
-        self.tally.wire_bytes
+        self.outgoing.tally.wire_bytes
     }
 
     fn tally(&self) -> Tally {
-        self.tally
+        self.taken.unwrap_or(self.outgoing.tally)
     }
 }
 
@@ -494,15 +303,6 @@ mod tests {
             .unwrap()
             .message
             .contains("has no option window"));
-    }
-
-    #[test]
-    fn a_stream_that_is_cut_is_an_error() {
-        let path = std::env::temp_dir().join(format!("venturi-pipe-{}", std::process::id()));
-        std::fs::write(&path, [0xff; 4]).unwrap();
-        let error = take(File::open(&path).unwrap(), true).unwrap_err();
-        std::fs::remove_file(&path).unwrap();
-        assert!(error.message.contains("was cut"), "{error}");
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct System {
     pub tls: bool,
     /// Whether it is a database in the client's process, of one file.
     pub file: bool,
+    /// Whether what passes goes through pipes of this host's kernel.
+    pub pipe: bool,
     /// Whether what is sent there stays there.
     pub keeps: bool,
     /// Whether what it acknowledges is on a disk by then, as it comes.
@@ -56,6 +58,7 @@ impl System {
         ports: &[],
         tls: false,
         file: false,
+        pipe: false,
         keeps: false,
         synced: true,
         in_flight: true,

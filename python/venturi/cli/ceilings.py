@@ -41,7 +41,7 @@ def ceilings(
     only: Annotated[
         str | None,
         typer.Option(
-            "--only", help="Kinds to measure: memory, tcp, disk, codec, engine.", show_default=False
+            "--only", help="Kinds to measure: memory, tcp, pipe, disk, codec, engine.", show_default=False
         ),
     ] = None,
     streams: Annotated[

@@ -68,7 +68,7 @@ class Executor(Protocol):
         """Measures the raw TCP ceiling."""
 
     def probe(self, spec: str, control: TrialControl) -> str:
-        """Measures a limit of this host: memory, disk, codec."""
+        """Measures a limit of this host: memory, disk, codec, pipe."""
 
 
 class CoreExecutor:

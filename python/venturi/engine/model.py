@@ -145,6 +145,8 @@ class ModelExecutor:
             rate = _MEMORY.get(fields["threads"], _MEMORY_ALL)
         elif kind == "disk":
             rate = _DISK[name]
+        elif kind == "pipe":
+            rate = min(2.4e9 * fields["streams"], 4.2e9)
         else:
             codec, _, verb = name.rpartition("-")
             rate = _CODEC[codec.partition(":")[0]][verb == "decode"]

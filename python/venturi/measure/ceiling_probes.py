@@ -1,7 +1,7 @@
 """Probes of physical limits: which ones the cells of a run need, and how each is executed.
 
 Raw TCP needs one of our servers at the other end: our own on this machine, and on another host `venturi
-serve`, where that is what runs there.
+serve`, where that is what runs there. A raw pipe has both its ends here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from venturi.engine.spec import FORMAT_VERSION, build_spec
 from venturi.measure.endpoints import Endpoints
 from venturi.plan.cell import Cell
 from venturi.servers.reference import ReferenceServer
-from venturi.targets.system import in_process, is_local, is_ours, is_plugin, is_remote, scheme_of
+from venturi.targets.system import PIPES, in_process, is_local, is_ours, is_plugin, is_remote, scheme_of
 from venturi.targets.urls import each_host, is_loopback, place_of
 
 __all__ = [
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 REPEATS = 3
-SECONDS = {"tcp": 0.3, "memory": 0.25, "engine": 0.1, "codec": 0.2, "disk": 0.3}
+SECONDS = {"tcp": 0.3, "pipe": 0.3, "memory": 0.25, "engine": 0.1, "codec": 0.2, "disk": 0.3}
 """How long one repeat of each kind moves data."""
 _MAKING_READY = {"memory": 0.5, "engine": 0.05, "disk": 0.1}
 """Before a repeat, about: memory is touched, batches are made."""
@@ -61,7 +61,8 @@ _LINKS = 16
 _MOST_ENGINE_ROWS = 50_000
 """Rows of `usage` that the engine's probe of upserts cycles through."""
 NAMES = {
-    "tcp": "raw TCP", "memory": "memory copy", "engine": "engine", "codec": "codecs", "disk": "disk"
+    "tcp": "raw TCP", "pipe": "raw pipe", "memory": "memory copy", "engine": "engine", "codec": "codecs",
+    "disk": "disk",
 }  # fmt: skip
 IDENTITY = (
     *("kind", "place", "end", "name", "threads", "pin", "direction", "streams", "message_bytes", "path"),
@@ -168,6 +169,18 @@ def _ways(cell: Cell, servers: int) -> list[Probe]:
     # Databases and stores of time series have no port for plain bytes; what a plugin goes over, nobody knows.
     if p["operation"] not in ("get", "put") or is_plugin(url):
         return []
+    if scheme_of(url) in PIPES:
+        streams, threads = int(p["streams"]), min(int(p["threads"]), int(p["streams"]))
+        return [
+            Probe(
+                "pipe",
+                end="client",
+                threads=threads,
+                pin=pinned(p),
+                direction=str(p["operation"]),
+                streams=streams,
+            )
+        ]
     placed, streams = p.get("on") == "ray", int(p["streams"])
     loaders = int(p.get("loaders") or 1) if placed else 1
 
@@ -222,6 +235,10 @@ def seconds(wanted: Iterable[Probe]) -> float:
 def cost(probe: Probe) -> float:
     """Approximate seconds of one repeat."""
     return SECONDS[probe.kind] + _MAKING_READY.get(probe.kind, 0.0)
+
+
+def _cpus(probe: Probe) -> list[int] | None:
+    return [int(cpu) for cpu in probe.pin.split(",")] if probe.pin else None
 
 
 def _messages(cell: Cell) -> dict[str, Any]:
@@ -297,7 +314,7 @@ class Prober:
                 "streams": probe.streams,
                 "threads": probe.threads,
                 "duration_ns": duration,
-                "pin": [int(cpu) for cpu in probe.pin.split(",")] if probe.pin else None,
+                "pin": _cpus(probe),
                 # For whoever places it: from how many loaders, or from which one, and its first stream.
                 **({"from": probe.loader, "first": probe.first} if probe.loader else {}),
             }
@@ -309,6 +326,9 @@ class Prober:
             spec |= {"threads": probe.threads}
         elif probe.kind == "disk":
             spec |= {"name": probe.name, "path": probe.path, "most_bytes": MOST_DISK_BYTES}
+        elif probe.kind == "pipe":
+            spec |= {"direction": probe.direction, "streams": probe.streams, "threads": probe.threads}
+            spec |= {"pin": _cpus(probe)}
         else:
             assert probe.cell is not None
             rows = probe.cell.parameters["rows_per_batch"]

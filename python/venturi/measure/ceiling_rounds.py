@@ -1,9 +1,9 @@
 """The physical limits measured between the trials of each round, so that a trial and what it is held against
 meet the same moment of the machine; docs/ceilings.md.
 
-Probes take a fifth of the trials' time at most. Raw TCP moves with the moment, and is probed right after the
-first trial of the round that is held against it; what moves slowly (memory, disk, codecs, the engine) at the
-end of the round, as far as time is left, in turn.
+Probes take a fifth of the trials' time at most. Raw TCP and raw pipes move with the moment, and are probed
+right after the first trial of the round that is held against them; what moves slowly (memory, disk, codecs,
+the engine) at the end of the round, as far as time is left, in turn.
 """
 
 from __future__ import annotations
@@ -158,4 +158,4 @@ class RoundProbes:
 
 def _follows(probe: Probe) -> bool:
     """Whether it moves with the moment, and is what a trial is held against."""
-    return probe.kind == "tcp" and not alone(probe.name)
+    return probe.kind == "pipe" or (probe.kind == "tcp" and not alone(probe.name))

@@ -23,7 +23,9 @@ from venturi.plan.scenario import Scenario
 from venturi.plan.workload import SOURCES
 from venturi.servers.local import LocalTargets, duckdb_library
 from venturi.servers.local_store import Settings
+from venturi.servers.program import OWN
 from venturi.servers.starters import Starter
+from venturi.targets.exec import words
 from venturi.targets.system import (
     NO_PLACE,
     is_charrow,
@@ -227,6 +229,9 @@ class Endpoints:
         url = str(cell.parameters["target"])
         if self._needs_server and is_time_series(url) and is_ours(url) and "+http" not in url:
             more["http_port"] = self._local.store_http_port(url)
+        if scheme_of(url) == "exec":
+            command = cell.options.get("command")
+            more["command"] = list(OWN) if command is None else words(command)
         if is_charrow(url):
             served = self._served(cell)
             query = queries.text(cell, served.name if served is not None else None)

@@ -42,7 +42,7 @@ from venturi.targets.urls import check_url
 
 __all__ = ["KINDS", "Ceilings", "measure"]
 
-KINDS = ("memory", "tcp", "disk", "codec", "engine")
+KINDS = ("memory", "tcp", "pipe", "disk", "codec", "engine")
 _CODECS = ("ipc", "lz4", "zstd")
 _DEFAULT_MESSAGE = 131_072
 Progress = Callable[[int, int, str], None]
@@ -268,9 +268,16 @@ class _Session:
         ]
         path = str(Path(self.given["disk"]).resolve())
         disks = [Probe("disk", end="client", name=name, path=path) for name in ("fsync", "direct")]
+        # Where TCP takes every way, a pipe has but one.
+        pipes = [
+            dataclasses.replace(probe, kind="pipe", place=None, end="client", url="")
+            for probe in tcp
+            if probe.name is None and is_local(probe.url)
+        ]
         every = {
             "memory": [p for p in found if p.kind == "memory"],
             "tcp": tcp,
+            "pipe": pipes,
             "disk": disks,
             "codec": codecs,
             "engine": [p for p in found if p.kind == "engine"],

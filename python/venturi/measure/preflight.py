@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from venturi.common.errors import ScenarioError, VenturiError
 from venturi.common.names import similar
 from venturi.plan.rules.room import check_room
 from venturi.servers.local import duckdb_library
+from venturi.targets.exec import words
 from venturi.targets.system import (
     in_process,
     is_charrow,
@@ -46,6 +48,7 @@ def check(scenario: Scenario, cells: Sequence[Cell]) -> None:
     _variables(scenario)
     _tls(scenario, cells)
     _cpus(scenario)
+    _programs(scenario)
     for cell in cells:
         check_room(scenario, cell)
         _file(scenario, cell)
@@ -159,6 +162,19 @@ def _tls(scenario: Scenario, cells: Sequence[Cell]) -> None:
 
 def _with_tls(cells: Sequence[Cell]) -> str:
     return f"{scheme_of(str(cells[0].parameters['target']))}+tls"
+
+
+def _programs(scenario: Scenario) -> None:
+    """Whether the programs of exec:// are installed."""
+    for command in _values(scenario, "target", "command"):
+        first = words(command)[0]
+        # What holds a placeholder is known to the trial alone.
+        if "{" not in first and shutil.which(first) is None:
+            found = "cannot be run" if Path(first).exists() else "no such program"
+            raise ScenarioError(
+                f"{_where(scenario, 'target', 'command')}: {first}: {found}",
+                hint="name one in PATH, or by its path; a pipeline needs a shell: \"sh -c '... | ...'\"",
+            )
 
 
 def _cpus(scenario: Scenario) -> None:

@@ -250,6 +250,11 @@ def _check_placement(scenario: Scenario, cell: Cell) -> None:
             f"{scenario.where('target', 'url')}: {url} is a file that one process has open, not {loaders}",
             hint="name a server, or --loaders 1",
         )
+    if scenario.on is not None and scheme_of(url) == "exec":
+        raise ScenarioError(
+            f"{scenario.where('target', 'url')}: programs are started on this host, and --on has others",
+            hint="leave one of them out",
+        )
     if scenario.on is not None and cell.parameters["include_setup"]:
         where = scenario.where("matrix" if "include_setup" in scenario.axes else "workload", "include_setup")
         raise ScenarioError(

@@ -82,7 +82,7 @@ class Charrow(Table):
             "Largest block accepted, in bytes. [default: 1GiB]",
             int,
             cell=None,
-            systems={"charrow": None, "clickhouse": None},
+            systems={"charrow": None, "clickhouse": None, "exec": None},
             spec="max_block_bytes",
             default="`1GiB`",
         ),

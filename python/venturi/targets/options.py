@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, create_model
 from venturi.targets.charrow import Charrow
 from venturi.targets.clickhouse import ClickHouse
 from venturi.targets.databases import DATABASE, Cassandra, Database, Embedded, MySql
+from venturi.targets.exec import Exec
 from venturi.targets.fields import Nullable, Table, compression_name, lower_word, setting_of
 from venturi.targets.flight import Flight, Login
 from venturi.targets.setting import Setting
@@ -90,7 +91,7 @@ class Stored(Akumuli, TimeSeries, Embedded, Cassandra, MySql, Database):
     """Those of systems that keep rows or points."""
 
 
-class _Own(Shared, Stored, ClickHouse, Charrow, Flight, Login):
+class _Own(Shared, Stored, Exec, ClickHouse, Charrow, Flight, Login):
     """Those of Venturi's own systems."""
 
 

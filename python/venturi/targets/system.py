@@ -25,6 +25,7 @@ __all__ = [
     "ONE_AT_A_TIME",
     "ONE_HOST",
     "PARAMETERS",
+    "PIPES",
     "PLUGINS",
     "PORTS",
     "REFUSED",
@@ -46,6 +47,7 @@ __all__ = [
     "is_local",
     "is_ours",
     "is_plugin",
+    "is_program",
     "is_remote",
     "is_time_series",
     "scheme_of",
@@ -69,6 +71,8 @@ class System:
     tls: bool
     file: bool
     """Whether it is a database in this process, of one file."""
+    pipe: bool
+    """Whether what passes goes through pipes of this host's kernel."""
     keeps: bool
     """Whether what is sent there stays there."""
     synced: bool
@@ -127,6 +131,8 @@ DATABASES = _schemes(lambda system: system.operations == ["upsert"])
 """Systems that take upserts."""
 TIME_SERIES = _schemes(lambda system: system.operations == ["ingest"])
 """Systems that take points of time series."""
+PIPES = _schemes(lambda system: system.pipe)
+"""Systems whose rows pass pipes of this host's kernel."""
 NETWORK = _schemes(lambda system: system.tls)
 """Systems that one is logged in to, over TLS if need be."""
 ONE_AT_A_TIME = _schemes(lambda system: not system.in_flight)
@@ -175,6 +181,11 @@ def is_charrow(url: str) -> bool:
 def is_clickhouse(url: str) -> bool:
     """Whether it is a ClickHouse server, asked over HTTP."""
     return scheme_of(url) == "clickhouse"
+
+
+def is_program(url: str) -> bool:
+    """Whether each stream has a process there that the trial starts."""
+    return scheme_of(url) == "exec"
 
 
 def is_time_series(url: str) -> bool:

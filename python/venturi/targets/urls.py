@@ -25,6 +25,7 @@ from venturi.targets.system import (
     is_database,
     is_local,
     is_ours,
+    is_program,
     is_remote,
     is_time_series,
     scheme_of,
@@ -99,6 +100,10 @@ def check_url(url: str) -> str:
     if scheme in PLUGINS:
         return _plugin(url, place)
     if scheme in NO_PLACE:
+        if rest and is_program(url):
+            raise ValueError(
+                f"{printable(url)!r}: the program is named by command (--command), not by the URL"
+            )
         if rest:
             raise ValueError(f"{printable(url)!r}: {scheme}:// is in this process; nothing may follow")
         return f"{scheme}://"

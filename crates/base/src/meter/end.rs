@@ -76,6 +76,18 @@ impl End {
         }
     }
 
+    /// Processes alone, which are one end together.
+    pub fn of_processes(pids: &[u32]) -> Self {
+        match pids {
+            [only] => Self::of_process(Some(*only)),
+            _ => Self {
+                process: Process::several(pids),
+                threads: Threads::none(),
+                ..Self::of_process(pids.first().copied())
+            },
+        }
+    }
+
     /// The connection whose interface is watched.
     pub fn aim(&mut self, local: SocketAddr, peer: SocketAddr) {
         self.network = Network::of(local, peer);

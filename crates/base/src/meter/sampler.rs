@@ -56,9 +56,9 @@ impl Prepared {
         self.sockets = sockets;
     }
 
-    /// A foreign server's process on this host.
-    pub fn watch(&mut self, server: u32) {
-        self.server = Some(End::of_process(Some(server)));
+    /// A foreign server's processes on this host.
+    pub fn watch(&mut self, servers: &[u32]) {
+        self.server = Some(End::of_processes(servers));
     }
 
     /// One row, now.
@@ -185,7 +185,7 @@ mod tests {
     fn columns_are_of_one_length_and_grow() {
         let counters = Counters::row(2);
         let mut prepared = Prepared::new(Duration::from_millis(5), counters.clone());
-        prepared.watch(std::process::id());
+        prepared.watch(&[std::process::id()]);
         prepared.take();
         let start = Instant::now();
         let sampler = prepared.begin(start).unwrap();

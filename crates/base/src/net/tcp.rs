@@ -18,6 +18,6 @@ mod probe;
 #[cfg(test)]
 mod tests;
 
-pub use line::{Ticket, LONGEST, OPEN};
+pub use line::{stay_on, Ticket, LONGEST, OPEN};
 pub use peer::{Peer, Terms};
-pub use probe::{probe, Far, Flow, Placement, Probe};
+pub use probe::{probe, Ends, Far, Flow, Placement, Probe};

@@ -15,6 +15,7 @@ use venturi_targets::{charrow, flight};
 pub mod codec;
 pub mod disk;
 pub mod memory;
+pub mod pipe;
 
 use venturi_base::net::tcp::{self, Far, Flow, Placement};
 use venturi_base::os::pin::allowed;
@@ -66,6 +67,15 @@ pub enum HostSpec {
         data: Data,
         rows_per_batch: usize,
         duration_ns: u64,
+    },
+    /// Pipes of the kernel, as a trial's streams and threads.
+    Pipe {
+        direction: Operation,
+        streams: usize,
+        threads: usize,
+        duration_ns: u64,
+        #[serde(default)]
+        pin: Option<Vec<usize>>,
     },
 }
 
@@ -127,6 +137,22 @@ pub fn run_host(spec: &HostSpec, control: &Control) -> ProbeRecord {
             data,
             *rows_per_batch,
             lasting(*duration_ns)?,
+            &cancelled,
+        ),
+        HostSpec::Pipe {
+            direction,
+            streams,
+            threads,
+            duration_ns,
+            pin,
+        } => pipe::run(
+            Flow {
+                operation: *direction,
+                streams: *streams,
+                threads: *threads,
+                duration: lasting(*duration_ns)?,
+                pin: pin.as_deref(),
+            },
             &cancelled,
         ),
     })
@@ -222,6 +248,7 @@ mod tests {
         for wrong in [
             r#"{"kind": "memory", "threads": 0, "duration_ns": 1000}"#,
             r#"{"kind": "memory", "threads": 1, "duration_ns": 0}"#,
+            r#"{"kind": "pipe", "direction": "get", "streams": 0, "threads": 1, "duration_ns": 1}"#,
             r#"{"kind": "disk", "name": "paper", "path": "/tmp", "most_bytes": 1, "duration_ns": 1}"#,
         ] {
             assert_eq!(answer(wrong).error.unwrap().kind, Kind::Usage, "{wrong}");

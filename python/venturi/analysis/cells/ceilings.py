@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from venturi.analysis.statistics.intervals import Interval, median_interval, ratio_interval
 from venturi.common.units import Quantity
-from venturi.targets.system import KEEPS_NOTHING, UNSYNCED, scheme_of
+from venturi.targets.system import KEEPS_NOTHING, PIPES, UNSYNCED, scheme_of
 
 __all__ = [
     "NEAR",
@@ -39,7 +39,7 @@ moves a trial's mean a little off the probe's."""
 OVER = 1.05
 """A result that is so much above its limit has passed it, however far its repeats lie apart."""
 
-RAW_TCP, ENGINE, MEMORY, DISK = "raw TCP", "engine", "memory copy", "disk"
+RAW_TCP, RAW_PIPE, ENGINE, MEMORY, DISK = "raw TCP", "raw pipe", "engine", "memory copy", "disk"
 DIALECTS = ("mysql", "postgres", "sqlite", "duckdb")
 """Statements that `empty://` can build."""
 _ALONE = "loader-"
@@ -185,7 +185,7 @@ def _same_machine(parameters: Mapping[str, Any], records: Sequence[Mapping[str, 
     parts = urlsplit(target)
     host = parts.hostname or ""
     return (
-        parts.scheme in ("sqlite", "duckdb")
+        parts.scheme in ("sqlite", "duckdb", *PIPES)
         or host in ("local", "localhost", "::1")
         or host.startswith("127.")
     )
@@ -246,6 +246,7 @@ class Limits:
             kind = str(probe.get("kind") or "tcp")
             names = {
                 "tcp": ("place", "direction", "streams", "name", "threads", "pin"),
+                "pipe": ("direction", "streams", "threads", "pin"),
                 "engine": ("data", "name", "streams", "threads"),
                 "codec": ("end", "data", "name"),
                 "memory": ("end", "name", "threads"),
@@ -276,7 +277,8 @@ class Limits:
         trials, `done` what they moved. Limits measured under other conditions are left out: a share of one
         would mislead.
         """
-        raw = self._tcp(parameters, message_bytes)
+        piped = scheme_of(str(parameters.get("target") or "")) in PIPES
+        raw = self._pipe(parameters) if piped else self._tcp(parameters, message_bytes)
         if (parameters.get("loaders") or 1) > 1:
             # One host's limit does not bound several hosts.
             found = [_of_payload(raw, parameters, payload_per_wire)]
@@ -289,9 +291,9 @@ class Limits:
             self._disk(parameters, records),
         ]
         limits = _held_against(found, done)
-        # What passed through TCP faster than memory is copied stayed in the processor's cache, so memory is
-        # no limit. Compared are bytes on the wire: those passed.
-        wire = _held_against([raw], done).get(RAW_TCP)
+        # What passed through TCP, or a pipe, faster than memory is copied stayed in the processor's cache, so
+        # memory is no limit. Compared are bytes on the wire: those passed.
+        wire = next(iter(_held_against([raw], done).values()), None)
         if wire is not None and MEMORY in limits and _above(wire, limits[MEMORY]):
             del limits[MEMORY]
         return limits
@@ -320,6 +322,14 @@ class Limits:
         # Those of a run that was begun when probes had a size count with the others.
         found = of_any + self._near(sizes, size)
         return self._ceiling(RAW_TCP, found) if found else None
+
+    def _pipe(self, parameters: Mapping[str, Any]) -> Ceiling | None:
+        """As many pipes and threads as the trial's."""
+        p, streams = parameters, parameters.get("streams")
+        threads = min(p.get("threads") or streams or 1, streams or 1)
+        sizes = self._found.get("pipe", {}).get((p.get("operation"), streams, threads, pinned(p)), {})
+        found = [sample for samples in sizes.values() for sample in samples]
+        return self._ceiling(RAW_PIPE, found) if found else None
 
     def _engine(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
         p = parameters
@@ -438,6 +448,6 @@ def why_passed(share: Quantity, paired: bool) -> str:
     if not surely_above(share):
         return "repeats do not tell whether it is one: they are too few, or the machine changes too fast"
     return (
-        "it was probed between the trials, raw TCP with its ends in every placement, so the trials do "
-        "something that the probe does not"
+        "it was probed between the trials, raw TCP and pipes with their ends in every placement, so the "
+        "trials do something that the probe does not"
     )

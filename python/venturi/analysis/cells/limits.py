@@ -60,10 +60,10 @@ def title(line: Mapping[str, Any]) -> str:
             # A place without a name of its own is the list of the servers.
             where = "" if address in place.split(",") else where
             where += f", {' and '.join(ends)} alone"
-        threads, pin = line.get("threads"), line.get("pin")
-        few = f" on {_count(threads, 'thread')}" if threads not in (None, line.get("streams")) else ""
-        where = f"{few}{f', pinned to {pin}' if pin else ''}{where}"
+        where = f"{_ends(line)}{where}"
         return f"raw TCP {line.get('direction')}, {_count(line.get('streams'), 'connection')}{where}"
+    if kind == "pipe":
+        return f"raw pipe {line.get('direction')}, {_count(line.get('streams'), 'pipe')}{_ends(line)}"
     if kind == "memory":
         return f"memory copy, {_count(line.get('threads'), 'core')}"
     if kind == "disk":
@@ -74,6 +74,13 @@ def title(line: Mapping[str, Any]) -> str:
     if kind == "engine":
         return f"engine, {_count(line.get('streams'), 'stream')}"
     return f"{kind} {name}".strip()
+
+
+def _ends(line: Mapping[str, Any]) -> str:
+    """The threads of this end, where they are not as many as streams, and their CPUs."""
+    threads, pin = line.get("threads"), line.get("pin")
+    few = f" on {_count(threads, 'thread')}" if threads not in (None, line.get("streams")) else ""
+    return f"{few}{f', pinned to {pin}' if pin else ''}"
 
 
 def raw_tcp_meaning(size: str = "") -> str:
@@ -87,6 +94,8 @@ def _meaning(line: Mapping[str, Any], cores: int) -> tuple[str, str]:
     if kind == "tcp":
         size = line.get("message_bytes")
         return "raw TCP", raw_tcp_meaning(f"of {Quantity(size, unit='B').text()}" if size else "")
+    if kind == "pipe":
+        return "raw pipe", "pipes of the kernel alone, without any format in them"
     if kind == "memory":
         return "memory copy", "one large buffer copied to another, bytes counted once"
     if kind == "disk":

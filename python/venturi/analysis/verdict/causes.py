@@ -304,6 +304,10 @@ class Why(Name):
         "profile-server",
         "where that core goes, on the server's host: perf top -g -p PID, of Python py-spy top --pid PID",
     )
+    PROFILE_PROGRAM = (
+        "profile-program",
+        "what the program does meanwhile: perf top -p PID if it computes, strace -c -f -p PID if it waits",
+    )
     ACCOUNTING_SERVER = (
         "accounting-server",
         "what this client and path can do with a server that reports its stages",

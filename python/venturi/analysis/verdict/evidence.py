@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from venturi.analysis.cells.summary import ENDS, Cell, Record, get, numeric, quotient
+from venturi.targets.system import PIPES, scheme_of
 
 Facts = dict[str, float]
 
@@ -386,6 +387,8 @@ def _truth(value: float | None) -> bool | None:
 
 
 def _address_is_loopback(cell: Cell) -> bool | None:
+    if scheme_of(str(cell.parameters.get("target") or "")) in PIPES:
+        return True
     for record in cell.records:
         address = get(record, "target", "address")
         if address:

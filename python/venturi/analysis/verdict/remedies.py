@@ -24,7 +24,7 @@ from venturi.analysis.verdict.shared_remedies import (
 )
 from venturi.analysis.verdict.types import Remedy
 from venturi.targets.parameters import CREDENTIALS
-from venturi.targets.system import is_charrow, is_clickhouse, scheme_of, servers_batches
+from venturi.targets.system import is_charrow, is_clickhouse, is_program, scheme_of, servers_batches
 
 __all__ = ["MOST", "remedies"]
 
@@ -63,6 +63,9 @@ def _batch(seen: Seen) -> tuple[int, float]:
 
 
 def _larger_batches(seen: Seen) -> list[Remedy]:
+    if is_program(_url(seen)) and seen.cell.parameters.get("data") == "remote":
+        # Batches are the program's.
+        return []
     if servers_batches(seen.cell.parameters):
         arrived = rows_a_batch(seen.cell)
         if arrived is None or arrived >= BATCH_LARGE:
@@ -291,6 +294,8 @@ def _flow_control(seen: Seen, hit: Hit) -> list[Remedy]:
 
 
 def _server(seen: Seen, hit: Hit) -> list[Remedy]:
+    if is_program(_url(seen)):
+        return [*_more_streams(seen), Remedy(Why.PROFILE_PROGRAM), *_larger_batches(seen)]
     accounting = elsewhere(seen, Why.ACCOUNTING_SERVER)
     return [*_more_streams(seen), accounting, *_larger_batches(seen)]
 

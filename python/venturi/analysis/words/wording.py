@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from venturi.common.units import percent
-from venturi.targets.system import is_charrow
+from venturi.targets.system import is_charrow, is_program
 
 if TYPE_CHECKING:
     from venturi.analysis.cells.summary import Cell
@@ -46,15 +46,17 @@ class Nouns:
 
     row: str = "row"
     stream: str = "stream"
+    server: str = "server"
 
 
 NOUNS = Nouns()
 
 
 def nouns_of(cell: Cell) -> Nouns:
-    """Points of an ingest, partitions of a query."""
-    partitioned = is_charrow(str(cell.parameters.get("target") or ""))
-    return Nouns(cell.noun, "partition" if partitioned else "stream")
+    """Points of an ingest, partitions of a query, a program in the place of a server."""
+    url = str(cell.parameters.get("target") or "")
+    server = "program" if is_program(url) else "server"
+    return Nouns(cell.noun, "partition" if is_charrow(url) else "stream", server)
 
 
 def size(value: float) -> str:

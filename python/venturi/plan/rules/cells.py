@@ -16,6 +16,7 @@ from venturi.targets.system import is_charrow, is_clickhouse, is_plugin, scheme_
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
 from venturi.plan.rules.databases import check_upsert
+from venturi.plan.rules.exec import check_exec
 from venturi.plan.rules.flight import check_flight, names_something
 from venturi.plan.rules.options import check_values
 from venturi.plan.rules.shared import check_tls, only_ingest
@@ -42,6 +43,8 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target, chosen: d
     elif is_clickhouse(url):
         only_ingest(workload, where)
         clickhouse.check_clickhouse(workload, target, where)
+    elif scheme_of(url) == "exec":
+        check_exec(workload, target, where)
     else:
         check_flight(workload, url, where)
     check_values(target, where)

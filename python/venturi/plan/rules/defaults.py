@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from venturi.plan.workload import SIZES, Workload
-from venturi.targets.system import PLUGINS, is_database, is_time_series, scheme_of
+from venturi.targets.system import PLUGINS, is_database, is_program, is_time_series, scheme_of
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
@@ -37,6 +37,11 @@ def settled(scenario: Scenario) -> Scenario:
     if open_("operation") and all(plugin is not None and plugin.operations == ["put"] for plugin in plugins):
         update["operation"] = "put"
     operations = axes.get("operation", [update.get("operation", workload.operation)])
+    commands = axes.get("command", [scenario.target.command])
+    programs = all(map(is_program, addresses(scenario))) and all(commands)
+    if open_("data") and programs and set(operations) == {"get"}:
+        # A user's program knows nothing of our records, unless they are named.
+        update["data"] = "remote"
     if all(operation == "upsert" for operation in operations):
         if open_("data"):
             update["data"] = "usage"

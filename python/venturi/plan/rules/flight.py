@@ -18,7 +18,7 @@ from venturi.targets.system import (
     scheme_of,
 )
 
-__all__ = ["check_flight", "names_something"]
+__all__ = ["check_flight", "check_rows", "names_something"]
 
 
 def names_something(url: str) -> bool:
@@ -32,8 +32,8 @@ def names_something(url: str) -> bool:
     return parts.scheme != "empty" and bool(parts.path.strip("/") or parts.query)
 
 
-def check_flight(workload: Workload, url: str, where: Any) -> None:
-    """Whether a get or a put can go this way with these data."""
+def check_rows(workload: Workload, url: str, where: Any) -> None:
+    """Whether the data are rows that a get or a put moves. Raises ScenarioError."""
     operation = workload.operation
     for found, taken in ((is_database(url), "upsert"), (is_time_series(url), "ingest")):
         if found:
@@ -55,10 +55,17 @@ def check_flight(workload: Workload, url: str, where: Any) -> None:
         )
     if ingests.is_points(workload.data):
         raise ScenarioError(f"{at}: points are for ingests; a {operation} has records or a file")
-    if operation == "put":
-        if workload.data == "remote":
-            raise ScenarioError(f"{at}: a put needs data of its own, records or a file, not remote")
-    elif workload.data == "remote":
+    if operation == "put" and workload.data == "remote":
+        raise ScenarioError(f"{at}: a put needs data of its own, records or a file, not remote")
+
+
+def check_flight(workload: Workload, url: str, where: Any) -> None:
+    """Whether a get or a put can go this way with these data."""
+    check_rows(workload, url, where)
+    at = where("workload", "data")
+    if workload.operation == "put":
+        return
+    if workload.data == "remote":
         if not names_something(url) and not url.startswith("empty:"):
             raise ScenarioError(
                 f"{at}: {url} does not say what to get",

@@ -38,6 +38,8 @@ pub struct Process {
     family: Option<Family>,
     /// This process by getrusage, which is finer than /proc.
     own: bool,
+    /// Several processes, none of which leads the others.
+    several: bool,
     stat: Option<Reread>,
     tick_ns: u64,
     page: u64,
@@ -51,6 +53,7 @@ impl Process {
         Self {
             family: pid.map(Family::of),
             own: pid.is_none(),
+            several: false,
             stat: Reread::open(&format!("{}/stat", folder(pid))),
             tick_ns: tick_ns(),
             page: page.max(0) as u64,
@@ -65,14 +68,34 @@ impl Process {
         }
     }
 
+    /// These processes together, each with those that it has started.
+    pub fn several(pids: &[u32]) -> Self {
+        let children = pids.iter().take(MOST_CHILDREN).copied();
+        Self {
+            family: Some(Family {
+                pid: None,
+                children: children.map(Child::new).collect(),
+                looked: None,
+            }),
+            own: false,
+            several: true,
+            stat: None,
+            ..Self::new(None)
+        }
+    }
+
     pub fn read(&mut self) -> Option<Usage> {
         let (tick_ns, page) = (self.tick_ns, self.page);
         let stat = self.stat.as_mut().and_then(Reread::read);
         let told = stat.and_then(|stat| parse(stat, tick_ns, page));
-        let (mut usage, ended) = match self.own {
-            false => told?,
-            true => (of(libc::RUSAGE_SELF), of(libc::RUSAGE_CHILDREN)),
+        let (mut usage, ended) = match (self.own, self.several) {
+            (true, _) => (of(libc::RUSAGE_SELF), of(libc::RUSAGE_CHILDREN)),
+            (_, true) => (Usage::default(), Usage::default()),
+            _ => told?,
         };
+        if self.several {
+            usage.rss_bytes = Some(0);
+        }
         if let (true, Some((told, _))) = (self.own, told) {
             usage.rss_bytes = told.rss_bytes;
             usage.threads = told.threads;
@@ -114,7 +137,8 @@ const PART: u32 = 100;
 /// All that a process has started, and these in turn.
 #[derive(Debug)]
 struct Family {
-    pid: u32,
+    /// Who has started them, in whose list new ones are found; `None`: they are all there are.
+    pid: Option<u32>,
     children: Vec<Child>,
     looked: Option<(Instant, Duration)>,
 }
@@ -122,7 +146,7 @@ struct Family {
 impl Family {
     fn of(pid: u32) -> Self {
         Self {
-            pid,
+            pid: Some(pid),
             children: Vec::new(),
             looked: None,
         }
@@ -134,7 +158,10 @@ impl Family {
         if self.looked.is_none_or(due) {
             let begun = Instant::now();
             let mut places = MOST_CHILDREN - self.children.iter().map(Child::count).sum::<usize>();
-            look(self.pid, &mut self.children, &mut places);
+            if let Some(pid) = self.pid {
+                find(pid, &mut self.children, &mut places);
+            }
+            look(&mut self.children, &mut places);
             self.looked = Some((begun, begun.elapsed()));
         }
         for child in &mut self.children {
@@ -171,6 +198,16 @@ struct Child {
 }
 
 impl Child {
+    fn new(pid: u32) -> Self {
+        Self {
+            pid,
+            stat: Reread::open(&format!("/proc/{pid}/stat")),
+            last: Usage::default(),
+            ended: Usage::default(),
+            children: Vec::new(),
+        }
+    }
+
     fn count(&self) -> usize {
         1 + self.children.iter().map(Child::count).sum::<usize>()
     }
@@ -193,8 +230,16 @@ impl Child {
     }
 }
 
+/// Finds what these have started.
+fn look(children: &mut [Child], places: &mut usize) {
+    for child in children.iter_mut().filter(|child| child.stat.is_some()) {
+        find(child.pid, &mut child.children, places);
+        look(&mut child.children, places);
+    }
+}
+
 /// Finds what is new. Each thread has a list of those that it has started.
-fn look(pid: u32, children: &mut Vec<Child>, places: &mut usize) {
+fn find(pid: u32, children: &mut Vec<Child>, places: &mut usize) {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
         return;
     };
@@ -207,18 +252,9 @@ fn look(pid: u32, children: &mut Vec<Child>, places: &mut usize) {
             let new = pid != std::process::id() && !children.iter().any(known);
             if new && *places > 0 {
                 *places -= 1;
-                children.push(Child {
-                    pid,
-                    stat: Reread::open(&format!("/proc/{pid}/stat")),
-                    last: Usage::default(),
-                    ended: Usage::default(),
-                    children: Vec::new(),
-                });
+                children.push(Child::new(pid));
             }
         }
-    }
-    for child in children.iter_mut().filter(|child| child.stat.is_some()) {
-        look(child.pid, &mut child.children, places);
     }
 }
 
@@ -378,6 +414,35 @@ mod tests {
         let after = cpu(&mut whole) - cpu(&mut alone);
         assert!(after > before + 20_000_000, "{before} {after}");
         assert!(after + 20_000_000 >= last, "{last} {after}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn several_processes_count_together_also_when_they_have_ended() {
+        // Each burns some CPU in a child, and is not waited for until it has been read.
+        let burn = "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; :";
+        let mut shells = [0; 2].map(|_| {
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", burn]).spawn().unwrap()
+        });
+        let pids = [shells[0].id(), shells[1].id()];
+        let (mut both, mut one) = (Process::several(&pids), Process::new(Some(pids[0])));
+        let ended = |pid: u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            stat.unwrap().contains(") Z ")
+        };
+        let start = Instant::now();
+        while !pids.into_iter().all(ended) {
+            assert!(start.elapsed().as_secs() < 20);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let [both, one] = [&mut both, &mut one].map(|process| process.read().unwrap());
+        shells.iter_mut().for_each(|shell| drop(shell.wait()));
+        assert!(one.cpu().total() >= 20_000_000, "{one:?}");
+        assert!(
+            both.cpu().total() >= one.cpu().total() + 20_000_000,
+            "{both:?}"
+        );
     }
 
     #[test]

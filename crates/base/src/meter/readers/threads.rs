@@ -42,8 +42,17 @@ pub struct Threads {
 
 impl Threads {
     pub fn new(pid: Option<u32>) -> Self {
+        Self::in_folder(format!("{}/task", folder(pid)))
+    }
+
+    /// Those of several processes: none is told of.
+    pub fn none() -> Self {
+        Self::in_folder(String::new())
+    }
+
+    fn in_folder(folder: String) -> Self {
         Self {
-            folder: format!("{}/task", folder(pid)),
+            folder,
             known: Vec::new(),
             names: Vec::new(),
             counted: None,

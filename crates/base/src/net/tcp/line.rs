@@ -95,7 +95,7 @@ fn wake_at(socket: &TcpStream, bytes: libc::c_int) {
 fn wake_at(_socket: &TcpStream, _bytes: libc::c_int) {}
 
 /// Binds the thread, where that is wished and can be had.
-pub(super) fn stay_on(cpu: Option<usize>) {
+pub fn stay_on(cpu: Option<usize>) {
     if let Some(cpu) = cpu {
         let _ = pin(cpu);
     }

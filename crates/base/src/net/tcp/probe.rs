@@ -53,7 +53,7 @@ impl Probe {
     }
 }
 /// Which threads this end has, and on which CPU each end of a connection stays.
-pub(super) struct Ends<'a> {
+pub struct Ends<'a> {
     pub(super) placement: Placement,
     pub(super) threads: usize,
     pub(super) pin: Option<&'a [usize]>,
@@ -63,7 +63,7 @@ pub(super) struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    pub(super) fn of(flow: &Flow<'a>, placement: Placement, loopback: bool) -> Result<Self> {
+    pub fn of(flow: &Flow<'a>, placement: Placement, loopback: bool) -> Result<Self> {
         // Where the probe is free to choose: the more threads, the more CPUs are busy.
         let pin = flow.pin.filter(|cpus| !cpus.is_empty());
         let bound = placement != Placement::Free && pin.is_none();
@@ -85,8 +85,13 @@ impl<'a> Ends<'a> {
         })
     }
 
+    /// Of this end.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
     /// Of a thread of this end.
-    pub(super) fn here(&self, thread: usize) -> Option<usize> {
+    pub fn here(&self, thread: usize) -> Option<usize> {
         let at = |cpus: &[usize], turn: usize| cpus.get(turn % cpus.len().max(1)).copied();
         match (self.pin, self.placement) {
             (Some(pin), _) => at(pin, thread),
@@ -100,7 +105,7 @@ impl<'a> Ends<'a> {
     }
 
     /// Of the peer's end of a connection.
-    pub(super) fn peer(&self, stream: usize) -> Option<usize> {
+    pub fn peer(&self, stream: usize) -> Option<usize> {
         let here = self.here(stream % self.threads)?;
         match self.placement {
             Placement::Free => None,

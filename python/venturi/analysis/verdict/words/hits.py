@@ -23,6 +23,7 @@ from venturi.analysis.words.wording import (
 )
 from venturi.analysis.words.wording import cores as all_cores
 from venturi.common.units import Quantity, count, percent, plural
+from venturi.targets.system import is_program
 
 __all__ = ["LACKS", "TITLES", "as_narrow", "end_of", "limit", "lines", "serial", "title"]
 
@@ -50,7 +51,8 @@ def title(seen: Seen, hit: Hit) -> str:
     """A few words: `both cores`, `server: encode`, `link`."""
     fixed = TITLES.get(hit.cause)
     if fixed is not None:
-        return fixed.format(stage=hit.stage, end=hit.end, pool=hit.pool)
+        server = nouns_of(seen.cell).server
+        return fixed.format(stage=hit.stage, end=hit.end, pool=hit.pool, server=server)
     if hit.cause is Cause.CORES_OF_OTHERS:
         return f"cores{_whose(seen)}: others"
     if hit.cause is Cause.CORES_FULL:
@@ -97,7 +99,7 @@ TITLES = {
     Cause.SEND_BUFFER: "flow control: send buffer",
     Cause.ACKNOWLEDGEMENTS: "flow control: acknowledgements",
     Cause.SERVER_LIMIT: "server: a limit within it",
-    Cause.SERVER_WAITED_FOR: "server",
+    Cause.SERVER_WAITED_FOR: "{server}",
     Cause.SERIAL_SERVER: "server: one core",
     **dict.fromkeys((c for c in Cause if c.kind == "unknown"), "not known"),
     Cause.SERVER_OR_PATH: "server or path",
@@ -123,14 +125,15 @@ def _whose(seen: Seen) -> str:
     return " of the " + " and of the ".join(e.name for e in filled)
 
 
-def _mix(ends: tuple[End, ...]) -> str:
+def _mix(seen: Seen, ends: tuple[End, ...]) -> str:
     """`send 41 %, receive 35 %`; a stage that both ends have, with its end."""
     found = cores.mix(ends)
+    own = {"server": nouns_of(seen.cell).server}
     stages = [part.stage for part in found]
     named = {
         "other processes"
         if part == cores.OTHERS
-        else f"the {part.end}"
+        else f"the {own.get(str(part.end), part.end)}"
         if part.stage is None
         else f"{part.stage} ({part.end})"
         if stages.count(part.stage) > 1
@@ -146,14 +149,14 @@ def _cores(seen: Seen, hit: Hit) -> Lines:
     steal = hit.numbers["stolen"]
     if steal > 0.01:
         text += f" of the time that was not stolen ({percent(steal)} was)"
-    mix = _mix(cores.busy_ends(seen))
+    mix = _mix(seen, cores.busy_ends(seen))
     yield text + (f": {mix}" if mix else "")
     if hit.numbers.get("others", 0.0) > cores.ELSEWHERE:
         yield "most of that is other processes: stop them and measure again"
 
 
 def _quota(seen: Seen, hit: Hit) -> Lines:
-    mix = _mix((end_of(seen, hit),))
+    mix = _mix(seen, (end_of(seen, hit),))
     yield (
         f"the {plural(hit.numbers['quota_cores'], 'core')} that the {hit.end}'s control group allows are "
         f"used up{f': {mix}' if mix else ''}"
@@ -173,7 +176,7 @@ def _part_of_a_core(seen: Seen, hit: Hit) -> Lines:
 def _one_core(seen: Seen, hit: Hit) -> Lines:
     yield (
         f"the scheduler keeps both ends on one core, busy {percent(hit.numbers['busy'])}, while the others "
-        f"have time to spare: {_mix((seen.client, seen.server))}"
+        f"have time to spare: {_mix(seen, (seen.client, seen.server))}"
     )
 
 
@@ -427,7 +430,11 @@ def _little_in_flight(seen: Seen, hit: Hit) -> Lines:
 
 def _server(seen: Seen, hit: Hit) -> Lines:
     server, cpu, delay = seen.server, hit.numbers.get("cpu_cores"), hit.numbers.get("run_delay", 0.0)
-    yield f"the client {waiting(seen.client.waiting)}: the server sets the pace"
+    yield f"the client {waiting(seen.client.waiting)}: the {nouns_of(seen.cell).server} sets the pace"
+    if is_program(str(seen.cell.parameters.get("target"))):
+        if cpu is not None:
+            yield f"the programs of all streams, with what they have started, use {cpu:.2f} cores"
+        return
     if server.busiest_thread and databases.one_thread(seen):
         name, filled = server.busiest_thread
         yield f"the server's busiest thread ({name}) fills {percent(filled)} of a core"

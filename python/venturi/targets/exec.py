@@ -1,0 +1,69 @@
+"""Options of programs that write rows to their standard output, or read them from their standard input."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, StrictStr
+
+from venturi.common.credentials import is_secret
+from venturi.targets.fields import Nullable, Table
+from venturi.targets.setting import Setting
+
+__all__ = ["Exec", "words"]
+
+_exec = partial(Setting, panel="Programs", systems={"exec": None})
+_NAMED = re.compile(r"-*([A-Za-z_][A-Za-z0-9_-]*)=.+", re.DOTALL)
+
+
+def words(command: str) -> list[str]:
+    """The program and its arguments, as a shell would split them; no shell is asked. Raises ValueError where
+    that cannot be done, or where nothing stands there."""
+    try:
+        found = shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"{command!r}: {str(error).lower()}") from None
+    if not found or not found[0]:
+        raise ValueError("names no program")
+    return found
+
+
+def _command(value: str | None) -> Any:
+    for word in words(value) if value is not None else ():
+        if (named := _NAMED.fullmatch(word)) and is_secret(named[1].replace("-", "_")):
+            raise ValueError(
+                f"{named[1]} would be stored with the run; programs inherit the environment: set it there"
+            )
+    return value
+
+
+class Exec(Table):
+    """A program a stream."""
+
+    command: Annotated[
+        Nullable[Annotated[StrictStr, AfterValidator(_command)]],
+        _exec(
+            'exec: the program of each stream and its arguments, as "cat part-{stream}.arrow".',
+            commas="text",
+            doc=(
+                "the program of each stream, split into words as a shell would, without one; [placeholders]"
+                "(targets/exec.md#what-a-program-is-told) as `{stream}` are filled in"
+            ),
+            default="Venturi's own",
+        ),
+    ] = None
+    writes: Annotated[
+        Nullable[Literal["arrow", "csv", "lines"]],
+        _exec(
+            "exec: what the program of a get writes: arrow, csv or lines.",
+            systems={"exec": "arrow"},
+            spec="format",
+            doc=(
+                "what the program of a get writes: `arrow`, an Arrow IPC stream; `csv`, rows below a line of "
+                "names; `lines`. Text is counted, and not read"
+            ),
+        ),
+    ] = None
