@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clickhouse_support import has_chdb
-from database_support import Database
+from database_support import Database, available
 from run_support import command, environment
 from venturi.plan.layers import builtin_names
 
@@ -43,6 +43,8 @@ def given(name: str, request: pytest.FixtureRequest) -> tuple[list[str], dict[st
     words = ["run", name, *TINY, *MORE.get(name, ())]
     if name == "arrow-transports":
         has_chdb()
+    if name == "read-databases":
+        available("postgres")
     if name not in DATABASES:
         return words, {}
     database: Database = request.getfixturevalue(DATABASES[name])

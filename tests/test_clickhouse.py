@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from clickhouse_support import Server, clickhouse, engine, has_chdb, old_server  # noqa: F401 - fixtures
+from read_support import REMOTE, good, refused
 from run_support import venturi
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 
 RECORDS = {"source": "records", "columns": 4}
-REMOTE = {"source": "remote"}
 MIXED = (
     "SELECT number AS n, toString(number * 7) AS s, toDate(number % 20000) AS d, toFloat64(number) / 3 AS f, "
     "if(number % 3 = 0, NULL, toInt32(number)) AS i, toFixedString('abcd', 4) AS x, "
@@ -46,24 +46,6 @@ def trial(
     answer = _core.run_trial(json.dumps(document), _core.Control())
     record: dict[str, Any] = json.loads(answer) if isinstance(answer, str) else answer
     return record
-
-
-def good(record: dict[str, Any], rows: int, achieved: str = "sums") -> dict[str, Any]:
-    assert record["error"] is None, record["error"]["message"]
-    assert record["counts"]["rows"] == rows
-    found = record["verification"]
-    assert (found["achieved"], found["expected_rows"], found["rows"]) == (achieved, rows, rows)
-    return record
-
-
-def refused(record: dict[str, Any], kind: str, *parts: str) -> str:
-    assert record["error"] is not None
-    message: str = record["error"]["message"]
-    assert record["error"]["kind"] == kind, message
-    assert "\n" not in message
-    for part in parts:
-        assert part in message
-    return message
 
 
 @pytest.mark.parametrize("form", ["native", "rowbinary"])

@@ -282,6 +282,7 @@ def test_builtin_scenarios_are_those_of_the_seeds() -> None:
         "ingest-protocols": 6,
         "ingest-quick": 2,
         "quick": 2 * 2 * 3,
+        "read-databases": 2 * (2 + 1),
         "upsert-batch-size": 9,
         "upsert-cassandra": 1,
         "upsert-memsql": 1,

@@ -47,7 +47,7 @@ def test_several_hosts(url: str, whole: str) -> None:
             "takes one host: the streams share the blocks of one query, which one server has; name one",
         ),
         ("clickhouse://a,b", "takes one host: the streams share out one query, which one server answers"),
-        ("postgres://a,b/db", "takes one host: rows are written at one server"),
+        ("postgres://a,b/db", "takes one host: rows are written and read at one server"),
         ("flight://a,local", "local is a server of our own, and stands alone"),
         ("flight://a,remote", "remote means servers of our own, and stands alone"),
         ("akumuli://a,a:8282", "names a host twice"),

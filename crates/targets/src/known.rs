@@ -2,10 +2,11 @@
 //! `venturi prove` meets: a stranger's server, a store that holds too much.
 
 use crate::flight::verify::{compared, Planned};
+use crate::read::{self, Summed, There};
 use crate::timeseries::verify::{compare, Held, Stored};
 use crate::{Doubt, Tally};
 use venturi_base::os::machine::Place;
-use venturi_base::spec::{Operation, Verify};
+use venturi_base::spec::{Operation, TrialSpec, Verify};
 
 /// Takes an answer: its name, what it should be, what it is, and its unit.
 pub type Tell<'a> = &'a mut dyn FnMut(&'static str, i64, i64, &'static str);
@@ -31,6 +32,15 @@ pub fn answers(tell: Tell<'_>) {
         ("planned-more", 101, true),
     ] {
         tell(part, wrong.into(), get_is_wrong(rows).into(), "");
+    }
+    for (part, rows, sum, checksum, wrong) in [
+        ("read-all", 100, 7, 9, false),
+        ("read-fewer", 99, 7, 9, true),
+        ("read-other-sums", 100, 8, 9, true),
+        ("read-other-rows", 100, 7, 8, true),
+    ] {
+        let found = read_is_wrong(rows, sum, checksum);
+        tell(part, wrong.into(), found.into(), "");
     }
 }
 
@@ -82,6 +92,31 @@ fn store_is_wrong(points: u64, checksum: u64) -> bool {
     compare(&before, &after, &[sent], Verify::Checksum, true)
         .mismatch
         .is_some()
+}
+
+/// A database had said that there are 100 rows, whose sum is 7 and whose digest is 9.
+fn read_is_wrong(rows: u64, sum: i128, checksum: u64) -> bool {
+    let spec = TrialSpec::parse(
+        r#"{"trial": "known", "target": "postgres://h", "operation": "get", "data": {"source": "remote"},
+            "rows_per_batch": 1, "streams": 1, "threads": 1}"#,
+    );
+    let mut there = There {
+        rows: 100,
+        checksum: Some(9),
+        ..There::default()
+    };
+    there.sums[0] = 7;
+    let mut received = Tally {
+        rows,
+        checksum,
+        ..Tally::default()
+    };
+    received.sums[0] = sum;
+    let summed = Summed::new([("a".to_owned(), Some("sum(a)".to_owned()))]);
+    spec.is_ok_and(|spec| {
+        let compared = read::compare(&spec, &summed, Some(&there), 1, &[received]);
+        compared.mismatch.is_some()
+    })
 }
 
 /// A server that does not account for what it sent had said that there are 100 rows.

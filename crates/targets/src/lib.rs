@@ -27,6 +27,7 @@ use venturi_base::spec::Verify;
 pub mod cassandra;
 pub mod charrow;
 pub mod clickhouse;
+mod database;
 pub mod duckdb;
 pub mod empty;
 pub mod exec;
@@ -39,6 +40,7 @@ pub mod pipe;
 pub mod plugin;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+pub mod read;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod reference;

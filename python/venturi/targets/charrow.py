@@ -10,11 +10,14 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictStr
 from venturi.common.suffixes import parse_count
 from venturi.targets.fields import Nullable, Table, null, number_or_auto, pool_size
 from venturi.targets.setting import SEVERAL, Setting
+from venturi.targets.system import READABLE
 
-__all__ = ["QUERIES", "Charrow"]
+__all__ = ["GETS", "QUERIES", "Charrow"]
 
-QUERIES = "Queries (charrow, clickhouse)"
-"""Where the help has the flags of both."""
+QUERIES = "Queries (charrow, clickhouse, databases)"
+"""Where the help has the flags of what is read by a query."""
+GETS = {"get": None}
+"""Of an option that a database has for gets alone."""
 _charrow = partial(Setting, panel=QUERIES, systems={"charrow": None})
 
 
@@ -54,7 +57,8 @@ class Charrow(Table):
         _charrow(
             "What to get, as SELECT * FROM trips; streams share it.",
             commas="text",
-            systems={"charrow": None, "clickhouse": None},
+            systems=dict.fromkeys(("charrow", "clickhouse", *READABLE)),
+            operations=GETS,
             default="the URL's",
         ),
     ] = None
@@ -82,8 +86,10 @@ class Charrow(Table):
             "Largest block accepted, in bytes. [default: 1GiB]",
             int,
             cell=None,
-            systems={"charrow": None, "clickhouse": None, "exec": None},
+            systems=dict.fromkeys(("charrow", "clickhouse", "exec", *READABLE)),
+            operations=GETS,
             spec="max_block_bytes",
+            doc="the largest block that is accepted, in bytes; of a database the largest batch",
             default="`1GiB`",
         ),
     ] = None

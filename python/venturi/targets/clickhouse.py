@@ -9,13 +9,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, StrictStr
 
 from venturi.common.credentials import is_secret
-from venturi.targets.charrow import QUERIES
+from venturi.targets.charrow import GETS, QUERIES
 from venturi.targets.fields import Nullable, Table
 from venturi.targets.setting import SEVERAL, Setting
+from venturi.targets.system import READABLE
 
 __all__ = ["ClickHouse"]
 
 _clickhouse = partial(Setting, panel=QUERIES, systems={"clickhouse": None})
+_tables = partial(Setting, panel=QUERIES, systems=dict.fromkeys(("clickhouse", *READABLE)), operations=GETS)
+_CLICKHOUSE = ("arrow", "native", "rowbinary", "parquet")
+_POSTGRES = ("copy", "rows")
+_MYSQL = ("binary", "text")
 _SETTING = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=([^,]*)")
 
 
@@ -41,30 +46,42 @@ class ClickHouse(Table):
     """ClickHouse over HTTP."""
 
     wire_format: Annotated[
-        Nullable[Literal["arrow", "native", "rowbinary", "parquet"]],
-        _clickhouse(
-            f"clickhouse: arrow, native, rowbinary or parquet.{SEVERAL}",
+        Nullable[Literal["arrow", "native", "rowbinary", "parquet", "copy", "rows", "binary", "text"]],
+        Setting(
+            "clickhouse: arrow, native, rowbinary, parquet; postgres: copy, rows; mysql: binary, text."
+            f"{SEVERAL}",
+            panel=QUERIES,
+            systems={"clickhouse": None, "postgres": "copy", "mysql": "binary"},
+            values={"clickhouse": _CLICKHOUSE, "postgres": _POSTGRES, "mysql": _MYSQL},
+            operations=GETS,
             spec="format",
-            doc="in what form rows travel: `arrow`, `native`, `rowbinary`, `parquet`",
-            default="`arrow`; `native` where the server has no Arrow",
+            doc=(
+                "in what form rows travel. clickhouse: `arrow`, `native`, `rowbinary`, `parquet`; postgres: "
+                "`copy` (COPY in binary) or `rows` (of the extended protocol); mysql: `binary` (of a "
+                "prepared statement) or `text`"
+            ),
+            default="`arrow`, `native` where the server has no Arrow; `copy`; `binary`",
         ),
     ] = None
     split: Annotated[
         # Here "none" is a way to share: every stream reads all.
         Literal["hash", "key", "parts", "none"] | None,
-        _clickhouse(
-            "clickhouse: how streams share rows: hash, key, parts, or none: each reads all.",
+        _tables(
+            "How streams share rows: hash, key, parts, or none: each reads all.",
             doc=(
                 "how the streams of a get share the rows: `hash` or `key` (ranges) of a column, `parts` "
                 "of the table, `none`: each reads all"
             ),
-            default="must be given for several streams of `remote` data; else `hash` of the first column",
+            default=(
+                "must be given for several streams of `remote` data; else `hash` of the first column, of a "
+                "database `parts`, of mysql `hash`"
+            ),
         ),
     ] = None
     split_by: Annotated[
         Nullable[StrictStr],
-        _clickhouse(
-            "clickhouse: the column of split hash and key.",
+        _tables(
+            "The column of split hash and key.",
         ),
     ] = None
     server_settings: Annotated[

@@ -15,6 +15,8 @@ __all__ = ["DATABASE", "Cassandra", "Database", "Embedded", "MySql"]
 
 DATABASE = "Databases"
 _TABLES = dict.fromkeys((*DATABASES, "clickhouse"))
+_UPSERTS = {"upsert": None}
+"""Of an option that a database has for upserts alone."""
 _database = partial(Setting, panel=DATABASE, systems=dict.fromkeys(DATABASES))
 _mysql = partial(Setting, panel=DATABASE, systems={"mysql": None})
 
@@ -29,7 +31,7 @@ class Database(Table):
     table: Annotated[
         Nullable[Annotated[StrictStr, BeforeValidator(identifier)]],
         _database(
-            "The table. [default: venturi_usage, or venturi_FILE; clickhouse: venturi_put]",
+            "The table that is written or read. [default: venturi_usage or _FILE; clickhouse: venturi_put]",
             systems=_TABLES,
             default="`venturi_usage`, or `venturi_` and the file's name",
         ),
@@ -40,6 +42,7 @@ class Database(Table):
             "Make database and table first; or upsert into the table as it is.",
             bool,
             systems=dict.fromkeys(_TABLES, True),
+            operations=_UPSERTS,
             doc=(
                 "make database and table first. A table that is there is dropped only if its name begins "
                 "with `venturi_`. `false` (`--no-setup`): upsert into the table as it is; sums and counts"
@@ -72,6 +75,7 @@ class Database(Table):
             "text, or prepared once and given values.",
             doc="`text`, or `prepared` once and given values",
             systems=STATEMENTS,
+            operations=_UPSERTS,
             foreign=True,
             default="`text` for MySQL, else `prepared`",
         ),
@@ -86,6 +90,7 @@ class MySql(Table):
         _mysql(
             "mysql: rowstore or columnstore of SingleStore, or an ENGINE; clickhouse: an ENGINE.",
             systems={"mysql": None, "clickhouse": None},
+            operations=_UPSERTS,
             default="the server's",
         ),
     ] = None
@@ -94,6 +99,7 @@ class MySql(Table):
         _mysql(
             "SingleStore: columns that choose the partition.",
             list[str],
+            operations=_UPSERTS,
             commas="list",
             default="the key",
         ),
@@ -103,6 +109,7 @@ class MySql(Table):
         _mysql(
             "SingleStore: partitions of a new database.",
             int,
+            operations=_UPSERTS,
             default="the server's",
         ),
     ] = None
@@ -193,6 +200,7 @@ class Embedded(Table):
             "sqlite: wal, delete, truncate, persist, memory or off.",
             panel=DATABASE,
             systems={"sqlite": "wal"},
+            operations=_UPSERTS,
         ),
     ] = None
     without_rowid: Annotated[
@@ -202,5 +210,6 @@ class Embedded(Table):
             bool,
             panel=DATABASE,
             systems={"sqlite": True},
+            operations=_UPSERTS,
         ),
     ] = None

@@ -56,6 +56,7 @@ class Shared(Table):
             "postgres, duckdb: upsert, or copy into a staging table and merge.",
             panel=DATABASE,
             systems={"postgres": "upsert", "duckdb": "upsert"},
+            operations={"upsert": None},
         ),
     ] = None
     synchronous: Annotated[
@@ -69,6 +70,7 @@ class Shared(Table):
             "sqlite: off, normal, full or extra; postgres: on, off, local ...",
             panel=DATABASE,
             systems={"postgres": None, "sqlite": "normal"},
+            operations={"upsert": None},
             values={"sqlite": _SQLITE, "postgres": _POSTGRES},
             doc=(
                 "sqlite: `off`, `normal`, `full`, `extra`: what is waited for; postgres: "

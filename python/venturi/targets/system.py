@@ -28,6 +28,7 @@ __all__ = [
     "PIPES",
     "PLUGINS",
     "PORTS",
+    "READABLE",
     "REFUSED",
     "REMOTE",
     "SERVERS",
@@ -39,6 +40,7 @@ __all__ = [
     "USERS",
     "System",
     "batches_as_asked",
+    "has_tables",
     "in_process",
     "is_charrow",
     "is_clickhouse",
@@ -48,6 +50,7 @@ __all__ = [
     "is_ours",
     "is_plugin",
     "is_program",
+    "is_readable",
     "is_remote",
     "is_time_series",
     "scheme_of",
@@ -127,8 +130,10 @@ NO_PLACE = _schemes(lambda system: not system.ports and not system.file)
 """Systems within this process, whose URL names no place."""
 FILES = _schemes(lambda system: system.file)
 """Databases in this process, of one file each."""
-DATABASES = _schemes(lambda system: system.operations == ["upsert"])
+DATABASES = _schemes(lambda system: "upsert" in system.operations and system.keeps)
 """Systems that take upserts."""
+READABLE = _schemes(lambda system: {"get", "upsert"} <= set(system.operations) and system.keeps)
+"""Databases that take gets as well."""
 TIME_SERIES = _schemes(lambda system: system.operations == ["ingest"])
 """Systems that take points of time series."""
 PIPES = _schemes(lambda system: system.pipe)
@@ -169,7 +174,7 @@ def is_plugin(url: str) -> bool:
 
 
 def is_database(url: str) -> bool:
-    """Whether it takes upserts, and nothing else."""
+    """Whether it takes upserts."""
     return scheme_of(url) in DATABASES
 
 
@@ -186,6 +191,16 @@ def is_clickhouse(url: str) -> bool:
 def is_program(url: str) -> bool:
     """Whether each stream has a process there that the trial starts."""
     return scheme_of(url) == "exec"
+
+
+def is_readable(url: str) -> bool:
+    """Whether it is a database that takes gets as well as upserts."""
+    return scheme_of(url) in READABLE
+
+
+def has_tables(url: str) -> bool:
+    """Whether a get there reads a table, or a query that its streams share by conditions."""
+    return is_clickhouse(url) or is_readable(url)
 
 
 def is_time_series(url: str) -> bool:

@@ -8,11 +8,14 @@
 
 use crate::error::{Error, Result};
 
+pub mod rows;
+
 /// The most that one packet holds; a longer message goes on in the next one.
 pub const MOST: usize = 0xff_ffff;
 /// In front of every packet: three bytes of length, one of sequence.
 pub const HEADER: usize = 4;
-/// The longest message that is taken from a server: an upsert is answered by a few bytes.
+/// The longest message that is taken from a server unless rows are read: an upsert is answered by a few
+/// bytes.
 pub const LONGEST_REPLY: usize = 1 << 20;
 
 pub mod command {
@@ -97,14 +100,34 @@ pub fn message_length(packets: &[u8]) -> usize {
 }
 
 /// Puts packets together to messages. What is not read yet is bounded by the longest reply.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Assembler {
+    limit: usize,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
 }
 
+impl Default for Assembler {
+    fn default() -> Self {
+        Self {
+            limit: LONGEST_REPLY,
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+        }
+    }
+}
+
 impl Assembler {
+    /// Rows are read: messages may fill a packet, and much is read at once.
+    pub fn take_rows(&mut self) {
+        /// Bytes that one read of the socket may bring.
+        const READ: usize = 256 << 10;
+        self.limit = MOST - 1;
+        self.buffer.resize(self.buffer.len().max(READ), 0);
+    }
+
     /// Room for more bytes from the socket; `filled` says how many came.
     pub fn room(&mut self) -> &mut [u8] {
         if self.start == self.end {
@@ -134,10 +157,11 @@ impl Assembler {
             return Ok(None);
         };
         let length = u32::from_le_bytes([a, b, c, 0]) as usize;
-        if length > LONGEST_REPLY {
-            return Err(Error::protocol(format!(
-                "the server announces a message of {length} bytes, over {LONGEST_REPLY}; does it speak MySQL's protocol?"
-            )));
+        if length > self.limit {
+            return Err(Error::protocol(match self.limit {
+                LONGEST_REPLY => format!("the server announces a message of {length} bytes, over {LONGEST_REPLY}; does it speak MySQL's protocol?"),
+                limit => format!("a row of more than {limit} bytes: leave its long values out, or cut them by LEFT(column, n) in a query"),
+            }));
         }
         Ok((held.len() >= HEADER + length).then_some((sequence, length)))
     }

@@ -11,6 +11,7 @@ use crate::halt;
 use crate::spec;
 
 pub mod archive;
+pub mod column;
 pub mod digest;
 pub mod file;
 pub mod gauss;
@@ -18,6 +19,7 @@ pub mod metrics;
 pub mod payload;
 pub mod points;
 pub mod records;
+pub mod row_digest;
 pub mod table;
 pub mod upsert;
 pub mod usage;
@@ -25,6 +27,7 @@ pub mod view;
 
 pub use digest::digest;
 pub use payload::payload_bytes;
+pub use row_digest::row_digest;
 
 /// At most so many different batches are kept ready-made, counted in arrays (a sliced
 /// array is some 100 bytes of bookkeeping, so this bounds it near 30 MB). A table that

@@ -10,7 +10,7 @@ use zstd::stream::raw::{Decoder as Zstd, InBuffer, Operation, OutBuffer};
 
 use super::feed::Feed;
 use super::server::{said, said_at_end, Server};
-use super::sums::{wrapped, Summed};
+use crate::read::{wrapped, Summed};
 use crate::{Moved, Session, Tally};
 use venturi_base::data::payload_bytes;
 use venturi_base::error::{Error, Kind, Result};

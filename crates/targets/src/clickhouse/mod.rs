@@ -8,15 +8,15 @@ mod plan;
 mod put;
 mod server;
 mod split;
-mod sums;
 mod tables;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::read::{compare, compare_sums, total, wrapped, Summed, There};
 use crate::systems::System;
-use crate::{each, ColumnSum, Identity, LocalFuture, Session, Sums, Tally, Target, Verification};
+use crate::{each, Identity, LocalFuture, Session, Sums, Tally, Target, Verification};
 use venturi_base::codec::clickhouse::Column;
 use venturi_base::codec::ipc::Compression;
 use venturi_base::data::Source;
@@ -30,7 +30,6 @@ pub use options::Format;
 use options::{Access, Options};
 use put::{Put, Writer};
 use server::{quoted, Server};
-use sums::{wrapped, Summed};
 
 pub struct ClickHouse {
     spec: Arc<TrialSpec>,
@@ -145,7 +144,7 @@ impl ClickHouse {
             &plan.columns,
             plan.header,
             self.spec.rows_per_batch,
-            self.options.max_block_bytes,
+            self.options.reading.max_block_bytes,
         )?;
         let server = self.server.clone();
         let get = Get::new(client, &self.sockets, server, question, feed, summed);
@@ -159,78 +158,43 @@ impl ClickHouse {
 
     async fn compare(&self, tallies: &[Tally]) -> Result<Verification> {
         let plan = self.planned()?;
-        let rows: u64 = tallies.iter().map(|tally| tally.rows).sum();
-        let mut sums = Sums::default();
-        for tally in tallies {
-            for (sum, more) in sums.iter_mut().zip(tally.sums) {
-                *sum = wrapped(*sum + more);
-            }
+        if self.spec.operation == Operation::Get {
+            let there = plan.there.map(|(rows, sums)| There {
+                rows,
+                sums,
+                checksum: None,
+            });
+            let (summed, times) = (&plan.summed, self.copies());
+            let mut found = compare(&self.spec, summed, there.as_ref(), times, tallies);
+            found.add_notes(plan.notes.iter().cloned());
+            return Ok(found);
         }
+        let rows = tallies.iter().map(|tally| tally.rows).sum();
         let mut found = Verification::of(self.spec.verify, rows);
         found.add_notes(plan.notes.iter().cloned());
         let (Some((before, sums_before)), false) = (plan.there, self.spec.verify == Verify::None)
         else {
-            if self.spec.operation == Operation::Put {
-                found.achieved = "acknowledged";
-            }
+            found.achieved = "acknowledged";
             return Ok(found);
         };
-        let (expected, expected_sums, got, got_sums) = match self.spec.operation {
-            Operation::Get => {
-                let times = self.copies();
-                let expected = sums_before.map(|sum| wrapped(sum * i128::from(times)));
-                (before * times, expected, rows, sums)
-            }
-            _ => {
-                let (after, sums_after) = self.count(&self.table_name(), &plan.summed).await?;
-                let mut grown = Sums::default();
-                for (place, sum) in grown.iter_mut().enumerate() {
-                    *sum = wrapped(sums_after[place] - sums_before[place]);
-                }
-                if before > 0 {
-                    found.add_notes([format!("{before} rows were there before")]);
-                }
-                (rows, sums, after.saturating_sub(before), grown)
-            }
-        };
-        found.rows = got;
-        if self.spec.operation == Operation::Get && self.spec.duration_ns.is_some() {
-            found.add_notes(["stopped by the clock, the streams have read a part only".into()]);
-            return Ok(found);
+        let (after, sums_after) = self.count(&self.table_name(), &plan.summed).await?;
+        let mut grown = Sums::default();
+        for (place, sum) in grown.iter_mut().enumerate() {
+            *sum = wrapped(sums_after[place] - sums_before[place]);
         }
+        if before > 0 {
+            found.add_notes([format!("{before} rows were there before")]);
+        }
+        found.rows = after.saturating_sub(before);
         found.achieved = "count";
-        found.expected_rows = Some(expected);
-        if expected != got {
-            let (here, there) = match self.spec.operation {
-                Operation::Get => (got, expected),
-                _ => (expected, got),
-            };
-            found.mismatch = Some(format!(
-                "the server counts {there} rows, {here} were {}",
-                match self.spec.operation {
-                    Operation::Get => "received; did the table change meanwhile, or does the query answer differently each time?",
-                    _ => "sent",
-                }
-            ));
+        found.expected_rows = Some(rows);
+        if found.rows != rows {
+            let there = found.rows;
+            found.mismatch = Some(format!("the server counts {there} rows, {rows} were sent"));
         }
         if self.spec.verify == Verify::Checksum && !plan.summed.columns.is_empty() {
             found.achieved = "sums";
-            let columns = plan.summed.columns.iter().enumerate();
-            let sum = |(place, (_, name)): (usize, &(usize, String))| ColumnSum {
-                column: name.clone(),
-                expected: expected_sums[place].to_string(),
-                in_doubt: "0".into(),
-                found: got_sums[place].to_string(),
-            };
-            let sums: Vec<ColumnSum> = columns.map(sum).collect();
-            let wrong = sums.iter().find(|sum| sum.expected != sum.found);
-            if let (Some(wrong), None) = (wrong, &found.mismatch) {
-                found.mismatch = Some(format!(
-                    "column {}: the sum over all rows is {}, expected {}",
-                    wrong.column, wrong.found, wrong.expected
-                ));
-            }
-            found.sums = Some(sums);
+            compare_sums(&mut found, &plan.summed, &total(tallies), &grown);
         }
         Ok(found)
     }
@@ -281,15 +245,10 @@ impl Target for ClickHouse {
 impl ClickHouse {
     /// How often the rows are read in all.
     fn copies(&self) -> u64 {
-        match self.splits() {
+        match self.options.reading.shares(self.spec.streams) {
             false => self.spec.streams as u64,
             true => 1,
         }
-    }
-
-    /// Whether the streams share the rows.
-    fn splits(&self) -> bool {
-        self.spec.streams == 1 || self.options.split != Some(options::Split::None)
     }
 
     /// With its database, in a statement.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::read::Reading;
 use crate::upsert::{Form, Login, Place};
 use venturi_base::codec::ipc::Compression;
 use venturi_base::error::{Error, Result};
@@ -21,8 +22,6 @@ pub const URL: Form = Form {
 };
 /// Where HTTPS is spoken, unless the URL says otherwise.
 pub const TLS_PORT: u16 = 8443;
-/// What is received of a block, or of a whole Parquet file, before it is given up.
-const MOST_BLOCK: usize = 1 << 30;
 /// Of a name in ClickHouse; files are called by it.
 const LONGEST_NAME: usize = 200;
 
@@ -47,56 +46,37 @@ impl Format {
     }
 }
 
-/// How the streams of a get share one query's rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Split {
-    /// They do not: each reads all of them.
-    None,
-    /// By ranges of a column.
-    Key,
-    /// By the hash of a column.
-    Hash,
-    /// By the parts that a table is stored in.
-    Parts,
-}
-
 /// The options as the spec gives them; see `docs/targets/clickhouse.md`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub struct Options {
     #[serde(skip)]
     pub login: Login,
+    #[serde(skip)]
+    pub reading: Reading,
     pub format: Option<Format>,
     compression: Option<String>,
-    pub split: Option<Split>,
-    pub split_by: Option<String>,
     pub settings: BTreeMap<String, Value>,
     pub database: Option<String>,
-    pub query: Option<String>,
     pub table: Option<String>,
     pub storage: Option<String>,
     pub setup: bool,
     pub keep: bool,
-    pub max_block_bytes: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             login: Login::default(),
+            reading: Reading::default(),
             format: None,
             compression: None,
-            split: None,
-            split_by: None,
             settings: BTreeMap::new(),
             database: None,
-            query: None,
             table: None,
             storage: None,
             setup: true,
             keep: false,
-            max_block_bytes: MOST_BLOCK,
         }
     }
 }
@@ -104,28 +84,17 @@ impl Default for Options {
 impl Options {
     pub fn parse(options: &BTreeMap<String, Value>) -> Result<Self> {
         let mut given = Given::new("clickhouse", options);
-        let login = given.take()?;
+        let (login, reading) = (given.take()?, given.take()?);
         let parsed = Self {
             login,
+            reading,
             ..given.rest()?
         };
         for (what, name) in [("table", &parsed.table), ("database", &parsed.database)] {
             check_name(what, name.as_deref())?;
         }
-        check_name("split_by", parsed.split_by.as_deref())?;
-        if parsed.table.is_some() && parsed.query.is_some() {
-            return Err(Error::usage("table or query, not both"));
-        }
-        if parsed
-            .query
-            .as_ref()
-            .is_some_and(|query| query.trim().is_empty())
-        {
-            return Err(Error::usage("query: there is none"));
-        }
-        if !(1 << 16..=4 << 30).contains(&parsed.max_block_bytes) {
-            return Err(Error::usage("max_block_bytes must be 64 Ki to 4 Gi"));
-        }
+        check_name("split_by", parsed.reading.split_by.as_deref())?;
+        parsed.reading.check_names(parsed.table.as_deref())?;
         for (name, value) in &parsed.settings {
             let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
             if name.is_empty() || !plain || value.is_array() || value.is_object() {
@@ -242,6 +211,7 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::Split;
 
     fn parse(json: &str) -> Result<Options> {
         Options::parse(&serde_json::from_str(json).unwrap())
@@ -285,7 +255,7 @@ mod tests {
         );
         let given = given.unwrap();
         assert_eq!(
-            (given.format, given.split),
+            (given.format, given.reading.split),
             (Some(Format::RowBinary), Some(Split::Hash))
         );
         let settings: Vec<_> = given

@@ -1,11 +1,11 @@
 //! Before the clock: who the server is, what will be asked of it, and how.
 
-use super::options::{Format, Options, Split};
+use super::options::{Format, Options};
 use super::server::{quoted, Version};
-use super::split::{statements, Subject};
-use super::sums::Summed;
+use super::split::{statements, summed};
 use super::tables::parsed;
 use super::{distinct, ClickHouse, Plan};
+use crate::read::{Subject, Summed};
 use crate::Identity;
 use venturi_base::codec::clickhouse::types::columns_for;
 use venturi_base::codec::clickhouse::Column;
@@ -23,40 +23,17 @@ pub fn check(spec: &TrialSpec, options: &Options) -> Result<()> {
         Operation::Upsert => return wrong("ClickHouse has no upsert; operations are get and put"),
         Operation::Ingest => return wrong("operations are get and put"),
     }
-    let remote = spec.data == Data::Remote;
+    let reading = &options.reading;
     match spec.operation {
-        Operation::Put if options.query.is_some() => {
+        Operation::Put if reading.query.is_some() => {
             return wrong("a put writes into a table: give table, not query")
         }
-        Operation::Put if options.split.is_some() || options.split_by.is_some() => {
+        Operation::Put if reading.split.is_some() || reading.split_by.is_some() => {
             return wrong("split is for gets")
         }
-        Operation::Get if remote && options.table.is_none() && options.query.is_none() => {
-            return wrong("what shall be read? give table or query, or data of Venturi's own (records)")
-        }
-        Operation::Get if !remote && options.query.is_some() => {
-            return wrong("a query is about the server's own data: source = \"remote\"")
-        }
-        Operation::Get if !remote && spec.rows_per_stream.is_none() => {
-            return wrong("a get of our own data writes it into a table first, so it needs rows_per_stream, not duration")
-        }
-        _ => {}
-    }
-    if remote && spec.rows_per_stream.is_some() {
-        return wrong("rows_per_stream: how many rows there are is the query's affair (LIMIT)");
-    }
-    match options.split {
-        Some(Split::Key | Split::Hash) if remote && options.split_by.is_none() => {
-            return wrong("split key and hash need split_by: the column")
-        }
-        Some(Split::Parts) if options.query.is_some() => {
-            return wrong("split parts is for a table: a query has none; use hash or key")
-        }
-        Some(Split::None | Split::Parts) if options.split_by.is_some() => {
-            return wrong("split_by is for split key and hash")
-        }
-        None if spec.streams > 1 && remote && options.split_by.is_none() => {
-            return wrong("several streams: how shall they share the rows? Give split (hash or key, with split_by; parts; none: each reads all)")
+        Operation::Get => {
+            let checked = reading.check_get(spec, options.table.as_deref());
+            checked.map_err(|error| error.context("clickhouse://"))?;
         }
         _ => {}
     }
@@ -177,7 +154,7 @@ impl ClickHouse {
             Format::Parquet => "Parquet",
         };
         let insert = format!("INSERT INTO {name} ({}) FORMAT {words}", list.join(", "));
-        let summed = Summed::new(&columns);
+        let summed = summed(&columns);
         let mut notes = Vec::new();
         let keeps = self.options.storage.as_deref() != Some("Null");
         if !keeps {
@@ -210,30 +187,27 @@ impl ClickHouse {
         if self.source.is_some() && self.spec.leads() {
             self.fill(client, ours).await?;
         }
-        let subject = match &self.options.query {
+        let subject = match &self.options.reading.query {
             Some(query) => Subject::Query(query.clone()),
-            None => Subject::Table {
-                database: self.server.access.database.clone(),
-                table: self.table(),
-            },
+            None => Subject::Table(self.table_name()),
         };
-        let all = format!("SELECT * FROM {}", subject.from());
+        let all = format!("SELECT * FROM {}", subject.from(""));
         let text_columns = self.names_and_types(client, &all).await?;
         let needs_types = matches!(format, Format::Native | Format::RowBinary);
         let columns = parsed(&text_columns, needs_types)?;
         distinct(&columns)?;
         let summed = match needs_types || columns.len() == text_columns.len() {
-            true => Summed::new(&columns),
+            true => summed(&columns),
             // Places in the batch are those of all columns; without them there are no sums.
             false => Summed::default(),
         };
         let there = match self.spec.verify {
             Verify::None => None,
             Verify::Count => Some(
-                self.count_if_lead(&subject.from(), &Summed::default())
+                self.count_if_lead(&subject.from(""), &Summed::default())
                     .await?,
             ),
-            Verify::Checksum => Some(self.count_if_lead(&subject.from(), &summed).await?),
+            Verify::Checksum => Some(self.count_if_lead(&subject.from(""), &summed).await?),
         };
         let header = version.has_row_header();
         let words = match format {

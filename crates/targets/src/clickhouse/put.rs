@@ -14,7 +14,7 @@ use parquet::file::properties::WriterProperties;
 
 use super::options::Format;
 use super::server::Server;
-use super::sums::{wrapped, Summed};
+use crate::read::{wrapped, Summed};
 use crate::{Moved, Session, Tally};
 use venturi_base::codec::clickhouse::{native, rowbinary, Column};
 use venturi_base::codec::ipc::Compression;

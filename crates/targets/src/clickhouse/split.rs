@@ -1,29 +1,31 @@
 //! One query's rows among N streams: a statement each.
 
 use super::server::quoted;
+use crate::read::{edges, Subject, Summed};
 use venturi_base::codec::clickhouse::types::quoted as text;
 use venturi_base::codec::clickhouse::{Column, Type};
 use venturi_base::error::{Error, Result};
 
-/// What is read: a table, or a query in brackets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
-    Table { database: String, table: String },
-    Query(String),
-}
-
-impl Subject {
-    /// As it stands behind FROM.
-    pub fn from(&self) -> String {
-        match self {
-            Self::Table { database, table } => format!("{}.{}", quoted(database), quoted(table)),
-            Self::Query(query) => {
-                let query = query.trim().trim_end_matches(';').trim_end();
-                // A comment at its end must not swallow the bracket.
-                format!("({query}\n)")
+/// The columns whose sums ClickHouse and Arrow agree on.
+pub fn summed(columns: &[Column]) -> Summed {
+    let sum = |column: &Column| {
+        let name = quoted(&column.name);
+        Some(match column.kind.plain() {
+            Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64 => {
+                format!("sum(toInt64({name}))")
             }
-        }
-    }
+            Type::UInt8 | Type::UInt16 | Type::UInt32 | Type::UInt64 => {
+                format!("sum(toUInt64({name}))")
+            }
+            Type::String => format!("sum(length({name}))"),
+            _ => return None,
+        })
+    };
+    Summed::new(
+        columns
+            .iter()
+            .map(|column| (column.name.clone(), sum(column))),
+    )
 }
 
 /// A part that a table is stored in.
@@ -75,7 +77,7 @@ pub fn ends_question(column: &Column, from: &str) -> String {
 
 /// A SELECT for each stream; `None`: there is nothing for it.
 pub fn statements(subject: &Subject, shares: &Shares, streams: usize) -> Vec<Option<String>> {
-    let from = subject.from();
+    let from = subject.from("");
     let all = format!("SELECT * FROM {from}");
     match shares {
         _ if streams == 1 => vec![Some(all)],
@@ -100,19 +102,15 @@ pub fn statements(subject: &Subject, shares: &Shares, streams: usize) -> Vec<Opt
                 true => format!(" OR {} IS NULL", quoted(&column.name)),
                 false => String::new(),
             };
-            let span = (greatest - least + 1).max(0);
-            let edge = |at: usize| least + span * at as i128 / streams as i128;
-            let part = |stream: usize| {
-                let (low, high) = (edge(stream), edge(stream + 1));
-                if low == high && stream > 0 {
-                    return None;
-                }
+            let part = |(stream, range): (usize, Option<(i128, i128)>)| {
+                let (low, high) = range?;
                 let null = if stream == 0 { null.as_str() } else { "" };
                 Some(format!(
                     "{all} WHERE ({value} >= {low} AND {value} < {high}){null}"
                 ))
             };
-            (0..streams).map(part).collect()
+            let ranges = edges(*least, *greatest, streams);
+            ranges.into_iter().enumerate().map(part).collect()
         }
         Shares::Parts(parts) => {
             let mut parts = parts.clone();
@@ -138,10 +136,7 @@ mod tests {
     use super::*;
 
     fn table() -> Subject {
-        Subject::Table {
-            database: "d".into(),
-            table: "t".into(),
-        }
+        Subject::Table("`d`.`t`".into())
     }
 
     fn column(kind: &str) -> Column {
@@ -153,8 +148,6 @@ mod tests {
 
     #[test]
     fn whole_ones() {
-        let query = Subject::Query("SELECT 1 -- one ; \n;".into());
-        assert_eq!(query.from(), "(SELECT 1 -- one ;\n)");
         assert_eq!(
             statements(&table(), &Shares::Hash("k".into()), 1),
             [Some("SELECT * FROM `d`.`t`".to_owned())]
@@ -195,6 +188,24 @@ mod tests {
             .unwrap_err()
             .message
             .contains("split hash"));
+    }
+
+    #[test]
+    fn sums() {
+        let named = |name: &str, kind: &str| Column {
+            name: name.into(),
+            kind: Type::parse(kind).unwrap(),
+        };
+        let columns = [
+            named("a", "Nullable(Int8)"),
+            named("f", "Float64"),
+            named("b`c", "UInt64"),
+            named("s", "LowCardinality(String)"),
+        ];
+        assert_eq!(
+            summed(&columns).selected(),
+            "count(*), sum(toInt64(`a`)), sum(toUInt64(`b\\`c`)), sum(length(`s`))"
+        );
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! What stands on the server: tables of our own, a statement's columns, and how streams share rows.
 
-use super::options::Split;
 use super::server::{quoted, shortened};
-use super::split::{check_key, ends_question, Part, Shares, Subject};
-use super::sums::Summed;
+use super::split::{check_key, ends_question, Part, Shares};
 use super::ClickHouse;
+use crate::read::{Split, Subject, Summed};
 use crate::upsert::is_own;
 use crate::Sums;
 use venturi_base::codec::clickhouse::types::quoted as text;
@@ -92,9 +91,15 @@ impl ClickHouse {
         if self.spec.streams == 1 {
             return Ok(Shares::All);
         }
-        let split = self.options.split.unwrap_or(Split::Hash);
+        let split = self.options.reading.split.unwrap_or(Split::Hash);
         let own = columns.first().map(|column| column.name.clone());
-        let by = self.options.split_by.clone().or(own).unwrap_or_default();
+        let by = self
+            .options
+            .reading
+            .split_by
+            .clone()
+            .or(own)
+            .unwrap_or_default();
         match split {
             Split::None => Ok(Shares::All),
             Split::Hash => Ok(Shares::Hash(by)),
@@ -104,7 +109,7 @@ impl ClickHouse {
                     Error::usage(format!("split_by {by}: the query has no such column"))
                 })?;
                 check_key(&column)?;
-                let question = ends_question(&column, &subject.from());
+                let question = ends_question(&column, &subject.from(""));
                 let answer = self.server.ask(client, &question).await?;
                 let ends: Vec<Option<i128>> = answer
                     .trim_end()
@@ -188,8 +193,15 @@ impl ClickHouse {
     /// Rows, and sums modulo 2^64.
     pub(super) async fn count(&self, from: &str, summed: &Summed) -> Result<(u64, Sums)> {
         let mut client = self.server.connect().await?;
-        let answer = self.server.ask(&mut client, &summed.question(from)).await?;
-        summed.answer(&answer).ok_or_else(|| {
+        let question = format!(
+            "SELECT {} FROM {from} FORMAT TabSeparated",
+            summed.selected()
+        );
+        let answer = self.server.ask(&mut client, &question).await?;
+        let fields = answer.trim_end_matches('\n').split('\t');
+        // Of no rows, or of nulls only.
+        let fields = fields.map(|field| (!matches!(field, "\\N" | "")).then_some(field));
+        summed.found(fields).ok_or_else(|| {
             let said = shortened(&answer);
             let line = format!(
                 "{}: no count and sums, but {said:?}",

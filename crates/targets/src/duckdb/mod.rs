@@ -10,10 +10,9 @@ mod values;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use crate::database::{literal, Database, Purpose};
 use crate::systems::System;
-use crate::upsert::{
-    file_of, literal, Common, Database, Method, Purpose, SqlTarget, StatementKind, Work,
-};
+use crate::upsert::{file_of, Common, Method, SqlTarget, StatementKind, Upserts, Work};
 use crate::Identity;
 use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::{Batches, Table};
@@ -90,9 +89,7 @@ impl DuckDb {
 }
 
 impl Database for DuckDb {
-    type Builder = Rows;
     type Link = Connection;
-    type Executor = Call;
 
     const DIALECT: Dialect = Dialect::DuckDb;
     const NAME: &'static str = "DuckDB";
@@ -103,18 +100,6 @@ impl Database for DuckDb {
 
     fn address(&self) -> String {
         self.path.display().to_string()
-    }
-
-    fn builder(&self, table: &Table, batches: &Batches) -> Result<Rows> {
-        let first = values::columns(table, &batches.get(0)?)?;
-        Ok(Rows {
-            way: match (self.options.method, self.options.statement) {
-                (Method::Copy, _) => Way::Append,
-                (Method::Upsert, Some(StatementKind::Text)) => Way::Text,
-                (Method::Upsert, _) => Way::Prepared,
-            },
-            kinds: first.iter().map(|column| column.kind).collect(),
-        })
     }
 
     async fn connect(&self, _: &TrialSpec, _: Purpose) -> Result<Connection> {
@@ -145,6 +130,23 @@ impl Database for DuckDb {
             "SELECT count(*) FROM information_schema.tables WHERE lower(table_name) = lower({})",
             literal(table)
         )
+    }
+}
+
+impl Upserts for DuckDb {
+    type Builder = Rows;
+    type Executor = Call;
+
+    fn builder(&self, table: &Table, batches: &Batches) -> Result<Rows> {
+        let first = values::columns(table, &batches.get(0)?)?;
+        Ok(Rows {
+            way: match (self.options.method, self.options.statement) {
+                (Method::Copy, _) => Way::Append,
+                (Method::Upsert, Some(StatementKind::Text)) => Way::Text,
+                (Method::Upsert, _) => Way::Prepared,
+            },
+            kinds: first.iter().map(|column| column.kind).collect(),
+        })
     }
 
     /// Of all tables in the file, the blocks in use after a checkpoint.

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::sync::Arc;
+use std::task::{ready, Context, Poll};
 use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
@@ -127,6 +128,29 @@ impl Channel {
             }
         }
         poll_fn(|cx| self.wire.poll_flush(cx)).await.map_err(lost)
+    }
+
+    /// From now on messages are rows.
+    pub fn take_rows(&mut self) {
+        self.incoming.take_rows();
+    }
+
+    /// The next message that is there as a whole.
+    pub fn next(&mut self) -> Result<Option<&[u8]>> {
+        Ok(self.incoming.next()?.map(|(_, message)| message))
+    }
+
+    /// Reads from the wire once; how many bytes came.
+    pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize>> {
+        let (wire, incoming) = (&mut self.wire, &mut self.incoming);
+        let read = ready!(wire.poll_read(cx, &mut [IoSliceMut::new(incoming.room())]));
+        Poll::Ready(match read.map_err(lost)? {
+            0 => Err(gone()),
+            count => {
+                incoming.filled(count);
+                Ok(count)
+            }
+        })
     }
 
     /// Calls `take` on the next message.

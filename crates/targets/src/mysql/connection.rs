@@ -1,6 +1,7 @@
 //! One connection: log-in, and calls that wait for their answer.
 
 use std::collections::HashMap;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
@@ -11,6 +12,7 @@ use super::errors;
 use super::options::Access;
 use super::statement::Statement;
 use crate::upsert::{Host, StatementKind, Waits};
+use venturi_base::codec::mysql::rows::Definition;
 use venturi_base::codec::mysql::{self, command, Answer, Greeting, Login, Reader};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::net::dial;
@@ -202,6 +204,81 @@ impl Connection {
                 Some(row) => rows.push(row),
             }
         }
+    }
+
+    /// The columns of a statement's answer, whose rows nobody wants.
+    pub async fn described(&mut self, sql: &str) -> Result<Vec<Definition>> {
+        let packets = Self::query_packets(sql)?;
+        let definitions = self.ask_rows(&packets).await?;
+        let end = |message: &[u8]| match Answer::parse(message)? {
+            Answer::End => Ok(true),
+            Answer::Refused(refusal) => Err(errors::refused(&refusal)),
+            _ => Ok(false),
+        };
+        while !self.channel.receive(end).await? {}
+        Ok(definitions)
+    }
+
+    /// A statement as it is sent.
+    pub fn query_packets(sql: &str) -> Result<Vec<u8>> {
+        mysql::command(command::QUERY, |out| {
+            out.extend_from_slice(sql.as_bytes());
+            Ok(())
+        })
+    }
+
+    /// Prepares a query without parameters; what executes it.
+    pub async fn execution(&mut self, sql: &str) -> Result<Vec<u8>> {
+        /// No cursor; once.
+        const ONCE: [u8; 5] = [0, 1, 0, 0, 0];
+        self.prepare(0, sql).await?;
+        let number = self.prepared.get(&0).copied().unwrap_or_default();
+        mysql::command(command::EXECUTE, |out| {
+            out.extend_from_slice(&number.to_le_bytes());
+            out.extend_from_slice(&ONCE);
+            Ok(())
+        })
+    }
+
+    /// Sends what asks for rows, and takes the definitions of their columns.
+    pub async fn ask_rows(&mut self, packets: &[u8]) -> Result<Vec<Definition>> {
+        self.channel.send(&[], packets).await?;
+        let columns = |message: &[u8]| match Answer::parse(message)? {
+            Answer::Refused(refusal) => Err(errors::refused(&refusal)),
+            Answer::Other(message) if message[0] != 0xfb => Ok(Reader(message).integer()),
+            Answer::Ok => Err(Error::usage(
+                "query: it gives no rows: a get needs a SELECT",
+            )),
+            _ => Err(Error::protocol("an answer that was not asked for")),
+        };
+        let columns = self.channel.receive(columns).await?.unwrap_or_default();
+        let mut definitions = Vec::new();
+        for _ in 0..columns.min(4096) {
+            definitions.push(self.channel.receive(Definition::parse).await?);
+        }
+        self.definitions(0).await?;
+        self.channel.take_rows();
+        Ok(definitions)
+    }
+
+    /// The next row that is there as a whole; `Some(None)`: that was the last.
+    pub fn next_row(&mut self) -> Result<Option<Option<&[u8]>>> {
+        let Some(message) = self.channel.next()? else {
+            return Ok(None);
+        };
+        match message.first() {
+            Some(0xfe) if message.len() < 9 => Ok(Some(None)),
+            Some(0xff) => Err(match Answer::parse(message)? {
+                Answer::Refused(refusal) => errors::refused(&refusal),
+                _ => Error::protocol("an answer that was not asked for"),
+            }),
+            _ => Ok(Some(Some(message))),
+        }
+    }
+
+    /// Reads from the wire once; how many bytes came.
+    pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize>> {
+        self.channel.poll_fill(cx)
     }
 
     /// The first value of the answer.

@@ -39,6 +39,8 @@ pub struct Circumstances {
     /// The name of the variable that holds the password.
     pub password_env: Option<String>,
     pub streams: usize,
+    /// Nothing is made or written.
+    pub reads: bool,
 }
 
 /// A server's refusal as an error of ours, without advice.
@@ -50,6 +52,8 @@ pub fn refused(refusal: &Refusal) -> Error {
         code if number::LAST_WORDS.contains(&code) => Kind::Lost,
         _ => Kind::Server,
     };
+    // It may repeat a part of the statement, with its line ends.
+    let message = message.replace('\n', " ");
     Error::new(kind, format!("error {code}: {message}")).with_code(code)
 }
 
@@ -97,6 +101,14 @@ impl Circumstances {
                 Some(name) => format!("is what {name} holds the password of {user:?}, and may it log in from this host?"),
                 None => format!("no password was given: put the one of {user:?} into an environment variable and name that by --password-env (another user: --user)"),
             },
+            code if self.reads && (code == number::DATABASE_RIGHTS || number::TABLE_RIGHTS.contains(&code)) => {
+                format!("let an administrator say: GRANT SELECT ON `{database}`.* TO {user:?}")
+            }
+            number::NO_DATABASE if self.reads => "name another database in the URL".into(),
+            number::NO_TABLE if self.reads => {
+                "name another by --table, or another database in the URL".into()
+            }
+            number::NO_COLUMN if self.reads => return None,
             number::DATABASE_RIGHTS => format!("let an administrator say: GRANT ALL ON `{database}`.* TO {user:?}"),
             code if number::TABLE_RIGHTS.contains(&code) => format!(
                 "let an administrator say: GRANT ALL ON `{database}`.* TO {user:?} (with --no-setup SELECT, INSERT and UPDATE are enough)"
@@ -149,6 +161,7 @@ mod tests {
             table: "venturi_usage".into(),
             password_env: None,
             streams: 4,
+            reads: false,
         };
         here.explain(refused(&refusal))
     }

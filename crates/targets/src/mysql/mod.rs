@@ -8,6 +8,7 @@ mod errors;
 mod options;
 mod parameters;
 mod plan;
+mod read;
 mod server;
 mod statement;
 
@@ -15,6 +16,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::read::ReadTarget;
 use crate::systems::System;
 use crate::upsert::{
     compare, Calls, Effect, Executing, Executor, Found, Host, Place, Prepared, Share,
@@ -30,6 +32,7 @@ use venturi_base::spec::{Operation, TrialSpec, Verify};
 use connection::Connection;
 use errors::Circumstances;
 use options::{Access, Options};
+use read::Readable;
 use server::{quoted, Server};
 use statement::{Statement, Statements};
 
@@ -64,7 +67,7 @@ struct Plan {
 /// MySQL, MariaDB, SingleStore, TiDB.
 pub const SYSTEM: System = System {
     scheme: "mysql",
-    operations: &[Operation::Upsert],
+    operations: &[Operation::Upsert, Operation::Get],
     ports: &[("mysql", options::URL.port)],
     tls: true,
     keeps: true,
@@ -75,15 +78,25 @@ pub const SYSTEM: System = System {
     users: true,
     one_host: options::URL.one_host,
     aliases: &[("mysql", &["mariadb", "memsql", "singlestore", "tidb"])],
-    target: |spec| Ok(Box::new(MySql::new(spec)?)),
+    target,
     ..System::NOTHING
 };
+
+fn target(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
+    Ok(match spec.operation {
+        Operation::Get => {
+            let database = Readable::new(&spec)?;
+            Box::new(ReadTarget::new(spec, database)?)
+        }
+        _ => Box::new(MySql::new(spec)?),
+    })
+}
 
 impl MySql {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
         if spec.operation != Operation::Upsert {
             return Err(Error::usage(
-                "mysql:// takes upserts: operation = \"upsert\"",
+                "mysql:// takes gets and upserts: operation = \"get\" or \"upsert\"",
             ));
         }
         if spec.in_flight > 1 {
@@ -102,6 +115,7 @@ impl MySql {
             table: table.clone(),
             password_env: options.login.password_env.clone(),
             streams: spec.streams,
+            reads: false,
         };
         // The plan is a part of what is measured; going through all processes shall not be.
         let first = place.hosts.first().filter(|_| spec.include_setup);

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::auth::Secret;
+use crate::read::Reading;
 use crate::upsert::{Common, Form, Login, Place, StatementKind};
 use venturi_base::error::{Error, Result};
 use venturi_base::given::Given;
@@ -41,6 +42,24 @@ fn check_name(what: &str, name: &str) -> Result<()> {
     }
 }
 
+/// How a get's rows travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WireFormat {
+    /// Of a prepared statement.
+    Binary,
+    Text,
+}
+
+impl WireFormat {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Binary => "binary",
+            Self::Text => "text",
+        }
+    }
+}
+
 /// How a table is stored where the server is SingleStore; any other word is the name of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Storage {
@@ -68,6 +87,9 @@ pub struct Options {
     pub common: Common,
     #[serde(skip)]
     pub login: Login,
+    #[serde(skip)]
+    pub reading: Reading,
+    pub format: Option<WireFormat>,
     pub statement: StatementKind,
     storage: Option<String>,
     pub shard_key: Option<Vec<String>>,
@@ -79,6 +101,8 @@ impl Default for Options {
         Self {
             common: Common::default(),
             login: Login::default(),
+            reading: Reading::default(),
+            format: None,
             statement: StatementKind::Text,
             storage: None,
             shard_key: None,
@@ -93,6 +117,7 @@ impl Options {
         let parsed = Self {
             common: given.take()?,
             login: given.take()?,
+            reading: given.take()?,
             ..given.rest()?
         };
         if let Some(table) = &parsed.common.table {
@@ -109,6 +134,10 @@ impl Options {
             }
         }
         Ok(parsed)
+    }
+
+    pub fn format(&self) -> WireFormat {
+        self.format.unwrap_or(WireFormat::Binary)
     }
 
     pub fn storage(&self) -> Storage {

@@ -12,8 +12,12 @@ use venturi_base::data::view::{decimal, Values, View};
 use venturi_base::error::Result;
 
 /// Days and microseconds from 1970 to 2000, where Postgres begins to count.
-const DAYS: i64 = 10_957;
-const MICROS: i64 = DAYS * 86_400_000_000;
+pub const DAYS: i64 = 10_957;
+pub const MICROS: i64 = DAYS * 86_400_000_000;
+
+/// Before the rows of a COPY: who it is, no flags, nothing more; and behind them.
+pub const HEADER: [u8; 19] = *b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+pub const END: [u8; 2] = (-1i16).to_be_bytes();
 
 /// How a column travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,16 +130,22 @@ impl Columns {
 
     /// All rows as `COPY ... (FORMAT binary)` takes them.
     pub fn copy(&self) -> Result<Vec<u8>> {
-        let mut out = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec();
+        let mut out = HEADER.to_vec();
+        self.rows(&mut out)?;
+        out.extend_from_slice(&END);
+        Ok(out)
+    }
+
+    /// The rows alone.
+    pub fn rows(&self, out: &mut Vec<u8>) -> Result<()> {
         let fields = self.columns.len() as i16;
         for row in 0..self.rows {
             out.extend_from_slice(&fields.to_be_bytes());
             for column in &self.columns {
-                column.put(row, &mut out)?;
+                column.put(row, out)?;
             }
         }
-        out.extend_from_slice(&(-1i16).to_be_bytes());
-        Ok(out)
+        Ok(())
     }
 }
 

@@ -50,7 +50,8 @@ impl Driver {
         .await
     }
 
-    fn poll_wire(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Sends and receives what can be; ready: it has ended.
+    pub fn poll_wire(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(wire) = &mut self.wire else {
             return Poll::Ready(());
         };

@@ -1,28 +1,30 @@
-//! `postgres://`: INSERT ... ON CONFLICT or COPY, by its own binary protocol.
+//! `postgres://`: INSERT ... ON CONFLICT or COPY, and gets by COPY or rows, by its own binary protocol.
 
 mod binary;
 mod call;
 mod errors;
 mod link;
 mod options;
+mod read;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustls::ClientConfig;
 
+use crate::database::{literal, Database, Purpose};
+use crate::read::ReadTarget;
 use crate::systems::System;
-use crate::upsert::{
-    literal, Common, Database, Host, Method, Place, Purpose, SqlTarget, StatementKind, Work,
-};
-use crate::Identity;
+use crate::upsert::{Common, Host, Method, Place, SqlTarget, StatementKind, Upserts, Work};
+use crate::{Identity, Target};
 use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::Result;
 use venturi_base::meter::readers::listener::pid_of;
 use venturi_base::meter::readers::network::is_own;
 use venturi_base::meter::sockets::Sockets;
-use venturi_base::spec::{Operation, TrialSpec};
+use venturi_base::spec::{Data, Operation, TrialSpec};
 
 use call::{ready, Call, Rows, Way};
 use errors::told;
@@ -42,12 +44,14 @@ pub struct Postgres {
     listener: Option<u32>,
     /// The streams' connections.
     sockets: Arc<Sockets>,
+    /// The connection whose snapshot the streams of a get see.
+    held: Mutex<Option<Link>>,
 }
 
 /// PostgreSQL.
 pub const SYSTEM: System = System {
     scheme: "postgres",
-    operations: &[Operation::Upsert],
+    operations: &[Operation::Upsert, Operation::Get],
     ports: &[("postgres", options::URL.port)],
     tls: true,
     keeps: true,
@@ -57,12 +61,12 @@ pub const SYSTEM: System = System {
     users: true,
     one_host: options::URL.one_host,
     aliases: &[("postgres", &["postgresql", "pg"])],
-    target: |spec| Ok(Box::new(Postgres::target(spec)?)),
+    target: Postgres::target,
     ..System::NOTHING
 };
 
 impl Postgres {
-    pub fn target(spec: Arc<TrialSpec>) -> Result<SqlTarget<Self>> {
+    pub fn target(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
         let options = Options::parse(&spec)?;
         let place = Place::parse(&spec.target, &URL)?;
         // Before the clock of a timed set-up has anything to wait for.
@@ -74,8 +78,12 @@ impl Postgres {
             place,
             options,
             sockets: Arc::default(),
+            held: Mutex::new(None),
         };
-        Ok(SqlTarget::new(spec, database))
+        Ok(match spec.operation {
+            Operation::Upsert => Box::new(SqlTarget::new(spec, database)),
+            _ => Box::new(ReadTarget::new(spec, database)?),
+        })
     }
 
     fn said<T>(&self, answer: link::Answer<T>) -> Result<T> {
@@ -106,6 +114,7 @@ impl Postgres {
                 if purpose == Purpose::Plan
                     && failed.no_database
                     && self.options.common.setup
+                    && spec.data != Data::Remote
                     && spec.leads() =>
             {
                 let system = self.dial(spec, "postgres", None).await;
@@ -121,9 +130,7 @@ impl Postgres {
 }
 
 impl Database for Postgres {
-    type Builder = Rows;
     type Link = Link;
-    type Executor = Call;
 
     const DIALECT: Dialect = Dialect::Postgres;
     const NAME: &'static str = "Postgres";
@@ -144,15 +151,6 @@ impl Database for Postgres {
 
     fn sockets(&self, spec: &TrialSpec) -> Option<Arc<Sockets>> {
         (!spec.include_setup).then(|| self.sockets.clone())
-    }
-
-    fn builder(&self, table: &Table, _: &Batches) -> Result<Rows> {
-        let way = match (self.options.method, self.options.statement()) {
-            (Method::Copy, _) => Way::Copy,
-            (Method::Upsert, StatementKind::Text) => Way::Text,
-            (Method::Upsert, StatementKind::Prepared) => Way::Arrays,
-        };
-        Rows::new(way, table)
     }
 
     async fn connect(&self, spec: &TrialSpec, purpose: Purpose) -> Result<Link> {
@@ -202,6 +200,20 @@ impl Database for Postgres {
     fn exists(table: &str) -> String {
         let name = literal(&Dialect::Postgres.quoted(table));
         format!("SELECT count(to_regclass({name}))")
+    }
+}
+
+impl Upserts for Postgres {
+    type Builder = Rows;
+    type Executor = Call;
+
+    fn builder(&self, table: &Table, _: &Batches) -> Result<Rows> {
+        let way = match (self.options.method, self.options.statement()) {
+            (Method::Copy, _) => Way::Copy,
+            (Method::Upsert, StatementKind::Text) => Way::Text,
+            (Method::Upsert, StatementKind::Prepared) => Way::Arrays,
+        };
+        Rows::new(way, table)
     }
 
     fn stored_bytes(table: &str) -> (Option<&'static str>, String) {

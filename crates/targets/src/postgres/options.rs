@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::read::Reading;
 use crate::upsert::{Common, Form, Login, Method, Place, StatementKind};
 use venturi_base::error::{Error, Result};
 use venturi_base::given::Given;
@@ -12,7 +13,7 @@ pub const URL: Form = Form {
     port: 5432,
     space: "database",
     usual: "venturi",
-    one_host: Some("rows are written at one server"),
+    one_host: Some("rows are written and read at one server"),
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -37,6 +38,25 @@ impl Synchronous {
     }
 }
 
+/// How a get's rows travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WireFormat {
+    /// `COPY (query) TO STDOUT (FORMAT binary)`.
+    Copy,
+    /// By the extended protocol, in binary.
+    Rows,
+}
+
+impl WireFormat {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Rows => "rows",
+        }
+    }
+}
+
 /// The options as the spec gives them; see `docs/targets/postgres.md`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
@@ -45,6 +65,9 @@ pub struct Options {
     pub common: Common,
     #[serde(skip)]
     pub login: Login,
+    #[serde(skip)]
+    pub reading: Reading,
+    pub format: Option<WireFormat>,
     pub statement: Option<StatementKind>,
     pub method: Method,
     pub synchronous: Option<Synchronous>,
@@ -56,6 +79,7 @@ impl Options {
         let parsed = Self {
             common: given.take()?,
             login: given.take()?,
+            reading: given.take()?,
             ..given.rest()?
         };
         if parsed.method == Method::Copy {
@@ -76,6 +100,10 @@ impl Options {
 
     pub fn statement(&self) -> StatementKind {
         self.statement.unwrap_or(StatementKind::Prepared)
+    }
+
+    pub fn format(&self) -> WireFormat {
+        self.format.unwrap_or(WireFormat::Copy)
     }
 
     /// Who logs in.

@@ -4,6 +4,7 @@ mod busy;
 mod call;
 mod errors;
 mod options;
+mod read;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -16,15 +17,15 @@ use arrow_array::RecordBatch;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 
+use crate::database::{literal, Database, Purpose};
+use crate::read::ReadTarget;
 use crate::systems::System;
-use crate::upsert::{
-    file_of, literal, Builder, Common, Database, Purpose, SqlTarget, StatementKind, Work,
-};
-use crate::Identity;
+use crate::upsert::{file_of, Builder, Common, SqlTarget, StatementKind, Upserts, Work};
+use crate::{Identity, Target};
 use venturi_base::codec::sql::{Dialect, Extra};
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::spec::{Operation, TrialSpec};
+use venturi_base::spec::{Data, Operation, TrialSpec};
 
 use call::{Call, Statement};
 use errors::told;
@@ -42,24 +43,27 @@ pub struct Sqlite {
 /// SQLite.
 pub const SYSTEM: System = System {
     scheme: "sqlite",
-    operations: &[Operation::Upsert],
+    operations: &[Operation::Upsert, Operation::Get],
     file: true,
     keeps: true,
     in_flight: false,
     statement: Some("prepared"),
     users: true,
     aliases: &[("sqlite", &["sqlite3", "file"])],
-    target: |spec| Ok(Box::new(Sqlite::target(spec)?)),
+    target: Sqlite::target,
     ..System::NOTHING
 };
 
 impl Sqlite {
-    pub fn target(spec: Arc<TrialSpec>) -> Result<SqlTarget<Self>> {
+    pub fn target(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
         let database = Self {
             options: Options::parse(&spec)?,
             path: file_of(&spec.target, "sqlite")?.into(),
         };
-        Ok(SqlTarget::new(spec, database))
+        Ok(match spec.operation {
+            Operation::Upsert => Box::new(SqlTarget::new(spec, database)),
+            _ => Box::new(ReadTarget::new(spec, database)?),
+        })
     }
 
     fn said<T>(&self, done: rusqlite::Result<T>) -> Result<T> {
@@ -90,14 +94,10 @@ impl Sqlite {
 }
 
 impl Database for Sqlite {
-    type Builder = Rows;
     type Link = Connection;
-    type Executor = Call;
 
     const DIALECT: Dialect = Dialect::Sqlite;
     const NAME: &'static str = "SQLite";
-    // A row is a statement of its own.
-    const MERGES: bool = false;
 
     fn common(&self) -> &Common {
         &self.options.common
@@ -107,26 +107,10 @@ impl Database for Sqlite {
         self.path.display().to_string()
     }
 
-    fn extra(&self) -> Extra<'_> {
-        Extra {
-            after: match self.options.without_rowid {
-                true => "WITHOUT ROWID",
-                false => "",
-            },
-            ..Extra::default()
-        }
-    }
-
-    fn builder(&self, table: &Table, _: &Batches) -> Result<Rows> {
-        Ok(Rows {
-            prepared: self.options.statement == StatementKind::Prepared,
-            upsert: Dialect::Sqlite.upsert_placeholders(table, 1).into(),
-        })
-    }
-
     async fn connect(&self, spec: &TrialSpec, purpose: Purpose) -> Result<Connection> {
         let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let first = purpose == Purpose::Plan && spec.leads();
+        // What is somebody else's is read as it is.
+        let first = purpose == Purpose::Plan && spec.leads() && spec.data != Data::Remote;
         if first && self.options.common.setup {
             flags |= OpenFlags::SQLITE_OPEN_CREATE;
         }
@@ -179,6 +163,30 @@ impl Database for Sqlite {
              AND lower(name) = lower({})",
             literal(table)
         )
+    }
+}
+
+impl Upserts for Sqlite {
+    type Builder = Rows;
+    type Executor = Call;
+    // A row is a statement of its own.
+    const MERGES: bool = false;
+
+    fn extra(&self) -> Extra<'_> {
+        Extra {
+            after: match self.options.without_rowid {
+                true => "WITHOUT ROWID",
+                false => "",
+            },
+            ..Extra::default()
+        }
+    }
+
+    fn builder(&self, table: &Table, _: &Batches) -> Result<Rows> {
+        Ok(Rows {
+            prepared: self.options.statement == StatementKind::Prepared,
+            upsert: Dialect::Sqlite.upsert_placeholders(table, 1).into(),
+        })
     }
 
     /// Of all tables in the file, the pages in use after a checkpoint.

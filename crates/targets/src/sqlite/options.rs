@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::read::Reading;
 use crate::upsert::{Common, StatementKind};
 use venturi_base::error::{Error, Result};
 use venturi_base::given::Given;
@@ -57,6 +58,8 @@ impl Synchronous {
 pub struct Options {
     #[serde(skip)]
     pub common: Common,
+    #[serde(skip)]
+    pub reading: Reading,
     pub statement: StatementKind,
     /// Without set-up, the file's own.
     pub journal: Option<Journal>,
@@ -68,6 +71,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             common: Common::default(),
+            reading: Reading::default(),
             statement: StatementKind::Prepared,
             journal: None,
             synchronous: Synchronous::Normal,
@@ -81,6 +85,7 @@ impl Options {
         let mut given = Given::new("sqlite", &spec.options);
         let parsed = Self {
             common: given.take()?,
+            reading: given.take()?,
             ..given.rest()?
         };
         if spec.in_flight > 1 {

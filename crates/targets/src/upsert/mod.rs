@@ -5,7 +5,7 @@
 //! A database supplies three things: a `Builder` (rows -> its statement, no input or output),
 //! an `Executor` (a connection that executes one statement at a time) and, in its `Target`,
 //! what is there before and after (`Found`). An SQL database need not be a `Target` itself: it is
-//! a `Database`, whose life `SqlTarget` leads.
+//! `Upserts`, whose life `SqlTarget` leads.
 
 mod calls;
 mod check;
@@ -22,5 +22,5 @@ pub use calls::{Calls, Executing, Executor, Waits};
 pub use check::{compare, merged_note, Effect, Found};
 pub use named::{is_own, occupied, Common, Method, StatementKind};
 pub use place::{file_of, Form, Login, Place};
-pub use sql::{literal, Database, Purpose, SqlTarget};
+pub use sql::{SqlTarget, Upserts};
 pub use work::{Builder, Prepared, Share, Work};

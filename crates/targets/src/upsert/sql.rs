@@ -1,80 +1,32 @@
-//! The life of an SQL database as a target: its plan, its streams, what is compared afterwards,
-//! and what is cleaned up. A database brings what only it knows.
+//! The life of an SQL database that is upserted into: its plan, its streams, what is compared
+//! afterwards, and what is cleaned up. A database brings what only it knows.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use super::{
-    compare, is_own, merged_note, occupied, Builder, Calls, Common, Effect, Executor, Found, Share,
-    Work,
+    compare, is_own, merged_note, occupied, Builder, Calls, Effect, Executor, Found, Share, Work,
 };
+use crate::database::{connected, drop_statement, exists, numbers, Database, Purpose};
 use crate::{each, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
-use venturi_base::codec::sql::{Dialect, Extra};
+use venturi_base::codec::sql::Extra;
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::TrialSpec;
 
-/// What a connection is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// The plan's: it makes what is missing, where this process may.
-    Plan,
-    Stream,
-    Verify,
-    Clean,
-}
-
-/// What a database is asked once it is connected to.
-pub trait Database: Send + Sync + 'static {
+/// What an upsert asks of a database besides.
+pub trait Upserts: Database {
     type Builder: Builder;
-    type Link;
     type Executor: Executor<Statement = <Self::Builder as Builder>::Statement>;
 
-    const DIALECT: Dialect;
-    /// As people write it.
-    const NAME: &'static str;
     /// A statement takes a key once, so rows of a batch that share one are merged beforehand.
     const MERGES: bool = true;
-    /// Whether the statements of `init` are run before the table is dropped too.
-    const CLEANS_AFTER_INIT: bool = false;
 
-    fn common(&self) -> &Common;
-    /// For errors: where it is.
-    fn address(&self) -> String;
-    /// For errors, behind a table's name: " in" what it is looked for.
-    fn within(&self) -> String {
-        String::new()
-    }
     fn extra(&self) -> Extra<'_> {
         Extra::default()
     }
-    fn sockets(&self, _spec: &TrialSpec) -> Option<Arc<Sockets>> {
-        None
-    }
-
     fn builder(&self, table: &Table, batches: &Batches) -> Result<Self::Builder>;
-    /// `init` is run by whoever asks.
-    fn connect(
-        &self,
-        spec: &TrialSpec,
-        purpose: Purpose,
-    ) -> impl Future<Output = Result<Self::Link>>;
-    fn identify(
-        &self,
-        spec: &TrialSpec,
-        link: &mut Self::Link,
-    ) -> impl Future<Output = Result<Identity>>;
-    /// Executes statements of text; their rows are dropped.
-    fn run(&self, link: &mut Self::Link, sql: &str) -> impl Future<Output = Result<()>>;
-    /// The values of an answer's first row, as text.
-    fn ask(
-        &self,
-        link: &mut Self::Link,
-        sql: &str,
-    ) -> impl Future<Output = Result<Vec<Option<String>>>>;
-    /// A question whose answer is 0 where there is no such table.
-    fn exists(table: &str) -> String;
     /// What is to be done before the server knows it, and the question for the bytes that a table
     /// takes.
     fn stored_bytes(table: &str) -> (Option<&'static str>, String);
@@ -87,7 +39,7 @@ pub trait Database: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Self::Executor>>>;
 }
 
-pub struct SqlTarget<D: Database> {
+pub struct SqlTarget<D: Upserts> {
     spec: Arc<TrialSpec>,
     table: String,
     database: D,
@@ -101,7 +53,7 @@ struct Planned<B: Builder> {
     merged: u64,
 }
 
-impl<D: Database> SqlTarget<D> {
+impl<D: Upserts> SqlTarget<D> {
     pub fn new(spec: Arc<TrialSpec>, database: D) -> Self {
         Self {
             table: database.common().table(&spec.data),
@@ -120,20 +72,12 @@ impl<D: Database> SqlTarget<D> {
     }
 
     async fn connect(&self, purpose: Purpose) -> Result<D::Link> {
-        let mut link = self.database.connect(&self.spec, purpose).await?;
-        if purpose != Purpose::Clean || D::CLEANS_AFTER_INIT {
-            for statement in &self.database.common().init {
-                let done = self.database.run(&mut link, statement).await;
-                done.map_err(|error| error.context(format_args!("--init {statement:?}")))?;
-            }
-        }
-        Ok(link)
+        connected(&self.database, &self.spec, purpose).await
     }
 
     /// The table as the trial begins with it.
     async fn set_up(&self, link: &mut D::Link, table: &Table, batches: &Batches) -> Result<Found> {
-        let exists = D::exists(&self.table);
-        let exists = self.numbers(link, &exists).await?.first() > Some(&0);
+        let exists = exists(&self.database, link, &self.table).await?;
         if !self.database.common().setup {
             if !exists {
                 return Err(Error::usage(format!(
@@ -150,19 +94,15 @@ impl<D: Database> SqlTarget<D> {
             return Err(occupied(&self.table));
         }
         let create = D::DIALECT.create_table(table, batches, &self.database.extra())?;
-        let statements = format!("{}; {create}", self.drop_statement());
+        let statements = format!("{}; {create}", drop_statement::<D>(&self.table));
         self.database.run(link, &statements).await?;
         Ok(Found::default())
-    }
-
-    fn drop_statement(&self) -> String {
-        format!("DROP TABLE IF EXISTS {}", D::DIALECT.quoted(&self.table))
     }
 
     /// Rows and sums of the table.
     async fn found(&self, link: &mut D::Link, table: &Table) -> Result<Found> {
         let select = D::DIALECT.select_found(table);
-        let mut numbers = self.numbers(link, &select).await?.into_iter();
+        let mut numbers = numbers(&self.database, link, &select).await?.into_iter();
         Ok(Found {
             keys: u64::try_from(numbers.next().unwrap_or(0)).unwrap_or(0),
             sums: numbers.collect(),
@@ -170,28 +110,12 @@ impl<D: Database> SqlTarget<D> {
         })
     }
 
-    /// The integers of an answer's first row.
-    async fn numbers(&self, link: &mut D::Link, select: &str) -> Result<Vec<i128>> {
-        let row = self.database.ask(link, select).await?;
-        let number = |text: Option<String>| {
-            let text = text.unwrap_or_default();
-            // A sum of what is no integer, in a table of somebody else's.
-            let strange = || {
-                let address = self.database.address();
-                let message = format!("{address}: {text:?} is no number: {select}");
-                Error::new(Kind::Server, message)
-            };
-            text.parse().map_err(|_| strange())
-        };
-        row.into_iter().map(number).collect()
-    }
-
     async fn stored_bytes(&self, link: &mut D::Link) -> Result<Option<u64>> {
         let (before, select) = D::stored_bytes(&self.table);
         if let Some(before) = before {
             self.database.run(link, before).await?;
         }
-        let numbers = self.numbers(link, &select).await?;
+        let numbers = numbers(&self.database, link, &select).await?;
         Ok(numbers.first().and_then(|bytes| u64::try_from(*bytes).ok()))
     }
 
@@ -244,16 +168,12 @@ impl<D: Database> SqlTarget<D> {
             return Ok(());
         }
         let mut link = self.connect(Purpose::Clean).await?;
-        self.database.run(&mut link, &self.drop_statement()).await
+        let drop = drop_statement::<D>(&self.table);
+        self.database.run(&mut link, &drop).await
     }
 }
 
-/// A name as a string of SQL.
-pub fn literal(name: &str) -> String {
-    format!("'{}'", name.replace('\'', "''"))
-}
-
-impl<D: Database> Target for SqlTarget<D> {
+impl<D: Upserts> Target for SqlTarget<D> {
     fn plan<'a>(&'a mut self) -> LocalFuture<'a, Result<Identity>> {
         Box::pin(self.make_plan())
     }

@@ -24,7 +24,13 @@ from venturi.analysis.verdict.shared_remedies import (
 )
 from venturi.analysis.verdict.types import Remedy
 from venturi.targets.parameters import CREDENTIALS
-from venturi.targets.system import is_charrow, is_clickhouse, is_program, scheme_of, servers_batches
+from venturi.targets.system import (
+    has_tables,
+    is_charrow,
+    is_program,
+    scheme_of,
+    servers_batches,
+)
 
 __all__ = ["MOST", "remedies"]
 
@@ -34,10 +40,10 @@ BATCH_LARGE = 8192
 """Rows per batch from which what a batch costs (headers, calls, wake-ups) is small against its rows."""
 BATCH_BYTES = 256 * 1024
 STREAMS_MOST = 64
-_CLICKHOUSE = (
+_TABLES = (
     *("query", "table", "wire_format", "split", "split_by", "server_settings", "storage", "max_block_size"),
 )
-"""Options of ClickHouse that mean nothing to a server of ours."""
+"""Options of a get from a database that mean nothing to a server of ours."""
 
 
 def remedies(seen: Seen, hit: Hit) -> list[Remedy]:
@@ -104,8 +110,8 @@ def elsewhere(seen: Seen, why: Why) -> Remedy:
     start = f"{serving(seen)} --host 0.0.0.0"
     # A server that is started so asks for no credentials and has no certificate.
     left = ("place", *CREDENTIALS)
-    if is_clickhouse(_url(seen)):
-        left += _CLICKHOUSE
+    if has_tables(_url(seen)):
+        left += _TABLES
     if _charrow(seen):
         return Remedy(why, {"target": "charrow://HOST:9006"}, left_out=left, before=start)
     changes = {"target": "flight://HOST:31337"}

@@ -26,7 +26,17 @@ from venturi.plan.layers import Layer
 from venturi.plan.load import load
 from venturi.plan.rules.flight import names_something
 from venturi.plan.scenario import Scenario
-from venturi.targets.system import PORTS, REMOTE, SYSTEMS, System, is_charrow, is_local, is_ours, scheme_of
+from venturi.targets.system import (
+    PORTS,
+    REMOTE,
+    SYSTEMS,
+    System,
+    is_charrow,
+    is_local,
+    is_ours,
+    is_readable,
+    scheme_of,
+)
 from venturi.targets.urls import each_host, is_loopback, printable
 
 __all__ = ["TIMEOUT_NS", "Bench", "Trial"]
@@ -121,6 +131,9 @@ class Bench:
         """Those that a proof may do there: of what is somebody's, reading alone."""
         if self.somebodys:
             return [one for one in self.system.operations if one == "get"]
+        if is_readable(self.url):
+            # A relay tells the batches of an upsert by their answers; the rows of a get come one by one.
+            return ["upsert"]
         return list(self.system.operations)
 
     @property

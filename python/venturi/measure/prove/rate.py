@@ -18,7 +18,7 @@ from venturi.measure.prove.framing import FRAMINGS
 from venturi.measure.prove.outcome import Checks, Name, Proof, Reason, What
 from venturi.measure.prove.printed import read_back
 from venturi.measure.prove.relay import Plan
-from venturi.targets.system import batches_as_asked, is_clickhouse
+from venturi.targets.system import batches_as_asked, has_tables
 
 __all__ = ["prove"]
 
@@ -157,7 +157,7 @@ def _clock(checks: Checks, trial: Trial, operation: str) -> None:
     """The parts of a trial by its own clock fill the time that it took by ours; a table is made and
     dropped outside of them."""
     times, outside, target = trial.record["times"], trial.outside, trial.cell.parameters["target"]
-    makes_table = operation == "upsert" or is_clickhouse(target)
+    makes_table = operation == "upsert" or has_tables(target)
     parts = times["setup_ns"] + times["interval_ns"] + times["verify_ns"]
     checks.between(
         What.CLOCK,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.rules import charrow as queries
-from venturi.plan.rules import clickhouse, plugins
+from venturi.plan.rules import clickhouse, plugins, reads
 from venturi.plan.rules import timeseries as ingests
 from venturi.plan.settings import Target
 from venturi.plan.workload import Workload
 from venturi.targets.handicap import CLIENT_STAGES, nanoseconds
-from venturi.targets.system import is_charrow, is_clickhouse, is_plugin, scheme_of
+from venturi.targets.system import is_charrow, is_clickhouse, is_plugin, is_readable, scheme_of
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
@@ -45,6 +45,9 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target, chosen: d
         clickhouse.check_clickhouse(workload, target, where)
     elif scheme_of(url) == "exec":
         check_exec(workload, target, where)
+    elif workload.operation == "get" and is_readable(url):
+        only_ingest(workload, where)
+        reads.check_get(workload, target, where)
     else:
         check_flight(workload, url, where)
     check_values(target, where)

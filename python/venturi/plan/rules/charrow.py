@@ -9,7 +9,7 @@ from venturi.common.errors import ScenarioError
 from venturi.plan.cell import Cell
 from venturi.plan.settings import Target
 from venturi.plan.workload import SIZES, UPSERT, FileData, Workload
-from venturi.targets.system import is_charrow, is_clickhouse, is_local
+from venturi.targets.system import has_tables, is_charrow, is_local
 
 __all__ = ["asked", "check", "check_amount", "is_file", "quoted", "text"]
 
@@ -21,9 +21,8 @@ def is_file(workload: Workload, url: str) -> bool:
 
 def asked(target: Target, url: str) -> bool:
     """Whether the options name what the server shall give of its own."""
-    return (target.query is not None and (is_charrow(url) or is_clickhouse(url))) or (
-        target.table is not None and is_clickhouse(url)
-    )
+    tables = has_tables(url)
+    return (target.query is not None and (is_charrow(url) or tables)) or (target.table is not None and tables)
 
 
 def quoted(name: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from venturi.plan.workload import SIZES, Workload
-from venturi.targets.system import PLUGINS, is_database, is_program, is_time_series, scheme_of
+from venturi.targets.system import PLUGINS, is_database, is_program, is_readable, is_time_series, scheme_of
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
@@ -18,6 +18,7 @@ __all__ = ["UPSERT_NS", "amount", "settled"]
 UPSERT_NS = 10_000_000_000
 """How long a trial of upserts lasts where nothing says how much."""
 _UPSERT_BATCH = 500
+_READING = {"query", "split", "split_by", "wire_format"}
 _INGEST_BATCH = 5000
 
 
@@ -30,7 +31,7 @@ def settled(scenario: Scenario) -> Scenario:
         return key not in workload.model_fields_set and key not in axes
 
     if open_("operation") and all(map(is_database, addresses(scenario))):
-        update["operation"] = "upsert"
+        update["operation"] = "get" if _is_read(scenario) else "upsert"
     if open_("operation") and all(map(is_time_series, addresses(scenario))):
         update["operation"] = "ingest"
     plugins = [PLUGINS.get(scheme_of(url)) for url in addresses(scenario)]
@@ -53,6 +54,12 @@ def settled(scenario: Scenario) -> Scenario:
         if open_("rows_per_batch"):
             update["rows_per_batch"] = _INGEST_BATCH
     return replace(scenario, workload=workload.model_copy(update=update)) if update else scenario
+
+
+def _is_read(scenario: Scenario) -> bool:
+    """Whether databases are asked for what only a get has."""
+    given = {*scenario.target.given(), *scenario.axes}
+    return bool(given & _READING) and all(map(is_readable, addresses(scenario)))
 
 
 def amount(workload: Workload, width: float | None) -> tuple[int | None, int | None]:

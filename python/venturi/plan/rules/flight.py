@@ -10,10 +10,11 @@ from venturi.plan.rules import timeseries as ingests
 from venturi.plan.rules.shared import only_ingest
 from venturi.plan.workload import UPSERT, Workload
 from venturi.targets.system import (
+    has_tables,
     is_charrow,
-    is_clickhouse,
     is_database,
     is_plugin,
+    is_readable,
     is_time_series,
     scheme_of,
 )
@@ -27,7 +28,7 @@ def names_something(url: str) -> bool:
     if is_charrow(url):
         # Its path is the database that the query is asked in.
         return bool(parts.query)
-    if is_clickhouse(url) or is_plugin(url):
+    if has_tables(url) or is_plugin(url):
         return False
     return parts.scheme != "empty" and bool(parts.path.strip("/") or parts.query)
 
@@ -35,6 +36,11 @@ def names_something(url: str) -> bool:
 def check_rows(workload: Workload, url: str, where: Any) -> None:
     """Whether the data are rows that a get or a put moves. Raises ScenarioError."""
     operation = workload.operation
+    if is_readable(url):
+        raise ScenarioError(
+            f"{where('workload', 'operation')}: {scheme_of(url)}:// takes gets and upserts, no {operation}s",
+            hint="leave the operation out, or set it to get or upsert",
+        )
     for found, taken in ((is_database(url), "upsert"), (is_time_series(url), "ingest")):
         if found:
             raise ScenarioError(

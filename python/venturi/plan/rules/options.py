@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.settings import Target
-from venturi.targets.options import APPLIES, DEFAULTS, ONLY_HERE, PARAMETERS, VALUES
-from venturi.targets.system import PLUGINS, is_ours, is_time_series, scheme_of
+from venturi.targets.options import APPLIES, DEFAULTS, ONLY_HERE, PARAMETERS, SETTINGS, VALUES
+from venturi.targets.system import PLUGINS, is_database, is_ours, is_time_series, scheme_of
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
@@ -115,7 +115,13 @@ def applies(name: str, url: str, operation: str) -> bool:
         return (name == "dialect") == (operation == "upsert")
     if name in ONLY_HERE and not is_ours(url):
         return False
-    return scheme in APPLIES[name]
+    return scheme in APPLIES[name] and not _of_another(name, url, operation)
+
+
+def _of_another(name: str, url: str, operation: str) -> bool:
+    """Whether a database has the option for other operations than this one."""
+    having = SETTINGS[name].operations
+    return bool(having) and is_database(url) and operation not in having
 
 
 def fitted(target: Target, url: str, operation: str) -> Target:
@@ -149,6 +155,10 @@ def option_parameters(target: Target, operation: str) -> dict[str, Any]:
     return {n: value(n) for n in PARAMETERS if n not in strange or applies(n, target.url, operation)}
 
 
+def _an(operation: str) -> str:
+    return f"{'an' if operation[0] in 'aeiou' else 'a'} {operation}"
+
+
 def check_options(scenario: Scenario) -> None:
     """Whether every option means something somewhere in the scenario. Raises ScenarioError."""
     for name in _inapplicable(scenario):
@@ -159,6 +169,13 @@ def check_options(scenario: Scenario) -> None:
                 f"{where}: is of a store that is started for the run, and {addresses(scenario)[0]} is there "
                 "already",
                 hint=f"start one so: venturi serve timeseries --data DIR --{flag} ..., or use akumuli://local",
+            )
+        having = SETTINGS[name].operations
+        if any(scheme_of(url) in APPLIES[name] for url in addresses(scenario)) and having:
+            raise ScenarioError(
+                f"{where}: is for {' and '.join(f'{it}s' for it in having)}, and this is "
+                f"{_an(scenario.workload.operation)}",
+                hint=f"leave it out, or the operation is another: --operation {next(iter(having))}",
             )
         raise ScenarioError(
             f"{where}: {_schemes(scenario)} has no option {name}",

@@ -135,18 +135,30 @@ impl Dialect {
             _ => Widths::default(),
         };
         self.check_index(table, &widths)?;
+        self.definition(table, &widths, extra)
+    }
+
+    /// The same of a table without a key, whose rows are written once.
+    pub fn create_plain(self, table: &Table) -> Result<String> {
+        self.check(table)?;
+        self.definition(table, &Widths::default(), &Extra::default())
+    }
+
+    fn definition(self, table: &Table, widths: &Widths, extra: &Extra<'_>) -> Result<String> {
         let mut lines = Vec::new();
         for (at, field) in table.schema.fields().iter().enumerate() {
             let required = !field.is_nullable() || table.key.contains(&at);
             lines.push(format!(
                 "{} {}{}",
                 self.quoted(field.name()),
-                self.column_type(table, at, &widths)?,
+                self.column_type(table, at, widths)?,
                 // MySQL before 8 takes a timestamp for NOT NULL unless told otherwise.
                 if required { " NOT NULL" } else { " NULL" }
             ));
         }
-        lines.push(format!("PRIMARY KEY ({})", self.names(table, &table.key)));
+        if !table.key.is_empty() {
+            lines.push(format!("PRIMARY KEY ({})", self.names(table, &table.key)));
+        }
         lines.extend_from_slice(extra.inside);
         let space = |word: &str| if word.is_empty() { "" } else { " " };
         Ok(format!(

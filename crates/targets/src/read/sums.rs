@@ -3,15 +3,14 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Int16Type, Int32Type, Int64Type, Int8Type, UInt16Type, UInt32Type, UInt64Type, UInt8Type,
+    Decimal128Type, Int16Type, Int32Type, Int64Type, Int8Type, UInt16Type, UInt32Type, UInt64Type,
+    UInt8Type,
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, RecordBatch};
 use arrow_buffer::ArrowNativeType;
 use arrow_schema::DataType;
 
-use super::server::quoted;
 use crate::{Sums, MAX_SUMS};
-use venturi_base::codec::clickhouse::{Column, Type};
 
 /// The columns that are summed up, by their place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,52 +21,39 @@ pub struct Summed {
 }
 
 impl Summed {
-    /// The first columns that can be.
-    pub fn new(columns: &[Column]) -> Self {
+    /// The first columns that can be: those with an expression.
+    pub fn new(columns: impl IntoIterator<Item = (String, Option<String>)>) -> Self {
         let mut found = Self::default();
-        for (place, column) in columns.iter().enumerate() {
-            let name = quoted(&column.name);
-            let expression = match column.kind.plain() {
-                Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64 => {
-                    format!("sum(toInt64({name}))")
-                }
-                Type::UInt8 | Type::UInt16 | Type::UInt32 | Type::UInt64 => {
-                    format!("sum(toUInt64({name}))")
-                }
-                Type::String => format!("sum(length({name}))"),
-                _ => continue,
+        for (place, (name, expression)) in columns.into_iter().enumerate() {
+            let Some(expression) = expression else {
+                continue;
             };
             if found.columns.len() < MAX_SUMS {
-                found.columns.push((place, column.name.clone()));
+                found.columns.push((place, name));
                 found.expressions.push(expression);
             }
         }
         found
     }
 
-    /// What the server is asked for: the count and the sums of what is selected `from`.
-    pub fn question(&self, from: &str) -> String {
-        let mut asked = vec!["count()".to_owned()];
+    /// What is asked for of the rows: their count and the sums.
+    pub fn selected(&self) -> String {
+        let mut asked = vec!["count(*)".to_owned()];
         asked.extend(self.expressions.iter().cloned());
-        format!(
-            "SELECT {} FROM {from} FORMAT TabSeparated",
-            asked.join(", ")
-        )
+        asked.join(", ")
     }
 
-    /// What it answered: rows, and the sums modulo 2^64.
-    pub fn answer(&self, text: &str) -> Option<(u64, Sums)> {
-        let mut fields = text.trim_end_matches('\n').split('\t');
-        let rows = fields.next()?.parse().ok()?;
+    /// What the answer's first row says: rows, and the sums modulo 2^64.
+    pub fn found<'a>(
+        &self,
+        fields: impl IntoIterator<Item = Option<&'a str>>,
+    ) -> Option<(u64, Sums)> {
+        let mut fields = fields.into_iter();
+        let rows = fields.next()??.parse().ok()?;
         let mut sums = Sums::default();
         for sum in sums.iter_mut().take(self.columns.len()) {
-            let field = fields.next()?;
-            let value: i128 = match field {
-                // Of no rows, or of nulls only.
-                "\\N" | "" => 0,
-                number => number.parse().ok()?,
-            };
-            *sum = wrapped(value);
+            // Null: of no rows, or of nulls only.
+            *sum = fields.next()?.map_or(Some(0), number)?;
         }
         Some((rows, sums))
     }
@@ -80,6 +66,15 @@ impl Summed {
         }
         Some(sums)
     }
+}
+
+/// An integer modulo 2^64; where a database cannot add up 64 bits, the sum of the upper 32 bits and, behind a
+/// comma, that of the lower ones.
+fn number(text: &str) -> Option<i128> {
+    let (upper, lower) = text.split_once(',').unwrap_or(("0", text));
+    let upper: i128 = upper.parse().ok()?;
+    let lower: i128 = lower.parse().ok()?;
+    Some(wrapped(wrapped(upper).wrapping_shl(32).wrapping_add(lower)))
 }
 
 /// Modulo 2^64.
@@ -97,6 +92,7 @@ fn sum_of(array: &ArrayRef) -> Option<u64> {
         DataType::UInt16 => whole::<UInt16Type>(array, u64::from),
         DataType::UInt32 => whole::<UInt32Type>(array, u64::from),
         DataType::UInt64 => whole::<UInt64Type>(array, |value| value),
+        DataType::Decimal128(..) => whole::<Decimal128Type>(array, |value| value as u64),
         DataType::Boolean => array.as_boolean().true_count() as u64,
         DataType::Utf8 => bytes(array, array.as_string::<i32>().value_offsets()),
         DataType::LargeUtf8 => bytes(array, array.as_string::<i64>().value_offsets()),
@@ -130,37 +126,48 @@ fn bytes<O: ArrowNativeType>(array: &ArrayRef, offsets: &[O]) -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use arrow_array::{Int8Array, StringArray, UInt64Array};
+    use arrow_array::{Decimal128Array, Int8Array, StringArray, UInt64Array};
 
     use super::*;
 
     #[test]
     fn sums() {
-        let column = |name: &str, kind: &str| Column {
-            name: name.into(),
-            kind: Type::parse(kind).unwrap(),
-        };
         let columns = [
-            column("a", "Nullable(Int8)"),
-            column("f", "Float64"),
-            column("b`c", "UInt64"),
-            column("s", "LowCardinality(String)"),
+            ("a", Some("sum(a)")),
+            ("f", None),
+            ("b", Some("sum(b)")),
+            ("s", Some("sum(length(s))")),
+            ("d", Some("sum(d)")),
         ];
-        let summed = Summed::new(&columns);
+        let columns = columns.map(|(name, sum)| (name.to_owned(), sum.map(str::to_owned)));
+        let summed = Summed::new(columns);
         assert_eq!(
-            summed.question("t"),
-            "SELECT count(), sum(toInt64(`a`)), sum(toUInt64(`b\\`c`)), sum(length(`s`)) FROM t FORMAT TabSeparated"
+            summed.selected(),
+            "count(*), sum(a), sum(b), sum(length(s)), sum(d)"
         );
+        let decimals = Decimal128Array::from(vec![Some(1i128 << 64), Some(-2)]);
         let arrays: Vec<(&str, ArrayRef)> = vec![
             ("a", Arc::new(Int8Array::from(vec![Some(-3), None]))),
             ("f", Arc::new(Int8Array::from(vec![0, 0]))),
             ("b", Arc::new(UInt64Array::from(vec![u64::MAX, 3]))),
             ("s", Arc::new(StringArray::from(vec![Some("abc"), None]))),
+            ("d", Arc::new(decimals)),
         ];
         let batch = RecordBatch::try_from_iter(arrays).unwrap();
         let here = summed.of(&batch).unwrap();
-        assert_eq!(summed.answer("2\t-3\t2\t3\n"), Some((2, here)));
-        assert_eq!(summed.answer("0\t\\N\t0\t0\n").unwrap().1, Sums::default());
-        assert_eq!(summed.answer("Code: 1"), None);
+        let found = |fields: [&'static str; 5]| summed.found(fields.map(Some));
+        assert_eq!(found(["2", "-3", "2", "3", "-2"]), Some((2, here)));
+        // As one number, or by halves.
+        assert_eq!(
+            found(["2", "-3", "0,2", "3", "18446744073709551614"]),
+            Some((2, here))
+        );
+        assert_eq!(
+            found(["2", "-1,4294967293", "18446744073709551618", "3", "-2"]),
+            Some((2, here))
+        );
+        let none = [Some("0"), None, Some("0"), None, None];
+        assert_eq!(summed.found(none).unwrap().1, Sums::default());
+        assert_eq!(found(["Code: 1", "", "", "", ""]), None);
     }
 }

@@ -1,0 +1,115 @@
+//! What an SQL database is asked once it is connected to, whatever for: `upsert::Upserts` and `read::Reads`
+//! add what only the one or the other needs.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use super::upsert::Common;
+use crate::Identity;
+use venturi_base::codec::sql::Dialect;
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::meter::sockets::Sockets;
+use venturi_base::spec::TrialSpec;
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The plan's: it makes what is missing, where this process may.
+    Plan,
+    Stream,
+    Verify,
+    Clean,
+}
+
+pub trait Database: Send + Sync + 'static {
+    type Link;
+
+    const DIALECT: Dialect;
+    /// As people write it.
+    const NAME: &'static str;
+    /// Whether the statements of `init` are run before the table is dropped too.
+    const CLEANS_AFTER_INIT: bool = false;
+
+    fn common(&self) -> &Common;
+    /// For errors: where it is.
+    fn address(&self) -> String;
+    /// For errors, behind a table's name: " in" what it is looked for.
+    fn within(&self) -> String {
+        String::new()
+    }
+    fn sockets(&self, _spec: &TrialSpec) -> Option<Arc<Sockets>> {
+        None
+    }
+
+    /// `init` is run by whoever asks.
+    fn connect(
+        &self,
+        spec: &TrialSpec,
+        purpose: Purpose,
+    ) -> impl Future<Output = Result<Self::Link>>;
+    fn identify(
+        &self,
+        spec: &TrialSpec,
+        link: &mut Self::Link,
+    ) -> impl Future<Output = Result<Identity>>;
+    /// Executes statements of text; their rows are dropped.
+    fn run(&self, link: &mut Self::Link, sql: &str) -> impl Future<Output = Result<()>>;
+    /// The values of an answer's first row, as text.
+    fn ask(
+        &self,
+        link: &mut Self::Link,
+        sql: &str,
+    ) -> impl Future<Output = Result<Vec<Option<String>>>>;
+    /// A question whose answer is 0 where there is no such table.
+    fn exists(table: &str) -> String;
+}
+
+/// A connection that has run the user's own statements.
+pub async fn connected<D: Database>(
+    database: &D,
+    spec: &TrialSpec,
+    purpose: Purpose,
+) -> Result<D::Link> {
+    let mut link = database.connect(spec, purpose).await?;
+    if purpose != Purpose::Clean || D::CLEANS_AFTER_INIT {
+        for statement in &database.common().init {
+            let done = database.run(&mut link, statement).await;
+            done.map_err(|error| error.context(format_args!("--init {statement:?}")))?;
+        }
+    }
+    Ok(link)
+}
+
+/// The integers of an answer's first row.
+pub async fn numbers<D: Database>(
+    database: &D,
+    link: &mut D::Link,
+    select: &str,
+) -> Result<Vec<i128>> {
+    let row = database.ask(link, select).await?;
+    let number = |text: Option<String>| {
+        let text = text.unwrap_or_default();
+        // A sum of what is no integer, in a table of somebody else's.
+        let strange = || {
+            let address = database.address();
+            let message = format!("{address}: {text:?} is no number: {select}");
+            Error::new(Kind::Server, message)
+        };
+        text.parse().map_err(|_| strange())
+    };
+    row.into_iter().map(number).collect()
+}
+
+pub async fn exists<D: Database>(database: &D, link: &mut D::Link, table: &str) -> Result<bool> {
+    let found = numbers(database, link, &D::exists(table)).await?;
+    Ok(found.first() > Some(&0))
+}
+
+pub fn drop_statement<D: Database>(table: &str) -> String {
+    format!("DROP TABLE IF EXISTS {}", D::DIALECT.quoted(table))
+}
+
+/// A name as a string of SQL.
+pub fn literal(name: &str) -> String {
+    format!("'{}'", name.replace('\'', "''"))
+}

@@ -1,0 +1,554 @@
+//! Values in Postgres' binary formats -> columns, straight from where the wire's bytes lie.
+//!
+//! Sources: the `send` functions of src/backend/utils/adt (`numeric_send`, `array_send`,
+//! `interval_send`, `timestamp_send`), and "Binary Format" of COPY in the manual.
+
+use std::io::Write;
+
+use arrow_array::RecordBatch;
+use arrow_buffer::IntervalMonthDayNano;
+
+use super::super::binary::{DAYS, HEADER, MICROS};
+use super::types::{form, Form};
+use crate::read::Question;
+use venturi_base::data::column::{Column, Columns};
+use venturi_base::error::{Error, Result};
+
+/// Of a number's digits, each of which is four of ours.
+const BASE: i128 = 10_000;
+const NEGATIVE: u16 = 0x4000;
+const NAN: u16 = 0xc000;
+const INFINITE: u16 = 0xd000;
+const MINUS_INFINITE: u16 = 0xf000;
+/// Bytes of an array before its first value, where it has one dimension.
+const ARRAY_HEAD: usize = 20;
+/// The first bits of COPY's flags: what is unknown there must not be read.
+const CRITICAL: u32 = 0xffff_0000;
+
+pub struct Decoder {
+    forms: Vec<Form>,
+    columns: Columns,
+    rows_per_batch: usize,
+    /// Bytes of a COPY that are no whole row yet.
+    rest: Vec<u8>,
+    begun: bool,
+    ended: bool,
+}
+
+impl Decoder {
+    pub fn new(columns: &[tokio_postgres::Column], question: &Question) -> Result<Self> {
+        let forms = columns.iter().map(|column| Ok(form(column)?.0));
+        let forms = forms.collect::<Result<Vec<_>>>()?;
+        Self::of(forms, question)
+    }
+
+    fn of(forms: Vec<Form>, question: &Question) -> Result<Self> {
+        if forms.len() != question.schema.fields().len() {
+            return Err(Error::protocol(
+                "a stream's query has other columns than the whole one",
+            ));
+        }
+        Ok(Self {
+            forms,
+            columns: Columns::new(&question.schema, question.limit)?,
+            rows_per_batch: question.rows_per_batch,
+            rest: Vec::new(),
+            begun: false,
+            ended: false,
+        })
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.columns.rows() >= self.rows_per_batch
+    }
+
+    /// Takes a row, value by value; `get` gives the bytes of each, or none of a null.
+    pub fn row<'a>(
+        &mut self,
+        mut get: impl FnMut(usize) -> Result<Option<&'a [u8]>>,
+    ) -> Result<()> {
+        let mut size = 0;
+        let columns = self.columns.each().iter_mut().zip(&self.forms);
+        for (at, (column, form)) in columns.enumerate() {
+            match get(at)? {
+                None => column.push_null(),
+                Some(value) => {
+                    size += value.len();
+                    push(form, column, value)?;
+                }
+            }
+        }
+        self.columns.row(size)
+    }
+
+    /// The batch of what is there; none of no rows.
+    pub fn finish(&mut self) -> Result<Option<RecordBatch>> {
+        match self.columns.rows() {
+            0 => Ok(None),
+            _ => self.columns.finish().map(Some),
+        }
+    }
+
+    /// Takes a piece of a COPY, which as a rule is one row.
+    pub fn copied(&mut self, piece: &[u8]) -> Result<()> {
+        if self.rest.is_empty() {
+            let used = self.take(piece)?;
+            self.rest.extend_from_slice(&piece[used..]);
+            return Ok(());
+        }
+        let mut whole = std::mem::take(&mut self.rest);
+        whole.extend_from_slice(piece);
+        let used = self.take(&whole)?;
+        whole.drain(..used);
+        self.rest = whole;
+        Ok(())
+    }
+
+    /// The COPY is over: it must have said so itself.
+    pub fn end_copy(&self) -> Result<()> {
+        match self.ended && self.rest.is_empty() {
+            true => Ok(()),
+            false => Err(Error::protocol(
+                "the COPY broke off in the midst of its rows",
+            )),
+        }
+    }
+
+    /// Takes whole rows from the front; returns the bytes taken.
+    fn take(&mut self, bytes: &[u8]) -> Result<usize> {
+        let mut at = 0;
+        if !self.begun {
+            let Some(head) = bytes.get(..HEADER.len()) else {
+                return Ok(0);
+            };
+            let (flags, more) = (u32_at(head, 11)?, u32_at(head, 15)? as usize);
+            if head[..11] != HEADER[..11] || flags & CRITICAL != 0 {
+                return Err(Error::protocol("what came is no COPY in binary"));
+            }
+            if bytes.len() < head.len() + more {
+                return Ok(0);
+            }
+            at = head.len() + more;
+            self.begun = true;
+        }
+        while at < bytes.len() {
+            match self.length(&bytes[at..])? {
+                None => break,
+                Some(length) => {
+                    if !self.ended {
+                        self.tuple(&bytes[at + 2..at + length])?;
+                    }
+                    at += length;
+                }
+            }
+        }
+        Ok(at)
+    }
+
+    /// Bytes of the row in front, if it is there as a whole.
+    #[inline]
+    fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>> {
+        if self.ended {
+            return Err(Error::protocol("bytes behind the end of the COPY"));
+        }
+        let Some(count) = bytes.first_chunk::<2>() else {
+            return Ok(None);
+        };
+        match i16::from_be_bytes(*count) {
+            -1 => {
+                self.ended = true;
+                return Ok(Some(2));
+            }
+            count if count as usize == self.forms.len() && count >= 0 => {}
+            count => {
+                let (known, count) = (self.forms.len(), count);
+                let what = format!("a row of {count} values where the query has {known} columns");
+                return Err(Error::protocol(what));
+            }
+        }
+        let mut at = 2;
+        for _ in 0..self.forms.len() {
+            let Some(length) = bytes.get(at..).and_then(<[u8]>::first_chunk::<4>) else {
+                return Ok(None);
+            };
+            at += 4;
+            match i32::from_be_bytes(*length) {
+                -1 => {}
+                length @ 0.. => at += length as usize,
+                _ => return Err(Error::protocol("a value of a negative length")),
+            }
+        }
+        Ok((at <= bytes.len()).then_some(at))
+    }
+
+    /// A row that is there as a whole, behind its count.
+    #[inline]
+    fn tuple(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut at = 0;
+        let columns = self.columns.each().iter_mut().zip(&self.forms);
+        for (column, form) in columns {
+            let length = u32_at(bytes, at)? as i32;
+            at += 4;
+            match length {
+                -1 => column.push_null(),
+                length => {
+                    let value = bytes.get(at..at + length as usize).ok_or_else(short)?;
+                    at += value.len();
+                    push(form, column, value)?;
+                }
+            }
+        }
+        self.columns.row(bytes.len())
+    }
+}
+
+fn short() -> Error {
+    Error::protocol("a value that is shorter than its type")
+}
+
+#[inline]
+fn u32_at(bytes: &[u8], at: usize) -> Result<u32> {
+    let found = bytes.get(at..).and_then(<[u8]>::first_chunk::<4>);
+    Ok(u32::from_be_bytes(*found.ok_or_else(short)?))
+}
+
+#[inline]
+fn fixed<const N: usize>(value: &[u8]) -> Result<[u8; N]> {
+    value.try_into().map_err(|_| short())
+}
+
+fn infinite(column: &Column, what: &str) -> Error {
+    let name = column.name();
+    Error::protocol(format!(
+        "column {name}: a {what} without an end ('infinity'), which Arrow has no value for: write \
+         NULLIF({name}, 'infinity') in a query"
+    ))
+}
+
+fn far(column: &Column) -> Error {
+    let what = "a time so far away that Arrow has no number for it";
+    Error::protocol(format!("column {}: {what}", column.name()))
+}
+
+#[inline]
+fn push(form: &Form, column: &mut Column, value: &[u8]) -> Result<()> {
+    match form {
+        Form::Bool => column.push_bool(fixed::<1>(value)?[0] != 0),
+        Form::Int2 => column.push(i16::from_be_bytes(fixed(value)?)),
+        Form::Int4 => column.push(i32::from_be_bytes(fixed(value)?)),
+        Form::Int8 => column.push(i64::from_be_bytes(fixed(value)?)),
+        Form::Oid => column.push(u32::from_be_bytes(fixed(value)?)),
+        Form::Float4 => column.push(f32::from_be_bytes(fixed(value)?)),
+        Form::Float8 => column.push(f64::from_be_bytes(fixed(value)?)),
+        Form::Time => column.push(i64::from_be_bytes(fixed(value)?)),
+        Form::Bytes => column.push_bytes(value),
+        Form::Date => match i32::from_be_bytes(fixed(value)?) {
+            i32::MIN | i32::MAX => Err(infinite(column, "date")),
+            days => match days.checked_add(DAYS as i32) {
+                Some(days) => column.push(days),
+                None => Err(far(column)),
+            },
+        },
+        Form::Timestamp => match i64::from_be_bytes(fixed(value)?) {
+            i64::MIN | i64::MAX => Err(infinite(column, "timestamp")),
+            micros => match micros.checked_add(MICROS) {
+                Some(micros) => column.push(micros),
+                None => Err(far(column)),
+            },
+        },
+        Form::Decimal(digits, scale) => {
+            let number = Numeric::of(value)?;
+            match number.scaled(*digits, *scale) {
+                Some(number) => column.push(number),
+                None => Err(Error::protocol(format!(
+                    "column {}: {}, which no Decimal128({digits}, {scale}) can be: cast it to text in a query",
+                    column.name(),
+                    number.text()
+                ))),
+            }
+        }
+        Form::Numeric => {
+            let number = Numeric::of(value)?;
+            column.push_written(|out| number.write(out))
+        }
+        Form::Jsonb => match value.split_first() {
+            Some((1, text)) => column.push_bytes(text),
+            _ => Err(Error::protocol("jsonb of another version than 1")),
+        },
+        Form::Interval => interval(column, fixed(value)?),
+        Form::Array(inner) => array(inner, column, value),
+    }
+}
+
+fn interval(column: &mut Column, value: [u8; 16]) -> Result<()> {
+    let micros = i64::from_be_bytes(fixed(&value[..8])?);
+    let days = i32::from_be_bytes(fixed(&value[8..12])?);
+    let months = i32::from_be_bytes(fixed(&value[12..])?);
+    let ends = [(i64::MAX, i32::MAX), (i64::MIN, i32::MIN)];
+    if ends
+        .iter()
+        .any(|(m, d)| (micros, days, months) == (*m, *d, *d))
+    {
+        return Err(infinite(column, "interval"));
+    }
+    let nanos = micros.checked_mul(1000).ok_or_else(|| far(column))?;
+    column.push(IntervalMonthDayNano::new(months, days, nanos))
+}
+
+/// Dimensions, whether there are nulls, the type; of each dimension its length and its lowest index; values.
+fn array(inner: &Form, column: &mut Column, value: &[u8]) -> Result<()> {
+    match u32_at(value, 0)? {
+        0 => return column.push_list(|_| Ok(())),
+        1 => {}
+        dimensions => {
+            return Err(Error::protocol(format!(
+            "column {name}: an array of {dimensions} dimensions, where a list of Arrow has one: \
+                 cast it in a query, {name}::text",
+            name = column.name()
+        )))
+        }
+    }
+    let count = u32_at(value, 12)?;
+    let mut rest = value.get(ARRAY_HEAD..).ok_or_else(short)?;
+    column.push_list(|items| {
+        for _ in 0..count {
+            let length = u32_at(rest, 0)? as i32;
+            rest = &rest[4..];
+            if length == -1 {
+                items.push_null();
+                continue;
+            }
+            let item = usize::try_from(length)
+                .ok()
+                .and_then(|length| rest.get(..length));
+            let item = item.ok_or_else(short)?;
+            rest = &rest[item.len()..];
+            push(inner, items, item)?;
+        }
+        match rest.is_empty() {
+            true => Ok(()),
+            false => Err(Error::protocol("bytes behind the last value of an array")),
+        }
+    })
+}
+
+/// A number as `numeric_send` writes it: digits of base 10,000.
+struct Numeric<'a> {
+    /// The first digit stands for so many powers of 10,000.
+    weight: i32,
+    sign: u16,
+    /// Places behind the point.
+    scale: usize,
+    digits: &'a [[u8; 2]],
+}
+
+impl<'a> Numeric<'a> {
+    #[inline]
+    fn of(value: &'a [u8]) -> Result<Self> {
+        let (words, rest) = value.as_chunks::<2>();
+        let [count, weight, sign, scale, digits @ ..] = words else {
+            return Err(short());
+        };
+        if digits.len() != usize::from(u16::from_be_bytes(*count)) || !rest.is_empty() {
+            return Err(short());
+        }
+        Ok(Self {
+            weight: i16::from_be_bytes(*weight).into(),
+            sign: u16::from_be_bytes(*sign),
+            scale: usize::from(u16::from_be_bytes(*scale)),
+            digits,
+        })
+    }
+
+    /// In units of the last of `scale` places; `None`: it does not fit.
+    #[inline]
+    fn scaled(&self, digits: u8, scale: i8) -> Option<i128> {
+        if self.sign != 0 && self.sign != NEGATIVE {
+            return None;
+        }
+        let mut number = 0i128;
+        for digit in self.digits {
+            let digit = i128::from(u16::from_be_bytes(*digit));
+            number = number.checked_mul(BASE)?.checked_add(digit)?;
+        }
+        let behind = self.digits.len() as i32 - 1 - self.weight;
+        let shift = i32::from(scale) - 4 * behind;
+        if number != 0 {
+            let factor = 10i128.checked_pow(shift.unsigned_abs())?;
+            number = match shift {
+                0.. => number.checked_mul(factor)?,
+                _ if number % factor == 0 => number / factor,
+                _ => return None,
+            };
+        }
+        let most = 10i128.checked_pow(digits.into())?;
+        match number < most {
+            true if self.sign == NEGATIVE => Some(-number),
+            true => Some(number),
+            false => None,
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut out = Vec::new();
+        self.write(&mut out);
+        String::from_utf8(out).unwrap_or_default()
+    }
+
+    /// As `numeric_out` writes it.
+    fn write(&self, out: &mut Vec<u8>) {
+        match self.sign {
+            NAN => return out.extend_from_slice(b"NaN"),
+            INFINITE => return out.extend_from_slice(b"Infinity"),
+            MINUS_INFINITE => return out.extend_from_slice(b"-Infinity"),
+            NEGATIVE => out.push(b'-'),
+            _ => {}
+        }
+        // The digit that stands for 10,000 to the power of `at`.
+        let digit = |at: i32| {
+            let place = usize::try_from(self.weight - at).ok();
+            place
+                .and_then(|place| self.digits.get(place))
+                .map_or(0, |digit| u16::from_be_bytes(*digit))
+        };
+        let first = digit(self.weight.max(0));
+        // Writing to memory does not fail.
+        let _ = write!(out, "{first}");
+        for at in (0..self.weight.max(0)).rev() {
+            let _ = write!(out, "{:04}", digit(at));
+        }
+        if self.scale > 0 {
+            out.push(b'.');
+            let start = out.len();
+            for at in 1..=self.scale.div_ceil(4) as i32 {
+                let _ = write!(out, "{:04}", digit(-at));
+            }
+            out.truncate(start + self.scale);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use arrow_array::Array;
+    use arrow_schema::{DataType, Field, Schema};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn wire(digits: &[i16], weight: i16, sign: u16, scale: i16) -> Vec<u8> {
+        let head = [digits.len() as i16, weight, sign as i16, scale];
+        let words = head.iter().chain(digits);
+        words.flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    #[test]
+    fn numbers() {
+        for (digits, weight, sign, scale, text, units) in [
+            (&[][..], 0, 0, 0, "0", Some(0)),
+            (&[], 0, 0, 2, "0.00", Some(0)),
+            (&[1], 0, 0, 0, "1", Some(100)),
+            (&[1234, 5678], 1, 0, 0, "12345678", Some(1_234_567_800)),
+            (&[1], 1, 0, 0, "10000", Some(1_000_000)),
+            (&[12, 5000], 0, NEGATIVE, 1, "-12.5", Some(-1250)),
+            (&[1, 2000], -1, 0, 5, "0.00012", None),
+            (&[5], -1, 0, 4, "0.0005", None),
+            (&[500], -1, 0, 2, "0.05", Some(5)),
+            (&[1, 0, 3], 2, 0, 0, "100000003", Some(10_000_000_300)),
+            (&[], 0, NAN, 0, "NaN", None),
+            (&[], 0, MINUS_INFINITE, 0, "-Infinity", None),
+        ] {
+            let wire = wire(digits, weight, sign, scale);
+            let number = Numeric::of(&wire).unwrap();
+            assert_eq!(number.text(), text);
+            assert_eq!(number.scaled(20, 2), units, "{text}");
+        }
+        let wide = wire(&[9999; 9], 8, 0, 0);
+        assert_eq!(
+            Numeric::of(&wide).unwrap().scaled(38, 0),
+            Some(10i128.pow(36) - 1)
+        );
+        assert_eq!(Numeric::of(&wide).unwrap().scaled(35, 0), None);
+        let wider = wire(&[9999; 11], 10, 0, 0);
+        assert_eq!(Numeric::of(&wider).unwrap().scaled(38, 0), None);
+        assert!(Numeric::of(&wider[1..]).is_err() && Numeric::of(&wider[..10]).is_err());
+    }
+
+    fn decoder() -> Decoder {
+        let fields = vec![
+            Field::new("n", DataType::Int64, true),
+            Field::new("t", DataType::Utf8, true),
+        ];
+        let question = Question {
+            statement: String::new(),
+            schema: Arc::new(Schema::new(fields)),
+            rows_per_batch: 3,
+            limit: 1000,
+        };
+        Decoder::of(vec![Form::Int8, Form::Bytes], &question).unwrap()
+    }
+
+    fn copy() -> Vec<u8> {
+        let mut bytes = HEADER.to_vec();
+        for row in 0..3i64 {
+            bytes.extend_from_slice(&2i16.to_be_bytes());
+            bytes.extend_from_slice(&8i32.to_be_bytes());
+            bytes.extend_from_slice(&row.to_be_bytes());
+            match row {
+                1 => bytes.extend_from_slice(&(-1i32).to_be_bytes()),
+                _ => bytes.extend_from_slice(b"\0\0\0\x02ab"),
+            }
+        }
+        bytes.extend_from_slice(&(-1i16).to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_copy_in_any_pieces() {
+        for cut in 1..copy().len() {
+            let mut decoder = decoder();
+            for piece in copy().chunks(cut) {
+                decoder.copied(piece).unwrap();
+            }
+            decoder.end_copy().unwrap();
+            assert!(decoder.is_full());
+            let batch = decoder.finish().unwrap().unwrap();
+            assert_eq!(
+                batch.column(0).as_primitive::<Int64Type>().values(),
+                &[0, 1, 2]
+            );
+            assert!(batch.column(1).is_null(1));
+            assert!(decoder.finish().unwrap().is_none());
+        }
+        let mut cut_off = decoder();
+        cut_off.copied(&copy()[..40]).unwrap();
+        assert!(cut_off
+            .end_copy()
+            .unwrap_err()
+            .message
+            .contains("broke off"));
+        let mut behind = decoder();
+        let more = [copy(), vec![0]].concat();
+        assert!(behind.copied(&more).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_of_a_peer_break_it(bytes in prop::collection::vec(any::<u8>(), 0..200), headed: bool) {
+            let mut decoder = decoder();
+            let head = if headed { HEADER.to_vec() } else { Vec::new() };
+            let _ = decoder.copied(&[head, bytes.clone()].concat());
+            let list = DataType::List(Arc::new(Field::new_list_field(DataType::Int32, true)));
+            let mut column = Column::new("a", &list).unwrap();
+            let _ = array(&Form::Int4, &mut column, &bytes);
+            if let Ok(number) = Numeric::of(&bytes) {
+                let text = number.text();
+                prop_assert!(text.len() <= 2 * 70_000 + 10 && number.scaled(38, 4).is_none_or(|n| n.abs() < 10i128.pow(38)));
+            }
+        }
+    }
+}

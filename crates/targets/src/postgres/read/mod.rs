@@ -1,0 +1,236 @@
+//! Gets from Postgres: `COPY (query) TO STDOUT (FORMAT binary)`, or rows by the extended protocol.
+
+mod decode;
+mod rows;
+mod types;
+
+use std::pin::pin;
+
+use arrow_schema::DataType;
+use bytes::Bytes;
+use futures::SinkExt;
+
+use super::binary::{Columns, Form, END, HEADER};
+use super::link::Link;
+use super::options::WireFormat;
+use super::Postgres;
+use crate::database::{literal, Database};
+use crate::read::{Column, Question, Reading, Reads};
+use venturi_base::codec::sql::Dialect;
+use venturi_base::data::upsert::Table;
+use venturi_base::data::Cursor;
+use venturi_base::error::{Error, Result};
+use venturi_base::spec::TrialSpec;
+
+use decode::Decoder;
+use rows::Answer;
+
+/// Bytes of our own data that are handed over at once.
+const FILL: usize = 1 << 20;
+
+impl Reads for Postgres {
+    type Rows = Answer;
+
+    fn reading(&self) -> &Reading {
+        &self.options.reading
+    }
+
+    fn protocol(&self) -> String {
+        format!("postgres-{}", self.options.format().name())
+    }
+
+    async fn columns(&self, link: &mut Link, select: &str) -> Result<Vec<Column>> {
+        let prepared = link.driver.drive(link.client.prepare(select)).await;
+        let prepared = self.said(prepared)?;
+        prepared.columns().iter().map(types::column).collect()
+    }
+
+    /// The count, the sums and all streams see the same rows, whatever is written meanwhile.
+    async fn snapshot(&self, link: &mut Link) -> Result<Option<String>> {
+        const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        self.run(link, BEGIN).await?;
+        let row = self.ask(link, "SELECT pg_export_snapshot()").await?;
+        let name = row.into_iter().next().flatten();
+        Ok(name.map(|name| format!("{BEGIN}; SET TRANSACTION SNAPSHOT {}", literal(&name))))
+    }
+
+    fn hold(&self, link: Link) {
+        *self.held.lock() = Some(link);
+    }
+
+    fn release(&self) {
+        drop(self.held.lock().take());
+    }
+
+    fn sum(column: &Column) -> Option<String> {
+        let name = Dialect::Postgres.quoted(&column.name);
+        Some(match &column.data_type {
+            DataType::Int16 | DataType::Int32 | DataType::Int64 => format!("sum({name})"),
+            DataType::Boolean => format!("count(*) FILTER (WHERE {name})"),
+            DataType::Decimal128(_, scale) => format!("trunc(sum({name}) * 1e{scale})"),
+            DataType::Binary => format!("sum(octet_length({name}))"),
+            // In the encoding of the wire, which need not be that of the database. Of character(n) a cast
+            // takes the blanks away, and what else becomes text is counted only.
+            DataType::Utf8 => match column.native.as_str() {
+                "text" | "varchar" | "json" | "jsonb" | "numeric" => {
+                    format!("sum(length(convert_to({name}::text, 'UTF8')))")
+                }
+                _ => return None,
+            },
+            _ => return None,
+        })
+    }
+
+    fn position(column: &Column, value: &str) -> Option<String> {
+        Some(match column.native.as_str() {
+            "int2" | "int4" | "int8" => value.to_owned(),
+            // What has no end, 'infinity', is no number.
+            "date" => {
+                format!("CASE WHEN isfinite({value}) THEN {value} - DATE '1970-01-01' END")
+            }
+            "timestamp" | "timestamptz" => format!(
+                "CASE WHEN isfinite({value}) THEN (extract(epoch FROM {value}) * 1000000)::bigint END"
+            ),
+            _ => return None,
+        })
+    }
+
+    fn bound(column: &Column, number: i128) -> String {
+        match column.native.as_str() {
+            "date" => format!("DATE '1970-01-01' + ({number})"),
+            "timestamp" => {
+                format!("TIMESTAMP '1970-01-01' + ({number}) * INTERVAL '1 microsecond'")
+            }
+            "timestamptz" => {
+                format!(
+                    "TIMESTAMPTZ '1970-01-01 00:00:00+00' + ({number}) * INTERVAL '1 microsecond'"
+                )
+            }
+            _ => number.to_string(),
+        }
+    }
+
+    fn hash(column: &Column, streams: usize) -> String {
+        let name = Dialect::Postgres.quoted(&column.name);
+        format!("(hashtext({name}::text)::bigint & 2147483647) % {streams}")
+    }
+
+    /// Ranges of the pages that a table lies in, by the place of each row, its ctid.
+    async fn parts(
+        &self,
+        link: &mut Link,
+        table: &str,
+        streams: usize,
+    ) -> Result<Vec<Option<String>>> {
+        let name = literal(&Dialect::Postgres.quoted(table));
+        let question = format!(
+            "SELECT relkind, pg_relation_size(oid) / current_setting('block_size')::bigint FROM pg_class WHERE oid = to_regclass({name})"
+        );
+        let row = self.ask(link, &question).await?;
+        let mut row = row.into_iter().flatten();
+        let (kind, pages) = (row.next().unwrap_or_default(), row.next());
+        if !matches!(kind.as_str(), "r" | "m") {
+            return Err(Error::usage(format!(
+                "{}: split parts is for a plain table, whose rows lie in pages of its own, and {table} is none: use split key or hash",
+                self.authority
+            )));
+        }
+        let pages: u64 = pages.and_then(|pages| pages.parse().ok()).unwrap_or(0);
+        Ok(by_pages(pages, streams))
+    }
+
+    async fn fill(&self, link: &mut Link, table: &Table, mut rows: Cursor) -> Result<()> {
+        let forms = 0..table.schema.fields().len();
+        let forms = forms
+            .map(|at| Form::of(table, at))
+            .collect::<Result<Vec<_>>>()?;
+        let name = Dialect::Postgres.quoted(&table.name);
+        let Link { client, driver, .. } = link;
+        let copy = format!("COPY {name} FROM STDIN (FORMAT binary)");
+        let sink = driver.drive(client.copy_in::<_, Bytes>(&copy)).await;
+        let mut sink = pin!(self.said(sink)?);
+        let mut bytes = HEADER.to_vec();
+        while let Some(item) = rows.next() {
+            Columns::of(table, &forms, item.batch())?.rows(&mut bytes)?;
+            if bytes.len() >= FILL {
+                let piece = Bytes::from(std::mem::take(&mut bytes));
+                self.said(driver.drive(sink.send(piece)).await)?;
+            }
+        }
+        bytes.extend_from_slice(&END);
+        self.said(driver.drive(sink.send(bytes.into())).await)?;
+        self.said(driver.drive(sink.finish()).await).map(|_| ())?;
+        // Hint bits are set by who reads a row first, which shall be no stream.
+        self.run(link, &format!("VACUUM (ANALYZE) {name}")).await
+    }
+
+    async fn rows(&self, _: &TrialSpec, mut link: Link, question: Question) -> Result<Answer> {
+        let format = self.options.format();
+        let Link { client, driver, .. } = &mut link;
+        // A COPY does not say what types its columns have; the query does, and is compared.
+        let query = self.said(driver.drive(client.prepare(&question.statement)).await)?;
+        let decoder = Decoder::new(query.columns(), &question)?;
+        let statement = match format {
+            WireFormat::Rows => query,
+            WireFormat::Copy => {
+                let copy = format!("COPY ({}) TO STDOUT (FORMAT binary)", question.statement);
+                self.said(driver.drive(client.prepare(&copy)).await)?
+            }
+        };
+        let place = self.authority.clone();
+        Ok(Answer::new(link, format, statement, decoder, place))
+    }
+}
+
+/// Equal ranges of pages; the last has no end.
+fn by_pages(pages: u64, streams: usize) -> Vec<Option<String>> {
+    let edge = |at: usize| (u128::from(pages) * at as u128 / streams as u128) as u64;
+    let part = |stream: usize| {
+        let (from, to) = (edge(stream), edge(stream + 1));
+        let above = format!("ctid >= '({from},0)'::tid");
+        match stream + 1 == streams {
+            true => Some(above),
+            false => (from < to).then(|| format!("{above} AND ctid < '({to},0)'::tid")),
+        }
+    };
+    (0..streams).map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_shared_out() {
+        let two = [
+            Some("ctid >= '(0,0)'::tid AND ctid < '(2,0)'::tid".to_owned()),
+            Some("ctid >= '(2,0)'::tid".to_owned()),
+        ];
+        assert_eq!(by_pages(5, 2), two);
+        let one = by_pages(1, 3);
+        assert_eq!(one[..2], [None, None]);
+        assert_eq!(one[2].as_deref(), Some("ctid >= '(0,0)'::tid"));
+    }
+
+    #[test]
+    fn ranges_of_columns() {
+        let column = |native: &str| Column {
+            name: "c".into(),
+            data_type: DataType::Int64,
+            native: native.into(),
+        };
+        assert_eq!(
+            Postgres::position(&column("int8"), "min(c)").unwrap(),
+            "min(c)"
+        );
+        assert!(Postgres::position(&column("date"), "min(c)")
+            .unwrap()
+            .contains("isfinite(min(c))"));
+        assert_eq!(Postgres::position(&column("text"), "min(c)"), None);
+        assert_eq!(
+            Postgres::bound(&column("date"), -3),
+            "DATE '1970-01-01' + (-3)"
+        );
+        assert_eq!(Postgres::bound(&column("int4"), -3), "-3");
+    }
+}

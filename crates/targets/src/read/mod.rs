@@ -1,0 +1,19 @@
+//! What all databases share of a get: a query or a table, how streams share its rows, the session of one
+//! stream, and what the database itself says of the rows, by which it is known that all have arrived.
+//!
+//! A database is `Reads`: it says what columns a query has, in what words its rows are parted, and gives
+//! `Rows`: one statement's rows, decoded to batches as they come. `ReadTarget` leads its life as a target.
+
+mod check;
+mod options;
+mod session;
+mod split;
+mod sums;
+mod target;
+
+pub use check::{compare, compare_sums, total, There};
+pub use options::{Reading, Split};
+pub use session::{Partition, Rows};
+pub use split::{by_hash, by_ranges, edges, edges_of, Subject};
+pub use sums::{wrapped, Summed};
+pub use target::{Column, Question, ReadTarget, Reads};

@@ -1,0 +1,409 @@
+//! Gets from SQLite: rows as the library steps through them, in the stream's own thread.
+
+use std::ffi::{c_int, CStr};
+use std::path::Path;
+use std::ptr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use arrow_array::RecordBatch;
+use arrow_schema::DataType;
+use rusqlite::{ffi, Connection};
+
+use super::errors::told;
+use super::values;
+use super::Sqlite;
+use crate::database::Database;
+use crate::read::{by_ranges, edges_of, Column, Question, Reading, Reads, Rows};
+use venturi_base::codec::sql::Dialect;
+use venturi_base::data::column::{self, Columns};
+use venturi_base::data::upsert::Table;
+use venturi_base::data::Cursor;
+use venturi_base::error::{Error, Result};
+use venturi_base::meter::clock::{Stage, StageClock};
+use venturi_base::spec::TrialSpec;
+
+/// Of so many rows one is looked at: what of its time was SQLite's, and what ours.
+const SAMPLED: usize = 64;
+
+impl Reads for Sqlite {
+    type Rows = Stepped;
+
+    fn reading(&self) -> &Reading {
+        &self.options.reading
+    }
+
+    fn protocol(&self) -> String {
+        "sqlite".into()
+    }
+
+    /// By the declared type of a column, or else by its value in the first row.
+    async fn columns(&self, connection: &mut Connection, select: &str) -> Result<Vec<Column>> {
+        let statement = self.said(Statement::new(connection, select))?;
+        let declared = statement.declared();
+        let mut first = Vec::new();
+        let open = declared
+            .iter()
+            .any(|(_, words)| by_affinity(words).is_none());
+        if open && self.said(statement.step(connection))? {
+            first = (0..declared.len()).map(|at| statement.kind(at)).collect();
+        }
+        let column = |(at, (name, words)): (usize, (String, String))| {
+            let by_value = first.get(at).and_then(|kind| by_kind(*kind));
+            let data_type = by_affinity(&words).or(by_value).unwrap_or(DataType::Utf8);
+            Column {
+                name,
+                data_type,
+                native: match words.is_empty() {
+                    true => "of no declared type".into(),
+                    false => words,
+                },
+            }
+        };
+        Ok(declared.into_iter().enumerate().map(column).collect())
+    }
+
+    /// SQLite's own sum of integers fails above 64 bits: by halves it does not.
+    fn sum(column: &Column) -> Option<String> {
+        let name = Dialect::Sqlite.quoted(&column.name);
+        Some(match column.data_type {
+            DataType::Int64 => format!(
+                "printf('%d,%d', COALESCE(sum({name} >> 32), 0), COALESCE(sum({name} & 4294967295), 0))"
+            ),
+            DataType::Utf8 | DataType::Binary => format!("sum(length(CAST({name} AS BLOB)))"),
+            _ => return None,
+        })
+    }
+
+    fn position(column: &Column, value: &str) -> Option<String> {
+        (column.data_type == DataType::Int64).then(|| value.to_owned())
+    }
+
+    fn bound(_: &Column, number: i128) -> String {
+        number.to_string()
+    }
+
+    /// SQLite has no hash: of text it is made of its length and its last letter.
+    fn hash(column: &Column, streams: usize) -> String {
+        let name = Dialect::Sqlite.quoted(&column.name);
+        match column.data_type {
+            DataType::Int64 => format!("abs({name} % {streams})"),
+            _ => format!(
+                "(length(CAST({name} AS BLOB)) * 31 + COALESCE(unicode(substr(CAST({name} AS TEXT), -1)), 0)) % {streams}"
+            ),
+        }
+    }
+
+    /// Ranges of the numbers that rows have, by which a table is stored.
+    async fn parts(
+        &self,
+        connection: &mut Connection,
+        table: &str,
+        streams: usize,
+    ) -> Result<Vec<Option<String>>> {
+        let name = Dialect::Sqlite.quoted(table);
+        let question = format!("SELECT min(rowid), max(rowid) FROM {name}");
+        let row = self.ask(connection, &question).await;
+        let row = row.map_err(|error| match error.message.contains("no such column") {
+            true => Error::usage(format!(
+                "{}: split parts goes by rowid, and {table} has none (a view, or WITHOUT ROWID): use split key or hash",
+                self.path.display()
+            )),
+            false => error,
+        })?;
+        let ranges = edges_of(&row, streams);
+        Ok(by_ranges("rowid", &ranges, |number| number.to_string()))
+    }
+
+    async fn fill(
+        &self,
+        connection: &mut Connection,
+        table: &Table,
+        mut rows: Cursor,
+    ) -> Result<()> {
+        let marks = vec!["?"; table.schema.fields().len()].join(",");
+        let insert = format!("{}({marks})", Dialect::Sqlite.insert_head(table));
+        let transaction = self.said(connection.transaction())?;
+        {
+            let mut insert = self.said(transaction.prepare(&insert))?;
+            while let Some(item) = rows.next() {
+                let columns = values::Columns::of(table, item.batch())?;
+                for row in 0..columns.rows {
+                    let done = columns.bind(&mut insert, row);
+                    self.said(done.and_then(|()| insert.raw_execute()))?;
+                }
+            }
+        }
+        self.said(transaction.commit())
+    }
+
+    async fn rows(
+        &self,
+        _: &TrialSpec,
+        connection: Connection,
+        question: Question,
+    ) -> Result<Stepped> {
+        let columns = Columns::new(&question.schema, question.limit)?;
+        let kinds = question.schema.fields().iter();
+        let statement = self.said(Statement::new(&connection, &question.statement))?;
+        Ok(Stepped {
+            kinds: kinds.map(|field| field.data_type().clone()).collect(),
+            statement: Some(statement),
+            connection,
+            columns,
+            rows_per_batch: question.rows_per_batch,
+            path: self.path.clone(),
+        })
+    }
+}
+
+/// What a column's declared type says of its values; <https://sqlite.org/datatype3.html>, 3.1. `None`: they
+/// may be of any type.
+fn by_affinity(declared: &str) -> Option<DataType> {
+    let has = |words: &[&str]| words.iter().any(|word| declared.contains(word));
+    match declared {
+        _ if has(&["INT"]) => Some(DataType::Int64),
+        _ if has(&["CHAR", "CLOB", "TEXT"]) => Some(DataType::Utf8),
+        _ if has(&["BLOB"]) => Some(DataType::Binary),
+        // What has a fraction somewhere may have none elsewhere: then it is stored as an integer.
+        _ if has(&["REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL"]) => Some(DataType::Float64),
+        _ => None,
+    }
+}
+
+fn by_kind(kind: c_int) -> Option<DataType> {
+    match kind {
+        ffi::SQLITE_INTEGER => Some(DataType::Int64),
+        ffi::SQLITE_FLOAT => Some(DataType::Float64),
+        ffi::SQLITE_TEXT => Some(DataType::Utf8),
+        ffi::SQLITE_BLOB => Some(DataType::Binary),
+        _ => None,
+    }
+}
+
+/// A statement that is stepped through, of a connection that outlives it.
+struct Statement(*mut ffi::sqlite3_stmt);
+
+impl Statement {
+    fn new(connection: &Connection, sql: &str) -> rusqlite::Result<Self> {
+        let mut statement = ptr::null_mut();
+        let length = c_int::try_from(sql.len()).unwrap_or(c_int::MAX);
+        // SAFETY: the connection is open; `sql` has that many bytes.
+        let code = unsafe {
+            let text = sql.as_ptr().cast();
+            ffi::sqlite3_prepare_v3(
+                connection.handle(),
+                text,
+                length,
+                0,
+                &mut statement,
+                ptr::null_mut(),
+            )
+        };
+        match code {
+            ffi::SQLITE_OK => Ok(Self(statement)),
+            _ => Err(failure(connection, code)),
+        }
+    }
+
+    /// Names of the columns, and their types as they were declared; of expressions none.
+    fn declared(&self) -> Vec<(String, String)> {
+        // SAFETY: the statement is prepared; texts are copied before anything else is asked of it.
+        let text = |text: *const std::ffi::c_char| match text.is_null() {
+            true => String::new(),
+            false => unsafe { CStr::from_ptr(text) }
+                .to_string_lossy()
+                .into_owned(),
+        };
+        // SAFETY: as above; columns are asked for within their number.
+        unsafe {
+            let columns = 0..ffi::sqlite3_column_count(self.0);
+            let column = |at| {
+                let declared = text(ffi::sqlite3_column_decltype(self.0, at));
+                (
+                    text(ffi::sqlite3_column_name(self.0, at)),
+                    declared.to_uppercase(),
+                )
+            };
+            columns.map(column).collect()
+        }
+    }
+
+    /// Whether there is another row.
+    #[inline]
+    fn step(&self, connection: &Connection) -> rusqlite::Result<bool> {
+        // SAFETY: the statement was prepared, and is not finalised.
+        match unsafe { ffi::sqlite3_step(self.0) } {
+            ffi::SQLITE_ROW => Ok(true),
+            ffi::SQLITE_DONE => Ok(false),
+            code => Err(failure(connection, code)),
+        }
+    }
+
+    #[inline]
+    fn kind(&self, at: usize) -> c_int {
+        // SAFETY: as above; of a column that there is none of it is null.
+        unsafe { ffi::sqlite3_column_type(self.0, at as c_int) }
+    }
+
+    #[inline]
+    fn integer(&self, at: usize) -> i64 {
+        // SAFETY: as above.
+        unsafe { ffi::sqlite3_column_int64(self.0, at as c_int) }
+    }
+
+    #[inline]
+    fn real(&self, at: usize) -> f64 {
+        // SAFETY: as above.
+        unsafe { ffi::sqlite3_column_double(self.0, at as c_int) }
+    }
+
+    /// Of a blob, or of text, which is UTF-8 whatever the file has.
+    #[inline]
+    fn bytes(&self, at: usize, text: bool) -> &[u8] {
+        // SAFETY: the bytes are there until the statement is stepped again, which no borrow of it outlives; the
+        // length is asked for after the value, as SQLite wants it.
+        unsafe {
+            let start = match text {
+                true => ffi::sqlite3_column_text(self.0, at as c_int).cast::<u8>(),
+                false => ffi::sqlite3_column_blob(self.0, at as c_int).cast::<u8>(),
+            };
+            let length = ffi::sqlite3_column_bytes(self.0, at as c_int);
+            match start.is_null() {
+                true => &[],
+                false => std::slice::from_raw_parts(start, length.max(0) as usize),
+            }
+        }
+    }
+}
+
+impl Drop for Statement {
+    fn drop(&mut self) {
+        // SAFETY: prepared once; null is taken.
+        unsafe { ffi::sqlite3_finalize(self.0) };
+    }
+}
+
+fn failure(connection: &Connection, code: c_int) -> rusqlite::Error {
+    // SAFETY: the connection is open; its last message is copied before anything else is asked of it.
+    let (code, said) = unsafe {
+        let handle = connection.handle();
+        let said = CStr::from_ptr(ffi::sqlite3_errmsg(handle));
+        let extended = ffi::sqlite3_extended_errcode(handle);
+        let code = if extended & 0xff == code & 0xff {
+            extended
+        } else {
+            code
+        };
+        (code, said.to_string_lossy().into_owned())
+    };
+    rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(said))
+}
+
+/// A stream's rows.
+pub struct Stepped {
+    /// Dropped before its connection. `None`: it has come to its end.
+    statement: Option<Statement>,
+    connection: Connection,
+    kinds: Vec<DataType>,
+    columns: Columns,
+    rows_per_batch: usize,
+    path: Arc<Path>,
+}
+
+impl Stepped {
+    /// The time of the looked-at rows, in SQLite and here.
+    fn batch(&mut self, clock: &mut StageClock) -> Result<(Duration, Duration)> {
+        let (mut engine, mut ours) = (Duration::ZERO, Duration::ZERO);
+        let Some(statement) = &self.statement else {
+            return Ok((engine, ours));
+        };
+        while self.columns.rows() < self.rows_per_batch {
+            let row = self.columns.rows();
+            let looked = (row % SAMPLED == 1).then(Instant::now);
+            let more = statement.step(&self.connection);
+            let more = more.map_err(|error| told(&self.path, &error))?;
+            if row == 0 {
+                // It may have to sort all rows before the first.
+                clock.mark(Stage::Apply);
+            }
+            if !more {
+                self.statement = None;
+                break;
+            }
+            let stepped = looked.map(|_| Instant::now());
+            let mut size = 0;
+            let columns = self.columns.each().iter_mut().zip(&self.kinds);
+            for (at, (column, kind)) in columns.enumerate() {
+                size += 8 + push(statement, at, kind, column)?;
+            }
+            self.columns.row(size)?;
+            if let (Some(begun), Some(stepped)) = (looked, stepped) {
+                engine += stepped - begun;
+                ours += stepped.elapsed();
+                clock.count_reads(3);
+            }
+        }
+        Ok((engine, ours))
+    }
+}
+
+/// Bytes of the value beside its eight.
+#[inline]
+fn push(
+    statement: &Statement,
+    at: usize,
+    kind: &DataType,
+    column: &mut column::Column,
+) -> Result<usize> {
+    let stored = statement.kind(at);
+    match (stored, kind) {
+        (ffi::SQLITE_NULL, _) => column.push_null(),
+        (ffi::SQLITE_INTEGER, DataType::Int64) => column.push(statement.integer(at))?,
+        (ffi::SQLITE_FLOAT | ffi::SQLITE_INTEGER, DataType::Float64) => {
+            column.push(statement.real(at))?;
+        }
+        (ffi::SQLITE_TEXT, DataType::Utf8)
+        | (ffi::SQLITE_BLOB | ffi::SQLITE_TEXT, DataType::Binary) => {
+            let bytes = statement.bytes(at, stored == ffi::SQLITE_TEXT);
+            column.push_bytes(bytes)?;
+            return Ok(bytes.len());
+        }
+        (stored, kind) => {
+            let name = column.name();
+            return Err(Error::protocol(format!(
+                "column {name} holds {} where it is read as {kind}: cast it in a query, as CAST({name} AS TEXT)",
+                match stored {
+                    ffi::SQLITE_INTEGER => "an integer",
+                    ffi::SQLITE_FLOAT => "a number with a fraction",
+                    ffi::SQLITE_TEXT => "a text",
+                    _ => "a blob",
+                }
+            )));
+        }
+    }
+    Ok(0)
+}
+
+impl Rows for Stepped {
+    fn poll_rows(
+        &mut self,
+        _cx: &mut Context<'_>,
+        clock: &mut StageClock,
+    ) -> Poll<Result<Option<RecordBatch>>> {
+        let (engine, ours) = self.batch(clock)?;
+        let batch = match self.columns.rows() {
+            0 => None,
+            _ => Some(self.columns.finish()?),
+        };
+        let spent = clock.last().elapsed();
+        let share = match (engine + ours).as_secs_f64() {
+            0.0 => 0.5,
+            both => engine.as_secs_f64() / both,
+        };
+        clock.mark_at(Stage::Apply, clock.last() + spent.mul_f64(share));
+        clock.mark(Stage::Decode);
+        Poll::Ready(Ok(batch))
+    }
+}
