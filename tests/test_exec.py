@@ -105,6 +105,7 @@ def test_a_program_in_python_takes_what_is_put(tmp_path: Path) -> None:
     assert found["verification"]["expected_rows"] == 100_000
 
 
+@pytest.mark.noisy
 def test_what_sets_the_pace_is_named(tmp_path: Path) -> None:
     run = tmp_path / "run"
     script = tmp_path / "slow.py"
