@@ -70,7 +70,7 @@ impl Pipes {
             let stopped = stop.clone();
             let mut pipe = blocking(sender.into_blocking_fd())?;
             start(move || drop(tell.send(give(&mut pipe, cursor, encoder, checksum, &stopped))))?;
-            let reader = Reader::Arrow(StreamReader::new(MOST_BATCH));
+            let reader = Reader::Arrow(Box::new(StreamReader::new(MOST_BATCH)));
             return Ok(Box::new(Get {
                 incoming: Incoming::new(receiver, reader, checksum),
                 stop,

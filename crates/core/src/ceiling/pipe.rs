@@ -45,7 +45,7 @@ pub fn run(flow: Flow<'_>, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<Prob
     best.ok_or_else(|| Error::new(Kind::Internal, "raw pipe: nothing was probed"))
 }
 
-/// Both ends of one pipe; a thread of this end has some of them.
+/// This end of a pipe; a thread has some of them.
 enum Near {
     Reads(PipeReader),
     Writes(PipeWriter),

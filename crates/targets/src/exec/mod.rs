@@ -91,7 +91,9 @@ impl Exec {
             let receiver = pipe::Receiver::from_owned_fd(pipe).map_err(failed)?;
             let rows = self.spec.rows_per_batch;
             let reader = match self.options.format {
-                Format::Arrow => Reader::Arrow(StreamReader::new(self.options.max_block_bytes)),
+                Format::Arrow => {
+                    Reader::Arrow(Box::new(StreamReader::new(self.options.max_block_bytes)))
+                }
                 format => Reader::Text(Text::new(format == Format::Csv, rows)),
             };
             let incoming = Incoming::new(receiver, reader, checksum);

@@ -1,6 +1,5 @@
 //! One stream: this end of the pipe to or from its program.
 
-use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
@@ -214,9 +213,6 @@ pub async fn within(
     what: &str,
     begun: impl std::future::Future<Output = Result<()>>,
 ) -> Result<()> {
-    // First what has begun: an error of it says more.
-    let mut begun = std::pin::pin!(begun);
-    let begun = poll_fn(|cx| begun.as_mut().poll(cx));
     tokio::time::timeout(timeout, begun)
         .await
         .unwrap_or_else(|_| {

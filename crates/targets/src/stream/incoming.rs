@@ -19,9 +19,13 @@ use venturi_base::meter::clock::{Stage, StageClock};
 /// Reads without a whole batch after which another stream of the thread has its turn.
 const IN_ONE_GO: usize = 64;
 
+/// Bytes of one read at most: what a pipe holds. A read that leaves room is taken for the last one there
+/// is, and the next asks the kernel first whether there is more.
+const FULL: usize = 64 << 10;
+
 /// What the bytes are.
 pub enum Reader {
-    Arrow(StreamReader),
+    Arrow(Box<StreamReader>),
     Text(Text),
 }
 
@@ -107,7 +111,9 @@ impl Incoming {
             if self.closed || matches!(&self.reader, Reader::Arrow(reader) if reader.is_ended()) {
                 return Poll::Ready(Ok(Arrived::End));
             }
-            let mut room = ReadBuf::new(self.reader.room());
+            let room = self.reader.room();
+            let most = room.len().min(FULL);
+            let mut room = ReadBuf::new(&mut room[..most]);
             let read = Pin::new(&mut self.receiver).poll_read(cx, &mut room);
             clock.mark(Stage::Receive);
             let Poll::Ready(read) = read else {
