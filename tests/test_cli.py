@@ -111,6 +111,7 @@ def test_scenarios() -> None:
         "ingest-protocols",
         "ingest-quick",
         "quick",
+        "read-databases",
         "upsert-batch-size",
         "upsert-cassandra",
         "upsert-memsql",
