@@ -63,6 +63,7 @@ def ab(
     at_most, level = share("--threshold", threshold), share("--confidence", confidence, 0.5)
     made = out or Path("venturi-runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-ab"
     words = list(run or [])
+    planned = "--dry-run" in words
     if not any(word.partition("=")[0] == "--repeats" for word in words):
         words += ["--repeats", str(_REPEATS)]
     with contextlib.ExitStack() as servers:
@@ -74,8 +75,10 @@ def ab(
         # A process of its own: its options are those of `venturi run`, and so are its errors.
         code = subprocess.call(
             [sys.executable, "-m", "venturi", "run", *places, "--out", str(made), *words],
-            stdout=subprocess.DEVNULL,
+            stdout=None if planned else subprocess.DEVNULL,
         )
+    if planned:
+        raise typer.Exit(code)
     if code not in (ExitCode.OK, ExitCode.TRIALS_FAILED):
         raise typer.Exit(code)
     raise typer.Exit(_compared(made, level, at_most) or code)

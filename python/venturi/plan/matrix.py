@@ -252,8 +252,8 @@ def _check_placement(scenario: Scenario, cell: Cell) -> None:
         )
     if scenario.on is not None and scheme_of(url) == "exec":
         raise ScenarioError(
-            f"{scenario.where('target', 'url')}: programs are started on this host, and --on has others",
-            hint="leave one of them out",
+            f"{scenario.where('target', 'url')}: exec:// starts programs on this host, and --on has others",
+            hint="leave --on out, and run venturi on each host",
         )
     if scenario.on is not None and cell.parameters["include_setup"]:
         where = scenario.where("matrix" if "include_setup" in scenario.axes else "workload", "include_setup")

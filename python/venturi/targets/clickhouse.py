@@ -60,7 +60,10 @@ class ClickHouse(Table):
                 "`copy` (COPY in binary) or `rows` (of the extended protocol); mysql: `binary` (of a "
                 "prepared statement) or `text`"
             ),
-            default="`arrow`, `native` where the server has no Arrow; `copy`; `binary`",
+            default=(
+                "clickhouse: `arrow`, or `native` where the server has no Arrow; postgres: `copy`; "
+                "mysql: `binary`"
+            ),
         ),
     ] = None
     split: Annotated[
@@ -73,8 +76,9 @@ class ClickHouse(Table):
                 "of the table, `none`: each reads all"
             ),
             default=(
-                "must be given for several streams of `remote` data; else `hash` of the first column, of a "
-                "database `parts`, of mysql `hash`"
+                "for several streams of the server's own data none, say one (`split_by` alone means "
+                "`hash`); for rows that Venturi wrote `parts` of postgres and sqlite, `hash` of the first "
+                "column of others"
             ),
         ),
     ] = None

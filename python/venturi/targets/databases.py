@@ -31,9 +31,13 @@ class Database(Table):
     table: Annotated[
         Nullable[Annotated[StrictStr, BeforeValidator(identifier)]],
         _database(
-            "The table that is written or read. [default: venturi_usage or _FILE; clickhouse: venturi_put]",
+            "The table written or read. [default: upserts venturi_usage or venturi_FILE, gets of data "
+            "written before venturi_get, puts venturi_put]",
             systems=_TABLES,
-            default="`venturi_usage`, or `venturi_` and the file's name",
+            default=(
+                "of upserts `venturi_usage`, or `venturi_` and the file's name; of gets of our own data "
+                "`venturi_get`, of puts `venturi_put`"
+            ),
         ),
     ] = None
     setup: Annotated[

@@ -35,7 +35,7 @@ def _command(value: str | None) -> Any:
     for word in words(value) if value is not None else ():
         if (named := _NAMED.fullmatch(word)) and is_secret(named[1].replace("-", "_")):
             raise ValueError(
-                f"{named[1]} would be stored with the run; programs inherit the environment: set it there"
+                f"{named[1]} would be stored with the run; set an environment variable, programs inherit it"
             )
     return value
 
@@ -46,7 +46,7 @@ class Exec(Table):
     command: Annotated[
         Nullable[Annotated[StrictStr, AfterValidator(_command)]],
         _exec(
-            'exec: the program of each stream and its arguments, as "cat part-{stream}.arrow".',
+            'exec: the program of each stream and its arguments, as "cat part-{stream}.arrows".',
             commas="text",
             doc=(
                 "the program of each stream, split into words as a shell would, without one; [placeholders]"

@@ -81,6 +81,10 @@ impl StreamReader {
             Part::Prefix(CONTINUATION) => Part::Length([0; 4]),
             Part::Prefix(bytes) | Part::Length(bytes) => match u32::from_le_bytes(bytes) as usize {
                 0 => Part::End,
+                _ if bytes == *b"ARRO" => {
+                    let text = "it is a file of Arrow (ARROW1); an Arrow IPC stream is wanted";
+                    return Err(Error::protocol(text));
+                }
                 length if length > MOST_HEADER => {
                     return Err(Error::protocol(format!(
                         "Arrow: a message's header of {length} bytes; is it an Arrow stream?"
@@ -198,6 +202,8 @@ mod tests {
             .err()
             .unwrap();
         assert!(said.message.contains("is it an Arrow stream"), "{said}");
+        let said = read(b"ARROW1\0\0 and more", 100, 1000).err().unwrap();
+        assert!(said.message.contains("stream is wanted"), "{said}");
         let mut short = 4u32.to_le_bytes().to_vec();
         short.extend([9; 4]);
         assert!(read(&short, 100, 1000).is_err());

@@ -118,8 +118,8 @@ impl Plugged {
             if begun.elapsed() >= patience {
                 return Err(Error::new(
                     Kind::Plugin,
-                    "a call of an earlier trial into a plugin still runs, and would take its share of whatever \
-                     is measured now; end this process, and mend what keeps the call",
+                    "a call of an earlier trial into the plugin still runs, and would disturb this one; end this \
+                     process, and mend why that call does not return",
                 ));
             }
             tokio::time::sleep(LOOK).await;

@@ -16,6 +16,11 @@ __all__ = ["check_data", "check_get", "check_shares"]
 def check_get(workload: Workload, target: Target, where: Any) -> None:
     """Whether a database can be asked for such data. Raises ScenarioError."""
     check_data(workload, target, where)
+    if target.split == "parts" and scheme_of(target.url) == "mysql":
+        raise ScenarioError(
+            f"{where('target', 'split')}: mysql:// has no parts: its tables do not say where rows lie",
+            hint="--split key --split-by COLUMN, or --split hash --split-by COLUMN",
+        )
     check_shares(workload, target, where)
 
 
@@ -66,10 +71,14 @@ def _check_remote(workload: Workload, target: Target, where: Any) -> None:
             f"{where('target', 'split')}: {target.split} of which column?", hint="name it: --split-by id"
         )
     if target.split == "parts" and target.query is not None:
-        raise ScenarioError(f"{where('target', 'split')}: parts are a table's; a query has none")
+        raise ScenarioError(
+            f"{where('target', 'split')}: parts are a table's; a query has none",
+            hint="--split hash --split-by COLUMN",
+        )
     if workload.streams > 1 and target.split is None and target.split_by is None:
         raise ScenarioError(
             f"{where('workload', 'streams')}: how shall {workload.streams} streams share the rows?",
-            hint="--split hash --split-by COLUMN, --split key --split-by COLUMN, --split parts, or "
-            "--split none: each reads all",
+            hint="--split hash --split-by COLUMN, --split key --split-by COLUMN, "
+            + ("" if target.query is not None or scheme_of(target.url) == "mysql" else "--split parts, ")
+            + "or --split none: each reads all",
         )

@@ -123,7 +123,7 @@ impl Decoder {
             };
             let (flags, more) = (u32_at(head, 11)?, u32_at(head, 15)? as usize);
             if head[..11] != HEADER[..11] || flags & CRITICAL != 0 {
-                return Err(Error::protocol("what came is no COPY in binary"));
+                return Err(Error::protocol("the server's answer is no COPY in binary; is something between here and PostgreSQL?"));
             }
             if bytes.len() < head.len() + more {
                 return Ok(0);
