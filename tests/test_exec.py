@@ -105,6 +105,21 @@ def test_a_program_in_python_takes_what_is_put(tmp_path: Path) -> None:
     assert found["verification"]["expected_rows"] == 100_000
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "psql 'host=db password=hush user=me'",
+        "mysql -u me --password hush",
+        "sh -c 'export PGPASSWORD=hush; psql'",
+        "prog --token=hush",
+    ],
+)
+def test_a_command_with_a_secret_is_refused(tmp_path: Path, command: str) -> None:
+    done = venturi("run", "--target", "exec://", "--command", command, "--out", tmp_path / "run")
+    assert done.returncode != 0 and "secret" in done.stderr and "hush" not in done.stderr + done.stdout
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.noisy
 def test_what_sets_the_pace_is_named(tmp_path: Path) -> None:
     run = tmp_path / "run"

@@ -47,6 +47,15 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield f"sqlite://{path}"
 
 
+def test_texts_of_a_file_in_utf_16(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute("PRAGMA encoding = 'UTF-16'")
+        connection.execute("CREATE TABLE t (id INTEGER, name TEXT)")
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [(i, f"ä{i}") for i in range(100)])
+        connection.commit()
+    good(get(f"sqlite://{tmp_path}/x.db", table="t"), 100, "sums")
+
+
 def test_our_rows_come_back(tmp_path: Path) -> None:
     url = f"sqlite://{tmp_path}/new.db"
     for split in ({}, {"split": "none"}, {"split": "hash"}, {"split": "key"}):

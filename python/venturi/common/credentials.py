@@ -17,6 +17,7 @@ __all__ = [
     "is_secret",
     "not_set",
     "scrubbed",
+    "tells_secret",
     "without_passwords",
     "without_secrets",
 ]
@@ -71,6 +72,18 @@ def carries_secret(text: str) -> bool:
     """Whether a text has a URL with a password in it, or a statement that sets one. Only what is sure: who is
     refused has no other way to say it."""
     return bool(_URL.search(text) or _STATEMENT.search(text))
+
+
+def tells_secret(word: str, before: str) -> bool:
+    """Whether a word of a command, behind the word `before`, tells a secret. What follows an option that ends
+    with -env is the name of a variable."""
+    option, _, given = word.partition("=") if word.startswith("--") else (before, "", word)
+    assigned = re.match(r"([\w.-]+)=", given)
+    secret = (option.startswith("-") and is_secret(option)) or (
+        assigned is not None and is_secret(assigned[1])
+    )
+    told = secret and bool(given) and word != option and not option.endswith("-env")
+    return told or carries_secret(word) or ("://" in word and without_secrets(word) != word)
 
 
 def without_secrets(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from venturi.plan.layers import Layer
+from venturi.plan.rules.defaults import READING
 from venturi.plan.rules.flight import names_something
 from venturi.targets.system import is_charrow, is_database
 
@@ -28,10 +29,16 @@ def _of_a_table(tree: Mapping[str, Any]) -> bool:
     )
 
 
+def _is_get(tree: Mapping[str, Any]) -> bool:
+    """Whether a database that takes both is read."""
+    asked = {**tree.get("target", {}), **tree.get("matrix", {})}
+    return tree.get("workload", {}).get("operation") == "get" or bool(READING & set(asked))
+
+
 def searched(tree: Mapping[str, Any]) -> Layer:
     """What is searched at a URL where nothing is said: streams up to twice the cores, and batch sizes."""
 
-    upserts = is_database(str(tree.get("target", {}).get("url", "")))
+    upserts = is_database(str(tree.get("target", {}).get("url", ""))) and not _is_get(tree)
     base: dict[str, Any] = {"name": "tune", "workload": {}, "matrix": {}}
     asked = {**tree.get("workload", {}), **tree.get("matrix", {})}
     if not {"rows_per_stream", "bytes_per_stream", "duration"} & set(asked):

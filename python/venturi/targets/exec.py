@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, StrictStr
 
-from venturi.common.credentials import is_secret
+from venturi.common.credentials import tells_secret, without_secrets
 from venturi.targets.fields import Nullable, Table
 from venturi.targets.setting import Setting
 
 __all__ = ["Exec", "words"]
 
 _exec = partial(Setting, panel="Programs", systems={"exec": None})
-_NAMED = re.compile(r"-*([A-Za-z_][A-Za-z0-9_-]*)=.+", re.DOTALL)
 
 
 def words(command: str) -> list[str]:
@@ -32,10 +30,12 @@ def words(command: str) -> list[str]:
 
 
 def _command(value: str | None) -> Any:
-    for word in words(value) if value is not None else ():
-        if (named := _NAMED.fullmatch(word)) and is_secret(named[1].replace("-", "_")):
+    found = words(value) if value is not None else []
+    for word, before in zip(found, ["", *found], strict=False):
+        # Of a word with spaces, as a connection's settings or a script, every assignment counts.
+        if tells_secret(word, before) or (" " in word and without_secrets(word) != word):
             raise ValueError(
-                f"{named[1]} would be stored with the run; set an environment variable, programs inherit it"
+                "a secret in it would be stored with the run; set a variable of the environment instead"
             )
     return value
 

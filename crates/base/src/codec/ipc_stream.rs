@@ -111,7 +111,7 @@ impl StreamReader {
             .filter(|length| *length <= self.limit);
         let length = length.ok_or_else(|| {
             let what = format!(
-                "Arrow: a batch of more than {} bytes: ask for smaller blocks, or raise max_block_bytes",
+                "Arrow: a batch of more than {} bytes: ask for smaller blocks, or raise max_block_size",
                 self.limit
             );
             Error::new(Kind::Memory, what)

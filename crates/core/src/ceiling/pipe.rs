@@ -58,8 +58,9 @@ fn probe(
 ) -> Result<Probe> {
     let failed = |error: io::Error| Error::new(Kind::Io, format!("raw pipe: {error}"));
     let ends = Ends::of(&flow, placement, true)?;
-    let mut lots: Vec<Vec<Near>> = (0..ends.threads()).map(|_| vec![]).collect();
     let ended = std::thread::scope(|scope| {
+        // In here: whatever fails below drops these ends, and so ends the threads that hold the others.
+        let mut lots: Vec<Vec<Near>> = (0..ends.threads()).map(|_| vec![]).collect();
         let mut far = Vec::with_capacity(flow.streams);
         for stream in 0..flow.streams {
             let (reader, writer) = io::pipe()?;

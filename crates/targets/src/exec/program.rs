@@ -128,7 +128,8 @@ impl Program {
                 _ => "",
             };
             let text = format!("exec://: {name} cannot be started: {error}{hint}");
-            Error::new(Kind::Unreachable, text)
+            // Of this command alone: others may well start.
+            Error::new(Kind::Usage, text)
         })?;
         let pid = child.id();
         let rows: Option<OwnedFd> = match get {

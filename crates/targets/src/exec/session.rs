@@ -119,8 +119,10 @@ impl Session for Get {
         Poll::Ready(self.program.verdict(ended))
     }
 
+    /// Also within a batch: what comes slowly comes.
     fn progress(&self) -> u64 {
-        self.tally.wire_bytes
+        let tally = self.incoming.as_ref().map(|incoming| incoming.tally);
+        tally.unwrap_or(self.tally).wire_bytes
     }
 
     fn tally(&self) -> Tally {

@@ -16,7 +16,7 @@ use super::errors::Circumstances;
 use super::options::{self, Access, Options, WireFormat};
 use super::server::{literal, quoted, Server};
 use crate::database::{Database, Purpose};
-use crate::read::{Column, Question, Reading, Reads, Rows, Split};
+use crate::read::{Column, Question, Reading, Reads, Rows, Split, SUMMED_DIGITS};
 use crate::upsert::{Common, Host, Place};
 use crate::Identity;
 use venturi_base::codec::mysql::rows::{binary_row, text_row, Definition, Form};
@@ -33,8 +33,6 @@ use venturi_base::spec::{Data, TrialSpec};
 
 /// Bytes of one INSERT that fills a table to be read; servers take 1 MiB at least.
 const FILL: usize = 512 << 10;
-/// Digits of a decimal whose sum can be asked for in units of its last place.
-const SUMMED_DIGITS: u8 = 30;
 
 pub struct Readable {
     place: Place,

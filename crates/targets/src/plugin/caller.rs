@@ -76,6 +76,10 @@ impl Watch {
         }
     }
 
+    fn is_abandoned(&self) -> bool {
+        self.state.load(Ordering::Acquire) == ABANDONED
+    }
+
     fn abandon(&self) {
         // Counted first: whoever ends it counts it off.
         self.stuck.fetch_add(1, Ordering::AcqRel);
@@ -264,6 +268,11 @@ fn serve(
     }
     while let (Some(held), Ok(ask)) = (&mut end, asked.recv()) {
         let turn = turns.take();
+        if watch.is_abandoned() {
+            // Its trial has gone, and has closed what the call would go to.
+            watch.done();
+            return;
+        }
         let began = Instant::now();
         let last = matches!(ask, Ask::Finish);
         let answer = guarded(|| held.answer(ask));

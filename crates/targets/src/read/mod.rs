@@ -15,5 +15,5 @@ pub use check::{compare, compare_sums, total, There};
 pub use options::{Reading, Split};
 pub use session::{Partition, Rows};
 pub use split::{by_hash, by_ranges, edges, edges_of, Subject};
-pub use sums::{wrapped, Summed};
+pub use sums::{wrapped, Summed, SUMMED_DIGITS};
 pub use target::{Column, Question, ReadTarget, Reads};

@@ -59,7 +59,7 @@ impl Reading {
             return Err(Error::usage("query: there is none"));
         }
         if !(1 << 16..=4 << 30).contains(&self.max_block_bytes) {
-            return Err(Error::usage("max_block_bytes must be 64 Ki to 4 Gi"));
+            return Err(Error::usage("max_block_size must be 64 Ki to 4 Gi"));
         }
         Ok(())
     }

@@ -12,6 +12,9 @@ use arrow_schema::DataType;
 
 use crate::{Sums, MAX_SUMS};
 
+/// Digits of a decimal whose sum can be asked for in units of its last place: of more the sum may pass 128 bits.
+pub const SUMMED_DIGITS: u8 = 30;
+
 /// The columns that are summed up, by their place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summed {

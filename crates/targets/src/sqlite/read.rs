@@ -26,6 +26,8 @@ use venturi_base::spec::TrialSpec;
 
 /// Of so many rows one is looked at: what of its time was SQLite's, and what ours.
 const SAMPLED: usize = 64;
+/// Behind the declared type of a column in a file that is not in UTF-8.
+const FOREIGN: &str = " (of a file in UTF-16)";
 
 impl Reads for Sqlite {
     type Rows = Stepped;
@@ -42,6 +44,8 @@ impl Reads for Sqlite {
     async fn columns(&self, connection: &mut Connection, select: &str) -> Result<Vec<Column>> {
         let statement = self.said(Statement::new(connection, select))?;
         let declared = statement.declared();
+        let encoding = connection.query_row("PRAGMA encoding", [], |row| row.get::<_, String>(0));
+        let foreign = self.said(encoding)? != "UTF-8";
         let mut first = Vec::new();
         let open = declared
             .iter()
@@ -56,6 +60,7 @@ impl Reads for Sqlite {
                 name,
                 data_type,
                 native: match words.is_empty() {
+                    _ if foreign => format!("{words}{FOREIGN}"),
                     true => "of no declared type".into(),
                     false => words,
                 },
@@ -71,6 +76,8 @@ impl Reads for Sqlite {
             DataType::Int64 => format!(
                 "printf('%d,%d', COALESCE(sum({name} >> 32), 0), COALESCE(sum({name} & 4294967295), 0))"
             ),
+            // Of a file in UTF-16 these would be its own bytes, and not those that come.
+            DataType::Utf8 if column.native.ends_with(FOREIGN) => return None,
             DataType::Utf8 | DataType::Binary => format!("sum(length(CAST({name} AS BLOB)))"),
             _ => return None,
         })

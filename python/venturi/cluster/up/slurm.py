@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from venturi.common.credentials import carries_secret, is_secret, without_secrets
+from venturi.common.credentials import tells_secret
 from venturi.common.errors import ExitCode, VenturiError
 
 __all__ = ["Job", "script", "submit"]
@@ -34,7 +34,7 @@ class Job:
 
 def script(job: Job) -> str:
     """The batch script's text. Raises VenturiError where it would hold a secret, which it does not keep."""
-    if any(map(_tells, job.run, ["", *job.run])):
+    if any(map(tells_secret, job.run, ["", *job.run])):
         raise VenturiError(
             "a password or a token stands in the words of the run, and would in the script",
             hint="name the variable that holds it: --password-env NAME, --token-env NAME",
@@ -75,15 +75,6 @@ def script(job: Job) -> str:
             "",
         ]
     )
-
-
-def _tells(word: str, before: str) -> bool:
-    """Whether a word tells a secret; `x=NAME` after an option that ends with -env names a variable."""
-    option, _, given = word.partition("=") if word.startswith("--") else (before, "", word)
-    assigned = re.match(r"([\w.-]+)=", given)
-    secret = is_secret(option) or (assigned is not None and is_secret(assigned[1]))
-    told = secret and bool(given) and word != option and not option.endswith("-env")
-    return told or carries_secret(word) or ("://" in word and without_secrets(word) != word)
 
 
 def submit(text: str) -> str:

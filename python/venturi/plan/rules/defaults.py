@@ -18,7 +18,8 @@ __all__ = ["UPSERT_NS", "amount", "settled"]
 UPSERT_NS = 10_000_000_000
 """How long a trial of upserts lasts where nothing says how much."""
 _UPSERT_BATCH = 500
-_READING = {"query", "split", "split_by", "wire_format"}
+READING = {"query", "split", "split_by", "wire_format"}
+"""Options of a database that only a get has."""
 _INGEST_BATCH = 5000
 
 
@@ -59,7 +60,7 @@ def settled(scenario: Scenario) -> Scenario:
 def _is_read(scenario: Scenario) -> bool:
     """Whether databases are asked for what only a get has."""
     given = {*scenario.target.given(), *scenario.axes}
-    return bool(given & _READING) and all(map(is_readable, addresses(scenario)))
+    return bool(given & READING) and all(map(is_readable, addresses(scenario)))
 
 
 def amount(workload: Workload, width: float | None) -> tuple[int | None, int | None]:

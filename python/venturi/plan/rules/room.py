@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from venturi.common.environment import memory
 from venturi.common.errors import ScenarioError
 from venturi.common.suffixes import format_bytes
-from venturi.targets.system import has_tables, is_charrow
+from venturi.targets.system import has_tables, is_charrow, is_plugin, is_program
 
 if TYPE_CHECKING:
     from venturi.plan.cell import Cell
@@ -59,10 +59,11 @@ def _messages(scenario: Scenario, cell: Cell) -> None:
     if size > _MOST_BATCH_BYTES:
         raise ScenarioError(f"{head} {format_bytes(size)}; the most is {format_bytes(_MOST_BATCH_BYTES)}")
     limit = dict(cell.options).get("max_message_size", scenario.target.max_message_size)
-    blocks = is_charrow(str(p["target"])) or has_tables(str(p["target"]))
+    url = str(p["target"])
+    blocks = is_charrow(url) or has_tables(url) or is_program(url)
     if blocks:
         limit = dict(cell.options).get("max_block_bytes", 2**30)
-    if p["operation"] == "get" and size > limit:
+    if p["operation"] == "get" and size > limit and not is_plugin(url):
         raise ScenarioError(
             f"{head} {format_bytes(size)}, over the limit of {format_bytes(limit)}",
             hint="take fewer rows per batch, or raise "

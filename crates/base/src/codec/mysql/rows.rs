@@ -315,7 +315,7 @@ fn decimal(column: &mut Column, value: &[u8], digits: u8, places: i8) -> Result<
         Some((b'-', text)) => (-1, text),
         _ => (1, value),
     };
-    let (mut number, mut behind) = (0i128, None::<i8>);
+    let (mut number, mut behind) = (0i128, None::<u32>);
     for byte in text {
         match byte {
             b'0'..=b'9' => {
@@ -328,7 +328,8 @@ fn decimal(column: &mut Column, value: &[u8], digits: u8, places: i8) -> Result<
             _ => return Err(strange(column, value)),
         }
     }
-    let missing = u32::try_from(places - behind.unwrap_or(0)).ok();
+    let places = u32::try_from(places).ok();
+    let missing = places.and_then(|places| places.checked_sub(behind.unwrap_or(0)));
     let factor = missing.and_then(|missing| 10i128.checked_pow(missing));
     let number = factor.and_then(|factor| number.checked_mul(factor));
     match number.filter(|n| !text.is_empty() && *n < 10i128.pow(digits.into())) {

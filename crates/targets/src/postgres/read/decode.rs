@@ -366,13 +366,23 @@ impl<'a> Numeric<'a> {
         if self.sign != 0 && self.sign != NEGATIVE {
             return None;
         }
-        let mut number = 0i128;
-        for digit in self.digits {
-            let digit = i128::from(u16::from_be_bytes(*digit));
-            number = number.checked_mul(BASE)?.checked_add(digit)?;
-        }
         let behind = self.digits.len() as i32 - 1 - self.weight;
-        let shift = i32::from(scale) - 4 * behind;
+        let mut shift = i32::from(scale) - 4 * behind;
+        // Of the last digit only its first places count: 38 of them fit, up to three more would not.
+        let cut = (-shift).clamp(0, 3);
+        let part = 10i128.pow(cut.unsigned_abs());
+        let last = self.digits.len().saturating_sub(1);
+        let mut number = 0i128;
+        for (at, digit) in self.digits.iter().enumerate() {
+            let digit = i128::from(u16::from_be_bytes(*digit));
+            let (base, digit) = match at == last {
+                true if digit % part != 0 => return None,
+                true => (BASE / part, digit / part),
+                false => (BASE, digit),
+            };
+            number = number.checked_mul(base)?.checked_add(digit)?;
+        }
+        shift += cut;
         if number != 0 {
             let factor = 10i128.checked_pow(shift.unsigned_abs())?;
             number = match shift {
@@ -473,6 +483,17 @@ mod tests {
             Some(10i128.pow(36) - 1)
         );
         assert_eq!(Numeric::of(&wide).unwrap().scaled(35, 0), None);
+        // 38 digits, of which the last group of four holds two: with all four they would not fit.
+        let cents = wire(
+            &[9999, 9999, 9999, 9999, 9999, 9999, 9999, 9999, 9999, 9900],
+            8,
+            0,
+            2,
+        );
+        assert_eq!(
+            Numeric::of(&cents).unwrap().scaled(38, 2),
+            Some(10i128.pow(38) - 1)
+        );
         let wider = wire(&[9999; 11], 10, 0, 0);
         assert_eq!(Numeric::of(&wider).unwrap().scaled(38, 0), None);
         assert!(Numeric::of(&wider[1..]).is_err() && Numeric::of(&wider[..10]).is_err());

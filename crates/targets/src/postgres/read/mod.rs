@@ -15,7 +15,7 @@ use super::link::Link;
 use super::options::WireFormat;
 use super::Postgres;
 use crate::database::{literal, Database};
-use crate::read::{Column, Question, Reading, Reads};
+use crate::read::{Column, Question, Reading, Reads, SUMMED_DIGITS};
 use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::Table;
 use venturi_base::data::Cursor;
@@ -67,7 +67,10 @@ impl Reads for Postgres {
         Some(match &column.data_type {
             DataType::Int16 | DataType::Int32 | DataType::Int64 => format!("sum({name})"),
             DataType::Boolean => format!("count(*) FILTER (WHERE {name})"),
-            DataType::Decimal128(_, scale) => format!("trunc(sum({name}) * 1e{scale})"),
+            // A NaN is told by the stream that meets it.
+            DataType::Decimal128(digits, scale) if *digits <= SUMMED_DIGITS => {
+                format!("trunc(sum(NULLIF({name}, 'NaN')) * 1e{scale})")
+            }
             DataType::Binary => format!("sum(octet_length({name}))"),
             // In the encoding of the wire, which need not be that of the database. Of character(n) a cast
             // takes the blanks away, and what else becomes text is counted only.
