@@ -164,14 +164,14 @@ def test_a_failed_program_is_told_with_its_last_words(
         (("--command", "/etc/passwd"), "/etc/passwd: cannot be run"),
         (("--command", "cat 'x"), "no closing quotation"),
         (("--command", ""), "names no program"),
-        (("--command", "load --api-token=abc"), "api-token would be stored with the run"),
+        (("--command", "load --api-token=abc"), "a secret in it would be stored with the run"),
         (("--writes", "csv"), "Venturi's own program writes records or a file, in Arrow"),
         (("--command", "cat", "--writes", "csv", "--operation", "put"), "csv is for gets"),
         (("--command", "cat", "--writes", "lines", "--data", "records"), "cannot be held against records"),
         (("--data", "remote"), "Venturi's own program writes records or a file"),
         (("--command", "cat", "--operation", "upsert"), "exec://"),
         (("--command", "cat", "--window", "1Mi"), "exec:// has no option window"),
-        (("--on", "auto"), "programs are started on this host"),
+        (("--on", "auto"), "exec:// starts programs on this host"),
     ],
 )
 def test_mistakes_are_told_before_anything_starts(words: tuple[str, ...], said: str) -> None:
