@@ -273,7 +273,7 @@ mod tests {
             (r#"{"compression": "br"}"#, "br"),
             (r#"{"settings": {"a b": 1}}"#, "a b"),
             (r#"{"settings": {"a": []}}"#, "one value"),
-            (r#"{"max_block_bytes": 1}"#, "max_block_bytes"),
+            (r#"{"max_block_bytes": 1}"#, "max_block_size"),
         ] {
             let error = parse(json).unwrap_err();
             assert!(error.message.contains(part), "{}", error.message);
