@@ -124,7 +124,10 @@ def test_a_command_with_a_secret_is_refused(tmp_path: Path, command: str) -> Non
 def test_what_sets_the_pace_is_named(tmp_path: Path) -> None:
     run = tmp_path / "run"
     script = tmp_path / "slow.py"
-    loop = "while True:\n    print('row\\n' * 1000, flush=True)\n    time.sleep(0.01)\n"
+    # It works for some ticks of CPU time, and sleeps most of the time.
+    loop = (
+        "while True:\n    print('row\\n' * 1000, flush=True)\n    sum(range(50000))\n    time.sleep(0.01)\n"
+    )
     script.write_text(f"import time\n{loop}")
     words = ("--command", f"{sys.executable} {script}", "--writes", "lines", "--duration", "1s")
     done = venturi("run", "--target", "exec://", *words, *SHORT, "--out", run)

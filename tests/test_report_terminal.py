@@ -135,7 +135,8 @@ def test_cpu_of_trials_shorter_than_a_tick_is_not_known(tmp_path: Path) -> None:
     def no_tick(line: dict[str, Any]) -> dict[str, Any]:
         if line["repeat"] != 1:
             return line
-        return line | {"cpu": line["cpu"] | {"server": {"user_ns": 0, "system_ns": 0}}}
+        short = {"times": line["times"] | {"interval_ns": 5_000_000}}
+        return line | short | {"cpu": line["cpu"] | {"server": {"user_ns": 0, "system_ns": 0}}}
 
     run = make_run(tmp_path / "run", cells(("get",), (1,)), edit=no_tick)
     (cell,) = load(run).cells

@@ -117,13 +117,21 @@ def cpu_ns(record: Record, end: str) -> float | None:
     return None if user is None and system is None else (user or 0.0) + (system or 0.0)
 
 
+_TICKS_NS = 100_000_000
+"""Ten ticks of a host that counts 100 a second: over a longer time none is close to none."""
+
+
 def cpu_figures(
     records: Sequence[Record], end: str, figure: Callable[[Record, float | None], float | None]
 ) -> Iterator[float | None]:
-    """A figure of each trial by its CPU time. None of any where a trial seems to have used none: the host
-    counts in ticks, and a trial was shorter than one."""
+    """A figure of each trial by its CPU time. None of any where a short trial seems to have used none: the
+    host counts in ticks, and that is less than one."""
     used = [cpu_ns(r, end) for r in records]
-    return iter([None] * len(used) if 0 in used else map(figure, records, used))
+    short = any(
+        cpu == 0 and (numeric(r, "times", "interval_ns") or 0.0) < _TICKS_NS
+        for r, cpu in zip(records, used, strict=True)
+    )
+    return iter([None] * len(used) if short else map(figure, records, used))
 
 
 def percentile(
