@@ -90,6 +90,15 @@ def test_text_is_counted(tmp_path: Path, writes: str, rows: int) -> None:
     assert trial(tmp_path / "run", *words)["counts"]["rows"] == rows
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells what is left in a pipe")
+def test_what_a_program_leaves_unread_is_not_acknowledged(tmp_path: Path) -> None:
+    words = ("--command", "head -c 1000", "--operation", "put", "--rows-per-stream", "1000")
+    done = venturi(
+        "run", "--target", "exec://", *words, *SHORT, "--ceilings", "none", "--out", tmp_path / "r"
+    )
+    assert done.returncode == 5 and "of its standard input unread" in done.stderr, done.stderr
+
+
 def test_a_program_in_python_takes_what_is_put(tmp_path: Path) -> None:
     script = tmp_path / "take.py"
     script.write_text(

@@ -59,6 +59,17 @@ def test_our_rows_come_back(mariadb: Database, form: str, split: dict[str, str])
     assert mariadb.run_sql("SHOW TABLES LIKE 'venturi_get'") == []
 
 
+@pytest.mark.parametrize(("form", "achieved"), [("binary", "checksum"), ("text", "sums")])
+def test_a_float_that_text_rounds_is_not_held_against_itself(
+    mariadb: Database, tmp_path: Path, form: str, achieved: str
+) -> None:
+    table = pa.table({"n": pa.array([1, 2], pa.int32()), "f": pa.array([0.12345679, 1.5], pa.float32())})
+    with pa.ipc.new_file(tmp_path / "f.arrow", table.schema) as file:
+        file.write_table(table)
+    data = {"source": "file", "path": "x", "ipc": str(tmp_path / "f.arrow")}
+    good(get(mariadb.url, data=data, rows=2, format=form), 2, achieved)
+
+
 def a_file(path: Path) -> dict[str, Any]:
     """Rows of types that MySQL gives back as they went in."""
     table = pa.table({

@@ -92,7 +92,7 @@ impl Plugin for Code {
     fn consume(&self, stream: usize) -> Result<Box<dyn Consumer>> {
         let sink = Self::call(&self.0, |py| self.0.call_method1(py, "consume", (stream,)))?;
         Ok(Box::new(Sink {
-            sink,
+            sink: Some(sink),
             calls: self.0.clone(),
         }))
     }
@@ -137,21 +137,37 @@ impl Producer for Stream {
 }
 
 struct Sink {
-    sink: Py<PyAny>,
+    /// Taken when it is dropped.
+    sink: Option<Py<PyAny>>,
     calls: Arc<Py<PyAny>>,
+}
+
+impl Sink {
+    fn sink(&self) -> PyResult<&Py<PyAny>> {
+        let dropped = || PyRuntimeError::new_err("the consumer was given back");
+        self.sink.as_ref().ok_or_else(dropped)
+    }
+}
+
+impl Drop for Sink {
+    /// Here, on the thread of its stream: without Python's lock it would be given back by whoever takes that next.
+    fn drop(&mut self) {
+        let sink = self.sink.take();
+        let _ = Python::try_attach(|_| drop(sink)); // None: the interpreter ends
+    }
 }
 
 impl Consumer for Sink {
     fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         Code::call(&self.calls, |py| {
             let batch = Batch(batch.clone());
-            self.sink.call_method1(py, "write", (batch,)).map(drop)
+            self.sink()?.call_method1(py, "write", (batch,)).map(drop)
         })
     }
 
     fn finish(&mut self) -> Result<Taken> {
         Code::call(&self.calls, |py| {
-            let (rows, checksum) = self.sink.call_method0(py, "finish")?.extract(py)?;
+            let (rows, checksum) = self.sink()?.call_method0(py, "finish")?.extract(py)?;
             Ok(Taken { rows, checksum })
         })
     }

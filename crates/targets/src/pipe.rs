@@ -194,6 +194,7 @@ impl Session for Put {
             ready!(self.far.poll(cx))?;
             return Poll::Ready(Err(failed("writing", &error)));
         }
+        self.outgoing.close();
         let Poll::Ready(taken) = self.far.poll(cx) else {
             clock.wait(Stage::AwaitReply);
             return Poll::Pending;

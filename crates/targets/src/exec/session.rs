@@ -1,9 +1,14 @@
 //! One stream: this end of the pipe to or from its program.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
+
+use tokio::net::unix::pipe;
 
 use super::program::Program;
 use crate::stream::{Arrived, Incoming, Outgoing, Sent};
@@ -133,11 +138,17 @@ impl Session for Get {
 pub struct Put {
     outgoing: Outgoing,
     program: Arc<Program>,
+    /// The end from which the program reads, once all is written: what is left in the pipe is told by it.
+    far: Option<File>,
 }
 
 impl Put {
     pub fn new(outgoing: Outgoing, program: Arc<Program>) -> Self {
-        Self { outgoing, program }
+        Self {
+            outgoing,
+            program,
+            far: None,
+        }
     }
 
     /// Before the clock: until the program has read the schema. What takes its time to start would else be
@@ -191,12 +202,27 @@ impl Session for Put {
         if let Sent::Broken(error) = ready!(self.outgoing.poll_end(cx, clock)) {
             return Poll::Ready(Err(self.broken(&error)));
         }
+        if let Some(sender) = self.outgoing.sender() {
+            // Not sooner: while we hold it, a program that stops reading breaks no pipe.
+            self.far = reading_end(sender);
+            self.outgoing.close();
+        }
         let Poll::Ready(ended) = self.program.poll_ended(cx) else {
             clock.wait(Stage::AwaitReply);
             return Poll::Pending;
         };
         clock.mark(Stage::AwaitReply);
-        Poll::Ready(self.program.verdict(ended))
+        let verdict = self.program.verdict(ended);
+        let left = self.far.as_ref().map_or(0, unread);
+        Poll::Ready(match (verdict, left) {
+            (Ok(()), 1..) => Err(self.program.error(
+                Kind::Lost,
+                &format!(
+                    "ended with {left} bytes of its standard input unread; let it read to the end"
+                ),
+            )),
+            (verdict, _) => verdict,
+        })
     }
 
     fn progress(&self) -> u64 {
@@ -225,10 +251,26 @@ pub async fn within(
 }
 
 /// Whether bytes are in the pipe that nobody has read. Not everywhere is that told of this end.
-fn holds(sender: &tokio::net::unix::pipe::Sender) -> bool {
-    use std::os::fd::AsRawFd;
+fn holds(sender: &pipe::Sender) -> bool {
+    unread(sender) > 0
+}
+
+/// How many bytes are in a pipe; 0 where that is not told.
+fn unread(pipe: &impl AsRawFd) -> libc::c_int {
     let mut bytes: libc::c_int = 0;
     // SAFETY: FIONREAD writes an int to where it is told; the descriptor is open.
-    let asked = unsafe { libc::ioctl(sender.as_raw_fd(), libc::FIONREAD, &mut bytes) };
-    asked == 0 && bytes > 0
+    let asked = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &mut bytes) };
+    match asked {
+        0 => bytes,
+        _ => 0,
+    }
+}
+
+/// The other end of a pipe, opened once more; `None`: this system has no such way.
+fn reading_end(sender: &pipe::Sender) -> Option<File> {
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    options
+        .open(format!("/proc/self/fd/{}", sender.as_raw_fd()))
+        .ok()
 }

@@ -189,6 +189,11 @@ impl Reads for Readable {
         &self.options.reading
     }
 
+    /// As text a float has six digits, which need not be all of it.
+    fn is_exact(&self, column: &Column) -> bool {
+        self.options.format() == WireFormat::Binary || column.data_type != DataType::Float32
+    }
+
     fn protocol(&self) -> String {
         format!("mysql-{}", self.options.format().name())
     }

@@ -69,6 +69,10 @@ pub trait Reads: Database {
     /// Keeps the plan's connection until all rows have come, and lets it go.
     fn hold(&self, _link: Self::Link) {}
     fn release(&self) {}
+    /// Whether what was written into a column comes back bit for bit.
+    fn is_exact(&self, _column: &Column) -> bool {
+        true
+    }
     /// The sum of a column's values as `Summed` has it; `None`: it has none.
     fn sum(column: &Column) -> Option<String>;
     /// An expression's value as a whole number, and such a number as a value of the column, for ranges; `None`:
@@ -201,7 +205,8 @@ impl<D: Reads> ReadTarget<D> {
         // Rows of ours are known one by one, where they come back in the types that they went in.
         let known = source.filter(|source| {
             let checked = self.spec.verify == Verify::Checksum;
-            checked && same_types(&source.schema(), &schema)
+            let exact = columns.iter().all(|column| self.database.is_exact(column));
+            checked && exact && same_types(&source.schema(), &schema)
         });
         let digest = known.is_some();
         let there = match (there, known) {

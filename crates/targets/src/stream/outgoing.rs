@@ -115,7 +115,7 @@ impl Outgoing {
         Poll::Ready(Ok(sent.map_or_else(Sent::Broken, |()| Sent::Batch(moved))))
     }
 
-    /// Writes the stream's end and closes the pipe.
+    /// Writes the stream's end; the pipe stays open until `close`.
     pub fn poll_end(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Sent> {
         if self.sender.is_some() {
             if !self.ending {
@@ -125,8 +125,11 @@ impl Outgoing {
             if let Err(error) = ready!(self.poll_write(cx, clock)) {
                 return Poll::Ready(Sent::Broken(error));
             }
-            self.sender = None;
         }
         Poll::Ready(Sent::All)
+    }
+
+    pub fn close(&mut self) {
+        self.sender = None;
     }
 }
