@@ -1,6 +1,7 @@
 //! Gets from Postgres: `COPY (query) TO STDOUT (FORMAT binary)`, or rows by the extended protocol.
 
 mod decode;
+mod numeric;
 mod rows;
 mod types;
 
