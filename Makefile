@@ -14,7 +14,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo docs test test-all lint lint-release wheel sdist test-wheel generate format bench-flight bench-builds bench-exec bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster bench-mutation bench-verdicts clean help check-tools
+.PHONY: all demo docs test test-all lint lint-release wheel sdist test-wheel generate format bench-flight bench-builds bench-exec bench-read bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster bench-mutation bench-verdicts clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -134,6 +134,10 @@ bench-ingest: $(PACKAGE)
 # BENCH="--record" or BENCH="--parts memory rows", see bench/README.md
 bench-charrow: $(BENCH_EXTRAS)
 	$(BIN)/python bench/charrow/run.py $(BENCH)
+
+# BENCH="--record" or BENCH="--servers postgres", see bench/README.md
+bench-read: $(BENCH_EXTRAS)
+	$(BIN)/python bench/read/run.py $(BENCH)
 
 # BENCH="--record" or BENCH="--only charrow jdbc", see bench/README.md
 bench-spark: $(EXTRAS) $(PACKAGE)

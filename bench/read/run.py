@@ -1,0 +1,85 @@
+"""Gets from PostgreSQL and MariaDB beside other ways to read the same table into Arrow batches, interleaved.
+
+A round holds every way of a server once, in an order that is drawn, each in a process of its own. Rows are
+counted; a way that has lost some has failed. The exit status is 1 where a goal is missed or a turn failed.
+See bench/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import ways
+from table import tabled
+
+import shared
+from venturi.servers import throwaway
+
+CLIENT = Path(__file__).resolve().with_name("client.py")
+TURN_SECONDS = 600
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--rounds", type=int, default=5, help="of every way once (default 5)")
+    add("--rows", type=int, default=5_000_000, help="of the table (default 5,000,000)")
+    add("--only", nargs="+", metavar="WORD", default=[], help="ways whose name has one of these words")
+    add("--servers", nargs="+", choices=list(ways.LOADS), default=list(ways.LOADS))
+    add("--record", action="store_true", help="keep the table as bench/read/results/<date>.md")
+    add("--output", type=Path, help="keep the lines of JSON here")
+    add("--from", dest="source", type=Path, help="the table of lines that were kept")
+    return parser.parse_args()
+
+
+def turn(request: ways.Request, rows: int) -> shared.Line:
+    command = [sys.executable, str(CLIENT), json.dumps(request)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=TURN_SECONDS)
+    if ended.returncode != 0:
+        raise ValueError(ended.stderr.strip().splitlines()[-1] if ended.stderr.strip() else "it failed")
+    found: shared.Line = json.loads(ended.stdout)
+    if found["rows"] != rows:
+        raise ValueError(f"{found['rows']} rows came of {rows}")
+    return found
+
+
+def measure(options: argparse.Namespace, output: Path) -> None:
+    output.parent.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(20261125)
+    with output.open("w") as file:
+        keep = shared.keeper(file)
+        keep({**shared.machine(), "rows": options.rows, "rounds": options.rounds})
+        for name in options.servers:
+            note = lambda _, text: print(text, file=sys.stderr)  # noqa: E731
+            with throwaway.named(name)(note=note) as server:
+                keep({"kind": "server", "server": name, "software": server.hello["software"]})
+                ways.load(server, options.rows)
+                asked = ways.ways(server)
+                if options.only:
+                    asked = {way: asked[way] for way in asked if any(w in way for w in options.only)}
+                turn(next(iter(asked.values())), options.rows)  # warms the server up
+                for number in range(options.rounds):
+                    for way in draw.sample(list(asked), len(asked)):
+                        line = {"kind": "turn", "server": name, "round": number, "way": way}
+                        line["floor"] = asked[way].get("floor", False)
+
+                        def run(request: ways.Request = asked[way]) -> shared.Line:
+                            return turn(request, options.rows)
+
+                        kinds = (OSError, ValueError, subprocess.SubprocessError)
+                        keep(shared.attempted(line, run, kinds))
+                    print(f"round {number + 1}, {name}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    options = arguments()
+    sys.exit(shared.run("read", options, measure, tabled))
