@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::empty::compare;
 use super::stream::far::{give, take};
-use super::stream::{self, Arrived, Incoming, Outgoing, Reader, Sent};
+use super::stream::{self, Arrived, Incoming, Outgoing, Reader, Sent, MOST_BATCH};
 use super::systems::System;
 use super::{Identity, LocalFuture, Moved, Session, Tally, Target, Verification};
 use venturi_base::codec::ipc::{Compression, Encoder};
@@ -23,10 +23,8 @@ use venturi_base::codec::ipc_stream::StreamReader;
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::clock::{Stage, StageClock};
+use venturi_base::os::pipe::widen;
 use venturi_base::spec::{Operation, TrialSpec, Verify};
-
-/// Bytes of a batch at most.
-const MOST_BATCH: usize = 1 << 31;
 
 /// A pipe within this process.
 pub const SYSTEM: System = System {
@@ -62,6 +60,7 @@ impl Pipes {
         let cursor = self.source()?.cursor(self.spec.rows_per_stream);
         let checksum = self.spec.verify == Verify::Checksum;
         let (sender, receiver) = pipe::pipe().map_err(|error| failed("making a pipe", &error))?;
+        widen(&sender);
         let (tell, told) = oneshot::channel();
         let far = Far(Some(told));
         if self.spec.operation == Operation::Get {

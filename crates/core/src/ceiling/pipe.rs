@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::net::tcp::{stay_on, Ends, Flow, Placement, Probe};
 use venturi_base::os::pin::allowed;
+use venturi_base::os::pipe::{widen, HOLDS};
 use venturi_base::spec::Operation;
 
-/// What a pipe holds, and what its ends move at a time.
-const PIECE: usize = 64 << 10;
 const MOST_PIPES: usize = 1024;
 
 /// The best of all placements that a trial can fall into, each of which has its part of the time.
@@ -64,6 +63,7 @@ fn probe(
         let mut far = Vec::with_capacity(flow.streams);
         for stream in 0..flow.streams {
             let (reader, writer) = io::pipe()?;
+            widen(&reader);
             let cpu = ends.peer(stream);
             let (near, thread) = match flow.operation {
                 Operation::Get => (
@@ -129,7 +129,7 @@ fn spawned<'scope>(
 
 /// This end's pipes in turn, until the time is over; they are closed then.
 fn moved(mut pipes: Vec<Near>, end: Instant, cancelled: &dyn Fn() -> bool) -> Received {
-    let mut buffer = vec![0x5a; PIECE];
+    let mut buffer = vec![0x5a; HOLDS];
     let mut bytes = 0;
     while Instant::now() < end && !cancelled() {
         for pipe in &mut pipes {
@@ -145,7 +145,7 @@ fn moved(mut pipes: Vec<Near>, end: Instant, cancelled: &dyn Fn() -> bool) -> Re
 /// The far end of a get: until nobody reads.
 fn give(mut pipe: PipeWriter, cpu: Option<usize>) -> Received {
     stay_on(cpu);
-    let buffer = vec![0x5a; PIECE];
+    let buffer = vec![0x5a; HOLDS];
     while pipe.write_all(&buffer).is_ok() {}
     Ok((0, Instant::now()))
 }
@@ -153,7 +153,7 @@ fn give(mut pipe: PipeWriter, cpu: Option<usize>) -> Received {
 /// The far end of a put: until nobody writes.
 fn take(mut pipe: PipeReader, cpu: Option<usize>) -> Received {
     stay_on(cpu);
-    let mut buffer = vec![0; PIECE];
+    let mut buffer = vec![0; HOLDS];
     let mut bytes = 0;
     loop {
         match pipe.read(&mut buffer)? {

@@ -14,6 +14,7 @@ use futures::task::AtomicWaker;
 use parking_lot::{Condvar, Mutex};
 
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::os::pipe::widen;
 use venturi_base::spec::Operation;
 
 /// How long a program that was asked to end may take.
@@ -147,6 +148,7 @@ impl Program {
         };
         let missing = || Error::new(Kind::Internal, "exec: a program without its pipes");
         let (rows, errors) = (rows.ok_or_else(missing)?, errors.ok_or_else(missing)?);
+        widen(&rows);
         let ending = program.ending.clone();
         thread("exec-wait", move || ending.wait_for(pid))?;
         let words = program.errors.clone();

@@ -3,16 +3,13 @@
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{failed, Queue};
+use super::{failed, Queue, MOST_BATCH};
 use crate::Tally;
 use venturi_base::codec::ipc::Encoder;
 use venturi_base::codec::ipc_stream::StreamReader;
 use venturi_base::data::digest::digest;
 use venturi_base::data::Cursor;
 use venturi_base::error::{Error, Kind, Result};
-
-/// Bytes of a batch at most.
-const MOST_BATCH: usize = 1 << 31;
 
 /// Encodes and writes until all is written, or it shall stop.
 pub fn give(

@@ -15,13 +15,10 @@ use venturi_base::data::digest::digest;
 use venturi_base::data::payload::payload_bytes;
 use venturi_base::error::Result;
 use venturi_base::meter::clock::{Stage, StageClock};
+use venturi_base::os::pipe::HOLDS;
 
 /// Reads without a whole batch after which another stream of the thread has its turn.
 const IN_ONE_GO: usize = 64;
-
-/// Bytes of one read at most: what a pipe holds. A read that leaves room is taken for the last one there
-/// is, and the next asks the kernel first whether there is more.
-const FULL: usize = 64 << 10;
 
 /// What the bytes are.
 pub enum Reader {
@@ -112,7 +109,9 @@ impl Incoming {
                 return Poll::Ready(Ok(Arrived::End));
             }
             let room = self.reader.room();
-            let most = room.len().min(FULL);
+            // A read that leaves room is taken for the last one there is, and the next asks the kernel first
+            // whether there is more.
+            let most = room.len().min(HOLDS);
             let mut room = ReadBuf::new(&mut room[..most]);
             let read = Pin::new(&mut self.receiver).poll_read(cx, &mut room);
             clock.mark(Stage::Receive);

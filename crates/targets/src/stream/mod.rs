@@ -15,6 +15,9 @@ pub mod text;
 pub use incoming::{Arrived, Incoming, Reader};
 pub use outgoing::{Outgoing, Sent};
 
+/// Bytes of a batch between ends of ours at most.
+pub const MOST_BATCH: usize = 1 << 31;
+
 /// Pieces that one write takes: a batch of a few columns with its header.
 const MOST_PIECES: usize = 64;
 

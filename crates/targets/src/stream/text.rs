@@ -1,7 +1,6 @@
 //! Rows as text, which are counted and not read: lines, or the records of a CSV file.
 
-/// What is read at a time, at most: as much as a pipe holds.
-const READ: usize = 64 << 10;
+use venturi_base::os::pipe::HOLDS;
 
 /// Counts rows in pieces of text. A batch of it is what has come by the time that it has as many rows as
 /// asked for.
@@ -19,13 +18,25 @@ pub struct Text {
     bytes: u64,
 }
 
+/// Counted in bytes as long as one holds the number: so the compiler takes 16 of them at a time.
+fn line_ends(text: &[u8]) -> u64 {
+    let pieces = text.chunks(u8::MAX as usize);
+    let ends = |piece: &[u8]| {
+        piece
+            .iter()
+            .map(|byte| u8::from(*byte == b'\n'))
+            .sum::<u8>()
+    };
+    pieces.map(|piece| u64::from(ends(piece))).sum()
+}
+
 /// Rows and bytes of text.
 pub type Counted = (u64, u64);
 
 impl Text {
     pub fn new(csv: bool, rows_per_batch: usize) -> Self {
         Self {
-            buffer: vec![0; READ],
+            buffer: vec![0; HOLDS],
             rows_per_batch: rows_per_batch as u64,
             csv,
             quoted: false,
@@ -45,7 +56,7 @@ impl Text {
         let Some(last) = piece.last() else { return };
         let quotes = self.csv && (self.quoted || piece.contains(&b'"'));
         let mut ends = match quotes {
-            false => piece.iter().filter(|byte| **byte == b'\n').count() as u64,
+            false => line_ends(piece),
             true => {
                 let mut ends = 0;
                 for byte in piece {
