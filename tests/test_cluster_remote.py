@@ -52,9 +52,9 @@ def cluster(core: Any) -> Iterator[RayCluster]:
             made.remove()
 
 
-def run(cluster: RayCluster, out: Path, scenario: str, *more: object) -> list[dict[str, Any]]:
+def run(cluster: RayCluster, out: Path, what: str, *more: object) -> list[dict[str, Any]]:
     """The records of a run on the cluster, all of them good, verified and merged of what the hosts moved."""
-    words = command("run", scenario, "--on", "auto", "--out", out, *SMALL, *more)
+    words = command("run", what, "--on", "auto", "--out", out, *SMALL, *more)
     found = environment(**cluster.variables)
     done = cluster.hosts[0].run(*words, env=found, cwd=ROOT, timeout=240)
     assert done.returncode == 0, done.stderr + done.stdout
@@ -185,3 +185,13 @@ def test_upsert_scale(cluster: RayCluster, database: str, tmp_path: Path) -> Non
     shape = {(r["parameters"]["loaders"], r["parameters"]["streams"]) for r in found}
     assert shape == {(1, 2), (2, 4), (4, 8)}
     assert all(host["rows"] > 0 for record in found for host in record["hosts"])
+
+
+def test_rows_out_of_a_database(cluster: RayCluster, database: str, tmp_path: Path) -> None:
+    """Written by the first loader; each of four streams on two hosts reads its part."""
+    given = ("--operation", "get", "--rows-per-stream", "5k", "--rows-per-batch", "1k", "--split", "hash")
+    found = run(cluster, tmp_path / "run", f"--target={database}", *given, "--loaders", 2, "--streams", 4)
+    for record in found:
+        assert record["verification"]["achieved"] == "checksum"
+        assert record["counts"]["rows"] == 20_000 == sum(host["rows"] for host in record["hosts"])
+        assert len(record["hosts"]) == 2
