@@ -22,6 +22,8 @@ __all__ = ["Calls", "of"]
 TRACEBACKS = "VENTURI_PLUGIN_TRACEBACKS"
 """The environment variable that has whole tracebacks written to standard error, where it is "on"."""
 _LONGEST = 2000
+_MOST = {"rows": 2**64 - 1, "pid": 2**32 - 1}
+"""What a plan's answer may tell in numbers, and how large they are at most."""
 _PYARROW = re.compile(r'\. Detail: Python exception: .*File "([^"]+)", line (\d+)', re.DOTALL)
 """How pyarrow tells of a stream whose batches Python makes: with the whole traceback."""
 
@@ -70,10 +72,11 @@ class Calls:
         method = "produce" if trial.operation == "get" else "consume"
         if not callable(getattr(self._planned, method, None)):
             raise self._wrong("plan", f"its answer has no {method}(stream)")
-        numbers = {name: getattr(self._planned, name, None) for name in ("rows", "pid")}
+        numbers = {name: getattr(self._planned, name, None) for name in _MOST}
         for name, value in numbers.items():
-            if value is not None and (type(value) is not int or value < 0):
-                raise self._wrong("plan", f"its answer's {name} is {value!r}, which is no whole number")
+            if value is not None and (type(value) is not int or not 0 <= value <= _MOST[name]):
+                text = f"its answer's {name} is {value!r:.100}, which is no number from 0 to {_MOST[name]}"
+                raise self._wrong("plan", text)
         address = getattr(self._planned, "address", None)
         if address is not None and not isinstance(address, str):
             raise self._wrong("plan", f"its answer's address is {address!r}, which is no text")
