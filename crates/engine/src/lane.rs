@@ -328,6 +328,7 @@ impl Lane {
             Stage::AwaitInput,
             Stage::Decode,
             Stage::Plugin,
+            Stage::Driver,
         ] {
             let spent = &mut stages.0[stage as usize];
             let part = after.min(*spent);

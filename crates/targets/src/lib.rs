@@ -23,6 +23,8 @@ use venturi_base::net::route::Route;
 use venturi_base::os::machine::Place;
 use venturi_base::spec::Verify;
 
+#[cfg(feature = "adbc")]
+pub mod adbc;
 #[cfg(feature = "cassandra")]
 pub mod cassandra;
 pub mod charrow;
@@ -66,6 +68,8 @@ pub static SYSTEMS: &[&systems::System] = &[
     #[cfg(feature = "sqlite")]
     &sqlite::SYSTEM,
     &duckdb::SYSTEM,
+    #[cfg(feature = "adbc")]
+    &adbc::SYSTEM,
     &timeseries::AKUMULI,
     &timeseries::OPENTSDB,
     &timeseries::INFLUX,

@@ -21,6 +21,8 @@ pub struct System {
     pub tls: bool,
     /// Whether it is a database in the client's process, of one file.
     pub file: bool,
+    /// Whether its URL names a driver, a shared library that the client's process loads.
+    pub driver: bool,
     /// Whether what passes goes through pipes of this host's kernel.
     pub pipe: bool,
     /// Whether what is sent there stays there.
@@ -58,6 +60,7 @@ impl System {
         ports: &[],
         tls: false,
         file: false,
+        driver: false,
         pipe: false,
         keeps: false,
         synced: true,

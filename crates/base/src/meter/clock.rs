@@ -18,6 +18,8 @@ pub enum Stage {
     Apply,
     /// In code of the user's own: a call of a plugin, whatever it does or waits for there.
     Plugin,
+    /// In a driver that was loaded: a call of it, whatever it does or waits for there.
+    Driver,
     /// Nothing to read: the peer has not sent it.
     AwaitInput,
     /// The socket takes no more.
@@ -33,7 +35,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    pub const ALL: [Stage; 14] = [
+    pub const ALL: [Stage; 15] = [
         Stage::Generate,
         Stage::Encode,
         Stage::Send,
@@ -42,6 +44,7 @@ impl Stage {
         Stage::Verify,
         Stage::Apply,
         Stage::Plugin,
+        Stage::Driver,
         Stage::AwaitInput,
         Stage::AwaitOutput,
         Stage::AwaitWindow,
@@ -65,6 +68,7 @@ impl Stage {
             Stage::Verify => "verify",
             Stage::Apply => "apply",
             Stage::Plugin => "plugin",
+            Stage::Driver => "driver",
             Stage::AwaitInput => "await_input",
             Stage::AwaitOutput => "await_output",
             Stage::AwaitWindow => "await_window",

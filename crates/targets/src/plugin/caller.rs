@@ -3,6 +3,7 @@
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{mpsc as blocking, Arc};
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
@@ -13,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::{Consumer, Plugin, Producer, Taken};
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::meter::clock::{Stage, StageClock};
 use venturi_base::spec::Operation;
 
 /// So many calls may run at a time.
@@ -142,6 +144,8 @@ pub async fn once<T: Send + 'static>(
 /// What a stream's code is asked for.
 pub enum Ask {
     Next,
+    /// Batches as they come, until they have so many rows together.
+    Several(usize),
     Write(RecordBatch),
     /// No more follows: of a put its count, of a get nothing.
     Finish,
@@ -150,6 +154,8 @@ pub enum Ask {
 pub enum Answer {
     Opened(Option<SchemaRef>),
     Batch(RecordBatch),
+    /// None: there are no more.
+    Batches(Vec<RecordBatch>),
     Written,
     Finished(Option<Taken>),
     /// A get has no more.
@@ -177,28 +183,51 @@ impl End {
     fn answer(&mut self, ask: Ask) -> Result<Answer> {
         Ok(match (self, ask) {
             (Self::Producer(it), Ask::Next) => it.next()?.map_or(Answer::Ended, Answer::Batch),
+            (Self::Producer(it), Ask::Several(rows)) => Answer::Batches(several(&mut **it, rows)?),
             (Self::Consumer(it), Ask::Write(batch)) => {
                 it.write(&batch)?;
                 Answer::Written
             }
             (Self::Consumer(it), Ask::Finish) => Answer::Finished(Some(it.finish()?)),
             (Self::Producer(_), _) => Answer::Finished(None),
-            (Self::Consumer(_), Ask::Next) => return Err(gone()),
+            (Self::Consumer(_), Ask::Next | Ask::Several(_)) => return Err(gone()),
         })
     }
+}
+
+fn several(producer: &mut dyn Producer, rows: usize) -> Result<Vec<RecordBatch>> {
+    let (mut found, mut left) = (Vec::new(), rows);
+    while left > 0 {
+        let Some(batch) = producer.next()? else { break };
+        left = left.saturating_sub(batch.num_rows());
+        found.push(batch);
+    }
+    Ok(found)
+}
+
+/// Whose code it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Callee {
+    /// In errors.
+    pub name: &'static str,
+    /// Of its calls' time.
+    pub stage: Stage,
 }
 
 /// One stream's calls. Dropped while one runs, it is not waited for: its thread ends when the call returns.
 pub struct Caller {
     ask: blocking::Sender<Ask>,
-    pub told: UnboundedReceiver<Told>,
+    told: UnboundedReceiver<Told>,
     watch: Waiting,
+    callee: Callee,
+    /// The call that runs, and when it was asked for.
+    running: Option<(&'static str, Instant)>,
 }
 
 impl Caller {
     /// Makes the stream's end; with its schema, where it is a producer.
     pub async fn open(
-        code: Arc<dyn Plugin>,
+        (callee, code): (Callee, Arc<dyn Plugin>),
         operation: Operation,
         stream: usize,
         turns: Arc<Turns>,
@@ -212,6 +241,8 @@ impl Caller {
             ask,
             told,
             watch: Waiting(watch.clone()),
+            callee,
+            running: None,
         };
         start(format!("plugin-{stream}"), move || {
             let called = code.clone();
@@ -227,12 +258,46 @@ impl Caller {
         }
     }
 
-    pub fn ask(&self, what: Ask) -> Result<()> {
+    /// Begins a call, which is `called` so where it never ends.
+    pub fn ask(&mut self, called: &'static str, what: Ask, clock: &StageClock) -> Result<()> {
+        self.running = Some((called, clock.last()));
         self.watch.0.begin();
         self.ask.send(what).map_err(|_| {
             self.watch.0.done();
             gone()
         })
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// The answer of the call that runs, with its time on the clock.
+    pub fn poll_told(
+        &mut self,
+        cx: &mut Context<'_>,
+        clock: &mut StageClock,
+    ) -> Poll<Result<Answer>> {
+        let stage = self.callee.stage;
+        let Poll::Ready(told) = self.told.poll_recv(cx) else {
+            clock.mark(stage);
+            clock.wait(stage);
+            return Poll::Pending;
+        };
+        clock.mark(stage);
+        let told = told.ok_or_else(gone)?;
+        if let Some((_, asked)) = self.running.take() {
+            // Until its thread had come to it, and other streams' calls had left it their turn.
+            let queued = told.began.saturating_duration_since(asked);
+            clock.move_time(stage, Stage::AwaitThread, queued);
+        }
+        Poll::Ready(told.answer)
+    }
+
+    pub fn waits_for(&self) -> Option<String> {
+        let name = self.callee.name;
+        self.running
+            .map(|(called, _)| format!("{name} has not returned from a call ({called})"))
     }
 }
 

@@ -17,16 +17,21 @@ use super::flight::verify::{compared, Planned as Rows};
 use super::{each, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::meter::clock::Stage;
 use venturi_base::spec::{Data, Operation, TrialSpec, Verify};
 
 mod caller;
 mod session;
 
-use caller::{once, Caller, Turns};
-use session::Stream;
+pub(crate) use caller::{once, Answer, Ask, Callee, Caller, Turns};
+pub(crate) use session::Stream;
 
 /// How often a call that was given up is looked after.
 const LOOK: Duration = Duration::from_millis(5);
+const CALLEE: Callee = Callee {
+    name: "the plugin",
+    stage: Stage::Plugin,
+};
 
 /// What the code says of itself and of the trial before it begins.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -130,7 +135,7 @@ impl Plugged {
     async fn stream(&self, stream: usize) -> Result<[Box<dyn Session>; 1]> {
         let (code, operation) = (self.code.clone(), self.spec.operation);
         let (caller, schema) = Caller::open(
-            code,
+            (CALLEE, code),
             operation,
             stream,
             self.turns.clone(),
@@ -140,12 +145,10 @@ impl Plugged {
         if let (Some(found), Some(source)) = (schema, &self.source) {
             same_columns(&found, &source.schema())?;
         }
-        let session = Stream::new(
-            caller,
-            &self.spec,
-            self.source.as_ref(),
-            self.counted.clone(),
-        );
+        let source = self.source.as_ref();
+        // Rows of the code's own have nothing to be compared with.
+        let checksum = self.spec.verify == Verify::Checksum && source.is_some();
+        let session = Stream::new(caller, &self.spec, source, checksum, self.counted.clone());
         Ok([Box::new(session)])
     }
 }

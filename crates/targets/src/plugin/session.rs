@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
-use std::time::Instant;
 
 use super::caller::{Answer, Ask, Caller};
 use crate::{Moved, Session, Tally};
@@ -12,22 +11,19 @@ use venturi_base::data::payload::payload_bytes;
 use venturi_base::data::{Cursor, Source};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::clock::{Stage, StageClock};
-use venturi_base::spec::{Operation, TrialSpec, Verify};
+use venturi_base::spec::{Operation, TrialSpec};
 
 /// Batches without a row that may follow one another: a stream that has nothing but such never ends.
 const MOST_EMPTY: u32 = 10_000;
 
 pub struct Stream {
     caller: Caller,
-    /// What is called, for whoever waits in vain.
-    call: &'static str,
     /// Of a put.
     cursor: Option<Cursor>,
     /// Rows that a get may deliver.
     most: Option<u64>,
     checksum: bool,
-    /// When the call that runs was asked for.
-    asked: Option<Instant>,
+    finishing: bool,
     moving: Option<Moved>,
     empty: u32,
     ended: bool,
@@ -40,49 +36,24 @@ impl Stream {
         caller: Caller,
         spec: &TrialSpec,
         source: Option<&Source>,
+        checksum: bool,
         counted: Arc<AtomicBool>,
     ) -> Self {
         let put = spec.operation != Operation::Get;
         Self {
             caller,
-            call: "",
             cursor: source
                 .filter(|_| put)
                 .map(|source| source.cursor(spec.rows_per_stream)),
             most: spec.rows_per_stream.filter(|_| source.is_some()),
-            // Rows of the code's own have nothing to be compared with.
-            checksum: spec.verify == Verify::Checksum && source.is_some(),
-            asked: None,
+            checksum,
+            finishing: false,
             moving: None,
             empty: 0,
             ended: false,
             counted,
             tally: Tally::default(),
         }
-    }
-
-    fn ask(&mut self, call: &'static str, what: Ask, clock: &StageClock) -> Result<()> {
-        self.call = call;
-        self.asked = Some(clock.last());
-        self.caller.ask(what)
-    }
-
-    fn poll_told(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<Answer>> {
-        let Poll::Ready(told) = self.caller.told.poll_recv(cx) else {
-            clock.mark(Stage::Plugin);
-            clock.wait(Stage::Plugin);
-            return Poll::Pending;
-        };
-        clock.mark(Stage::Plugin);
-        let told = told.ok_or_else(|| {
-            Error::new(Kind::Internal, "the thread that called the code has ended")
-        })?;
-        if let Some(asked) = self.asked.take() {
-            // Until its thread had come to it, and other streams' calls had left it their turn.
-            let queued = told.began.saturating_duration_since(asked);
-            clock.move_time(Stage::Plugin, Stage::AwaitThread, queued);
-        }
-        Poll::Ready(told.answer)
     }
 
     fn poll_get(
@@ -93,10 +64,10 @@ impl Stream {
         if self.ended {
             return Poll::Ready(Ok(None));
         }
-        if self.asked.is_none() {
-            self.ask("the next batch", Ask::Next, clock)?;
+        if !self.caller.is_running() {
+            self.caller.ask("the next batch", Ask::Next, clock)?;
         }
-        let Answer::Batch(batch) = ready!(self.poll_told(cx, clock))? else {
+        let Answer::Batch(batch) = ready!(self.caller.poll_told(cx, clock))? else {
             self.ended = true;
             return Poll::Ready(Ok(None));
         };
@@ -148,9 +119,9 @@ impl Stream {
                 self.tally.checksum = self.tally.checksum.wrapping_add(item.digest()?);
             }
             clock.mark(Stage::Generate);
-            self.ask("write", Ask::Write(batch), clock)?;
+            self.caller.ask("write", Ask::Write(batch), clock)?;
         }
-        ready!(self.poll_told(cx, clock))?;
+        ready!(self.caller.poll_told(cx, clock))?;
         Poll::Ready(Ok(self.moving.take()))
     }
 }
@@ -172,14 +143,15 @@ impl Session for Stream {
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        if self.call != "finish" {
-            if self.asked.is_some() {
+        if !self.finishing {
+            if self.caller.is_running() {
                 // A call that the end of the trial has overtaken.
-                ready!(self.poll_told(cx, clock))?;
+                ready!(self.caller.poll_told(cx, clock))?;
             }
-            self.ask("finish", Ask::Finish, clock)?;
+            self.caller.ask("finish", Ask::Finish, clock)?;
+            self.finishing = true;
         }
-        let Answer::Finished(taken) = ready!(self.poll_told(cx, clock))? else {
+        let Answer::Finished(taken) = ready!(self.caller.poll_told(cx, clock))? else {
             return Poll::Ready(Ok(()));
         };
         let Some(taken) = taken else {
@@ -209,9 +181,7 @@ impl Session for Stream {
     }
 
     fn waits_for(&self) -> Option<String> {
-        let call = self.call;
-        self.asked
-            .map(|_| format!("the plugin has not returned from a call ({call})"))
+        self.caller.waits_for()
     }
 
     fn tally(&self) -> Tally {

@@ -13,7 +13,8 @@ mod target;
 
 pub use check::{compare, compare_sums, total, There};
 pub use options::{Reading, Split};
-pub use session::{Partition, Rows};
+pub use session::{Checks, Partition, Rows};
 pub use split::{by_hash, by_ranges, edges, edges_of, Subject};
 pub use sums::{wrapped, Summed, SUMMED_DIGITS};
+pub use target::{digest_of, distinct, same_types, OWN_TABLE};
 pub use target::{Column, Question, ReadTarget, Reads};

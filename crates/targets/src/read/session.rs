@@ -21,6 +21,16 @@ pub trait Rows: 'static {
         clock: &mut StageClock,
     ) -> Poll<Result<Option<RecordBatch>>>;
 
+    /// What came with the last batch, and is counted with it.
+    fn more(&mut self) -> Option<RecordBatch> {
+        None
+    }
+
+    /// As of `Session`.
+    fn waits_for(&self) -> Option<String> {
+        None
+    }
+
     /// Bytes that have come, where there is a wire.
     fn carried(&self) -> u64 {
         0
@@ -107,13 +117,16 @@ impl<R: Rows> Session for Partition<R> {
                 return Poll::Ready(Err(self.explain(error)));
             }
         };
-        let moved = Moved {
-            rows: batch.num_rows() as u64,
-            bytes: payload_bytes(&batch),
-        };
+        let (mut moved, mut next) = (Moved::default(), Some(batch));
         self.batches += 1;
-        self.tally.rows += moved.rows;
-        self.check(&batch, clock)?;
+        while let Some(batch) = next {
+            let rows = batch.num_rows() as u64;
+            moved.rows += rows;
+            moved.bytes += payload_bytes(&batch);
+            self.tally.rows += rows;
+            self.check(&batch, clock)?;
+            next = self.rows.as_mut().and_then(Rows::more);
+        }
         Poll::Ready(Ok(Some(moved)))
     }
 
@@ -131,6 +144,10 @@ impl<R: Rows> Session for Partition<R> {
     fn progress(&self) -> u64 {
         let carried = self.rows.as_ref().map_or(0, Rows::carried);
         self.tally.wire_bytes.max(carried) + self.batches
+    }
+
+    fn waits_for(&self) -> Option<String> {
+        self.rows.as_ref().and_then(Rows::waits_for)
     }
 
     fn tally(&self) -> Tally {

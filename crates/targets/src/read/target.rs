@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-use super::session::Checks;
 use super::{
-    by_hash, by_ranges, compare, edges_of, Partition, Reading, Rows, Split, Subject, Summed, There,
+    by_hash, by_ranges, compare, edges_of, Checks, Partition, Reading, Rows, Split, Subject,
+    Summed, There,
 };
 use crate::database::{connected, drop_statement, exists, Database, Purpose};
 use crate::upsert::{is_own, occupied};
@@ -21,7 +21,7 @@ use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec, Verify};
 
 /// The table that our own data are written into before the clock starts.
-const OWN_TABLE: &str = "venturi_get";
+pub const OWN_TABLE: &str = "venturi_get";
 
 /// A column of what is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -378,7 +378,7 @@ impl<D: Reads> ReadTarget<D> {
 }
 
 /// Names that are given twice would be one column.
-fn distinct(columns: &[Column]) -> Result<()> {
+pub fn distinct(columns: &[Column]) -> Result<()> {
     let mut seen = BTreeSet::new();
     match columns.iter().find(|column| !seen.insert(&column.name)) {
         Some(column) => Err(Error::usage(format!(
@@ -394,7 +394,7 @@ fn schema(columns: &[Column]) -> SchemaRef {
     Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }
 
-fn same_types(one: &Schema, other: &Schema) -> bool {
+pub fn same_types(one: &Schema, other: &Schema) -> bool {
     let types = |schema: &Schema| -> Vec<DataType> {
         let fields = schema.fields().iter();
         fields.map(|field| field.data_type().clone()).collect()
@@ -403,7 +403,7 @@ fn same_types(one: &Schema, other: &Schema) -> bool {
 }
 
 /// The sum of the rows' digests; `None`: they have none.
-fn digest_of(mut rows: Cursor) -> Result<Option<u64>> {
+pub fn digest_of(mut rows: Cursor) -> Result<Option<u64>> {
     // The data come round again: each batch that is kept is digested once.
     let mut known: Vec<Option<u64>> = vec![None; rows.source().cycle().min(1 << 16) as usize];
     let mut sum = 0u64;
