@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from venturi.common.core import load_core
-from venturi.engine import plugin_calls
+from venturi.engine import apart, plugin_calls
 from venturi.engine.tcp_probe import probe_tcp
+from venturi.targets.system import is_driver
 
 __all__ = ["CoreExecutor", "Executor", "Progress", "TrialControl", "run_with_progress"]
 
@@ -81,18 +82,25 @@ class CoreExecutor:
         self._core = load_core()
 
     def control(self) -> TrialControl:
-        control: TrialControl = self._core.Control()
-        return control
+        return apart.Handle(self._core.Control())
 
     def run_trial(self, spec: str, control: TrialControl) -> str:
+        if is_driver(json.loads(spec)["target"]):
+            assert isinstance(control, apart.Handle)
+            return apart.run(spec, control)
         calls = plugin_calls.of(spec)
-        return _text(self._core.run_trial(spec, control, *([calls] if calls is not None else [])))
+        return _text(self._core.run_trial(spec, _of(control), *([calls] if calls is not None else [])))
 
     def probe_tcp(self, spec: str, control: TrialControl) -> str:
-        return probe_tcp(self._core, spec, control)
+        return probe_tcp(self._core, spec, _of(control))
 
     def probe(self, spec: str, control: TrialControl) -> str:
-        return _text(self._core.probe(spec, control))
+        return _text(self._core.probe(spec, _of(control)))
+
+
+def _of(control: TrialControl) -> Any:
+    """The core's own handle."""
+    return control.core if isinstance(control, apart.Handle) else control
 
 
 def _text(answer: object) -> str:

@@ -32,7 +32,16 @@ from venturi.engine.spec import FORMAT_VERSION, build_spec
 from venturi.measure.endpoints import Endpoints
 from venturi.plan.cell import Cell
 from venturi.servers.reference import ReferenceServer
-from venturi.targets.system import PIPES, in_process, is_local, is_ours, is_plugin, is_remote, scheme_of
+from venturi.targets.system import (
+    PIPES,
+    in_process,
+    is_driver,
+    is_local,
+    is_ours,
+    is_plugin,
+    is_remote,
+    scheme_of,
+)
 from venturi.targets.urls import each_host, is_loopback, place_of
 
 __all__ = [
@@ -166,8 +175,9 @@ def probes(found: Iterable[Cell], path: Path | None = None, servers: int = 1) ->
 def _ways(cell: Cell, servers: int) -> list[Probe]:
     """Raw TCP over all ways of a cell at once, and over each alone where there are several but few."""
     p, url = cell.parameters, str(cell.parameters["target"])
-    # Databases and stores of time series have no port for plain bytes; what a plugin goes over, nobody knows.
-    if p["operation"] not in ("get", "put") or is_plugin(url):
+    # Databases and stores of time series have no port for plain bytes; what a plugin or a driver goes over,
+    # nobody knows.
+    if p["operation"] not in ("get", "put") or is_plugin(url) or is_driver(url):
         return []
     if scheme_of(url) in PIPES:
         streams, threads = int(p["streams"]), min(int(p["threads"]), int(p["streams"]))

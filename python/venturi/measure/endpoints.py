@@ -21,6 +21,7 @@ from venturi.plan.rules import charrow as queries
 from venturi.plan.rules.timeseries import METRICS
 from venturi.plan.scenario import Scenario
 from venturi.plan.workload import SOURCES
+from venturi.servers import adbc_drivers
 from venturi.servers.local import LocalTargets, duckdb_library
 from venturi.servers.local_store import Settings
 from venturi.servers.program import OWN
@@ -30,6 +31,7 @@ from venturi.targets.system import (
     NO_PLACE,
     is_charrow,
     is_database,
+    is_driver,
     is_ours,
     is_plugin,
     is_time_series,
@@ -229,6 +231,8 @@ class Endpoints:
         url = str(cell.parameters["target"])
         if self._needs_server and is_time_series(url) and is_ours(url) and "+http" not in url:
             more["http_port"] = self._local.store_http_port(url)
+        if is_driver(url):
+            more |= {key: it for key, it in adbc_drivers.found(url).items() if key not in cell.options}
         if scheme_of(url) == "exec":
             command = cell.options.get("command")
             more["command"] = list(OWN) if command is None else words(command)

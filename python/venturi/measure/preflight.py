@@ -133,7 +133,8 @@ def _variables(scenario: Scenario) -> None:
     wanted = [
         (key, name) for key in ("token_env", "password_env") for name in _values(scenario, "target", key)
     ]
-    wanted += [("header_env", name) for name in scenario.target.header_env.values()]
+    for key in ("header_env", "driver_option_env"):
+        wanted += [(key, name) for name in getattr(scenario.target, key).values()]
     for key, name in wanted:
         if not os.environ.get(name):
             said = credentials.not_set(name)

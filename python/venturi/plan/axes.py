@@ -38,7 +38,7 @@ def read(
         name = "target" if axis == "url" else axis
         if axis in Run.model_fields and axis not in known:
             raise wrong(axis, "belongs into [run], it is the same for all cells")
-        if axis not in known or axis in ("headers", "header_env"):
+        if axis not in known or axis in ("headers", "header_env", "driver_option_env"):
             raise wrong(axis, f"unknown key{suggest(axis, [*known, 'zip', 'exclude', 'also'])}")
         try:
             found = [_valid(name, value, places) for value in _spread(name, values)]

@@ -28,7 +28,7 @@ from venturi.plan.workload import (
     Workload,
     data_label,
 )
-from venturi.targets.system import is_ours, is_plugin, scheme_of, servers_batches
+from venturi.targets.system import is_driver, is_ours, is_plugin, scheme_of, servers_batches
 from venturi.targets.urls import place_of
 
 if TYPE_CHECKING:
@@ -250,9 +250,10 @@ def _check_placement(scenario: Scenario, cell: Cell) -> None:
             f"{scenario.where('target', 'url')}: {url} is a file that one process has open, not {loaders}",
             hint="name a server, or --loaders 1",
         )
-    if scenario.on is not None and scheme_of(url) == "exec":
+    if scenario.on is not None and (scheme_of(url) == "exec" or is_driver(url)):
+        does = f"{scheme_of(url)}:// {'loads drivers' if is_driver(url) else 'starts programs'}"
         raise ScenarioError(
-            f"{scenario.where('target', 'url')}: exec:// starts programs on this host, and --on has others",
+            f"{scenario.where('target', 'url')}: {does} on this host, and --on has others",
             hint="leave --on out, and run venturi on each host",
         )
     if scenario.on is not None and cell.parameters["include_setup"]:

@@ -57,7 +57,7 @@ class Charrow(Table):
         _charrow(
             "What to get, as SELECT * FROM trips; streams share it.",
             commas="text",
-            systems=dict.fromkeys(("charrow", "clickhouse", *READABLE)),
+            systems=dict.fromkeys(("adbc", "charrow", "clickhouse", *READABLE)),
             operations=GETS,
             default="the URL's",
         ),
@@ -86,7 +86,7 @@ class Charrow(Table):
             "Largest block accepted, in bytes. [default: 1GiB]",
             int,
             cell=None,
-            systems=dict.fromkeys(("charrow", "clickhouse", "exec", *READABLE)),
+            systems=dict.fromkeys(("adbc", "charrow", "clickhouse", "exec", *READABLE)),
             operations=GETS,
             spec="max_block_bytes",
             doc="the largest block that is accepted, in bytes; of a database the largest batch",

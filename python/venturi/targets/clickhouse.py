@@ -17,7 +17,9 @@ from venturi.targets.system import READABLE
 __all__ = ["ClickHouse"]
 
 _clickhouse = partial(Setting, panel=QUERIES, systems={"clickhouse": None})
-_tables = partial(Setting, panel=QUERIES, systems=dict.fromkeys(("clickhouse", *READABLE)), operations=GETS)
+_tables = partial(
+    Setting, panel=QUERIES, systems=dict.fromkeys(("adbc", "clickhouse", *READABLE)), operations=GETS
+)
 _CLICKHOUSE = ("arrow", "native", "rowbinary", "parquet")
 _POSTGRES = ("copy", "rows")
 _MYSQL = ("binary", "text")
@@ -71,6 +73,7 @@ class ClickHouse(Table):
         Literal["hash", "key", "parts", "none"] | None,
         _tables(
             "How streams share rows: hash, key, parts, or none: each reads all.",
+            values={"adbc": ("hash", "key", "none")},
             doc=(
                 "how the streams of a get share the rows: `hash` or `key` (ranges) of a column, `parts` "
                 "of the table, `none`: each reads all"

@@ -14,7 +14,7 @@ from venturi.targets.system import DATABASES, STATEMENTS
 __all__ = ["DATABASE", "Cassandra", "Database", "Embedded", "MySql"]
 
 DATABASE = "Databases"
-_TABLES = dict.fromkeys((*DATABASES, "clickhouse"))
+_TABLES = dict.fromkeys((*DATABASES, "adbc", "clickhouse"))
 _UPSERTS = {"upsert": None}
 """Of an option that a database has for upserts alone."""
 _database = partial(Setting, panel=DATABASE, systems=dict.fromkeys(DATABASES))
@@ -69,6 +69,7 @@ class Database(Table):
         _database(
             "A statement to run on every connection when it is opened. Repeatable.",
             list[str],
+            systems=dict.fromkeys((*DATABASES, "adbc")),
             commas="list",
             form="repeated",
         ),

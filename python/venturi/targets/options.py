@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, create_model
 
+from venturi.targets.adbc import Adbc
 from venturi.targets.charrow import Charrow
 from venturi.targets.clickhouse import ClickHouse
 from venturi.targets.databases import DATABASE, Cassandra, Database, Embedded, MySql
@@ -93,7 +94,7 @@ class Stored(Akumuli, TimeSeries, Embedded, Cassandra, MySql, Database):
     """Those of systems that keep rows or points."""
 
 
-class _Own(Shared, Stored, Exec, ClickHouse, Charrow, Flight, Login):
+class _Own(Shared, Stored, Adbc, Exec, ClickHouse, Charrow, Flight, Login):
     """Those of Venturi's own systems."""
 
 

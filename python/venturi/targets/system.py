@@ -15,6 +15,7 @@ from venturi.targets.plugins import find
 __all__ = [
     "ALIASES",
     "DATABASES",
+    "DRIVERS",
     "FILES",
     "HOST",
     "KEEPS_NOTHING",
@@ -45,6 +46,7 @@ __all__ = [
     "is_charrow",
     "is_clickhouse",
     "is_database",
+    "is_driver",
     "is_host_of",
     "is_local",
     "is_ours",
@@ -74,6 +76,8 @@ class System:
     tls: bool
     file: bool
     """Whether it is a database in this process, of one file."""
+    driver: bool
+    """Whether its URL names a driver, a shared library that the client's process loads."""
     pipe: bool
     """Whether what passes goes through pipes of this host's kernel."""
     keeps: bool
@@ -130,6 +134,8 @@ NO_PLACE = _schemes(lambda system: not system.ports and not system.file)
 """Systems within this process, whose URL names no place."""
 FILES = _schemes(lambda system: system.file)
 """Databases in this process, of one file each."""
+DRIVERS = _schemes(lambda system: system.driver)
+"""Systems whose URL names a driver that the client's process loads."""
 DATABASES = _schemes(lambda system: "upsert" in system.operations and system.keeps)
 """Systems that take upserts."""
 READABLE = _schemes(lambda system: {"get", "upsert"} <= set(system.operations) and system.keeps)
@@ -193,6 +199,11 @@ def is_program(url: str) -> bool:
     return scheme_of(url) == "exec"
 
 
+def is_driver(url: str) -> bool:
+    """Whether rows pass a driver there, a shared library that a URL names."""
+    return scheme_of(url) in DRIVERS
+
+
 def is_readable(url: str) -> bool:
     """Whether it is a database that takes gets as well as upserts."""
     return scheme_of(url) in READABLE
@@ -200,7 +211,7 @@ def is_readable(url: str) -> bool:
 
 def has_tables(url: str) -> bool:
     """Whether a get there reads a table, or a query that its streams share by conditions."""
-    return is_clickhouse(url) or is_readable(url)
+    return is_clickhouse(url) or is_driver(url) or is_readable(url)
 
 
 def is_time_series(url: str) -> bool:

@@ -9,6 +9,7 @@ from venturi.common.credentials import HIDDEN, is_secret
 from venturi.common.names import meant
 from venturi.targets.system import (
     ALIASES,
+    DRIVERS,
     FILES,
     HOST,
     KNOWN,
@@ -23,6 +24,7 @@ from venturi.targets.system import (
     in_process,
     is_charrow,
     is_database,
+    is_driver,
     is_local,
     is_ours,
     is_program,
@@ -34,6 +36,7 @@ from venturi.targets.system import (
 __all__ = ["check_url", "each_host", "is_loopback", "place_of", "printable"]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_DRIVER = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
 def each_host(url: str) -> list[str]:
@@ -55,7 +58,7 @@ def place_of(url: str) -> str:
     if is_ours(url):
         return "local" if is_local(url) else "remote"
     parts = urlsplit(url)
-    if in_process(url):
+    if in_process(url) or (is_driver(url) and not parts.netloc):
         return parts.path.rsplit("/", 1)[-1]
     return parts.netloc.rpartition("@")[2] or url
 
@@ -99,6 +102,8 @@ def check_url(url: str) -> str:
     _check_text(url, scheme)
     if scheme in PLUGINS:
         return _plugin(url, place)
+    if scheme in DRIVERS:
+        return _driver(url, scheme, rest)
     if scheme in NO_PLACE:
         if rest and is_program(url):
             raise ValueError(
@@ -288,6 +293,23 @@ def _plugin(url: str, place: str) -> str:
     if place in ("local", "remote"):
         raise ValueError(
             f"{printable(url)!r}: {place} means a server that Venturi starts, and it starts none of a plugin"
+        )
+    return url
+
+
+def _driver(url: str, scheme: str, rest: str) -> str:
+    if re.search(r"[?#]", rest):
+        raise ValueError(
+            f"a URL of {scheme}:// has no parameters; options of its driver are given by --driver-option"
+        )
+    if rest in ("local", "remote"):
+        raise ValueError(
+            f"{printable(url)!r}: {rest} means a server that Venturi starts; name a driver, as {scheme}://sqlite"
+        )
+    if not (_DRIVER.fullmatch(rest) or (rest.startswith("/") and rest.strip("/") and not rest.endswith("/"))):
+        raise ValueError(
+            f"{printable(url)!r} names no driver; write {scheme}://postgresql, or "
+            f"{scheme}:///path/to/libadbc_driver_x.so with three slashes"
         )
     return url
 

@@ -21,7 +21,8 @@ struct Told {
     /// The shared library, where its place is known; else the driver is looked for by its name.
     library: Option<String>,
     driver_entrypoint: Option<String>,
-    driver_options: BTreeMap<String, String>,
+    /// Each KEY=VALUE.
+    driver_options: Vec<String>,
     /// Names of variables of the environment.
     driver_option_env: BTreeMap<String, String>,
 }
@@ -34,7 +35,7 @@ pub struct Options {
     pub entrypoint: Option<String>,
     pub common: Common,
     pub reading: Reading,
-    given: BTreeMap<String, String>,
+    given: Vec<(String, String)>,
     variables: BTreeMap<String, String>,
 }
 
@@ -84,13 +85,17 @@ impl Options {
                 "adbc:// names no driver: write adbc://postgresql, or adbc:///path/to/libadbc_driver_x.so",
             )
         })?;
-        if let Some(key) = told
-            .driver_option_env
-            .keys()
-            .find(|key| told.driver_options.contains_key(*key))
-        {
-            let line = format!("{key} is given twice, as it is and by a variable");
-            return Err(here(Error::usage(line)));
+        let mut given = Vec::new();
+        for word in &told.driver_options {
+            let line = "an option of a driver is written KEY=VALUE";
+            let (key, value) = word
+                .split_once('=')
+                .ok_or_else(|| here(Error::usage(line)))?;
+            if told.driver_option_env.contains_key(key) {
+                let line = format!("{key} is given twice, as it is and by a variable");
+                return Err(here(Error::usage(line)));
+            }
+            given.push((key.to_owned(), value.to_owned()));
         }
         let found = Self {
             name: name.to_owned(),
@@ -98,7 +103,7 @@ impl Options {
             entrypoint: told.driver_entrypoint,
             common,
             reading,
-            given: told.driver_options,
+            given,
             variables: told.driver_option_env,
         };
         found.check(spec).map_err(here)?;
@@ -218,19 +223,19 @@ mod tests {
         // A variable that every process has.
         let found = options(
             "adbc://x",
-            r#", "driver_options": {"uri": "u", "statement:rows": "1", "connection:c": "2", "a:b": "3"},
+            r#", "driver_options": ["uri=u", "statement:rows=1", "connection:c=2", "a:b=3"],
                 "driver_option_env": {"password": "PATH"}"#,
         );
         let found = found.unwrap().given().unwrap();
         let of = |level| found.of(level).map(|(key, _)| key).collect::<Vec<_>>();
-        assert_eq!(of(Level::Database), ["a:b", "uri", "password"]);
+        assert_eq!(of(Level::Database), ["uri", "a:b", "password"]);
         assert_eq!(of(Level::Connection), ["c"]);
         assert_eq!(of(Level::Statement), ["rows"]);
         let path = std::env::var("PATH").unwrap();
         assert_eq!(found.cleaned(&format!("no {path}!")), "no ***!");
         let twice = options(
             "adbc://x",
-            r#", "driver_options": {"uri": "u"}, "driver_option_env": {"uri": "PATH"}"#,
+            r#", "driver_options": ["uri=u"], "driver_option_env": {"uri": "PATH"}"#,
         );
         assert!(twice.unwrap_err().message.contains("uri is given twice"));
         let unset = options(

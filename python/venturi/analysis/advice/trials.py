@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from venturi.analysis.advice.warning import Advice
 from venturi.analysis.cells.ceilings import surely_above
 from venturi.analysis.cells.summary import (
+    CALLS,
     Cell,
     ends_by_itself,
     get,
@@ -427,7 +428,7 @@ def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Ad
         and not c.in_rows
         and "raw TCP" not in c.ceilings
         and scheme_of(str(c.parameters.get("target") or "")) not in NO_PLACE
-        and "plugin" not in c.stages.get("client", {})
+        and c.stages.get("client", {}).keys().isdisjoint(CALLS)
     ]
     if not without:
         return None

@@ -19,6 +19,8 @@ from venturi.targets.system import servers_batches
 
 Record = Mapping[str, Any]
 ENDS = ("client", "server")
+CALLS = ("plugin", "driver")
+"""Stages of calls into code of somebody else's: what its other end does is within them."""
 LEAST_BEYOND = 1
 """Batches of a trial that lie above a percentile that is shown."""
 SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)

@@ -130,6 +130,14 @@ class Cause(Name):
         "plugin-waits", "stage", "A plugin's calls take the time, and mostly wait.",
         ("occupancy", "calls", "cpu_cores", "server_cpu_cores", "run_delay"), (*_STREAMS, _BATCHES),
     )  # fmt: skip
+    DRIVER_BUSY = (
+        "driver-busy", "stage", "A driver takes the time of the client's workers, and computes.",
+        ("occupancy", "calls", "cpu_cores"), (*_STREAMS, _BATCHES),
+    )  # fmt: skip
+    DRIVER_WAITS = (
+        "driver-waits", "stage", "The calls of a driver take the time, and mostly wait: for its database.",
+        ("occupancy", "calls", "cpu_cores", "run_delay"), (*_STREAMS, _BATCHES),
+    )  # fmt: skip
     STAGE_BUSY = (
         "stage-busy", "stage", "One end's workers work all of their time; those of the other wait for them.",
         ("occupancy", "handicap_ns"),
@@ -292,6 +300,8 @@ class Why(Name):
     ONE_PASS_LESS = "one-pass-less", "one pass less over the values"
     STOP_OTHERS = "stop-others", "stop what else runs here (venturi doctor names it), then run again"
     PROFILE_PLUGIN = "profile-plugin", "where that time goes: py-spy top --pid PID, while a trial runs"
+    PROFILE_DRIVER = "profile-driver", "where that time goes: perf top --pid PID, while a trial runs"
+    DRIVER_OPTIONS = "driver-options", "options of the driver, as the size of its batches: --driver-option"
     OWN_CORE = "own-core", "keep the client off the server's core"
     WITHOUT_PIN = "without-pin", "without --pin"
     LARGER_QUOTA = "larger-quota", "a larger CPU quota for the {end}'s control group than {quota:g} cores"

@@ -216,6 +216,9 @@ def _stage(seen: Seen, hit: Hit) -> list[Remedy]:
         return [quota(Why.RAISE_QUOTA, hit)]
     if hit.stage == "plugin":
         return _plugin(seen, hit)
+    if hit.stage == "driver":
+        options = Remedy(Why.DRIVER_OPTIONS, settings={"driver_options": "other"})
+        return [*_more_streams(seen), options, Remedy(Why.PROFILE_DRIVER)]
     found = []
     if hit.stage in ("encode", "decode"):
         if hit.stage in handicapped(seen, end.name):

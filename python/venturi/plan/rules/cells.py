@@ -11,7 +11,14 @@ from venturi.plan.rules import timeseries as ingests
 from venturi.plan.settings import Target
 from venturi.plan.workload import Workload
 from venturi.targets.handicap import CLIENT_STAGES, nanoseconds
-from venturi.targets.system import is_charrow, is_clickhouse, is_plugin, is_readable, scheme_of
+from venturi.targets.system import (
+    is_charrow,
+    is_clickhouse,
+    is_driver,
+    is_plugin,
+    is_readable,
+    scheme_of,
+)
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
@@ -40,9 +47,9 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target, chosen: d
     elif is_charrow(url):
         only_ingest(workload, where)
         queries.check(workload, target, where)
-    elif is_clickhouse(url):
+    elif is_clickhouse(url) or is_driver(url):
         only_ingest(workload, where)
-        clickhouse.check_clickhouse(workload, target, where)
+        clickhouse.check_tables(workload, target, where)
     elif scheme_of(url) == "exec":
         check_exec(workload, target, where)
     elif workload.operation == "get" and is_readable(url):

@@ -1,4 +1,4 @@
-"""What a cell of ClickHouse may ask for."""
+"""What a cell of ClickHouse, or of a database behind a driver, may ask for."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from venturi.plan.rules import reads
 from venturi.plan.settings import Target
 from venturi.plan.workload import Workload
 
-__all__ = ["check_clickhouse"]
+__all__ = ["check_tables"]
 
 
-def check_clickhouse(workload: Workload, target: Target, where: Any) -> None:
-    """Whether a ClickHouse server can be asked for, or given, such data. Raises ScenarioError."""
+def check_tables(workload: Workload, target: Target, where: Any) -> None:
+    """Whether a table there can be asked for, or given, such data. Raises ScenarioError."""
     reads.check_data(workload, target, where)
     if workload.operation == "get":
         reads.check_shares(workload, target, where)

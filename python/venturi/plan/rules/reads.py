@@ -12,6 +12,8 @@ from venturi.targets.system import scheme_of
 
 __all__ = ["check_data", "check_get", "check_shares"]
 
+_NO_PARTS = ("adbc", "mysql")
+
 
 def check_get(workload: Workload, target: Target, where: Any) -> None:
     """Whether a database can be asked for such data. Raises ScenarioError."""
@@ -79,6 +81,6 @@ def _check_remote(workload: Workload, target: Target, where: Any) -> None:
         raise ScenarioError(
             f"{where('workload', 'streams')}: how shall {workload.streams} streams share the rows?",
             hint="--split hash --split-by COLUMN, --split key --split-by COLUMN, "
-            + ("" if target.query is not None or scheme_of(target.url) == "mysql" else "--split parts, ")
+            + ("" if target.query is not None or scheme_of(target.url) in _NO_PARTS else "--split parts, ")
             + "or --split none: each reads all",
         )

@@ -65,6 +65,7 @@ STAGES = {
     "decode": "$c6",
     "apply": "$c1",
     "plugin": "$c7",
+    "driver": "$c7",
     "verify": "$c5",
     "await_input": "$wait",
     "await_output": "$w1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from venturi.analysis.cells.summary import Cell
+from venturi.analysis.cells.summary import CALLS, Cell
 from venturi.analysis.results import Results
 from venturi.analysis.statistics.intervals import median_interval
 from venturi.analysis.verdict.types import Verdict
@@ -82,8 +82,8 @@ def of(cell: Cell, verdict: Verdict | None = None) -> Pipeline | None:
         return None
     missing = next((end for end in order if not cell.stages.get(end)), None)
     client = cell.stages.get("client", {})
-    if (cell.in_rows and "apply" in client) or "plugin" in client:
-        missing = None  # the engine, or the plugin, runs in the client's process
+    if (cell.in_rows and "apply" in client) or not client.keys().isdisjoint(CALLS):
+        missing = None  # the engine, the plugin or the driver runs in the client's process
     work = [(part.share, side.end, part.stage) for side in sides for part in (*side.work, *side.besides)]
     narrowest: tuple[str, str] | None = None
     if verdict is None:
@@ -99,9 +99,10 @@ def _side(cell: Cell, end: str, sends: bool) -> Side:
     if sends and "apply" in shares:
         # An engine within this process takes what a socket would.
         way = ("generate", "encode", "apply")
-    if "plugin" in shares:
-        # Code of the user's own takes or gives whole batches.
-        way = ("generate", "plugin") if sends else ("plugin", "verify")
+    for call in CALLS:
+        if call in shares:
+            # Code that is called takes or gives whole batches.
+            way = ("generate", call) if sends else (call, "verify")
     # A stage of the way that took no time is a stage all the same; `apply` only where a target has it.
     work = [Part(stage, shares.get(stage, 0.0)) for stage in way if stage in shares or stage != "apply"]
     besides = [Part(s, v) for s, v in shares.items() if s not in way and not waits(s) and v > 0]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from venturi.analysis.cells.ceilings import codec_of
-from venturi.analysis.cells.summary import get
+from venturi.analysis.cells.summary import CALLS, get
 from venturi.analysis.verdict.causes import Cause, Lack
 from venturi.analysis.verdict.evidence import CODEC, OWN, End, Seen, waits
 from venturi.analysis.verdict.proof.cores import crowded, embedded, full, held_up
@@ -140,8 +140,9 @@ def stage_of(seen: Seen, end: End, threshold: float = WORKERS) -> Hit | None:
     if end.busy is None:
         lacks.append(Lack.CLIENT_HOST if end is seen.client else Lack.SERVER_HOST)
     # An engine within the client has no other end; of a database its process is what can be known.
-    # What a plugin's other end does is within its calls.
-    enough = embedded(seen) or "plugin" in seen.client.stages or (seen.cell.in_rows and other.cpu is not None)
+    # What the other end of a plugin or a driver does is within its calls.
+    called = not seen.client.stages.keys().isdisjoint(CALLS)
+    enough = embedded(seen) or called or (seen.cell.in_rows and other.cpu is not None)
     if other.occupancy is None and not enough:
         lacks.append(Lack.CLIENT_STAGES if other is seen.client else Lack.SERVER_STAGES)
     full_time = threshold >= WORKERS

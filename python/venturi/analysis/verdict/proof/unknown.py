@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from venturi.analysis.cells.summary import Cell, numeric
+from venturi.analysis.cells.summary import CALLS, Cell, numeric
 from venturi.analysis.verdict.causes import Cause
 from venturi.analysis.verdict.evidence import Seen
 from venturi.analysis.verdict.proof.cores import embedded
@@ -19,8 +19,8 @@ def unknown(seen: Seen) -> list[Hit]:
     """At least one, the gravest first."""
     cell, client, server = seen.cell, seen.client, seen.server
     found: list[Hit] = []
-    # What a plugin's other end is, and what lies between, is the plugin's own matter.
-    plugged = "plugin" in client.stages
+    # What the other end of a plugin or a driver is, and what lies between, is its own matter.
+    plugged = not client.stages.keys().isdisjoint(CALLS)
 
     def add(cause: Cause, **numbers: float) -> None:
         found.append(Hit(cause, None, None, 0.0, numbers))

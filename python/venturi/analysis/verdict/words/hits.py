@@ -88,6 +88,8 @@ TITLES = {
     Cause.PLUGIN_BUSY: "your code: computes",
     Cause.PLUGIN_ONE_INTERPRETER: "your code: one interpreter",
     Cause.PLUGIN_WAITS: "your code: waits",
+    Cause.DRIVER_BUSY: "driver: computes",
+    Cause.DRIVER_WAITS: "driver: waits",
     Cause.STAGE_BUSY: "{end}: {stage}",
     Cause.STAGE_BUSIEST: "{end}: {stage}",
     **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), "link"),
@@ -382,25 +384,24 @@ def _engine(seen: Seen, hit: Hit) -> Lines:
     yield f"it computes {percent(computing)} of that time, and waits {percent(1 - computing)}: {held}"
 
 
-# ---- plugins
+# ---- plugins and drivers
 
 
 def _plugin(seen: Seen, hit: Hit) -> Lines:
     calls, cpu = hit.numbers["calls"], hit.numbers.get("cpu_cores")
     part = "producer" if seen.cell.operation == "get" else "consumer"
-    yield (
-        f"{percent(hit.numbers['occupancy'])} of the time is spent in your code: its {part} sets the pace, "
-        "not Venturi"
-    )
+    whose = "the driver: it" if hit.stage == "driver" else f"your code: its {part}"
+    yield f"{percent(hit.numbers['occupancy'])} of the time is spent in {whose} sets the pace, not Venturi"
     if cpu is None:
         return
     used = f"the process uses {cpu:.2f} cores beside Venturi's own work, with {calls:.1f} calls at a time"
     if hit.cause is Cause.PLUGIN_ONE_INTERPRETER:
         yield f"{used}: one interpreter runs one thread of Python at a time"
-    elif hit.cause is Cause.PLUGIN_BUSY:
+    elif hit.cause in (Cause.PLUGIN_BUSY, Cause.DRIVER_BUSY):
         yield f"{used}: it computes"
     else:
-        yield f"{used}: most of that time it waits for something else, its other end perhaps"
+        other = "its database" if hit.stage == "driver" else "its other end"
+        yield f"{used}: most of that time it waits for something else, {other} perhaps"
     if "run_delay" in hit.numbers:
         delay = percent(hit.numbers["run_delay"])
         yield f"its threads waited for a CPU {delay} of the time that they could run"
@@ -529,6 +530,7 @@ _LINES: dict[Cause, Callable[[Seen, Hit], Lines]] = {
     Cause.POOL_TAKES_TURNS: _turns,
     **dict.fromkeys((Cause.ENGINE_BUSY, Cause.ENGINE_ONE_WRITER, Cause.ENGINE_WAITS), _engine),
     **dict.fromkeys((Cause.PLUGIN_BUSY, Cause.PLUGIN_ONE_INTERPRETER, Cause.PLUGIN_WAITS), _plugin),
+    **dict.fromkeys((Cause.DRIVER_BUSY, Cause.DRIVER_WAITS), _plugin),
     **dict.fromkeys((Cause.STAGE_BUSY, Cause.STAGE_BUSIEST), _stage),
     **dict.fromkeys((Cause.RAW_TCP_REACHED, Cause.INTERFACE_FULL, Cause.SOCKET_BLOCKED), _link),
     **dict.fromkeys((Cause.DISK_BUSY, Cause.DISK_CEILING), _disk),
