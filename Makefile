@@ -14,7 +14,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
-.PHONY: all demo docs test test-all lint lint-release wheel sdist test-wheel generate format bench-flight bench-builds bench-exec bench-read bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster bench-mutation bench-verdicts clean help check-tools
+.PHONY: all demo docs test test-all lint lint-release wheel sdist test-wheel generate format bench-flight bench-builds bench-adbc bench-exec bench-read bench-compare bench-tune bench-sampler bench-scale bench-upsert bench-ingest bench-charrow bench-spark bench-cluster bench-mutation bench-verdicts clean help check-tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -114,6 +114,10 @@ bench-builds: $(PACKAGE)
 # BENCH="--record" or BENCH="--rounds 30", see bench/README.md
 bench-exec: $(PACKAGE)
 	$(BIN)/python bench/exec/run.py $(BENCH)
+
+# BENCH="--record" or BENCH="--rows 2000000", see bench/README.md
+bench-adbc: $(PACKAGE) $(EXTRAS)
+	$(BIN)/python bench/adbc/run.py $(BENCH)
 
 # BENCH="--record" or BENCH="--tries 5", see bench/README.md
 bench-compare: $(PACKAGE)

@@ -37,7 +37,7 @@ def _options(value: list[str] | None) -> list[str] | None:
         if is_secret(key) or tells_secret(text, "") or without_secrets(text) != text:
             raise ValueError(
                 f"the value of {key} would be stored with the run; put it into a variable of the environment, "
-                f"and name that by driver_option_env (--driver-option-env {key}=VARIABLE)"
+                "and name that by driver_option_env (--driver-option-env KEY=VARIABLE)"
             )
         if key in found:
             raise ValueError(f"{key} is given twice")

@@ -184,13 +184,20 @@ impl Code {
         let columns: Vec<Column> = schema.fields().iter().map(|field| column(field)).collect();
         distinct(&columns)?;
         let verify = self.spec.verify;
-        let sums = columns.iter().map(|it| (it.name.clone(), words.sum(it)));
-        let mut summed = Summed::new(sums.filter(|_| verify == Verify::Checksum));
-        let (mut there, mut note) = (None, None);
+        let sum = |it: &Column| (it.name.clone(), words.sum(it));
+        let sums = match verify {
+            Verify::Checksum => columns.iter().map(sum).collect(),
+            _ => Vec::new(),
+        };
+        let mut counted = Counted::default();
         if verify != Verify::None {
-            let (found, said) = self.count_all(link, &from, &all, &mut summed)?;
-            (there, note) = (Some(found), said);
+            counted = self.count_all(link, &from, &all, sums)?;
         }
+        let Counted {
+            summed,
+            mut there,
+            note,
+        } = counted;
         // Rows of ours are known one by one, where they come back in the types that they went in.
         let known = source
             .filter(|source| verify == Verify::Checksum && same_types(&source.schema(), &schema));
@@ -231,34 +238,45 @@ impl Code {
         link: &mut Link,
         from: &str,
         all: &str,
-        summed: &mut Summed,
-    ) -> Result<(There, Option<String>)> {
+        sums: Vec<(String, Option<String>)>,
+    ) -> Result<Counted> {
         let question = |summed: &Summed| format!("SELECT {} FROM {from}", summed.selected());
-        let there = |(rows, sums)| There {
-            rows,
-            sums,
-            checksum: None,
+        let mut found = Counted {
+            summed: Summed::new(sums.iter().cloned()),
+            ..Counted::default()
         };
-        let first = match counted(link, summed, &question(summed)) {
-            Ok(found) => return Ok((there(found), None)),
+        let first = match counted(link, &found.summed, &question(&found.summed)) {
+            Ok(there) => return Ok(found.of(there)),
             Err(error) => error,
         };
-        *summed = Summed::default();
-        // A statement that failed may have broken a transaction.
-        let mut link = self.connect()?;
-        if let Ok(found) = counted(&mut link, summed, &question(summed)) {
-            let note = format!("values are not compared, as no sums were told: {first}");
-            return Ok((there(found), Some(note)));
+        found.note = Some(format!("not all sums were told: {first}"));
+        // Which of them it was is seen without reading a row. A failure may break a transaction.
+        let can = |sum: &String| {
+            let question = format!("SELECT {sum} FROM {from} WHERE 1 = 0");
+            self.connect()
+                .is_ok_and(|mut link| link.ask(&question).is_ok())
+        };
+        let known = sums.into_iter().map(|(name, sum)| (name, sum.filter(can)));
+        for summed in [Summed::new(known.collect::<Vec<_>>()), Summed::default()] {
+            found.summed = summed;
+            let told = counted(
+                &mut self.connect()?,
+                &found.summed,
+                &question(&found.summed),
+            );
+            if let Ok(there) = told {
+                return Ok(found.of(there));
+            }
         }
         let mut link = self.connect()?;
         let mut statement = link.query(all)?;
-        let batches = link.execute(&mut statement)?;
         let mut rows = 0;
-        for batch in batches {
+        for batch in link.execute(&mut statement)? {
             rows += batch.map_err(|error| link.base().broken(error))?.num_rows() as u64;
         }
         let note = "rows are held against those of a run of the query before, as they could not be counted by SQL";
-        Ok((there((rows, Default::default())), Some(note.into())))
+        found.note = Some(note.into());
+        Ok(found.of((rows, Default::default())))
     }
 
     /// What each stream reads; `None`: nothing; empty: all.
@@ -373,6 +391,28 @@ impl Code {
         found.checksum = Some(format!("{read:016x}"));
         found.compare_checksums("the database", "the client");
         Ok(())
+    }
+}
+
+/// What all rows are held against.
+#[derive(Default)]
+struct Counted {
+    summed: Summed,
+    there: Option<There>,
+    note: Option<String>,
+}
+
+impl Counted {
+    fn of(self, (rows, sums): (u64, crate::Sums)) -> Self {
+        let there = There {
+            rows,
+            sums,
+            checksum: None,
+        };
+        Self {
+            there: Some(there),
+            ..self
+        }
     }
 }
 

@@ -21,6 +21,13 @@ use venturi_base::error::{Error, Kind, Result};
 /// Drivers of the Apache project that PyPI has as adbc-driver-NAME.
 const WHEELS: [&str; 5] = ["postgresql", "sqlite", "flightsql", "snowflake", "bigquery"];
 
+/// What libpq says, without a SQLSTATE, to whom the server does not let in.
+const REFUSALS: [&str; 3] = [
+    "password authentication failed",
+    "pg_hba.conf",
+    "no password supplied",
+];
+
 /// A stream of batches as drivers give it.
 pub type Batches = Box<dyn RecordBatchReader + Send>;
 
@@ -88,7 +95,7 @@ impl Base {
         let given = settings.of(Level::Database);
         let given = given.map(|(key, value)| (key.into(), OptionValue::from(value)));
         let opened = driver.new_database_with_opts(given);
-        let database = opened.map_err(|said| told(&name, &settings, "open", said))?;
+        let database = opened.map_err(|said| out_of_reach(told(&name, &settings, "open", said)))?;
         Ok(Self {
             name,
             database,
@@ -122,16 +129,7 @@ impl Base {
         let given = self.settings.of(Level::Connection);
         let given = given.map(|(key, value)| (key.into(), OptionValue::from(value)));
         let connection = self.database.new_connection_with_opts(given);
-        let connection = self
-            .said("connect", connection)
-            .map_err(|error| match error.kind {
-                // Nobody has answered yet.
-                Kind::Lost => Error {
-                    kind: Kind::Unreachable,
-                    ..error
-                },
-                _ => error,
-            })?;
+        let connection = self.said("connect", connection).map_err(out_of_reach)?;
         let mut link = Link {
             connection,
             base: self.clone(),
@@ -142,6 +140,15 @@ impl Base {
         }
         Ok(link)
     }
+}
+
+/// Nobody has answered yet.
+fn out_of_reach(error: Error) -> Error {
+    let kind = match error.kind {
+        Kind::Lost => Kind::Unreachable,
+        kind => kind,
+    };
+    Error { kind, ..error }
 }
 
 /// One connection.
@@ -338,7 +345,7 @@ fn told(name: &str, settings: &Settings, what: &str, said: Said) -> Error {
         {
             Kind::Auth
         }
-        _ if said.message.contains("password authentication failed") => Kind::Auth,
+        _ if REFUSALS.iter().any(|text| said.message.contains(text)) => Kind::Auth,
         Status::Unauthenticated | Status::Unauthorized => Kind::Auth,
         Status::NotImplemented => Kind::Unsupported,
         Status::IO => Kind::Lost,

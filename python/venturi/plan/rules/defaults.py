@@ -7,7 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from venturi.plan.workload import SIZES, Workload
-from venturi.targets.system import PLUGINS, is_database, is_program, is_readable, is_time_series, scheme_of
+from venturi.targets.system import (
+    PLUGINS,
+    is_database,
+    is_driver,
+    is_program,
+    is_readable,
+    is_time_series,
+    scheme_of,
+)
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
@@ -21,6 +29,8 @@ _UPSERT_BATCH = 500
 READING = {"query", "split", "split_by", "wire_format"}
 """Options of a database that only a get has."""
 _INGEST_BATCH = 5000
+_DRIVER_BATCH = 65_536
+"""Rows that are asked of a driver at a time: the way to its thread and back shall cost little."""
 
 
 def settled(scenario: Scenario) -> Scenario:
@@ -38,6 +48,8 @@ def settled(scenario: Scenario) -> Scenario:
     plugins = [PLUGINS.get(scheme_of(url)) for url in addresses(scenario)]
     if open_("operation") and all(plugin is not None and plugin.operations == ["put"] for plugin in plugins):
         update["operation"] = "put"
+    if open_("rows_per_batch") and all(map(is_driver, addresses(scenario))):
+        update["rows_per_batch"] = _DRIVER_BATCH
     operations = axes.get("operation", [update.get("operation", workload.operation)])
     commands = axes.get("command", [scenario.target.command])
     programs = all(map(is_program, addresses(scenario))) and all(commands)

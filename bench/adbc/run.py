@@ -1,0 +1,177 @@
+"""`adbc://` beside the same driver called alone: what it costs to let Venturi read through a driver.
+
+A round holds every way once, in an order that is drawn: for each database a get by adbc://, rows counted; and the
+driver by its own manager in Python, whose stream pyarrow reads batch by batch, rows counted too. Both execute
+`SELECT * FROM` a table of four columns of integers, on a connection that is there before the clock. The exit status
+is 1 where the interval of a get over its driver alone lies below 0.98 as a whole, or where a trial failed. See
+bench/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import adbc_driver_manager as manager
+import numpy as np
+import pyarrow as pa
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import shared
+from core_trials import RECORDS, trial
+
+from venturi.common.errors import VenturiError
+from venturi.servers import adbc_drivers, throwaway
+
+LEAST = 0.98
+"""What a get must reach of the driver alone."""
+_BATCH = 65_536
+_TABLE = "venturi_put"
+_ROWS = {"sqlite": 1.0, "postgresql": 2.0, "duckdb": 8.0}
+"""Of a table, over those that were asked for: a trial of each shall take about as long."""
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--rounds", type=int, default=15, help="of every way once (default 15)")
+    add("--rows", type=int, default=1_000_000, help="of SQLite's table (default 1M); others have more")
+    add("--record", action="store_true", help="keep the table as bench/adbc/results/<date>.md")
+    add("--output", type=Path, help="keep the lines of JSON here")
+    add("--from", dest="source", type=Path, help="the table of lines that were kept")
+    return parser.parse_args()
+
+
+@contextlib.contextmanager
+def databases(folder: Path) -> Iterator[dict[str, dict[str, str]]]:
+    """Each driver with the options by which it finds its database."""
+    found = {"sqlite": {"uri": str(folder / "s.db")}, "duckdb": {"path": str(folder / "d.db")}}
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(throwaway.named("postgres")())
+        except VenturiError as error:
+            print(f"without PostgreSQL: {error.message}", file=sys.stderr)
+        else:
+            found["postgresql"] = {"uri": f"postgresql://venturi@{server.address}/venturi"}
+        yield found
+
+
+def spec(name: str, given: dict[str, str]) -> dict[str, Any]:
+    options = [f"{key}={value}" for key, value in given.items()]
+    return {
+        "target": f"adbc://{name}",
+        "options": {**adbc_drivers.found(f"adbc://{name}"), "driver_options": options, "table": _TABLE},
+        "rows_per_batch": _BATCH,
+        "streams": 1,
+        "threads": 1,
+        "timeout_ns": 120_000_000_000,
+    }
+
+
+def write(name: str, given: dict[str, str], rows: int) -> None:
+    asked = spec(name, given)
+    asked["options"] |= {"keep": True}
+    trial(**asked, operation="put", data=RECORDS, rows_per_stream=rows)
+
+
+def get(name: str, given: dict[str, str]) -> tuple[int, float]:
+    record = trial(**spec(name, given), data={"source": "remote"})
+    return int(record["counts"]["rows"]), float(record["times"]["interval_ns"]) / 1e9
+
+
+def alone(name: str, given: dict[str, str]) -> tuple[int, float]:
+    """Rows, and seconds from the execution to the last batch."""
+    library = adbc_drivers.found(f"adbc://{name}")
+    entry = {"entrypoint": library["driver_entrypoint"]} if "driver_entrypoint" in library else {}
+    with (
+        manager.AdbcDatabase(driver=library["library"], **entry, **given) as database,
+        manager.AdbcConnection(database) as connection,
+        manager.AdbcStatement(connection) as statement,
+    ):
+        statement.set_sql_query(f'SELECT * FROM "{_TABLE}"')
+        rows, began = 0, time.perf_counter()
+        stream, _ = statement.execute_query()
+        with pa.RecordBatchReader._import_from_c(stream.address) as reader:
+            for batch in reader:
+                rows += batch.num_rows
+        return rows, time.perf_counter() - began
+
+
+def measure(options: argparse.Namespace, output: Path) -> None:
+    output.parent.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(20261125)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        databases(Path(folder)) as found,
+        output.open("w") as file,
+    ):
+        rows = {name: int(options.rows * _ROWS[name]) for name in found}
+        for name, given in found.items():
+            write(name, given, rows[name])
+        ways = {(name, way.__name__): way for name in found for way in (alone, get)}
+        keep = shared.keeper(file)
+        keep({**shared.machine(), "rows": rows})
+        for (name, _), way in ways.items():
+            way(name, found[name])
+        for number in range(options.rounds):
+            for key in draw.sample(list(ways), len(ways)):
+                name, way = key
+                line = {"kind": "trial", "round": number, "driver": name, "way": way}
+
+                def run(name: str = name, key: tuple[str, str] = key) -> shared.Line:
+                    came, seconds = ways[key](name, found[name])
+                    if came != rows[name]:
+                        raise ValueError(f"{name}: {came} rows, and not {rows[name]}")
+                    return {"rate": came / seconds}
+
+                keep(shared.attempted(line, run, (OSError, ValueError, manager.Error)))
+
+
+def tabled(source: Path) -> tuple[str, bool]:
+    head, *lines = map(json.loads, source.read_text().splitlines())
+    failed = [line for line in lines if line.get("error")]
+    rates: dict[tuple[str, str], dict[int, float]] = {}
+    for line in lines:
+        if line not in failed:
+            rates.setdefault((line["driver"], line["way"]), {})[line["round"]] = line["rate"]
+    met = not failed
+    table = ["| driver | alone, M rows/s | adbc://, M rows/s | of the driver alone | rounds |", "|---|---|---|---|---|"]
+    for name in head["rows"]:
+        base, found = (rates.get((name, way), {}) for way in ("alone", "get"))
+        ratios = [rate / base[n] for n, rate in found.items() if n in base]
+        if not ratios:
+            continue
+        low, high = shared.bootstrap(ratios)
+        short = high < LEAST
+        met = met and not short
+        text = f"{np.median(ratios):.3f} [{low:.3f}..{high:.3f}]"
+        both = (f"{np.median(list(it.values())) / 1e6:.2f}" for it in (base, found))
+        table.append(f"| {name} | {' | '.join(both)} | {f'**{text}**' if short else text} | {len(ratios)} |")
+    said = [
+        "# adbc:// beside the driver alone",
+        "",
+        f"{head['date']}; {shared.described(head)}; load before {head['load_before']:.2f}.",
+        f"Rows of 32 bytes, {_BATCH:,} asked for at a time; paired within a round: median, 95 % interval. "
+        f"Bold: a get falls short of {LEAST:.0%}.",
+        "",
+        *table,
+        *(f"\nfailed: {line['driver']}, {line['way']}: {line['error']}" for line in failed),
+        "",
+    ]
+    return "\n".join(said), met
+
+
+if __name__ == "__main__":
+    options = arguments()
+    sys.exit(shared.run("adbc", options, measure, tabled))
