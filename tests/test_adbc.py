@@ -1,4 +1,4 @@
-"""adbc:// through the drivers that PyPI has: SQLite's, PostgreSQL's and DuckDB's, against the real databases."""
+"""adbc:// through the drivers that PyPI has: SQLite's, PostgreSQL's, DuckDB's, against the real databases."""
 
 from __future__ import annotations
 
@@ -48,9 +48,11 @@ def tables(path: Path) -> list[str]:
 def test_a_table_is_shared_by_its_streams(trips: Path, split: dict[str, str]) -> None:
     by = {} if split == {"split": "none"} else {"split_by": "id"}
     times = 3 if split == {"split": "none"} else 1
-    record = trial("sqlite", driver_options=[f"uri={trips}"], table="trips", streams=3, batch=500, **split, **by)
+    options: dict[str, Any] = {"driver_options": [f"uri={trips}"], "table": "trips", "batch": 500}
+    record = trial("sqlite", streams=3, **options, **split, **by)
     good(record, (ROWS + 1) * times)
-    assert sums(record) == {"id": ROWS * (ROWS - 1) // 2 * times, "raw": sum(n % 5 for n in range(ROWS)) * times}
+    raw = sum(n % 5 for n in range(ROWS))
+    assert sums(record) == {"id": ROWS * (ROWS - 1) // 2 * times, "raw": raw * times}
     assert record["target"]["software"].startswith("SQLite 3.") and record["target"]["protocol"] == "adbc"
     assert {"driver", "verify"} <= set(record["stages"]["client"])
     assert min(stream["rows"] for stream in record["streams"]) > ROWS // 6
@@ -58,12 +60,13 @@ def test_a_table_is_shared_by_its_streams(trips: Path, split: dict[str, str]) ->
 
 def test_a_query_and_batches_of_the_driver(trips: Path) -> None:
     options = [f"uri={trips}", "statement:adbc.sqlite.query.batch_rows=100"]
-    query = "SELECT id AS \"a b\", fare FROM trips WHERE id < 1000 -- all ;\n;"
+    query = 'SELECT id AS "a b", fare FROM trips WHERE id < 1000 -- all ;\n;'
     record = good(trial("sqlite", driver_options=options, query=query, batch=100), 1000)
     assert sums(record) == {"a b": 999 * 1000 // 2}
     # A batch is what was asked for at a time, in as many of the driver's as that takes.
     assert record["counts"]["batches"] == 10
-    assert good(trial("sqlite", driver_options=options, query=query, batch=250), 1000)["counts"]["batches"] == 4
+    record = good(trial("sqlite", driver_options=options, query=query, batch=250), 1000)
+    assert record["counts"]["batches"] == 4
 
 
 @pytest.mark.parametrize("name", ["sqlite", "duckdb"])
@@ -91,9 +94,9 @@ def test_nothing_and_less_than_streams(trips: Path) -> None:
 def test_types_of_duckdb(tmp_path: Path) -> None:
     """Values of every kind arrive, those that can be summed with DuckDB's own sums."""
     path = tmp_path / "types.duckdb"
-    rows = """SELECT n::BIGINT AS id, (n % 100)::TINYINT AS small, n::UBIGINT * 1000000000000000 AS big, n % 2 = 0 AS ok,
-        n / 3.0 AS d, (n * 1.001)::DECIMAL(12, 3) AS price, 'ä' || n AS name, ('x' || n)::BLOB AS raw,
-        DATE '1970-01-01' + n::INT AS day, TIMESTAMP '2001-02-03 04:05:06' AS at, [n, NULL] AS list,
+    rows = """SELECT n::BIGINT AS id, (n % 100)::TINYINT AS small, n::UBIGINT * 1000000000000000 AS big,
+        n % 2 = 0 AS ok, n / 3.0 AS d, (n * 1.001)::DECIMAL(12, 3) AS price, 'ä' || n AS name,
+        ('x' || n)::BLOB AS raw, DATE '1970-01-01' + n::INT AS day, TIMESTAMP '2001-02-03 04:05:06' AS at, [n, NULL] AS list,
         {'a': n, 'b': 'c'} AS struct, CASE WHEN n % 3 = 0 THEN n END AS nulls FROM range(10000) t(n)"""
     record = trial("duckdb", driver_options=[f"path={path}"], query=rows, batch=2048)
     good(record, 10_000)
@@ -192,9 +195,7 @@ def test_what_cannot_be_counted_by_sql_is_run_twice(tmp_path: Path) -> None:
     assert "a run of the query before" in record["verification"]["note"]
 
 
-def test_wrong_credentials_are_told_without_them(
-    postgres: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_credentials_are_told_without_them(postgres: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(URI, f"postgresql://somebody:hush%2Dhush@127.0.0.1:{postgres.port}/nowhere")
     message = refused(
         trial("postgresql", table="t", driver_option_env={"uri": URI}),
@@ -257,7 +258,9 @@ def test_scenarios_that_cannot_be(words: list[str], part: str) -> None:
     assert done.returncode in (2, 3) and part in text and "hush" not in text, done.stderr
 
 
-@pytest.mark.parametrize("rest", ["", "a/b", "sqlite?uri=x", "local", "/", "/a/", "me:hush@h", "postgresql://h"])
+@pytest.mark.parametrize(
+    "rest", ["", "a/b", "sqlite?uri=x", "local", "/", "/a/", "me:hush@h", "postgresql://h"]
+)
 def test_urls_that_name_no_driver(rest: str) -> None:
     done = venturi("run", "--target", f"adbc://{rest}", "--table", "t", "--dry-run")
     assert done.returncode == 3 and "adbc" in done.stderr and "hush" not in done.stderr

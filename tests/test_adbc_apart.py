@@ -37,7 +37,8 @@ def crashing(tmp_path: Path) -> Path:
     compiler = shutil.which("cc")
     require(compiler, "a C compiler")
     (tmp_path / "crash.c").write_text(CRASHES)
-    subprocess.run([str(compiler), "-shared", "-fPIC", "-o", "libcrash.so", "crash.c"], cwd=tmp_path, check=True)
+    words = [str(compiler), "-shared", "-fPIC", "-o", "libcrash.so", "crash.c"]
+    subprocess.run(words, cwd=tmp_path, check=True)
     return tmp_path / "libcrash.so"
 
 

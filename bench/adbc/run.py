@@ -1,10 +1,10 @@
 """`adbc://` beside the same driver called alone: what it costs to let Venturi read through a driver.
 
-A round holds every way once, in an order that is drawn: for each database a get by adbc://, rows counted; and the
-driver by its own manager in Python, whose stream pyarrow reads batch by batch, rows counted too. Both execute
-`SELECT * FROM` a table of four columns of integers, on a connection that is there before the clock. The exit status
-is 1 where the interval of a get over its driver alone lies below 0.98 as a whole, or where a trial failed. See
-bench/README.md.
+A round holds every way once, in an order that is drawn: for each database a get by adbc://, rows counted; and
+the driver by its own manager in Python, whose stream pyarrow reads batch by batch, rows counted too. Both
+execute `SELECT * FROM` a table of four columns of integers, on a connection that is there before the clock.
+The exit status is 1 where the interval of a get over its driver alone lies below 0.98 as a whole, or where a
+trial failed. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import shared
 from core_trials import RECORDS, trial
-
 from venturi.common.errors import VenturiError
 from venturi.servers import adbc_drivers, throwaway
 
@@ -146,7 +145,8 @@ def tabled(source: Path) -> tuple[str, bool]:
         if line not in failed:
             rates.setdefault((line["driver"], line["way"]), {})[line["round"]] = line["rate"]
     met = not failed
-    table = ["| driver | alone, M rows/s | adbc://, M rows/s | of the driver alone | rounds |", "|---|---|---|---|---|"]
+    columns = ("driver", "alone, M rows/s", "adbc://, M rows/s", "of the driver alone", "rounds")
+    table = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for name in head["rows"]:
         base, found = (rates.get((name, way), {}) for way in ("alone", "get"))
         ratios = [rate / base[n] for n, rate in found.items() if n in base]

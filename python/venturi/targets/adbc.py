@@ -36,8 +36,8 @@ def _options(value: list[str] | None) -> list[str] | None:
             raise ValueError("an option of a driver is written KEY=VALUE, as uri=file.db")
         if is_secret(key) or tells_secret(text, "") or without_secrets(text) != text:
             raise ValueError(
-                f"the value of {key} would be stored with the run; put it into a variable of the environment, "
-                "and name that by driver_option_env (--driver-option-env KEY=VARIABLE)"
+                f"the value of {key} would be stored with the run; put it into an environment variable, and "
+                "name that by driver_option_env (--driver-option-env KEY=VARIABLE)"
             )
         if key in found:
             raise ValueError(f"{key} is given twice")

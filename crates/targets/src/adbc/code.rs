@@ -4,19 +4,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use adbc_core::options::IngestMode;
-use adbc_core::CancelHandle;
 use arrow_array::RecordBatchIterator;
 use arrow_schema::{DataType, SchemaRef};
-use parking_lot::Mutex;
 
-use super::driver::{cancel, Base, Batches, Link};
+use super::asked::{counted, Counted};
+use super::driver::{Base, Batches, Link};
 use super::options::Options;
 use super::stream::{Gives, OfSource, Takes};
 use super::words::{column, Words};
 use crate::plugin::{Consumer, Planned, Plugin, Producer};
 use crate::read::{
-    by_hash, by_ranges, compare, digest_of, distinct, edges_of, same_types, Column, Split, Subject,
-    Summed, There, OWN_TABLE,
+    compare, digest_of, distinct, same_types, Column, Subject, Summed, There, OWN_TABLE,
 };
 use crate::upsert::{is_own, occupied};
 use crate::{Tally, Verification};
@@ -30,14 +28,12 @@ const PUT_TABLE: &str = "venturi_put";
 const ALIAS: &str = "AS venturi_rows";
 
 pub struct Code {
-    spec: Arc<TrialSpec>,
-    options: Options,
+    pub(super) spec: Arc<TrialSpec>,
+    pub(super) options: Options,
     base: OnceLock<Base>,
     plan: OnceLock<Plan>,
     /// Our table is there.
     made: AtomicBool,
-    /// Statements that may still run.
-    running: Mutex<Vec<Box<dyn CancelHandle>>>,
 }
 
 /// What was found out before the clock.
@@ -75,7 +71,6 @@ impl Code {
             base: OnceLock::new(),
             plan: OnceLock::new(),
             made: AtomicBool::new(false),
-            running: Mutex::default(),
         }
     }
 
@@ -97,11 +92,6 @@ impl Code {
             }
         };
         opened.connect(&self.options.common.init)
-    }
-
-    /// A statement that a trial which breaks off shall not wait for.
-    pub fn watch(&self, running: Box<dyn CancelHandle>) {
-        self.running.lock().push(running);
     }
 
     pub fn table(&self) -> &str {
@@ -132,7 +122,6 @@ impl Code {
         self.made.store(true, Ordering::Release);
         let create = String::from(IngestMode::Create);
         let statement = link.ingestion(name, &create, rows)?;
-        self.watch(cancel(&statement));
         link.ingest(statement).map(drop)
     }
 
@@ -232,102 +221,6 @@ impl Code {
         Ok(link.execute(&mut statement)?.schema())
     }
 
-    /// What the database itself says of all rows; where it cannot, what a run of the statement has.
-    fn count_all(
-        &self,
-        link: &mut Link,
-        from: &str,
-        all: &str,
-        sums: Vec<(String, Option<String>)>,
-    ) -> Result<Counted> {
-        let question = |summed: &Summed| format!("SELECT {} FROM {from}", summed.selected());
-        let mut found = Counted {
-            summed: Summed::new(sums.iter().cloned()),
-            ..Counted::default()
-        };
-        let first = match counted(link, &found.summed, &question(&found.summed)) {
-            Ok(there) => return Ok(found.of(there)),
-            Err(error) => error,
-        };
-        found.note = Some(format!("not all sums were told: {first}"));
-        // Which of them it was is seen without reading a row. A failure may break a transaction.
-        let can = |sum: &String| {
-            let question = format!("SELECT {sum} FROM {from} WHERE 1 = 0");
-            self.connect()
-                .is_ok_and(|mut link| link.ask(&question).is_ok())
-        };
-        let known = sums.into_iter().map(|(name, sum)| (name, sum.filter(can)));
-        for summed in [Summed::new(known.collect::<Vec<_>>()), Summed::default()] {
-            found.summed = summed;
-            let told = counted(
-                &mut self.connect()?,
-                &found.summed,
-                &question(&found.summed),
-            );
-            if let Ok(there) = told {
-                return Ok(found.of(there));
-            }
-        }
-        let mut link = self.connect()?;
-        let mut statement = link.query(all)?;
-        let mut rows = 0;
-        for batch in link.execute(&mut statement)? {
-            rows += batch.map_err(|error| link.base().broken(error))?.num_rows() as u64;
-        }
-        let note = "rows are held against those of a run of the query before, as they could not be counted by SQL";
-        found.note = Some(note.into());
-        Ok(found.of((rows, Default::default())))
-    }
-
-    /// What each stream reads; `None`: nothing; empty: all.
-    fn conditions(
-        &self,
-        link: &mut Link,
-        words: &Words,
-        from: &str,
-        columns: &[Column],
-    ) -> Result<Vec<Option<String>>> {
-        let streams = self.spec.streams;
-        let reading = &self.options.reading;
-        let usual = match reading.split_by.is_some() || words.hashes() {
-            true => Split::Hash,
-            false => Split::Key,
-        };
-        let split = reading.split.unwrap_or(usual);
-        if streams == 1 || split == Split::None {
-            return Ok(vec![Some(String::new()); streams]);
-        }
-        let column = match &reading.split_by {
-            None => columns.first(),
-            Some(name) => columns.iter().find(|column| column.name == *name),
-        };
-        let column = column.ok_or_else(|| {
-            let name = reading.split_by.as_deref().unwrap_or_default();
-            Error::usage(format!("split_by {name}: there is no such column"))
-        })?;
-        if split == Split::Hash {
-            let hash = words.hash(column, streams).ok_or_else(|| {
-                Error::usage(
-                    "split hash: how this database hashes is not known (it is of PostgreSQL, SQLite and DuckDB): \
-                     use split key",
-                )
-            })?;
-            return Ok(by_hash(&hash, streams));
-        }
-        let ends = words.ends(column).ok_or_else(|| {
-            Error::usage(format!(
-                "split key: column {} is {}; ranges are made of whole numbers: split hash takes any column",
-                column.name, column.data_type
-            ))
-        })?;
-        let row = link.ask(&format!("SELECT {ends} FROM {from}"))?;
-        let ranges = edges_of(&row, streams);
-        let name = words.quoted(&column.name);
-        Ok(by_ranges(&name, &ranges, |number| {
-            words.bound(column, number)
-        }))
-    }
-
     /// What arrived, held against what there is.
     pub fn verify(&self, tallies: &[Tally]) -> Result<Verification> {
         let plan = self.planned()?;
@@ -394,39 +287,6 @@ impl Code {
     }
 }
 
-/// What all rows are held against.
-#[derive(Default)]
-struct Counted {
-    summed: Summed,
-    there: Option<There>,
-    note: Option<String>,
-}
-
-impl Counted {
-    fn of(self, (rows, sums): (u64, crate::Sums)) -> Self {
-        let there = There {
-            rows,
-            sums,
-            checksum: None,
-        };
-        Self {
-            there: Some(there),
-            ..self
-        }
-    }
-}
-
-/// Rows and sums by the first row of an answer.
-fn counted(link: &mut Link, summed: &Summed, question: &str) -> Result<(u64, crate::Sums)> {
-    let row = link.ask(question)?;
-    let found = summed.found(row.iter().map(Option::as_deref));
-    found.ok_or_else(|| {
-        let name = link.base().name();
-        let line = format!("{name}: no count and sums, but {row:?}: {question}");
-        Error::new(Kind::Protocol, line)
-    })
-}
-
 impl Plugin for Code {
     fn plan(&self, source: Option<Source>) -> Result<Planned> {
         let mut link = self.connect()?;
@@ -458,9 +318,8 @@ impl Plugin for Code {
 
     /// Nothing runs any more, and our table is gone.
     fn close(&self) -> Result<()> {
-        for running in self.running.lock().drain(..) {
-            // One that has ended, or that cannot be ended, is not worth a word.
-            let _ = running.try_cancel();
+        if let Some(base) = self.base.get() {
+            base.cancel();
         }
         if !self.made.load(Ordering::Acquire) || self.options.common.keep {
             return Ok(());

@@ -13,6 +13,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use arrow_array::{Array, RecordBatch, RecordBatchReader};
 use arrow_schema::ArrowError;
+use parking_lot::Mutex;
 
 use super::options::{Level, Options, Settings};
 use venturi_base::data::view::{Values, View};
@@ -85,6 +86,8 @@ pub struct Base {
     name: Arc<str>,
     database: ManagedDatabase,
     settings: Arc<Settings>,
+    /// Statements that may still run.
+    running: Arc<Mutex<Vec<Box<dyn CancelHandle>>>>,
 }
 
 impl Base {
@@ -100,11 +103,20 @@ impl Base {
             name,
             database,
             settings,
+            running: Arc::default(),
         })
     }
 
     pub fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// Ends what still runs, as far as the driver can.
+    pub fn cancel(&self) {
+        for running in self.running.lock().drain(..) {
+            // One that has ended, or that cannot be ended, is not worth a word.
+            let _ = running.try_cancel();
+        }
     }
 
     fn said<T>(&self, what: &str, done: std::result::Result<T, Said>) -> Result<T> {
@@ -175,6 +187,7 @@ impl Link {
     pub fn statement(&mut self) -> Result<ManagedStatement> {
         let made = self.connection.new_statement();
         let mut statement = self.base.said("make a statement", made)?;
+        self.base.running.lock().push(statement.get_cancel_handle());
         for (key, value) in self.base.settings.of(Level::Statement) {
             let set = statement.set_option(key.into(), value.into());
             self.base.said(&format!("option {key}"), set)?;
@@ -362,9 +375,4 @@ fn told(name: &str, settings: &Settings, what: &str, said: Said) -> Error {
         Some(state) => error.with_code(state),
         None => error,
     }
-}
-
-/// By what a call of this statement is ended from another thread.
-pub fn cancel(statement: &ManagedStatement) -> Box<dyn CancelHandle> {
-    statement.get_cancel_handle()
 }

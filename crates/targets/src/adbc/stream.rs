@@ -12,7 +12,7 @@ use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 
 use super::code::Code;
-use super::driver::{cancel, Batches, Link};
+use super::driver::{Batches, Link};
 use crate::plugin::{Answer, Ask, Caller, Consumer, Producer, Taken};
 use crate::read::Rows;
 use venturi_base::data::{payload_bytes, Cursor};
@@ -61,7 +61,6 @@ impl Gives {
         let statement = statement.ok_or_else(nothing)?;
         let mut link = code.connect()?;
         let statement = link.query(statement)?;
-        code.watch(cancel(&statement));
         Ok(Self {
             schema: plan.schema.clone(),
             checked: plan.checked(),
@@ -221,7 +220,6 @@ impl Takes {
         };
         let append = String::from(IngestMode::Append);
         let statement = link.ingestion(code.table(), &append, Box::new(handed))?;
-        code.watch(cancel(&statement));
         let name = link.base().name().clone();
         let thread = std::thread::Builder::new().name(format!("ingest-{stream}"));
         let ingest = thread.spawn(move || link.ingest(statement));

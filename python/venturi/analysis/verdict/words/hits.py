@@ -400,8 +400,8 @@ def _plugin(seen: Seen, hit: Hit) -> Lines:
     elif hit.cause in (Cause.PLUGIN_BUSY, Cause.DRIVER_BUSY):
         yield f"{used}: it computes"
     else:
-        other = "its database" if hit.stage == "driver" else "its other end"
-        yield f"{used}: most of that time it waits for something else, {other} perhaps"
+        end = "its database" if hit.stage == "driver" else "its other end"
+        yield f"{used}: most of that time it waits for something else, {end} perhaps"
     if "run_delay" in hit.numbers:
         delay = percent(hit.numbers["run_delay"])
         yield f"its threads waited for a CPU {delay} of the time that they could run"
