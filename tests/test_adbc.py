@@ -96,7 +96,8 @@ def test_types_of_duckdb(tmp_path: Path) -> None:
     path = tmp_path / "types.duckdb"
     rows = """SELECT n::BIGINT AS id, (n % 100)::TINYINT AS small, n::UBIGINT * 1000000000000000 AS big,
         n % 2 = 0 AS ok, n / 3.0 AS d, (n * 1.001)::DECIMAL(12, 3) AS price, 'ä' || n AS name,
-        ('x' || n)::BLOB AS raw, DATE '1970-01-01' + n::INT AS day, TIMESTAMP '2001-02-03 04:05:06' AS at, [n, NULL] AS list,
+        ('x' || n)::BLOB AS raw, DATE '1970-01-01' + n::INT AS day,
+        TIMESTAMP '2001-02-03 04:05:06' AS at, [n, NULL] AS list,
         {'a': n, 'b': 'c'} AS struct, CASE WHEN n % 3 = 0 THEN n END AS nulls FROM range(10000) t(n)"""
     record = trial("duckdb", driver_options=[f"path={path}"], query=rows, batch=2048)
     good(record, 10_000)

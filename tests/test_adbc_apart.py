@@ -43,20 +43,22 @@ def crashing(tmp_path: Path) -> Path:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that this one has started."""
+    """The processes of trials that this one has started."""
     found = []
-    for name in os.listdir("/proc"):
+    for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             status = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+            words = Path(f"/proc/{name}/cmdline").read_text()
         except OSError:
             continue
-        if name.isdigit() and int(status[1]) == pid and status[0] != "Z":
+        if int(status[1]) == pid and "venturi.engine.apart" in words:
             found.append(int(name))
     return found
 
 
 def test_a_crash_fails_its_trial_and_no_other(crashing: Path, tmp_path: Path) -> None:
-    words = ("--target", f"adbc://{crashing},adbc://sqlite", "--operation", "get", "--data", "records")
+    urls = f'matrix.target=["adbc://{crashing}", "adbc://sqlite"]'
+    words = ("--set", urls, "--operation", "get", "--data", "records")
     done = subprocess.run(
         command("run", *words, "--rows-per-stream", "1000", *QUIET, "--out", tmp_path / "run"),
         env=environment(), capture_output=True, text=True, timeout=120,

@@ -87,6 +87,12 @@ SCENARIOS = {
         storage = "Memory"
         [workload]
         operation = "put\"""",
+    "adbc": """
+        [target]
+        url = "adbc://sqlite"
+        driver_options = ["uri=/a b.db", "statement:adbc.sqlite.query.batch_rows=10"]
+        table = "trips"
+        init = ["PRAGMA a = 1, b = 2"]""",
     "exec": '''
         [target]
         url = "exec://"

@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn what_is_not_clear_is_not_summed() {
         let opaque = [(EXTENSION.to_owned(), "arrow.opaque".to_owned())];
-        let opaque = Field::new("n", DataType::Binary, true).with_metadata(opaque.into());
+        let opaque = Field::new("n", DataType::Binary, true).with_metadata(opaque);
         assert_eq!(Words::of("duckdb").sum(&column(&opaque)), None);
         #[cfg(feature = "sqlite")]
         assert_eq!(

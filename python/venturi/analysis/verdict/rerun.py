@@ -33,6 +33,8 @@ _DROPPED = {
 # Of those that a repeat leaves out: they stand without a value.
 _SWITCHES = frozenset(it.flag for it in SETTINGS if it.kind == "bool")
 _REPEATABLE = frozenset(it.flag for it in SETTINGS if it.form != "once")
+# Lists whose flag takes one of them at a time.
+_ONE_BY_ONE = frozenset(it.cell for it in SETTINGS if it.form == "repeated" and it.commas == "list")
 # Parameters that follow from others, or that a command says in words of its own.
 _IMPLIED = ("place", "target", "data", "on", "row_bytes")
 _FLAGS = {it.cell: it.flag for it in SETTINGS if it.cell is not None}
@@ -209,8 +211,8 @@ def _option(name: str, value: Any, noun: str) -> list[str]:
     flag = _spoken(flag_of(name), noun)
     if isinstance(value, bool):
         return [flag if value else flag.replace("--", "--no-", 1)]
-    if name == "init":
-        return [word for statement in value for word in (flag, str(statement))]
+    if name in _ONE_BY_ONE:
+        return [word for part in value for word in (flag, str(part))]
     return [flag, spelled(name, value)]
 
 
