@@ -213,9 +213,12 @@ impl Code {
         })
     }
 
-    /// The columns of a statement, by asking it on a connection that is closed before its rows have come: there are
-    /// drivers that tell them from the first rows.
+    /// The columns of a statement. Where the driver tells none without executing it, or tells them from the first rows,
+    /// it is asked on a connection that is closed before its rows have come.
     fn columns(&self, statement: &str) -> Result<SchemaRef> {
+        if let Some(schema) = self.connect()?.columns(statement)? {
+            return Ok(schema);
+        }
         let mut link = self.connect()?;
         let mut statement = link.query(statement)?;
         Ok(link.execute(&mut statement)?.schema())

@@ -12,7 +12,7 @@ use adbc_driver_manager::{ManagedConnection, ManagedDatabase, ManagedDriver, Man
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use arrow_array::{Array, RecordBatch, RecordBatchReader};
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, SchemaRef};
 use parking_lot::Mutex;
 
 use super::options::{Level, Options, Settings};
@@ -205,6 +205,16 @@ impl Link {
 
     pub fn execute(&self, statement: &mut ManagedStatement) -> Result<Batches> {
         self.base.said("execute", statement.execute())
+    }
+
+    /// The columns of a statement, which is not executed; `None`: the driver has no such call.
+    pub fn columns(&mut self, sql: &str) -> Result<Option<SchemaRef>> {
+        let mut statement = self.query(sql)?;
+        match statement.execute_schema() {
+            Ok(schema) => Ok(Some(schema.into())),
+            Err(said) if said.status == Status::NotImplemented => Ok(None),
+            Err(said) => self.base.said("tell the columns", Err(said)),
+        }
     }
 
     /// Executes a statement whose rows nobody wants.
