@@ -53,7 +53,8 @@ static long long rows_of(const char* query, long long* spent) {
   return rows;
 }
 
-/* Rows of `query`; in `spent` the nanoseconds until they were there. Before the clock `warm` is asked. `options` are keys and values, NULL at their end. Ends the process where it fails. */
+/* Rows of `query`; in `spent` the nanoseconds until they were there. Before the clock `warm` is asked. `options`
+ * are keys and values, NULL at their end. Ends the process where it fails. */
 long long alone(const char* path, const char* entrypoint, const char* warm, const char* query,
                 const char** options, long long* spent) {
   struct AdbcError error = ADBC_ERROR_INIT;

@@ -1,10 +1,10 @@
 """`adbc://` beside the same driver called alone: what it costs to let Venturi read through a driver.
 
 A round holds every way once, in an order that is drawn: for each database a get by adbc://, rows counted; and
-the driver called by code in C (alone.c), which counts the rows of its stream too. Both execute `SELECT * FROM`
-a table of four columns of integers, on a connection that is there before the clock, in a database that was
-asked for its number of rows. The exit status is 1 where the interval of a get over its driver alone lies below
-0.98 as a whole, or where a trial failed. See bench/README.md.
+the driver called by code in C (alone.c), which counts the rows of its stream too. Both execute `SELECT *
+FROM` a table of four columns of integers, on a connection that is there before the clock, in a database that
+was asked for its number of rows. The exit status is 1 where the interval of a get over its driver alone lies
+below 0.98 as a whole, or where a trial failed. See bench/README.md.
 """
 
 from __future__ import annotations
