@@ -14,6 +14,8 @@ from adbc_support import URI, postgres_uri, run, trial
 from database_support import Database
 from read_support import RECORDS, good, refused, sums
 from run_support import venturi
+from venturi.analysis.verdict.causes import Cause
+from verdict_support import end, verdict
 
 pytestmark = [pytest.mark.usefixtures("core")]
 __all__ = ["postgres_uri"]
@@ -265,3 +267,28 @@ def test_scenarios_that_cannot_be(words: list[str], part: str) -> None:
 def test_urls_that_name_no_driver(rest: str) -> None:
     done = venturi("run", "--target", f"adbc://{rest}", "--table", "t", "--dry-run")
     assert done.returncode == 3 and "adbc" in done.stderr and "hush" not in done.stderr
+
+
+# ---- what the verdict says of it
+
+
+@pytest.mark.parametrize(
+    ("cores", "streams", "cause"),
+    [
+        (1.0, 1, Cause.DRIVER_BUSY),
+        (1.1, 4, Cause.DRIVER_WAITS),
+        (0.2, 1, Cause.DRIVER_WAITS),
+    ],
+)
+def test_the_verdict_says_that_it_was_the_driver(cores: float, streams: int, cause: Cause) -> None:
+    parameters = {"operation": "get", "streams": streams, "threads": streams, "target": "adbc://sqlite",
+                  "rows_per_batch": 65536, "split": "key", "split_by": "id"}  # fmt: skip
+    stages = {"driver": 0.98, "verify": 0.02}
+    found = verdict(stages, {}, parameters=parameters, cpu=(cores, 0.0), client_end=end(0.2))
+    assert found.cause is cause and found.title.startswith("driver: ")
+    assert "is spent in the driver: it sets the pace" in found.sentence
+    assert "raw TCP" not in found.sentence and "your code" not in found.sentence
+    assert set(found.numbers) <= set(cause.numbers)
+    changed = {name for remedy in found.remedies for name in remedy.changes}
+    assert changed == {"streams"} and changed <= set(cause.changes)
+    assert any("--driver-option" in text for text in found.next)

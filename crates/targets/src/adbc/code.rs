@@ -8,7 +8,7 @@ use arrow_array::RecordBatchIterator;
 use arrow_schema::{DataType, SchemaRef};
 
 use super::asked::{counted, Counted};
-use super::driver::{Base, Batches, Link};
+use super::driver::{out_of_reach, Base, Batches, Link};
 use super::options::Options;
 use super::stream::{Gives, OfSource, Takes};
 use super::words::{column, Words};
@@ -116,13 +116,16 @@ impl Code {
         let quoted = words.quoted(name);
         if is_own(name) {
             link.run(&format!("DROP TABLE IF EXISTS {quoted}"))?;
+            self.made.store(true, Ordering::Release);
         } else if link.ask(&format!("SELECT count(*) FROM {quoted}")).is_ok() {
             return Err(occupied(name));
         }
-        self.made.store(true, Ordering::Release);
         let create = String::from(IngestMode::Create);
         let statement = link.ingestion(name, &create, rows)?;
-        link.ingest(statement).map(drop)
+        link.ingest(statement)?;
+        // Not sooner: one of that name may have been there unseen.
+        self.made.store(true, Ordering::Release);
+        Ok(())
     }
 
     fn plan_put(&self, link: &mut Link, words: Words, source: Source) -> Result<Plan> {
@@ -224,6 +227,26 @@ impl Code {
         Ok(link.execute(&mut statement)?.schema())
     }
 
+    fn prepare(&self, source: Option<Source>) -> Result<Planned> {
+        let mut link = self.connect()?;
+        let info = link.info();
+        let words = Words::of(&info.vendor);
+        let plan = match (self.spec.operation, source) {
+            (Operation::Get, source) => self.plan_get(&mut link, words, source)?,
+            (_, Some(source)) => self.plan_put(&mut link, words, source)?,
+            (_, None) => return Err(Error::usage("adbc://: a put needs data of its own")),
+        };
+        let rows = plan.there.as_ref().map(|there| there.rows * self.times());
+        let planned = Planned {
+            software: info.text(),
+            address: Some(self.options.name.clone()),
+            rows: rows.or(plan.source.as_ref().and_then(|_| self.spec.planned_rows())),
+            pid: None,
+        };
+        self.plan.get_or_init(|| plan);
+        Ok(planned)
+    }
+
     /// What arrived, held against what there is.
     pub fn verify(&self, tallies: &[Tally]) -> Result<Verification> {
         let plan = self.planned()?;
@@ -291,24 +314,9 @@ impl Code {
 }
 
 impl Plugin for Code {
+    /// There are drivers that connect when they are first asked something.
     fn plan(&self, source: Option<Source>) -> Result<Planned> {
-        let mut link = self.connect()?;
-        let info = link.info();
-        let words = Words::of(&info.vendor);
-        let plan = match (self.spec.operation, source) {
-            (Operation::Get, source) => self.plan_get(&mut link, words, source)?,
-            (_, Some(source)) => self.plan_put(&mut link, words, source)?,
-            (_, None) => return Err(Error::usage("adbc://: a put needs data of its own")),
-        };
-        let rows = plan.there.as_ref().map(|there| there.rows * self.times());
-        let planned = Planned {
-            software: info.text(),
-            address: Some(self.options.name.clone()),
-            rows: rows.or(plan.source.as_ref().and_then(|_| self.spec.planned_rows())),
-            pid: None,
-        };
-        self.plan.get_or_init(|| plan);
-        Ok(planned)
+        self.prepare(source).map_err(out_of_reach)
     }
 
     fn produce(&self, stream: usize) -> Result<Box<dyn Producer>> {

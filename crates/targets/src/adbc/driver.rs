@@ -155,7 +155,7 @@ impl Base {
 }
 
 /// Nobody has answered yet.
-fn out_of_reach(error: Error) -> Error {
+pub fn out_of_reach(error: Error) -> Error {
     let kind = match error.kind {
         Kind::Lost => Kind::Unreachable,
         kind => kind,
