@@ -261,6 +261,13 @@ def test_scenarios_that_cannot_be(words: list[str], part: str) -> None:
     assert done.returncode in (2, 3) and part in text and "hush" not in text, done.stderr
 
 
+def test_what_no_driver_is_asked_for() -> None:
+    done = venturi("prove", "adbc://sqlite")
+    assert done.returncode == 3 and "nothing can come between" in done.stderr
+    done = venturi("ceilings", "adbc://sqlite")
+    assert done.returncode != 0 and "no way there" in done.stderr
+
+
 @pytest.mark.parametrize(
     "rest", ["", "a/b", "sqlite?uri=x", "local", "/", "/a/", "me:hush@h", "postgresql://h"]
 )

@@ -28,7 +28,7 @@ def prove(
     from venturi.common.errors import ScenarioError
     from venturi.measure.prove.bench import Bench
     from venturi.measure.prove.registry import proofs
-    from venturi.targets.system import is_plugin
+    from venturi.targets.system import is_driver, is_plugin
 
     if url.startswith("empty://"):
         raise ScenarioError(f"{url}: nothing is moved there, so nothing can be proved of it")
@@ -36,6 +36,11 @@ def prove(
         raise ScenarioError(
             f"{url}: a target in Python tells its own counts, against which nothing can be held",
             hint="leave it out: what is the same for all targets is proved by: venturi prove",
+        )
+    if is_driver(url):
+        raise ScenarioError(
+            f"{url}: a driver's connections are its own, and nothing can come between them",
+            hint="prove Venturi's own target of that database, as postgres://HOST/DATABASE",
         )
     with Bench(url, settings, note=note, seconds=SECONDS) as bench:
         bench.reach()
