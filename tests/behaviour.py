@@ -506,6 +506,7 @@ SYSTEMS: dict[str, System] = {
 }
 NOT_JUDGED = {
     "empty": "it moves nothing anywhere",
+    "adbc": "its connections are the driver's own: tests/test_adbc.py",
     "exec": "a pipe is between its ends, where nobody comes: tests/test_exec.py",
     "pipe": "both its ends are in one process, where nobody comes between them",
     "akumuli+udp": "nobody answers a datagram: tests/test_ingest_run.py counts what arrived",

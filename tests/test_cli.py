@@ -51,6 +51,7 @@ def test_every_scenario_key_is_a_flag() -> None:
         ("target", "url"): "--target",
         ("run", "seed"): "--shuffle-seed",
         ("target", "headers"): "--header",
+        ("target", "driver_options"): "--driver-option",
     }
     for table, keys in TABLES.items():
         for key in keys.model_fields:
