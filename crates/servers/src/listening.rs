@@ -1,14 +1,74 @@
 //! Where a reference server listens, and the threads that it consists of.
 
 use std::net::{TcpListener, ToSocketAddrs};
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
+use socket2::Socket;
 use venturi_base::error::{Error, Kind};
+use venturi_base::net::unix::Listening;
 
 /// How often somebody who waits for the end looks whether it has come.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// Connections that wait to be accepted.
+pub(crate) const BACKLOG: i32 = 4096;
+
+/// What connections come by. It does not block.
+pub(crate) enum Listener {
+    Tcp(Socket),
+    Unix(Listening),
+}
+
+impl Listener {
+    fn socket(&self) -> &Socket {
+        match self {
+            Listener::Tcp(socket) => socket,
+            Listener::Unix(listening) => &listening.socket,
+        }
+    }
+
+    pub fn accept(&self) -> std::io::Result<Socket> {
+        self.socket().accept().map(|(socket, _)| socket)
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket().as_raw_fd()
+    }
+}
+
+/// The same, on the event loop of its thread.
+pub(crate) enum Accepting {
+    Tcp(tokio::net::TcpListener),
+    Unix(tokio::net::UnixListener, #[allow(dead_code)] Listening),
+}
+
+impl Accepting {
+    pub fn new(listener: Listener) -> std::io::Result<Self> {
+        Ok(match listener {
+            Listener::Tcp(socket) => Self::Tcp(tokio::net::TcpListener::from_std(socket.into())?),
+            Listener::Unix(listening) => {
+                let socket = listening.socket.try_clone()?;
+                Self::Unix(
+                    tokio::net::UnixListener::from_std(socket.into())?,
+                    listening,
+                )
+            }
+        })
+    }
+
+    pub async fn accept(&self) -> std::io::Result<Socket> {
+        match self {
+            Self::Tcp(listener) => listener.accept().await?.0.into_std().map(Socket::from),
+            Self::Unix(listener, _) => listener.accept().await?.0.into_std().map(Socket::from),
+        }
+    }
+}
 
 /// As the standard library does, but hosts of loaders and thousands of agents may connect at one
 /// time, and who finds the queue full tries again a second later. It does not block.
@@ -20,7 +80,7 @@ pub(crate) fn listen(host: &str, port: u16) -> std::io::Result<TcpListener> {
             let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
             socket.set_reuse_address(true)?;
             socket.bind(&address.into())?;
-            socket.listen(4096)?;
+            socket.listen(BACKLOG)?;
             socket.set_nonblocking(true)?;
             Ok(socket.into())
         };
@@ -53,6 +113,17 @@ pub(crate) fn cannot_listen(
         Kind::Io,
         format!("cannot listen on {host}:{port}{what}: {error}{advice}"),
     )
+}
+
+pub(crate) fn cannot_bind(path: &Path, error: &std::io::Error) -> Error {
+    let advice = match error.kind() {
+        std::io::ErrorKind::AddrInUse => ": a server that lives listens there; choose another path",
+        std::io::ErrorKind::AlreadyExists => "; choose another path, or remove it",
+        std::io::ErrorKind::NotFound => ": there is no such directory",
+        _ => "",
+    };
+    let text = format!("cannot listen on {}: {error}{advice}", path.display());
+    Error::new(Kind::Io, text)
 }
 
 /// The threads of a server, from which its end is known.

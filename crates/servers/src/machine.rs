@@ -1,24 +1,42 @@
 //! What any reference server tells of its machine, and the probe that runs beside it.
 
 use std::io::Read;
-use std::net::IpAddr;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use parking_lot::Mutex;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::net::tcp::{Peer, Terms, OPEN};
+use venturi_base::net::unix::raw_of;
 
-/// The raw TCP probe's other end; it starts when it is first asked for.
+/// Where a server listens.
+#[derive(Debug, Clone)]
+pub(crate) enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(f),
+            Address::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// The raw probe's other end, over what the server itself listens on; it starts when it is first asked for.
 #[derive(Debug)]
 pub(crate) struct TcpProbe {
-    ip: IpAddr,
+    place: Address,
     terms: Terms,
     peer: Mutex<Option<Peer>>,
 }
 
 impl TcpProbe {
-    pub fn new(ip: IpAddr) -> Self {
+    pub fn new(place: Address) -> Self {
         Self {
-            ip,
+            place,
             terms: Terms::default(),
             peer: Mutex::new(None),
         }
@@ -33,7 +51,7 @@ impl TcpProbe {
         Ok(self)
     }
 
-    /// What a client has to know: `PORT`, or `PORT TICKET` with the ticket in hexadecimal.
+    /// What a client has to know: `PORT`, 0 for the Unix socket beside the server's own, or `PORT TICKET` with the ticket in hexadecimal.
     pub fn told(&self) -> Result<String> {
         let port = self.port()?;
         Ok(match self.terms.ticket {
@@ -44,14 +62,19 @@ impl TcpProbe {
 
     fn port(&self) -> Result<u16> {
         let broken = |error: &dyn std::fmt::Display| {
-            Error::new(Kind::Internal, format!("the TCP probe: {error}"))
+            Error::new(Kind::Internal, format!("the raw probe: {error}"))
         };
         let mut peer = self.peer.lock();
         if !peer.as_ref().is_some_and(Peer::ask) {
-            *peer = Some(Peer::start(self.ip, self.terms).map_err(|error| broken(&error))?);
+            // An old one may still be about to remove its file.
+            *peer = None;
+            let started = match &self.place {
+                Address::Tcp(address) => Peer::start(address.ip(), self.terms),
+                Address::Unix(path) => Peer::start_unix(&raw_of(path), self.terms),
+            };
+            *peer = Some(started.map_err(|error| broken(&error))?);
         }
-        peer.as_ref()
-            .map(|peer| peer.addr.port())
-            .ok_or_else(|| broken(&"it did not start"))
+        let address = peer.as_ref().and_then(|peer| peer.addr.as_socket());
+        Ok(address.map_or(0, |address| address.port()))
     }
 }

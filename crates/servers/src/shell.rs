@@ -3,25 +3,32 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::access::{tls_config, Token};
-use super::listening::{cannot_listen, listen};
+use super::listening::{cannot_bind, cannot_listen, listen, Listener, BACKLOG};
+use super::machine::Address;
 use venturi_base::error::{Error, Result};
 use venturi_base::meter::clock::Stage;
 use venturi_base::meter::handicap::Handicap;
+use venturi_base::net::unix;
 
 /// A part of the server's spec (docs/format.md).
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Shell {
     #[serde(rename = "server", default)]
     _server: Option<String>,
+    #[serde(default)]
     pub host: String,
+    #[serde(default)]
     pub port: u16,
+    /// The path of a Unix socket to listen on instead.
+    #[serde(default)]
+    pub unix: Option<PathBuf>,
     #[serde(default = "thousand")]
     pub max_connections: usize,
     /// How long a client may take to say what it has begun to say.
@@ -87,15 +94,35 @@ impl Shell {
         Ok(tls_config(self, protocols)?.map(Arc::new))
     }
 
-    pub fn listen(&self) -> Result<(TcpListener, SocketAddr)> {
+    pub(crate) fn listen(&self) -> Result<(Listener, Address)> {
+        if let Some(path) = &self.unix {
+            return self.listen_at(path);
+        }
         let bound = listen(&self.host, self.port)
             .and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (address, listener) = bound.map_err(|error| self.failed(&error))?;
-        Ok((listener, address))
+        Ok((Listener::Tcp(listener.into()), Address::Tcp(address)))
+    }
+
+    fn listen_at(&self, path: &Path) -> Result<(Listener, Address)> {
+        if self.tls_certificate.is_some() {
+            return Err(Error::usage(
+                "a Unix socket is of this host alone, and has no TLS: leave its certificate out",
+            ));
+        }
+        // Relative ones are the server's own, and mean nothing to its clients.
+        let path = std::path::absolute(path).map_err(|error| cannot_bind(path, &error))?;
+        unix::address(&unix::raw_of(&path))?;
+        let bound = unix::Listening::bind(&path, BACKLOG);
+        let listening = bound.map_err(|error| cannot_bind(&path, &error))?;
+        Ok((Listener::Unix(listening), Address::Unix(path)))
     }
 
     pub fn failed(&self, error: &io::Error) -> Error {
-        cannot_listen(&self.host, self.port, None, error)
+        match &self.unix {
+            Some(path) => cannot_bind(path, error),
+            None => cannot_listen(&self.host, self.port, None, error),
+        }
     }
 }
 

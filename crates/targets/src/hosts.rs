@@ -1,13 +1,22 @@
-//! Hosts in a URL: one, or several with commas between them.
+//! Hosts in a URL: one, or several with commas between them; or Unix sockets in their place.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::time::Duration;
 
-use venturi_base::meter::readers::listener::pid_of;
+use socket2::SockAddr;
+use venturi_base::error::{Error, Kind, Result as Answer};
+use venturi_base::meter::readers::listener::{pid_at, pid_of};
 use venturi_base::meter::readers::network::is_own;
+use venturi_base::net::url::unescape;
+use venturi_base::net::wire::Wire;
+use venturi_base::net::{dial, unix};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
+    /// From the root on: a Unix socket's path.
     pub name: String,
+    /// 0: of a Unix socket, which has none.
     pub port: u16,
 }
 
@@ -37,9 +46,38 @@ impl Host {
         })
     }
 
+    /// The path of a Unix socket, with its escapes. `None`: it is none from the root on.
+    fn at(text: &str) -> Option<Self> {
+        let name = String::from_utf8(unescape(text)?).ok()?;
+        let fits = name.len() > 1 && name.starts_with('/') && !name.contains('\0');
+        fits.then_some(Self { name, port: 0 })
+    }
+
+    pub fn socket(&self) -> Option<&Path> {
+        (self.port == 0).then(|| Path::new(&self.name))
+    }
+
     /// As it stands in a URL.
     pub fn authority(&self) -> String {
-        self.with_port(self.port)
+        match self.port {
+            0 => self.name.clone(),
+            port => self.with_port(port),
+        }
+    }
+
+    /// A connection without TLS. The caller says where to.
+    pub async fn dial(
+        &self,
+        timeout: Option<Duration>,
+        send_buffer: Option<usize>,
+    ) -> Answer<Wire> {
+        match self.socket() {
+            Some(path) => dial::unix(path, timeout, send_buffer).await.map(Wire::Unix),
+            None => {
+                let to = (self.name.as_str(), self.port);
+                dial::tcp(to, timeout, send_buffer).await.map(Wire::Tcp)
+            }
+        }
     }
 
     /// The same host, another port.
@@ -50,9 +88,24 @@ impl Host {
         }
     }
 
+    /// Where a reference server there has its raw probe: at this port, or beside its socket.
+    pub async fn raw_peer(&self, port: u16) -> Answer<SockAddr> {
+        if let Some(path) = self.socket() {
+            return unix::address(&unix::raw_of(path));
+        }
+        let found = tokio::net::lookup_host((self.name.as_str(), port)).await;
+        let found = found.ok().and_then(|mut all| all.next());
+        found
+            .map(SockAddr::from)
+            .ok_or_else(|| Error::new(Kind::Unreachable, format!("{} has no address", self.name)))
+    }
+
     /// Before any connection is made: whose process listens there, if it is one of this host. A
     /// name is not looked up, for that would make the trial's own look-up faster.
     pub fn listening(&self) -> Option<u32> {
+        if let Some(path) = self.socket() {
+            return pid_at(path);
+        }
         let all = match self.name.as_str() {
             "localhost" => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
             name => vec![name.parse::<IpAddr>().ok()?],
@@ -60,6 +113,35 @@ impl Host {
         all.into_iter()
             .filter(|ip| is_own(*ip))
             .find_map(|ip| pid_of((ip, self.port).into()))
+    }
+}
+
+/// What follows the scheme, in two: the places, and what is asked for there, from its / or ? on. Behind a
+/// Unix socket a colon stands between them. `None`: something else follows the colon.
+pub fn split(rest: &str, unix: bool) -> Option<(&str, &str)> {
+    let end = rest.find(if unix { [':', '?'] } else { ['/', '?'] });
+    let (places, after) = rest.split_at(end.unwrap_or(rest.len()));
+    let asked = match unix {
+        true => after.strip_prefix(':').unwrap_or(after),
+        false => after,
+    };
+    let fits = asked.is_empty() || asked.starts_with(['/', '?']);
+    fits.then_some((places, asked))
+}
+
+/// How a URL of Unix sockets is written.
+pub fn unix_form(scheme: &str) -> String {
+    format!("{scheme}+unix:///path/of/socket, and :/NAME behind it for what is there")
+}
+
+/// A list of Unix sockets, or of hosts as `parse`.
+pub fn places(text: &str, usual: u16, unix: bool) -> Result<Vec<Host>, &str> {
+    match unix {
+        true => text
+            .split(',')
+            .map(|path| Host::at(path).ok_or(path))
+            .collect(),
+        false => parse(text, usual),
     }
 }
 
@@ -155,6 +237,26 @@ mod tests {
         }
         let hosts = parse("a:5,b,a", 5).unwrap();
         assert_eq!(twice(&hosts).map(Host::authority).as_deref(), Some("a:5"));
+    }
+
+    #[test]
+    fn unix_sockets() {
+        let parts = |rest| split(rest, true);
+        assert_eq!(parts("/run/s"), Some(("/run/s", "")));
+        assert_eq!(parts("/run/s:/db"), Some(("/run/s", "/db")));
+        assert_eq!(parts("/run/s:"), Some(("/run/s", "")));
+        assert_eq!(parts("/run/s?query=a:b"), Some(("/run/s", "?query=a:b")));
+        assert_eq!(parts("/run/s:/t?x=1"), Some(("/run/s", "/t?x=1")));
+        assert_eq!(parts("/run/s:db"), None);
+        assert_eq!(split("h:1/db?x", false), Some(("h:1", "/db?x")));
+        let hosts = places("/a%20b,/c%2Cd", 5, true).unwrap();
+        assert_eq!(address(&hosts), "/a b,/c,d");
+        assert_eq!(hosts[1].socket(), Some(Path::new("/c,d")));
+        assert_eq!(hosts[0].listening(), None);
+        for wrong in ["", "run/s", "/", "/a%0", "/a%00b", "/a%ff"] {
+            assert_eq!(places(wrong, 5, true), Err(wrong));
+        }
+        assert_eq!(parse("h", 5).unwrap()[0].socket(), None);
     }
 
     #[cfg(target_os = "linux")]

@@ -19,7 +19,7 @@ use venturi_base::meter::align::Clock;
 use venturi_base::meter::clock::{PoolTime, Stage, StageClock, StageTotals, Workers};
 use venturi_base::meter::series::Series;
 use venturi_base::meter::sockets::Sockets;
-use venturi_base::net::route::Route;
+use venturi_base::net::route::{Neighbour, Route};
 use venturi_base::os::machine::Place;
 use venturi_base::spec::Verify;
 
@@ -302,6 +302,15 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// The same, at the other end of a Unix socket where there is one.
+    fn beside(mut self, neighbour: Option<Neighbour>) -> Self {
+        if let Some(neighbour) = neighbour {
+            self.same_machine = Some(true);
+            self.pid = neighbour.pid;
+        }
+        self
+    }
+
     /// By what the server itself says.
     fn runs_at(&mut self, place: &Place) {
         let here = Place::here();

@@ -11,7 +11,11 @@ impl Identity {
         if !self.programs.is_empty() {
             return self.programs.clone();
         }
-        let here = self.route.is_some_and(|route| is_own(route.peer.ip()));
+        // Without a route it is a Unix socket, or none at all.
+        let here = match self.route {
+            Some(route) => is_own(route.peer.ip()),
+            None => self.same_machine == Some(true),
+        };
         match self.servers {
             1 => self.pid.filter(|_| here).into_iter().collect(),
             _ => self.pids.clone(),

@@ -19,6 +19,8 @@ pub struct System {
     pub ports: &'static [(&'static str, u16)],
     /// Whether `+tls` may follow its scheme.
     pub tls: bool,
+    /// Whether `+unix` may follow its scheme: a Unix socket in the place of a host.
+    pub unix: bool,
     /// Whether it is a database in the client's process, of one file.
     pub file: bool,
     /// Whether its URL names a driver, a shared library that the client's process loads.
@@ -59,6 +61,7 @@ impl System {
         operations: &[],
         ports: &[],
         tls: false,
+        unix: false,
         file: false,
         driver: false,
         pipe: false,
@@ -79,11 +82,13 @@ impl System {
     /// All its schemes, its own first.
     fn schemes(&self) -> impl Iterator<Item = String> + '_ {
         let tls = self.tls.then(|| format!("{}+tls", self.scheme));
+        let unix = self.unix.then(|| format!("{}+unix", self.scheme));
         let others = self.ports.iter().map(|(scheme, _)| (*scheme).to_owned());
         let found = others.filter(|other| Some(other) != tls.as_ref() && other != self.scheme);
         [self.scheme.to_owned()]
             .into_iter()
             .chain(tls.clone())
+            .chain(unix)
             .chain(found.collect::<Vec<_>>())
     }
 }

@@ -2,17 +2,17 @@
 
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice, IoSliceMut};
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 
-use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
 use super::Web;
 use crate::error::{Error, Kind, Result};
 use crate::meter::sockets::{Sockets, Watch};
 use crate::net::dial;
+use crate::net::route::Route;
 use crate::net::wire::Wire;
 
 /// Bytes of an answer's head at most.
@@ -93,14 +93,18 @@ impl Client {
         })
     }
 
-    pub fn socket(&self) -> &TcpStream {
+    pub fn socket(&self) -> BorrowedFd<'_> {
         self.wire.socket()
+    }
+
+    pub fn route(&self) -> Option<Route> {
+        self.wire.route()
     }
 
     /// The connection's socket is one of the trial's.
     pub fn watch(&mut self, sockets: &Arc<Sockets>) {
         // SAFETY: a client keeps its wire to its end, and drops the watch before it.
-        self.watched = unsafe { sockets.watch(self.wire.socket().as_fd()) };
+        self.watched = unsafe { sockets.watch(self.wire.socket()) };
     }
 
     fn wrong(&self, what: &str) -> Error {

@@ -2,7 +2,6 @@
 //! its sending one.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use super::closed::Closed;
@@ -16,7 +15,7 @@ use crate::codec::hpack::{self, Header};
 use crate::codec::slab::Pool;
 use crate::error::{Error, Kind, Result};
 use crate::meter::sockets::{Sockets, Watch};
-use crate::net::route::Route;
+use crate::net::route::{Neighbour, Route};
 use crate::net::wire::Wire;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,6 +227,10 @@ impl Connection {
     }
 
     /// The addresses of both ends.
+    pub fn neighbour(&self) -> Option<Neighbour> {
+        self.wire.neighbour()
+    }
+
     pub fn route(&self) -> Option<Route> {
         self.route
     }
@@ -242,7 +245,7 @@ impl Connection {
             return; // another stream of the trial on this connection
         }
         // SAFETY: a connection keeps its wire to its end, and drops the watch before it.
-        self.watched = unsafe { sockets.watch(self.wire.socket().as_fd()) };
+        self.watched = unsafe { sockets.watch(self.wire.socket()) };
     }
 
     /// Opens a request (client side) and queues its headers.

@@ -1,17 +1,19 @@
-//! From an address to a connection: TCP, TLS over it, and lines that say what failed and what to look
+//! From an address to a connection: TCP, TLS over it, Unix sockets, and lines that say what failed and what to look
 //! at. Who calls puts the address in front of them.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::net::{TcpStream, ToSocketAddrs, UnixStream};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::TlsConnector;
 
 use super::socket::prepare;
+use super::unix;
 use crate::error::{Error, Kind, Result};
 
 /// A TCP connection, set up as all of ours are. Without `timeout` the caller bounds the time.
@@ -22,6 +24,31 @@ pub async fn tcp(
 ) -> Result<TcpStream> {
     let socket = within(timeout, "the connection request", TcpStream::connect(to)).await?;
     let socket = socket.map_err(|error| unreachable(&error))?;
+    prepare((&socket).into(), send_buffer);
+    Ok(socket)
+}
+
+/// A connection to a Unix socket, set up as all of ours are.
+pub async fn unix(
+    path: &Path,
+    timeout: Option<Duration>,
+    send_buffer: Option<usize>,
+) -> Result<UnixStream> {
+    /// Between two attempts where the server's queue is full, of which nobody tells the end.
+    const PAUSE: Duration = Duration::from_millis(2);
+    unix::address(path)?;
+    let asking = async {
+        loop {
+            match UnixStream::connect(path).await {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                asked => return asked,
+            }
+        }
+    };
+    let socket = within(timeout, "the connection request", asking).await?;
+    let socket = socket.map_err(|error| unix::refused(path, &error))?;
     prepare((&socket).into(), send_buffer);
     Ok(socket)
 }

@@ -6,5 +6,6 @@ pub mod runtime;
 pub mod socket;
 pub mod tcp;
 pub mod tls;
+pub mod unix;
 pub mod url;
 pub mod wire;

@@ -16,11 +16,20 @@ use socket2::SockRef;
 /// --rows-per-batch 131072 --streams 1,2 --target` on it.
 pub const LOOPBACK_SEND_BUFFER: usize = 256 << 10;
 
+/// The send buffer of a Unix socket, in bytes, doubled likewise: all that is in flight.
+pub const UNIX_SEND_BUFFER: usize = 256 << 10;
+
 /// No waiting for company of small frames (Nagle), and a send buffer: the one that was
 /// asked for, ours on loopback, the kernel's otherwise. A refusal costs speed, not more.
 pub fn prepare(socket: SockRef<'_>, send_buffer: Option<usize>) {
-    let _ = socket.set_tcp_nodelay(true);
-    let size = send_buffer.or_else(|| stays_here(&socket).then_some(LOOPBACK_SEND_BUFFER));
+    let is_unix = socket.local_addr().is_ok_and(|address| address.is_unix());
+    if !is_unix {
+        let _ = socket.set_tcp_nodelay(true);
+    }
+    let size = send_buffer.or_else(|| match is_unix {
+        true => Some(UNIX_SEND_BUFFER),
+        false => stays_here(&socket).then_some(LOOPBACK_SEND_BUFFER),
+    });
     if let Some(size) = size {
         let _ = socket.set_send_buffer_size(size);
     }

@@ -1,4 +1,4 @@
-//! Raw TCP: what the sockets of two hosts can carry without any protocol on
+//! Raw TCP, or a raw Unix socket: what the sockets of two hosts, or of one, can carry without any protocol on
 //! them. No transfer over the same path should be faster; so
 //! whatever makes sockets faster, and a transfer could do, this does.
 //!

@@ -1,22 +1,33 @@
-//! What a connection runs over: TCP, or TLS over it.
+//! What a connection runs over: TCP, TLS over it, or a Unix socket.
 
 use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{ready, Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsStream;
 
-use super::route::Route;
+use super::route::{Neighbour, Route};
 
 #[derive(Debug)]
 pub enum Wire {
     Tcp(TcpStream),
+    Unix(UnixStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Wire {
+    /// Over a socket that was accepted, of either family.
+    pub fn accepted(socket: socket2::Socket) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        match socket.local_addr()?.is_unix() {
+            true => UnixStream::from_std(socket.into()).map(Wire::Unix),
+            false => TcpStream::from_std(socket.into()).map(Wire::Tcp),
+        }
+    }
+
     /// Reads into the first place, and what is over into the second one.
     pub fn poll_read(
         &mut self,
@@ -32,6 +43,18 @@ impl Wire {
                 Poll::Ready(Ok(buffer.filled().len()))
             }
             Wire::Tcp(socket) => loop {
+                ready!(socket.poll_read_ready(cx))?;
+                match socket.try_read_vectored(places) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                    result => return Poll::Ready(result),
+                }
+            },
+            Wire::Unix(socket) if places.len() == 1 => {
+                let mut buffer = ReadBuf::new(&mut places[0]);
+                ready!(Pin::new(socket).poll_read(cx, &mut buffer))?;
+                Poll::Ready(Ok(buffer.filled().len()))
+            }
+            Wire::Unix(socket) => loop {
                 ready!(socket.poll_read_ready(cx))?;
                 match socket.try_read_vectored(places) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
@@ -57,6 +80,7 @@ impl Wire {
     ) -> Poll<io::Result<usize>> {
         match self {
             Wire::Tcp(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
+            Wire::Unix(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
             Wire::Tls(session) => Pin::new(session).poll_write_vectored(cx, pieces),
         }
     }
@@ -64,7 +88,7 @@ impl Wire {
     /// TLS may hold encrypted bytes back until it is told to send them.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Wire::Tcp(_) => Poll::Ready(Ok(())),
+            Wire::Tcp(_) | Wire::Unix(_) => Poll::Ready(Ok(())),
             Wire::Tls(session) => Pin::new(session).poll_flush(cx),
         }
     }
@@ -73,29 +97,53 @@ impl Wire {
     pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Wire::Tcp(socket) => Pin::new(socket).poll_shutdown(cx),
+            Wire::Unix(socket) => Pin::new(socket).poll_shutdown(cx),
             Wire::Tls(session) => Pin::new(session).poll_shutdown(cx),
         }
     }
 
-    pub fn socket(&self) -> &TcpStream {
+    pub fn socket(&self) -> BorrowedFd<'_> {
         match self {
-            Wire::Tcp(socket) => socket,
-            Wire::Tls(session) => session.get_ref().0,
+            Wire::Tcp(socket) => socket.as_fd(),
+            Wire::Unix(socket) => socket.as_fd(),
+            Wire::Tls(session) => session.get_ref().0.as_fd(),
         }
     }
 
-    /// The addresses of this end and of the other one.
+    fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Wire::Tcp(socket) => Some(socket),
+            Wire::Unix(_) => None,
+            Wire::Tls(session) => Some(session.get_ref().0),
+        }
+    }
+
+    /// The addresses of this end and of the other one, where they are a network's.
     pub fn route(&self) -> Option<Route> {
-        let socket = self.socket();
+        let socket = self.tcp()?;
         Some(Route {
             local: socket.local_addr().ok()?,
             peer: socket.peer_addr().ok()?,
         })
     }
 
+    /// Who is at the other end of a Unix socket.
+    pub fn neighbour(&self) -> Option<Neighbour> {
+        match self {
+            Wire::Unix(socket) => Some(Neighbour::of(socket)),
+            _ => None,
+        }
+    }
+
     pub fn peer(&self) -> String {
-        self.socket()
-            .peer_addr()
-            .map_or_else(|_| "the peer".into(), |address| address.to_string())
+        match self {
+            Wire::Unix(socket) => {
+                let address = socket.peer_addr().ok();
+                let path = address.as_ref().and_then(|address| address.as_pathname());
+                path.map(|path| path.display().to_string())
+            }
+            _ => self.route().map(|route| route.peer.to_string()),
+        }
+        .unwrap_or_else(|| "the peer".into())
     }
 }

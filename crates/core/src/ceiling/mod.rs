@@ -20,7 +20,8 @@ pub mod pipe;
 use venturi_base::net::tcp::{self, Far, Flow, Placement};
 use venturi_base::os::pin::allowed;
 
-/// What Python asks for: raw TCP to or from the host of a reference server.
+/// What Python asks for: raw TCP to or from the host of a reference server, or a raw Unix socket to
+/// or from one of this host.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProbeSpec {
@@ -102,9 +103,9 @@ impl ProbeRecord {
     }
 }
 
-/// Probes raw TCP; whatever goes wrong is in the record.
+/// Probes raw sockets; whatever goes wrong is in the record.
 pub fn run(spec: &ProbeSpec, control: &Control) -> ProbeRecord {
-    recorded("raw TCP", || probe(spec, control))
+    recorded("the raw probe", || probe(spec, control))
 }
 
 /// Probes a limit of this host; whatever goes wrong is in the record.
@@ -194,13 +195,13 @@ fn recorded(what: &str, work: impl FnOnce() -> Result<tcp::Probe>) -> ProbeRecor
 fn probe(spec: &ProbeSpec, control: &Control) -> Result<tcp::Probe> {
     let (addr, ticket) = venturi_base::net::runtime::block_on(async {
         match spec.target.starts_with("charrow") {
-            true => charrow::tcp_port(&spec.target, &spec.options).await,
-            false => flight::tcp_port(&spec.target, &spec.options).await,
+            true => charrow::raw_peer(&spec.target, &spec.options).await,
+            false => flight::raw_peer(&spec.target, &spec.options).await,
         }
     })??;
     let ticket = ticket.unwrap_or(tcp::OPEN);
     let peer = Far { addr, ticket };
-    let placements: &[Placement] = match addr.ip().is_loopback() && allowed()?.len() > 1 {
+    let placements: &[Placement] = match peer.is_near() && allowed()?.len() > 1 {
         true => &[Placement::Free, Placement::OneCpu, Placement::Apart],
         false => &[Placement::Free],
     };
@@ -213,12 +214,12 @@ fn probe(spec: &ProbeSpec, control: &Control) -> Result<tcp::Probe> {
     };
     let mut best: Option<tcp::Probe> = None;
     for placement in placements {
-        let found = tcp::probe(peer, flow, *placement, &|| control.cancelled())?;
+        let found = tcp::probe(&peer, flow, *placement, &|| control.cancelled())?;
         if best.is_none_or(|best| found.rate() > best.rate()) {
             best = Some(found);
         }
     }
-    best.ok_or_else(|| Error::new(Kind::Internal, "raw TCP: nothing was probed"))
+    best.ok_or_else(|| Error::new(Kind::Internal, "raw sockets: nothing was probed"))
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -27,11 +26,12 @@ use std::time::{Duration, Instant};
 
 use rustls::ServerConnection;
 use serde_json::json;
+use socket2::Socket;
 
 use crate::access::Token;
 use crate::account::{Accounts, Counted};
-use crate::listening::Threads;
-use crate::machine::TcpProbe;
+use crate::listening::{Listener, Threads};
+use crate::machine::{Address, TcpProbe};
 use builtin::Builtin;
 pub use config::{EngineKind, ServerSpec, StreamSpec};
 use connection::Connection;
@@ -141,7 +141,7 @@ impl State {
 
 /// A running server; stops when dropped.
 pub struct Server {
-    address: SocketAddr,
+    address: Address,
     state: Arc<State>,
     /// Queries for an engine outside.
     waiting_queries: Arc<WaitingQueries>,
@@ -175,7 +175,7 @@ impl Server {
         };
         let io = |error: std::io::Error| shell.failed(&error);
         let (listener, address) = shell.listen()?;
-        let tcp = TcpProbe::new(address.ip());
+        let tcp = TcpProbe::new(address.clone());
         let tcp = tcp.guarded(token.is_some()).map_err(io)?;
         let state = Arc::new(State {
             started: Instant::now(),
@@ -262,14 +262,14 @@ impl Drop for Server {
 }
 
 fn accept(
-    listener: &TcpListener,
+    listener: &Listener,
     state: &Arc<State>,
     tls: Option<&Arc<rustls::ServerConfig>>,
     most: usize,
 ) {
     while !state.leaving.load(Ordering::Relaxed) {
         match listener.accept() {
-            Ok((socket, _)) => {
+            Ok(socket) => {
                 let tls = tls.cloned();
                 if state.open.load(Ordering::Relaxed) < most {
                     state.totals.connections.fetch_add(1, Ordering::Relaxed);
@@ -301,7 +301,7 @@ fn accept(
 
 /// Does this with a connection on a thread of its own, and counts it meanwhile.
 fn start(
-    socket: TcpStream,
+    socket: Socket,
     state: &Arc<State>,
     tls: Option<Arc<rustls::ServerConfig>>,
     counter: fn(&State) -> &AtomicUsize,
@@ -320,14 +320,14 @@ fn start(
         });
 }
 
-fn wire(socket: TcpStream, state: &State, tls: Option<Arc<rustls::ServerConfig>>) -> Option<Wire> {
+fn wire(socket: Socket, state: &State, tls: Option<Arc<rustls::ServerConfig>>) -> Option<Wire> {
     // A listener's flag may be inherited.
     socket.set_nonblocking(false).ok()?;
     prepare((&socket).into(), state.send_buffer);
     socket.set_read_timeout(Some(LOOK_UP)).ok()?;
     socket.set_write_timeout(Some(LOOK_UP)).ok()?;
     Some(match tls {
-        None => Wire::Tcp(socket),
+        None => Wire::Plain(socket),
         Some(config) => Wire::tls(ServerConnection::new(config).ok()?, socket),
     })
 }

@@ -1,8 +1,7 @@
 //! What a 1.2 client asks beside its queries.
 
-use std::net::TcpStream;
-
 use serde::Deserialize;
+use socket2::Socket;
 
 use super::State;
 use venturi_base::codec::charrow::handshake::LEAVE;
@@ -32,7 +31,7 @@ struct Asked {
 }
 
 /// The answer to whoever asks through this socket.
-pub fn answer(state: &State, socket: &TcpStream, name: &str, payload: &str) -> Result<Vec<u8>> {
+pub fn answer(state: &State, socket: &Socket, name: &str, payload: &str) -> Result<Vec<u8>> {
     let internal = |error: serde_json::Error| Error::new(Kind::Internal, error.to_string());
     match name {
         "account" => {
@@ -77,11 +76,11 @@ pub fn answer(state: &State, socket: &TcpStream, name: &str, payload: &str) -> R
 }
 
 /// Samples from now on for a trial, which one of its connections asks for. False: it does not.
-pub fn open_watch(state: &State, socket: &TcpStream, trial: &str, interval_ns: u64) -> bool {
+pub fn open_watch(state: &State, socket: &Socket, trial: &str, interval_ns: u64) -> bool {
     let route = socket
         .local_addr()
         .ok()
-        .zip(socket.peer_addr().ok())
+        .and_then(|local| Some((local.as_socket()?, socket.peer_addr().ok()?.as_socket()?)))
         .map(|(local, peer)| Route { local, peer });
     state.accounts.watch.open(trial, interval_ns, route)
 }

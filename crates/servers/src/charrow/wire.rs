@@ -2,13 +2,12 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustls::{ServerConnection, StreamOwned};
-use socket2::SockRef;
+use socket2::Socket;
 
 use venturi_base::codec::chunk::Chunk;
 use venturi_base::meter::clock::{Stage, StageClock};
@@ -20,14 +19,14 @@ pub const LOOK_UP: Duration = Duration::from_millis(100);
 const AT_ONCE: usize = 256;
 
 pub enum Wire {
-    Tcp(TcpStream),
+    Plain(Socket),
     Tls(Box<StreamOwned<ServerConnection, Timed>>),
 }
 
 /// The socket below TLS, which reads on until it has a record, and until hands are shaken: a peer
 /// with a byte now and then would keep the thread.
 pub struct Timed {
-    socket: TcpStream,
+    socket: Socket,
     /// When whoever reads looks up.
     until: Instant,
 }
@@ -56,22 +55,22 @@ impl Write for Timed {
 }
 
 impl Wire {
-    pub fn tls(session: ServerConnection, socket: TcpStream) -> Self {
+    pub fn tls(session: ServerConnection, socket: Socket) -> Self {
         let until = Instant::now();
         Wire::Tls(Box::new(StreamOwned::new(session, Timed { socket, until })))
     }
 
-    pub fn socket(&self) -> &TcpStream {
+    pub fn socket(&self) -> &Socket {
         match self {
-            Wire::Tcp(socket) => socket,
+            Wire::Plain(socket) => socket,
             Wire::Tls(session) => &session.get_ref().socket,
         }
     }
 
     pub fn peer(&self) -> String {
-        self.socket()
-            .peer_addr()
-            .map_or_else(|_| "the peer".into(), |address| address.to_string())
+        let address = self.socket().peer_addr().ok();
+        let address = address.and_then(|address| address.as_socket());
+        address.map_or_else(|| "the peer".into(), |address| address.to_string())
     }
 
     /// Looks without waiting: `Some(true)`: there is something to read, `Some(false)`: nothing,
@@ -109,8 +108,7 @@ impl Wire {
         while !left.is_empty() {
             let now = left.len().min(AT_ONCE);
             let written = match self {
-                Wire::Tcp(socket) => {
-                    let socket = SockRef::from(&*socket);
+                Wire::Plain(socket) => {
                     socket.send_vectored_with_flags(&left[..now], WITHOUT_WAITING)
                 }
                 Wire::Tls(session) => session.write_vectored(&left[..now]),
@@ -165,10 +163,10 @@ const NO_SIGNAL: i32 = libc::MSG_NOSIGNAL;
 #[cfg(not(target_os = "linux"))]
 const NO_SIGNAL: i32 = 0;
 
-fn look(socket: &TcpStream) -> Option<bool> {
+fn look(socket: &Socket) -> Option<bool> {
     let mut byte = [MaybeUninit::uninit()];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-    match SockRef::from(socket).recv_with_flags(&mut byte, flags) {
+    match socket.recv_with_flags(&mut byte, flags) {
         Ok(0) => None,
         Ok(_) => Some(true),
         Err(error) if is_late(&error) || error.kind() == ErrorKind::Interrupted => Some(false),
@@ -193,7 +191,7 @@ impl Read for Patient<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let read = match self.wire {
-                Wire::Tcp(socket) => socket.read(buffer),
+                Wire::Plain(socket) => socket.read(buffer),
                 Wire::Tls(session) => {
                     session.get_mut().until = Instant::now() + LOOK_UP;
                     session.read(buffer)

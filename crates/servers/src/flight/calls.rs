@@ -75,6 +75,8 @@ type Answer = std::result::Result<Vec<Vec<u8>>, Status>;
 pub(super) struct Caller {
     /// Where the client reached this server: the location that it can reach.
     pub authority: String,
+    /// By a Unix socket, whose path may be another one to the client.
+    pub near: bool,
     pub tls: bool,
     pub route: Option<Route>,
 }
@@ -504,12 +506,14 @@ fn answer_fits(endpoints: i64, each: usize) -> std::result::Result<(), Status> {
 }
 
 fn endpoint(ticket: Vec<u8>, caller: &Caller) -> FlightEndpoint {
-    let scheme = if caller.tls { "grpc+tls" } else { "grpc+tcp" };
+    let uri = match (caller.near, caller.tls) {
+        (true, _) => "arrow-flight-reuse-connection://?".to_owned(),
+        (false, true) => format!("grpc+tls://{}", caller.authority),
+        (false, false) => format!("grpc+tcp://{}", caller.authority),
+    };
     FlightEndpoint {
         ticket: Some(Ticket { ticket }),
-        location: vec![Location {
-            uri: format!("{scheme}://{}", caller.authority),
-        }],
+        location: vec![Location { uri }],
     }
 }
 

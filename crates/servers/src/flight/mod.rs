@@ -12,20 +12,19 @@ mod store;
 mod worker;
 
 use std::future::{poll_fn, Future};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tokio::net::{TcpListener, TcpStream};
+use socket2::Socket;
 use tokio::sync::watch;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use crate::access::Token;
 use crate::account::{Accounts, Counted};
-use crate::listening::Threads;
-use crate::machine::TcpProbe;
+use crate::listening::{Accepting, Listener, Threads};
+use crate::machine::{Address, TcpProbe};
 use crate::shell::TableSpec;
 pub use config::ServerSpec;
 use store::{Store, Table};
@@ -99,7 +98,7 @@ impl State {
 
 /// A running server; stops when dropped.
 pub struct Server {
-    address: SocketAddr,
+    address: Address,
     state: Arc<State>,
     stop: watch::Sender<bool>,
     threads: Threads,
@@ -119,7 +118,7 @@ impl Server {
         }
         let io = |error: std::io::Error| shell.failed(&error);
         let (listener, address) = shell.listen()?;
-        let tcp = TcpProbe::new(address.ip());
+        let tcp = TcpProbe::new(address.clone());
         let tcp = tcp.guarded(token.is_some()).map_err(io)?;
         let state = Arc::new(State {
             started: Instant::now(),
@@ -207,7 +206,7 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 fn accept(
-    listener: std::net::TcpListener,
+    listener: Listener,
     state: Arc<State>,
     acceptor: Option<TlsAcceptor>,
     max_connections: usize,
@@ -215,7 +214,7 @@ fn accept(
 ) {
     let Ok(runtime) = runtime() else { return };
     runtime.block_on(async move {
-        let Ok(listener) = TcpListener::from_std(listener) else {
+        let Ok(listener) = Accepting::new(listener) else {
             return;
         };
         let mut stop = stopped.clone();
@@ -225,7 +224,7 @@ fn accept(
                 _ = stop.changed() => return,
             };
             match socket {
-                Ok((socket, _)) => {
+                Ok(socket) => {
                     if state.open.load(Ordering::Relaxed) >= max_connections {
                         continue; // dropped: the client is told by the closed connection
                     }
@@ -239,14 +238,11 @@ fn accept(
 }
 
 fn start_connection(
-    socket: TcpStream,
+    socket: Socket,
     state: Arc<State>,
     acceptor: Option<TlsAcceptor>,
     stopped: watch::Receiver<bool>,
 ) {
-    let Ok(socket) = socket.into_std() else {
-        return;
-    };
     state.open.fetch_add(1, Ordering::Relaxed);
     state.totals.connections.fetch_add(1, Ordering::Relaxed);
     let counted = state.clone();
@@ -274,23 +270,24 @@ impl Drop for Open {
 }
 
 async fn serve(
-    socket: std::net::TcpStream,
+    socket: Socket,
     state: Arc<State>,
     acceptor: Option<TlsAcceptor>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let Ok(socket) = TcpStream::from_std(socket) else {
-        return;
-    };
     prepare((&socket).into(), state.send_buffer);
     let tls = acceptor.is_some();
-    let wire = match acceptor {
-        None => Wire::Tcp(socket),
-        Some(acceptor) => match tokio::time::timeout(state.patience, acceptor.accept(socket)).await
-        {
-            Ok(Ok(session)) => Wire::Tls(Box::new(TlsStream::Server(session))),
-            _ => return,
-        },
+    let Ok(plain) = Wire::accepted(socket) else {
+        return;
+    };
+    let wire = match (plain, acceptor) {
+        (Wire::Tcp(socket), Some(acceptor)) => {
+            match tokio::time::timeout(state.patience, acceptor.accept(socket)).await {
+                Ok(Ok(session)) => Wire::Tls(Box::new(TlsStream::Server(session))),
+                _ => return,
+            }
+        }
+        (plain, _) => plain,
     };
     let config = Config {
         max_message: state.max_message,

@@ -320,6 +320,7 @@ impl Worker {
         let caller = Caller {
             authority: find(":authority").unwrap_or_default().to_owned(),
             tls: self.tls,
+            near: self.connection.neighbour().is_some(),
             route: self.connection.route(),
         };
         let moves_data = matches!(method.as_str(), "DoGet" | "DoPut");

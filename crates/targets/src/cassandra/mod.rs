@@ -24,7 +24,6 @@ mod waiting;
 mod tests;
 
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -310,7 +309,7 @@ impl Cassandra {
         let Plan { contact, ready } = self.plan()?;
         let keep = |wire: &Wire| {
             if !self.spec.include_setup {
-                self.sockets.keep(wire.socket().as_fd());
+                self.sockets.keep(wire.socket());
             }
         };
         let lanes = self.spec.in_flight;

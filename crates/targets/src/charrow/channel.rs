@@ -1,6 +1,5 @@
 //! One connection: what is written, and what is heard.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
@@ -11,7 +10,7 @@ use venturi_base::codec::charrow::handshake::{Handshake, Request};
 use venturi_base::codec::charrow::receive::{Event, Receiver};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::sockets::{Sockets, Watch};
-use venturi_base::net::route::Route;
+use venturi_base::net::route::{Neighbour, Route};
 use venturi_base::net::wire::Wire;
 
 pub struct Channel {
@@ -49,11 +48,15 @@ impl Channel {
     /// The connection's socket is one of the trial's.
     pub fn watch(&mut self, sockets: &Arc<Sockets>) {
         // SAFETY: a channel keeps its wire to its end, and drops the watch before it.
-        self.watched = unsafe { sockets.watch(self.wire.socket().as_fd()) };
+        self.watched = unsafe { sockets.watch(self.wire.socket()) };
     }
 
     pub fn route(&self) -> Option<Route> {
         self.wire.route()
+    }
+
+    pub fn neighbour(&self) -> Option<Neighbour> {
+        self.wire.neighbour()
     }
 
     /// Bytes that the socket has carried, both ways.

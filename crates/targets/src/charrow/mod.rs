@@ -28,7 +28,7 @@ use crate::{
 };
 use channel::Channel;
 use options::{parse_url, Options, Place};
-pub use plan::{environment, tcp_port};
+pub use plan::{environment, raw_peer};
 use pool::{Pool, Rules};
 pub use reader::Reader;
 use session::{Decoding, Ending, Partition, QueryRows};
@@ -72,6 +72,7 @@ pub const SYSTEM: System = System {
     operations: &[Operation::Get],
     ports: &[("charrow", venturi_base::codec::charrow::DEFAULT_PORT)],
     tls: true,
+    unix: true,
     one_host: Some("the streams share the blocks of one query, which one server has"),
     remote: true,
     parameters: &["query"],

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::flight::{self, Address};
+use crate::flight::{self, Address, Over};
 use crate::hosts;
 use venturi_base::codec::charrow::{DEFAULT_PORT, EXTENDED, LARGEST_BLOCK, MOST_ENCODERS, PLAIN};
 use venturi_base::codec::ipc::Compression;
@@ -30,23 +30,27 @@ pub struct Place {
 pub fn parse_url(url: &str) -> Result<Place> {
     let wrong = |what: &str| {
         Error::usage(format!(
-            "target {:?}: {what}; write charrow://host:port, charrow://host:port/database or charrow://host:port?query=SELECT…",
-            hosts::printable(url)
+            "target {:?}: {what}; write charrow://host:port, charrow://host:port/database or charrow://host:port?query=SELECT…, or {}",
+            hosts::printable(url),
+            hosts::unix_form("charrow")
         ))
     };
-    let (tls, rest) = match url.split_once("://") {
-        Some(("charrow", rest)) => (false, rest),
-        Some(("charrow+tls", rest)) => (true, rest),
+    let (over, rest) = match url.split_once("://") {
+        Some(("charrow", rest)) => (Over::Tcp, rest),
+        Some(("charrow+tls", rest)) => (Over::Tls, rest),
+        Some(("charrow+unix", rest)) => (Over::Unix, rest),
         _ => return Err(wrong("not a charrow URL")),
     };
-    let hosts = rest.split(['/', '?']).next().unwrap_or_default();
-    if hosts.contains(',') {
+    let places = hosts::split(rest, over == Over::Unix);
+    if places.is_some_and(|(places, _)| places.contains(',')) {
         return Err(wrong(
             "one host, not several: the streams share the blocks of one query, which one server has",
         ));
     }
-    let (address, rest) =
-        Address::place(rest, tls, DEFAULT_PORT).ok_or_else(|| wrong("no host, or no port"))?;
+    let (address, rest) = Address::place(rest, over, DEFAULT_PORT).ok_or_else(|| match over {
+        Over::Unix => wrong("no path from the root on, or no / behind its colon"),
+        _ => wrong("no host, or no port"),
+    })?;
     let text = |part: &str| {
         let bytes = unescape(part).ok_or_else(|| wrong("a % without two hexadecimal digits"))?;
         String::from_utf8(bytes).map_err(|_| wrong("not UTF-8"))
@@ -222,7 +226,14 @@ mod tests {
         assert!(place.address.tls);
         assert_eq!(place.database.as_deref(), Some("sales"));
         assert_eq!(place.query.as_deref(), Some("SELECT * FROM t"));
+        let place = parse_url("charrow+unix:///run/s:/sales?query=SELECT 1").unwrap();
+        assert_eq!(place.address.authority(), "/run/s");
+        assert_eq!(place.database.as_deref(), Some("sales"));
+        assert_eq!(place.query.as_deref(), Some("SELECT 1"));
         for wrong in [
+            "charrow+unix://h:1",
+            "charrow+unix:///run/s:sales",
+            "charrow+unix:///a,/b",
             "charrow://",
             "flight://h",
             "charrow://h:0",

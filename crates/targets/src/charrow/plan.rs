@@ -1,15 +1,16 @@
 //! Before the clock starts: who the server is and which version it speaks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use socket2::SockAddr;
 
 use super::channel::{told, Channel};
 use super::options::{parse_url, Options};
 use super::{values_name, Charrow};
 use crate::flight::port_and_ticket;
+use crate::hosts::Host;
 use venturi_base::codec::charrow::handshake::{pairs_by_key, Handshake, Parameters, Request};
 use venturi_base::codec::charrow::receive::Event;
 use venturi_base::codec::charrow::{EXTENDED, PLAIN};
@@ -86,7 +87,7 @@ impl Charrow {
             None => self.settle_for_plain()?,
         }
         if self.identity.same_machine.is_none() {
-            self.guess();
+            self.guess(&channel);
         }
         // The server's side, so once for all that share the trial.
         if !self.spec.leads() {
@@ -177,8 +178,9 @@ impl Charrow {
     }
 
     /// Where a server does not say which process it is, who listens here tells.
-    fn guess(&mut self) {
+    fn guess(&mut self, channel: &Channel) {
         let route = self.identity.route.filter(|route| is_own(route.peer.ip()));
+        self.identity = std::mem::take(&mut self.identity).beside(channel.neighbour());
         if let Some(route) = route {
             self.identity.same_machine = Some(true);
             self.identity.pid = pid_of(route.peer);
@@ -287,28 +289,25 @@ pub async fn environment(url: &str, options: &BTreeMap<String, Value>) -> Result
     Ok(text.filter(|text| !text.is_empty() && text != "null"))
 }
 
-/// Where a server's raw TCP probe listens, and what it wants to see, where it does not serve
+/// Where a server's raw probe listens, and what it wants to see, where it does not serve
 /// everybody; it starts on demand.
-pub async fn tcp_port(
+pub async fn raw_peer(
     url: &str,
     options: &BTreeMap<String, Value>,
-) -> Result<(SocketAddr, Option<[u8; 8]>)> {
+) -> Result<(SockAddr, Option<[u8; 8]>)> {
     let (host, answer) = ask_once(url, options, "tcp").await?;
     let answer = answer.ok_or_else(|| {
         Error::new(
             Kind::Server,
-            format!("{host} has no raw TCP probe: it does not answer the question tcp"),
+            format!(
+                "{} has no raw probe: it does not answer the question tcp",
+                host.authority()
+            ),
         )
     })?;
     let (port, ticket) = port_and_ticket(&answer)
         .ok_or_else(|| Error::protocol("the server's answer to tcp is not a port"))?;
-    let mut found = tokio::net::lookup_host((host.as_str(), port))
-        .await
-        .map_err(|error| Error::new(Kind::Unreachable, format!("{host}: {error}")))?;
-    found
-        .next()
-        .map(|address| (address, ticket))
-        .ok_or_else(|| Error::new(Kind::Unreachable, format!("{host} has no address")))
+    Ok((host.raw_peer(port).await?, ticket))
 }
 
 /// One question outside of any trial, to a server that answers it. Also the host that was asked.
@@ -316,11 +315,11 @@ async fn ask_once(
     url: &str,
     options: &BTreeMap<String, Value>,
     name: &str,
-) -> Result<(String, Option<Vec<u8>>)> {
+) -> Result<(Host, Option<Vec<u8>>)> {
     const PATIENCE: Duration = Duration::from_secs(10);
     let place = parse_url(url)?;
     let options = Options::parse(options)?;
-    let host = place.address.host.clone();
+    let host = place.address.to_host();
     let handshake = Handshake {
         minor: EXTENDED,
         client: super::SOFTWARE.into(),

@@ -13,7 +13,6 @@ use venturi_base::codec::ipc::Compression;
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Result};
 use venturi_base::http1::Client;
-use venturi_base::net::route::Route;
 use venturi_base::spec::{Data, Operation, TrialSpec, Verify};
 
 pub fn check(spec: &TrialSpec, options: &Options) -> Result<()> {
@@ -53,7 +52,7 @@ impl ClickHouse {
             self.source = Some(source);
         }
         let mut client = self.server.connect().await?;
-        let route = route(&client);
+        let route = client.route();
         let (version, software) = self.version(&mut client).await?;
         let format = self.format(version)?;
         self.check_compression(format, version)?;
@@ -295,12 +294,4 @@ fn matched(ours: &[Column], theirs: &[Column]) -> Result<Vec<Column>> {
         })
     };
     ours.iter().map(find).collect()
-}
-
-fn route(client: &Client) -> Option<Route> {
-    let socket = client.socket();
-    Some(Route {
-        local: socket.local_addr().ok()?,
-        peer: socket.peer_addr().ok()?,
-    })
 }

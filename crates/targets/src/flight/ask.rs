@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use prost::Message as _;
 use serde_json::Value;
+use socket2::SockAddr;
 
 use super::call::Link;
 use super::dial;
@@ -37,23 +37,16 @@ pub async fn offers(url: &str, options: &BTreeMap<String, Value>) -> Result<Offe
     }
 }
 
-/// Where a reference server's raw TCP probe listens, the first one's of the URL, and what it wants
+/// Where a reference server's raw probe listens, the first one's of the URL, and what it wants
 /// to see, where it does not serve everybody; it starts on demand.
-pub async fn tcp_port(
+pub async fn raw_peer(
     url: &str,
     options: &BTreeMap<String, Value>,
-) -> Result<(SocketAddr, Option<[u8; 8]>)> {
+) -> Result<(SockAddr, Option<[u8; 8]>)> {
     let (address, answer) = ask(url, options, "venturi.tcp").await.map_err(stranger)?;
     let (port, ticket) = port_and_ticket(&answer)
         .ok_or_else(|| Error::protocol("the server's answer to venturi.tcp is not a port"))?;
-    let found = tokio::net::lookup_host((address.host.as_str(), port)).await;
-    match found.ok().and_then(|mut all| all.next()) {
-        Some(address) => Ok((address, ticket)),
-        None => Err(Error::new(
-            Kind::Unreachable,
-            format!("{} has no address", address.host),
-        )),
-    }
+    Ok((address.to_host().raw_peer(port).await?, ticket))
 }
 
 /// `PORT`, or `PORT TICKET` with the ticket in hexadecimal.
@@ -103,7 +96,7 @@ async fn first_of<T, F: Future<Output = Result<T>>>(
     let asked = async {
         let connection = dial::dial(&address, &options, PATIENCE).await?;
         let headers = options.headers()?;
-        let link = Link::new(connection, address.authority(), address.tls, headers);
+        let link = Link::new(connection, address.asked_as(), address.tls, headers);
         authenticate(&link, &options).await?;
         asking(link).await
     };

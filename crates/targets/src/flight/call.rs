@@ -20,7 +20,7 @@ use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http2::{Blocked, Connection, Event};
 use venturi_base::meter::clock::Stage;
 use venturi_base::meter::sockets::Sockets;
-use venturi_base::net::route::Route;
+use venturi_base::net::route::{Neighbour, Route};
 
 /// Messages that wait for one stream of a shared connection before the others stop reading.
 const INBOX: usize = 16;
@@ -191,6 +191,10 @@ impl Link {
     /// The addresses of both ends.
     pub fn route(&self) -> Option<Route> {
         self.0.borrow().connection.route()
+    }
+
+    pub fn neighbour(&self) -> Option<Neighbour> {
+        self.0.borrow().connection.neighbour()
     }
 
     /// From here on so many streams of the trial share what this connection carries.

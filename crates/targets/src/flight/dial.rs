@@ -1,4 +1,4 @@
-//! From an address to an HTTP/2 connection: TCP, TLS, and lines that say what failed.
+//! From an address to an HTTP/2 connection: TCP, TLS, a Unix socket, and lines that say what failed.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub async fn dial(address: &Address, options: &Options, timeout: Duration) -> Re
     Ok(Connection::new(wire, config))
 }
 
-/// TCP, and TLS where the address has it; `scheme` is that of URLs without it.
+/// What the address says, and TLS where it has it; `scheme` is that of URLs without it.
 pub(crate) async fn wire(
     address: &Address,
     options: &Options,
@@ -29,12 +29,15 @@ pub(crate) async fn wire(
     scheme: &str,
 ) -> Result<Wire> {
     let place = address.authority();
-    let to = (address.host.as_str(), address.port);
-    let socket = dial::tcp(to, Some(timeout), options.send_buffer).await;
-    let socket = socket.map_err(|error| error.context(&place))?;
-    if !address.tls {
-        return Ok(Wire::Tcp(socket));
-    }
+    let wire = address
+        .to_host()
+        .dial(Some(timeout), options.send_buffer)
+        .await;
+    let wire = wire.map_err(|error| error.context(&place))?;
+    let socket = match wire {
+        Wire::Tcp(socket) if address.tls => socket,
+        plain => return Ok(plain),
+    };
     let name = options.tls_server_name.as_deref().unwrap_or(&address.host);
     let name = dial::server_name(name)?;
     let mut config = options.tls().config()?;

@@ -39,10 +39,11 @@ use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec};
 
 pub(crate) use ask::port_and_ticket;
-pub use ask::{environment, offers, tcp_port};
+pub use ask::{environment, offers, raw_peer};
 use call::Link;
 pub(crate) use dial::wire;
 pub use offers::{Listed, Offers};
+pub(crate) use options::Over;
 pub use options::{Address, Options};
 use options::{Connections, Subject};
 use plan::Plan;
@@ -75,6 +76,7 @@ pub const SYSTEM: System = System {
     operations: &[Operation::Get, Operation::Put],
     ports: &[("flight", options::DEFAULT_PORT)],
     tls: true,
+    unix: true,
     remote: true,
     parameters: &["command", "ticket"],
     target: |spec| Ok(Box::new(Flight::new(spec)?)),
@@ -130,7 +132,7 @@ impl Flight {
         let headers = self.headers.iter().cloned().chain(login).collect();
         Ok(Link::new(
             connection,
-            address.authority(),
+            address.asked_as(),
             address.tls,
             headers,
         ))

@@ -44,17 +44,25 @@ impl Address {
         }
     }
 
-    /// As it stands in a URL and in `:authority`.
+    /// As it stands in a URL.
     pub fn authority(&self) -> String {
         self.to_host().authority()
     }
 
-    /// `host[:port]` at the beginning of a text, and what follows it.
-    pub(crate) fn place(text: &str, tls: bool, default_port: u16) -> Option<(Self, &str)> {
-        let end = text.find(['/', '?']).unwrap_or(text.len());
-        let (place, rest) = text.split_at(end);
-        let host = Host::parse(place, default_port)?;
-        Some((Self::of(host, tls), rest))
+    /// What requests name as `:authority`: a path is none, and gRPC says this for it.
+    pub fn asked_as(&self) -> String {
+        match self.to_host().socket() {
+            Some(_) => "localhost".to_owned(),
+            None => self.authority(),
+        }
+    }
+
+    /// One place at the beginning of a text, and what follows it.
+    pub(crate) fn place(text: &str, over: Over, default_port: u16) -> Option<(Self, &str)> {
+        let (place, rest) = hosts::split(text, over == Over::Unix)?;
+        let mut hosts = hosts::places(place, default_port, over == Over::Unix).ok()?;
+        let host = hosts.pop().filter(|_| hosts.is_empty())?;
+        Some((Self::of(host, over == Over::Tls), rest))
     }
 
     /// A Flight location; `None`: the server that was asked (no scheme for another one).
@@ -62,25 +70,35 @@ impl Address {
         if uri.is_empty() || uri.starts_with("arrow-flight-reuse-connection:") {
             return Ok(None);
         }
-        let place = scheme(uri).and_then(|(tls, rest)| Self::place(rest, tls, DEFAULT_PORT));
+        let place = scheme(uri).and_then(|(over, rest)| Self::place(rest, over, DEFAULT_PORT));
         match place {
             Some((address, _)) => Ok(Some(address)),
             None => Err(Error::protocol(format!(
-                "the server offers its data at {:?}, which Venturi cannot reach; known: grpc://, grpc+tcp://, grpc+tls://",
+                "the server offers its data at {:?}, which Venturi cannot reach; known: grpc://, grpc+tcp://, grpc+tls://, grpc+unix://",
                 hosts::printable(uri)
             ))),
         }
     }
 }
 
-/// With TLS or without, and what follows the scheme: Venturi's own ones and those of locations.
-fn scheme(url: &str) -> Option<(bool, &str)> {
+/// What the bytes travel over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    Tcp,
+    Tls,
+    Unix,
+}
+
+/// What a URL's bytes travel over, and what follows the scheme: Venturi's own ones and those of locations.
+fn scheme(url: &str) -> Option<(Over, &str)> {
     let (scheme, rest) = url.split_once("://")?;
-    match scheme {
-        "flight" | "grpc" | "grpc+tcp" => Some((false, rest)),
-        "flight+tls" | "grpc+tls" => Some((true, rest)),
-        _ => None,
-    }
+    let over = match scheme {
+        "flight" | "grpc" | "grpc+tcp" => Over::Tcp,
+        "flight+tls" | "grpc+tls" => Over::Tls,
+        "flight+unix" | "grpc+unix" => Over::Unix,
+        _ => return None,
+    };
+    Some((over, rest))
 }
 
 /// What is asked for.
@@ -97,15 +115,21 @@ pub enum Subject {
 pub fn parse_url(url: &str) -> Result<(Vec<Address>, Subject)> {
     let wrong = |what: &str| {
         Error::usage(format!(
-            "target {:?}: {what}; write flight://host:port, flight://host:port/table or flight://host:port?command=text (several hosts with commas between them)",
-            hosts::printable(url)
+            "target {:?}: {what}; write flight://host:port, flight://host:port/table or flight://host:port?command=text (several hosts with commas between them), or {}",
+            hosts::printable(url),
+            hosts::unix_form("flight")
         ))
     };
-    let (tls, rest) = scheme(url).ok_or_else(|| wrong("not a Flight URL"))?;
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (places, rest) = rest.split_at(end);
-    let no_host = |text| wrong(&format!("{:?} is no host", hosts::printable(text)));
-    let places = hosts::parse(places, DEFAULT_PORT).map_err(no_host)?;
+    let (over, rest) = scheme(url).ok_or_else(|| wrong("not a Flight URL"))?;
+    let unix = over == Over::Unix;
+    let (places, rest) = hosts::split(rest, unix).ok_or_else(|| wrong("no / follows the colon"))?;
+    let what = if unix {
+        "no path from the root on"
+    } else {
+        "no host"
+    };
+    let no_place = |text| wrong(&format!("{:?} is {what}", hosts::printable(text)));
+    let places = hosts::places(places, DEFAULT_PORT, unix).map_err(no_place)?;
     if let Some(again) = hosts::twice(&places) {
         return Err(wrong(&format!("{} stands there twice", again.authority())));
     }
@@ -137,6 +161,7 @@ pub fn parse_url(url: &str) -> Result<(Vec<Address>, Subject)> {
             ))
         }
     };
+    let tls = over == Over::Tls;
     let servers = places.into_iter().map(|host| Address::of(host, tls));
     Ok((servers.collect(), subject))
 }
@@ -352,7 +377,22 @@ mod tests {
         assert_eq!(all, ["a:1", "[::1]:31337", "c:31337"]);
         assert!(servers.iter().all(|server| server.tls));
         assert_eq!(subject, Subject::Path(vec!["t".into()]));
+        let (servers, subject) = parse_url("flight+unix:///run/a,/run/b%20c:/t?").unwrap();
+        let all: Vec<_> = servers.iter().map(Address::authority).collect();
+        assert_eq!(all, ["/run/a", "/run/b c"]);
+        assert_eq!(servers[0].asked_as(), "localhost");
+        assert_eq!(subject, Subject::Path(vec!["t".into()]));
+        let (_, subject) = one("flight+unix:///run/s?command=a/b:c");
+        assert_eq!(subject, Subject::Command(b"a/b:c".to_vec()));
         for wrong in [
+            "flight+unix://",
+            "flight+unix://h",
+            "flight+unix://h:1",
+            "flight+unix:///",
+            "flight+unix:///a:t",
+            "flight+unix:///a,/a",
+            "flight+unix://u:hush@/a",
+            "flight:///a",
             "flight://",
             "http://h",
             "flight://h:0",
@@ -385,6 +425,8 @@ mod tests {
             .unwrap()
             .unwrap();
         assert_eq!(there.authority(), "10.0.0.1:5000");
+        let near = Address::of_location("grpc+unix:///run/s").unwrap().unwrap();
+        assert_eq!(near.authority(), "/run/s");
         assert!(Address::of_location("s3://bucket").is_err());
     }
 

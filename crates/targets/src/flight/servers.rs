@@ -129,6 +129,7 @@ impl Flight {
             }
             // Any other server: it answers in its own way that it does not know the action.
             Err(error) if error.kind == Kind::Server => {
+                identity = identity.beside(link.neighbour());
                 if let Some(route) = identity.route.filter(|route| is_own(route.peer.ip())) {
                     identity.same_machine = Some(true);
                     match self.spec.include_setup {

@@ -36,10 +36,11 @@ impl Channel {
 
     /// From now on `wait` waits, for so long at most, where the wire allows it.
     pub fn block(&mut self, most: Duration) -> io::Result<()> {
-        let Wire::Tcp(socket) = &self.wire else {
+        if self.is_secure() {
             return Ok(()); // TLS reads on until nothing is left, which would wait in vain
-        };
-        let socket = SockRef::from(socket);
+        }
+        let socket = self.wire.socket();
+        let socket = SockRef::from(&socket);
         socket.set_read_timeout(Some(most))?;
         socket.set_write_timeout(Some(most))?;
         socket.set_nonblocking(false)?;
@@ -52,14 +53,12 @@ impl Channel {
     /// code the caches have long forgotten. Since when and until when it waited. What has
     /// not come by then is left to `receive`.
     pub fn wait(&mut self) -> Result<Option<(Instant, Instant)>> {
-        let Wire::Tcp(socket) = &self.wire else {
-            return Ok(None);
-        };
         if !self.blocking || !self.incoming.is_empty() {
             return Ok(None);
         }
         let from = Instant::now();
-        let read = (&*SockRef::from(socket)).read(self.incoming.room());
+        let socket = self.wire.socket();
+        let read = (&*SockRef::from(&socket)).read(self.incoming.room());
         let waited = (from, Instant::now());
         match read {
             Ok(0) => return Err(gone()),
@@ -72,6 +71,10 @@ impl Channel {
             Err(error) => return Err(lost(error)),
         }
         Ok(Some(waited))
+    }
+
+    fn is_secure(&self) -> bool {
+        matches!(self.wire, Wire::Tls(_))
     }
 
     pub fn wire(&self) -> &Wire {
@@ -88,7 +91,7 @@ impl Channel {
             blocking,
         } = self;
         let Wire::Tcp(socket) = wire else {
-            return Err(Error::new(Kind::Internal, "TLS within TLS"));
+            return Err(Error::new(Kind::Internal, "TLS over what is not TCP"));
         };
         if !incoming.is_empty() {
             return Err(Error::protocol("the server speaks before TLS has begun"));

@@ -1,10 +1,9 @@
 //! One connection: log-in, and calls that wait for their answer.
 
 use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-
-use tokio::net::TcpStream;
 
 use super::auth::{self, Next};
 use super::channel::Channel;
@@ -16,8 +15,7 @@ use venturi_base::codec::mysql::rows::Definition;
 use venturi_base::codec::mysql::{self, command, Answer, Greeting, Login, Reader};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::net::dial;
-use venturi_base::net::route::Route;
-use venturi_base::net::wire::Wire;
+use venturi_base::net::route::{Neighbour, Route};
 
 /// Rows that a query outside the clock may be answered by.
 const MOST_ROWS: usize = 10_000;
@@ -40,9 +38,8 @@ pub struct Connection {
 impl Connection {
     /// Connects and logs in. The caller says where it was.
     pub async fn open(host: &Host, access: &Access, database: Option<&str>) -> Result<Self> {
-        let to = (host.name.as_str(), host.port);
-        let socket = dial::tcp(to, Some(access.timeout), None).await?;
-        let logging_in = Self::log_in(Channel::new(Wire::Tcp(socket)), host, access, database);
+        let wire = host.dial(Some(access.timeout), None).await?;
+        let logging_in = Self::log_in(Channel::new(wire), host, access, database);
         tokio::time::timeout(access.timeout, logging_in)
             .await
             .map_err(|_| dial::late("the log-in", access.timeout))?
@@ -122,12 +119,16 @@ impl Connection {
         Err(Error::protocol("the log-in has no end"))
     }
 
-    pub fn socket(&self) -> &TcpStream {
+    pub fn socket(&self) -> BorrowedFd<'_> {
         self.channel.wire().socket()
     }
 
     pub fn route(&self) -> Option<Route> {
         self.channel.wire().route()
+    }
+
+    pub fn neighbour(&self) -> Option<Neighbour> {
+        self.channel.wire().neighbour()
     }
 
     /// The thread serves no other connection: answers may be waited for in the kernel.

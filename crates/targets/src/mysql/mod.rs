@@ -12,7 +12,6 @@ mod read;
 mod server;
 mod statement;
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +69,7 @@ pub const SYSTEM: System = System {
     operations: &[Operation::Upsert, Operation::Get],
     ports: &[("mysql", options::URL.port)],
     tls: true,
+    unix: true,
     keeps: true,
     in_flight: false,
     statement: Some("text"),
@@ -170,7 +170,7 @@ impl MySql {
         let plan = self.planned()?;
         let mut connection = self.connect(stream, &plan.server).await?;
         if !self.spec.include_setup {
-            self.sockets.keep(connection.socket().as_fd());
+            self.sockets.keep(connection.socket());
         }
         if self.options.statement == StatementKind::Prepared {
             for rows in plan::batch_lengths(&plan.work)? {

@@ -43,7 +43,7 @@ impl MySql {
             true => Found::default(),
             false => found(&mut connection, &work.table).await?,
         };
-        let mut identity = Identity {
+        let identity = Identity {
             address: self.place.address(),
             servers: self.place.hosts.len(),
             software: Some(server.software.clone()),
@@ -55,6 +55,7 @@ impl MySql {
             route: connection.route(),
             ..Identity::default()
         };
+        let mut identity = identity.beside(connection.neighbour());
         if let Some(route) = identity.route.filter(|route| is_own(route.peer.ip())) {
             identity.same_machine = Some(true);
             identity.pid = match self.spec.include_setup {

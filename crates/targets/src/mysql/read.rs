@@ -1,7 +1,6 @@
 //! Gets from MySQL: rows as text, or in the binary form of a prepared statement.
 
 use std::future::Future;
-use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -97,7 +96,7 @@ impl Readable {
         // What a timestamp is written as goes by it.
         connection.run("SET time_zone = '+00:00'").await?;
         if purpose == Purpose::Stream && !spec.include_setup {
-            self.sockets.keep(connection.socket().as_fd());
+            self.sockets.keep(connection.socket());
         }
         Ok(connection)
     }
@@ -117,7 +116,7 @@ impl Readable {
             true => None,
             false => Some(connection.round_trip().await?.as_nanos() as u64),
         };
-        Ok(Identity {
+        let identity = Identity {
             address: self.place.address(),
             servers: self.place.hosts.len(),
             software: Some(server.software),
@@ -129,7 +128,8 @@ impl Readable {
             same_machine: here.map(|_| true),
             route,
             ..Identity::default()
-        })
+        };
+        Ok(identity.beside(connection.neighbour()))
     }
 }
 

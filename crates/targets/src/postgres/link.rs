@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::pin::{pin, Pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,12 +14,12 @@ use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::errors::at_login;
-use super::options::Options;
-use crate::upsert::Place;
-use venturi_base::error::Error;
+use super::options::{Options, URL};
+use crate::upsert::{Host, Place};
+use venturi_base::error::{Error, Kind};
 use venturi_base::meter::sockets::Sockets;
-use venturi_base::net::dial;
-use venturi_base::net::route::Route;
+use venturi_base::net;
+use venturi_base::net::route::{Neighbour, Route};
 
 /// Of the driver's answers.
 pub type Answer<T> = std::result::Result<T, tokio_postgres::Error>;
@@ -71,6 +70,7 @@ pub struct Link {
     pub client: Client,
     pub driver: Driver,
     pub route: Option<Route>,
+    pub neighbour: Option<Neighbour>,
 }
 
 impl Link {
@@ -118,13 +118,13 @@ pub async fn dial(
     timeout: Duration,
     sockets: Option<&Sockets>,
 ) -> std::result::Result<Link, Failed> {
-    let (host, authority) = (place.host_of(0), place.address());
-    let socket = dial::tcp((host.name.as_str(), host.port), Some(timeout), None).await;
-    let socket = socket.map_err(|error| error.context(&authority))?;
+    let (host, authority) = (socket_of(place.host_of(0)), place.address());
+    let wire = host.dial(Some(timeout), None).await;
+    let wire = wire.map_err(|error| error.context(&authority))?;
     if let Some(sockets) = sockets {
-        sockets.keep(socket.as_fd());
+        sockets.keep(wire.socket());
     }
-    let route = route(&socket);
+    let (route, neighbour) = (wire.route().map(canonical), wire.neighbour());
     let mut config = Config::new();
     config
         .user(options.user(place)?)
@@ -133,34 +133,36 @@ pub async fn dial(
     if let Some(password) = options.login.password()? {
         config.password(password);
     }
-    let connected = if let Some(tls) = tls {
-        config.ssl_mode(SslMode::Require);
-        let mut tls = tls.clone();
-        tls.alpn_protocols = vec![b"postgresql".to_vec()];
-        let name = options.login.tls_server_name.as_deref();
-        let name = name.unwrap_or(&host.name);
-        let connector =
-            MakeTlsConnect::<TcpStream>::make_tls_connect(&mut MakeRustlsConnect::new(tls), name);
-        let connector = match connector {
-            Ok(connector) => connector,
-            Err(never) => match never {},
-        };
-        config
-            .connect_raw(socket, connector)
-            .await
-            .map(|(client, wire)| (client, Box::pin(wire) as Wire))
-    } else {
-        config.ssl_mode(SslMode::Disable);
-        config
-            .connect_raw(socket, NoTls)
-            .await
-            .map(|(client, wire)| (client, Box::pin(wire) as Wire))
+    let connected = match (wire, tls) {
+        (net::wire::Wire::Tcp(socket), Some(tls)) => {
+            config.ssl_mode(SslMode::Require);
+            let mut tls = tls.clone();
+            tls.alpn_protocols = vec![b"postgresql".to_vec()];
+            let name = options.login.tls_server_name.as_deref();
+            let name = name.unwrap_or(&host.name);
+            let mut making = MakeRustlsConnect::new(tls);
+            let Ok(connector) = MakeTlsConnect::<TcpStream>::make_tls_connect(&mut making, name);
+            driven(config.connect_raw(socket, connector).await)
+        }
+        (net::wire::Wire::Tcp(socket), None) => {
+            config.ssl_mode(SslMode::Disable);
+            driven(config.connect_raw(socket, NoTls).await)
+        }
+        (net::wire::Wire::Unix(socket), _) => {
+            config.ssl_mode(SslMode::Disable);
+            driven(config.connect_raw(socket, NoTls).await)
+        }
+        (net::wire::Wire::Tls(_), _) => {
+            let text = "a connection that begins with TLS";
+            return Err(Error::new(Kind::Internal, text).into());
+        }
     };
     match connected {
         Ok((client, wire)) => Ok(Link {
             client,
             driver: Driver { wire: Some(wire) },
             route,
+            neighbour,
         }),
         Err(error) => Err(Failed {
             no_database: error.code().is_some_and(|code| code.code() == "3D000"),
@@ -169,13 +171,31 @@ pub async fn dial(
     }
 }
 
-fn route(socket: &TcpStream) -> Option<Route> {
+fn driven<S, T>(
+    connected: Answer<(Client, tokio_postgres::Connection<S, T>)>,
+) -> Answer<(Client, Wire)>
+where
+    tokio_postgres::Connection<S, T>: Future<Output = Answer<()>> + Send + 'static,
+{
+    connected.map(|(client, wire)| (client, Box::pin(wire) as Wire))
+}
+
+/// Of a directory, as clients of libpq name it, the socket in it at the usual port.
+fn socket_of(host: &Host) -> Host {
+    let mut host = host.clone();
+    if host.socket().is_some_and(|path| path.is_dir()) {
+        host.name = format!("{}/.s.PGSQL.{}", host.name.trim_end_matches('/'), URL.port);
+    }
+    host
+}
+
+fn canonical(route: Route) -> Route {
     let canonical =
         |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-    Some(Route {
-        local: canonical(socket.local_addr().ok()?),
-        peer: canonical(socket.peer_addr().ok()?),
-    })
+    Route {
+        local: canonical(route.local),
+        peer: canonical(route.peer),
+    }
 }
 
 #[cfg(test)]

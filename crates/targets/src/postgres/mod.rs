@@ -54,6 +54,7 @@ pub const SYSTEM: System = System {
     operations: &[Operation::Upsert, Operation::Get],
     ports: &[("postgres", options::URL.port)],
     tls: true,
+    unix: true,
     keeps: true,
     statement: Some("prepared"),
     space: Some(options::URL.usual),
@@ -174,7 +175,7 @@ impl Database for Postgres {
         // "PostgreSQL 15.9 (Debian ...) on x86_64-pc-linux-gnu, compiled by ..."
         let version = version.split(" on ").next().unwrap_or_default().to_owned();
         let here = link.route.filter(|route| is_own(route.peer.ip()));
-        Ok(Identity {
+        let identity = Identity {
             address: self.authority.to_string(),
             software: Some(version).filter(|version| !version.is_empty()),
             protocol: "postgres".into(),
@@ -186,7 +187,8 @@ impl Database for Postgres {
             same_machine: here.map(|_| true),
             route: link.route,
             ..Identity::default()
-        })
+        };
+        Ok(identity.beside(link.neighbour))
     }
 
     async fn run(&self, link: &mut Link, sql: &str) -> Result<()> {

@@ -48,8 +48,12 @@ impl Place {
                 None => "[,host2...]",
                 Some(_) => "",
             };
+            let or = match url.contains("+unix://") {
+                true => format!(", or {}", hosts::unix_form(scheme)),
+                false => String::new(),
+            };
             Error::usage(format!(
-                "target {:?}: {what}; write {scheme}://[user@]host[:{port}]{more}/[{space}]",
+                "target {:?}: {what}; write {scheme}://[user@]host[:{port}]{more}/[{space}]{or}",
                 hosts::printable(url)
             ))
         };
@@ -58,10 +62,16 @@ impl Place {
             Some(scheme) => (scheme, true),
             None => (scheme, false),
         };
+        let (scheme, unix) = match scheme.strip_suffix("+unix") {
+            Some(scheme) => (scheme, true),
+            None => (scheme, false),
+        };
         if scheme != form.scheme {
             return Err(wrong(&format!("not a URL of {}", form.scheme)));
         }
-        let (place, space) = rest.split_once('/').unwrap_or((rest, ""));
+        let (place, space) =
+            hosts::split(rest, unix).ok_or_else(|| wrong("no / follows the colon"))?;
+        let space = space.strip_prefix('/').unwrap_or(space);
         let (user, hosts) = match place.rsplit_once('@') {
             Some((user, hosts)) => (Some(user), hosts),
             None => (None, place),
@@ -88,8 +98,13 @@ impl Place {
                  environment variable and name that as password_env",
             ));
         }
-        let no_host = |text| wrong(&format!("{:?} is no host", hosts::printable(text)));
-        let hosts = hosts::parse(hosts, form.port).map_err(no_host)?;
+        let what = if unix {
+            "no path from the root on"
+        } else {
+            "no host"
+        };
+        let no_place = |text| wrong(&format!("{:?} is {what}", hosts::printable(text)));
+        let hosts = hosts::places(hosts, form.port, unix).map_err(no_place)?;
         if let Some(why) = form.one_host.filter(|_| hosts.len() > 1) {
             return Err(wrong(&format!("one host, not several: {why}")));
         }
@@ -214,6 +229,31 @@ mod tests {
         assert_eq!(place.user.as_deref(), Some("a@b"));
         let place = Place::parse("postgres://[::1]:7", &ONE).unwrap();
         assert_eq!((place.space.as_str(), place.user), ("venturi", None));
+        let place = Place::parse("mysql+unix://me@/run/my%20sql.sock:/sales", &MANY).unwrap();
+        assert_eq!(
+            (place.address().as_str(), place.tls),
+            ("/run/my sql.sock", false)
+        );
+        assert_eq!(
+            (place.space.as_str(), place.user.as_deref()),
+            ("sales", Some("me"))
+        );
+        let place = Place::parse("postgres+unix:///run/postgresql", &ONE).unwrap();
+        assert_eq!(
+            (place.space.as_str(), place.host_of(0).port),
+            ("venturi", 0)
+        );
+        for wrong in [
+            "mysql+unix://h/d",
+            "mysql+unix:///s:d",
+            "mysql+unix:///s:/d?x=1",
+        ] {
+            let error = Place::parse(wrong, &MANY).unwrap_err().message;
+            assert!(
+                error.contains("mysql+unix:///path/of/socket, and :/NAME"),
+                "{error}"
+            );
+        }
         for wrong in [
             "mysql://",
             "mysql",

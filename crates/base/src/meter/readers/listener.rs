@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A host may run thousands of processes; nobody shall wait for all their descriptors.
@@ -17,6 +18,26 @@ pub fn pid_of(address: SocketAddr) -> Option<u32> {
     let inodes: Vec<u64> = rows().filter_map(|row| row.listens(address)).collect();
     let first = processes(&inodes).next();
     first.map(|(pid, _)| pid)
+}
+
+/// The same of a Unix socket's path. Of several at one path, whose files are gone but for one, any.
+pub fn pid_at(path: &Path) -> Option<u32> {
+    let table = std::fs::read_to_string("/proc/self/net/unix").unwrap_or_default();
+    let inodes: Vec<u64> = unix_listeners(&table, path).collect();
+    let first = processes(&inodes).next();
+    first.map(|(pid, _)| pid)
+}
+
+/// `ffff: 00000002 00000000 00010000 0001 01 12345 /run/socket`: of sockets that listen at the path.
+fn unix_listeners<'a>(table: &'a str, path: &'a Path) -> impl Iterator<Item = u64> + 'a {
+    const ACCEPTS: &str = "00010000";
+    table.lines().skip(1).filter_map(move |line| {
+        let mut fields = line.split_ascii_whitespace();
+        let accepts = fields.nth(3)? == ACCEPTS;
+        let inode = fields.nth(2)?;
+        let (_, name) = line.split_once(&format!(" {inode} "))?;
+        (accepts && Path::new(name) == path).then(|| inode.parse().ok())?
+    })
 }
 
 /// Who of this host is at the other end of a connection.
@@ -198,6 +219,36 @@ mod tests {
         assert_eq!(listening(&six, "[::1]:31337"), [21, 22]);
         assert_eq!(listening(&six, "127.0.0.1:31337"), [21, 23]);
         assert!(listening("", "127.0.0.1:1").is_empty());
+    }
+
+    #[test]
+    fn recorded_unix_sockets() {
+        let head = "Num       RefCount Protocol Flags    Type St Inode Path\n";
+        let line = |flags: &str, inode: u32, path: &str| {
+            format!("ffff0000: 00000002 00000000 {flags} 0001 01 {inode:5} {path}\n")
+        };
+        let table = head.to_owned()
+            + &line("00010000", 11, "/run/a b")
+            + &line("00000000", 12, "/run/a b")
+            + &line("00010000", 13, "/run/a")
+            + &line("00010000", 14, "");
+        let at = |path: &str| unix_listeners(&table, Path::new(path)).collect::<Vec<_>>();
+        assert_eq!(
+            (at("/run/a b"), at("/run/a"), at("/run")),
+            (vec![11], vec![13], vec![])
+        );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_unix_socket_of_this_process() {
+        let name = format!("venturi-listener-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert_eq!(pid_at(&path), Some(std::process::id()));
+        drop(listener);
+        assert_eq!(pid_at(&path), None);
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[cfg(target_os = "linux")]

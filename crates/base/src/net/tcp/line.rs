@@ -1,9 +1,10 @@
 //! What both ends of a raw connection do: the header, how to wait, reading and writing.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
+
+use socket2::Socket;
 
 use crate::net::socket;
 use crate::os::pin::{interrupt_nobody, pin};
@@ -60,7 +61,7 @@ impl Wait {
 
     /// Of a socket by which payload arrives, or leaves, and the thread that serves it, which
     /// may be bound to a CPU. A refusal costs speed, not more.
-    pub(super) fn apply(self, socket: &TcpStream, arrives: bool, bound: bool) -> io::Result<()> {
+    pub(super) fn apply(self, socket: &Socket, arrives: bool, bound: bool) -> io::Result<()> {
         match self {
             Wait::Asleep => {}
             Wait::ForMuch => {
@@ -78,7 +79,7 @@ impl Wait {
 }
 
 #[cfg(target_os = "linux")]
-fn wake_at(socket: &TcpStream, bytes: libc::c_int) {
+fn wake_at(socket: &Socket, bytes: libc::c_int) {
     // SAFETY: one number, alive during the call, of the size given.
     unsafe {
         libc::setsockopt(
@@ -92,7 +93,7 @@ fn wake_at(socket: &TcpStream, bytes: libc::c_int) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn wake_at(_socket: &TcpStream, _bytes: libc::c_int) {}
+fn wake_at(_socket: &Socket, _bytes: libc::c_int) {}
 
 /// Binds the thread, where that is wished and can be had.
 pub fn stay_on(cpu: Option<usize>) {
@@ -144,7 +145,7 @@ pub(super) fn parse(
         _ => Err(ErrorKind::InvalidData.into()),
     }
 }
-pub(super) fn prepare(socket: &TcpStream) -> io::Result<()> {
+pub(super) fn prepare(socket: &Socket) -> io::Result<()> {
     socket::prepare(socket.into(), None);
     socket.set_read_timeout(Some(LOOK_UP))?;
     socket.set_write_timeout(Some(LOOK_UP))
@@ -156,7 +157,7 @@ fn blocked(error: &io::Error) -> bool {
 
 /// One read; waits until there is something, the end, a stop or `IDLE` has passed.
 pub(super) fn read(
-    socket: &mut TcpStream,
+    socket: &mut Socket,
     buffer: &mut [u8],
     stop: &dyn Fn() -> bool,
 ) -> io::Result<usize> {
@@ -165,7 +166,7 @@ pub(super) fn read(
 
 /// Writes all of it.
 pub(super) fn write(
-    socket: &mut TcpStream,
+    socket: &mut Socket,
     mut all: &[u8],
     stop: &dyn Fn() -> bool,
 ) -> io::Result<()> {
@@ -180,7 +181,7 @@ pub(super) fn write(
 
 /// Writes the piece again and again with one call, or the begin of that.
 pub(super) fn write_pieces(
-    socket: &mut TcpStream,
+    socket: &mut Socket,
     piece: &[u8],
     stop: &dyn Fn() -> bool,
 ) -> io::Result<()> {

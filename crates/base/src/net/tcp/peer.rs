@@ -1,19 +1,25 @@
 //! The far end.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::line::{
     parse, prepare, read, stay_on, write, write_pieces, Ticket, HEADER, IDLE, LOOK_UP,
     MOST_CONNECTIONS, OPEN, PIECE, READ,
 };
+use crate::net::unix::Listening;
 use crate::spec::Operation;
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
 
 /// A peer that nobody asks for and nobody is connected to does not listen any longer.
 const UNASKED: Duration = Duration::from_secs(60);
@@ -35,11 +41,26 @@ impl Default for Terms {
     }
 }
 
+#[derive(Debug)]
+enum Listener {
+    Tcp(Socket),
+    Unix(Listening),
+}
+
+impl Listener {
+    fn socket(&self) -> &Socket {
+        match self {
+            Listener::Tcp(socket) => socket,
+            Listener::Unix(listening) => &listening.socket,
+        }
+    }
+}
+
 /// The far end of a probe: sends or discards what clients ask for, on threads of its
 /// own. Stops when dropped, and when nobody has asked for it for a while.
 #[derive(Debug)]
 pub struct Peer {
-    pub addr: SocketAddr,
+    pub addr: SockAddr,
     shared: Arc<Shared>,
 }
 
@@ -73,9 +94,21 @@ impl Shared {
 impl Peer {
     /// Listens on a port of the system's choice.
     pub fn start(ip: IpAddr, terms: Terms) -> io::Result<Peer> {
-        let listener = TcpListener::bind((ip, 0))?;
-        listener.set_nonblocking(true)?;
-        let addr = listener.local_addr()?;
+        let address = SocketAddr::new(ip, 0);
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        socket.set_nonblocking(true)?;
+        Self::serve(Listener::Tcp(socket), terms)
+    }
+
+    /// Listens on a Unix socket, whose file goes with it.
+    pub fn start_unix(path: &Path, terms: Terms) -> io::Result<Peer> {
+        Self::serve(Listener::Unix(Listening::bind(path, BACKLOG)?), terms)
+    }
+
+    fn serve(listener: Listener, terms: Terms) -> io::Result<Peer> {
+        let addr = listener.socket().local_addr()?;
         let shared = Arc::new(Shared {
             terms,
             stop: AtomicBool::new(false),
@@ -85,7 +118,7 @@ impl Peer {
         let seen = shared.clone();
         std::thread::Builder::new()
             .name("tcp-peer".into())
-            .spawn(move || accept(&listener, &seen))?;
+            .spawn(move || accept(listener.socket(), &seen))?;
         Ok(Peer { addr, shared })
     }
 
@@ -106,7 +139,7 @@ impl Drop for Peer {
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+fn accept(listener: &Socket, shared: &Arc<Shared>) {
     while shared.is_wanted() {
         if !arrives(listener) {
             continue;
@@ -135,7 +168,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 /// Waits a moment for somebody who connects.
-fn arrives(listener: &TcpListener) -> bool {
+fn arrives(listener: &Socket) -> bool {
     let mut wanted = libc::pollfd {
         fd: listener.as_raw_fd(),
         events: libc::POLLIN,
@@ -145,7 +178,7 @@ fn arrives(listener: &TcpListener) -> bool {
     unsafe { libc::poll(&mut wanted, 1, LOOK_UP.as_millis() as libc::c_int) > 0 }
 }
 
-fn serve(mut socket: TcpStream, shared: &Shared) -> io::Result<()> {
+fn serve(mut socket: Socket, shared: &Shared) -> io::Result<()> {
     prepare(&socket)?;
     let stopped = || shared.stop.load(SeqCst);
     let mut header = [0; HEADER];

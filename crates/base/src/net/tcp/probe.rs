@@ -1,9 +1,13 @@
 //! This end: how much moves.
 
+use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::Shutdown;
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::line::{
     header, prepare, read, stay_on, write, write_pieces, Ticket, Wait, HEADER, IDLE, LONGEST,
@@ -125,35 +129,75 @@ pub(super) fn apart(streams: usize, pin: Option<&[usize]>, cpus: &[usize]) -> bo
 
 /// A connection, and what is said on it first.
 struct Line {
-    socket: TcpStream,
+    socket: Socket,
     header: [u8; HEADER],
 }
 
 /// Where a peer listens, and what it wants to see.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Far {
-    pub addr: SocketAddr,
+    pub addr: SockAddr,
     pub ticket: Ticket,
+}
+
+impl Far {
+    /// Whether both ends are on this machine.
+    pub fn is_near(&self) -> bool {
+        let ip = self.addr.as_socket().map(|address| address.ip());
+        ip.is_none_or(|ip| ip.is_loopback())
+    }
+
+    /// What the limit is called.
+    fn name(&self) -> &'static str {
+        match self.addr.is_unix() {
+            true => "raw Unix socket",
+            false => "raw TCP",
+        }
+    }
+
+    fn connect(&self) -> Result<Socket> {
+        let domain = Domain::from(i32::from(self.addr.family()));
+        let connected = Socket::new(domain, Type::STREAM, None).and_then(|socket| {
+            match self.addr.is_unix() {
+                true => socket.connect(&self.addr)?,
+                false => socket.connect_timeout(&self.addr, IDLE)?,
+            }
+            Ok(socket)
+        });
+        connected.map_err(|error| Error::new(Kind::Unreachable, format!("{self}: {error}")))
+    }
+}
+
+impl fmt::Display for Far {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.addr.as_socket(), self.addr.as_pathname()) {
+            (Some(address), _) => write!(f, "{}, {address}", self.name()),
+            (_, path) => write!(
+                f,
+                "{}, {}",
+                self.name(),
+                path.unwrap_or(Path::new("?")).display()
+            ),
+        }
+    }
 }
 
 /// Moves bytes to or from the `far` peer. `cancelled` is asked now and then.
 pub fn probe(
-    far: Far,
+    far: &Far,
     flow: Flow<'_>,
     placement: Placement,
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<Probe> {
     check(&flow)?;
-    let Far { addr, ticket } = far;
-    let failed = |error: io::Error| failure(addr, &error, cancelled);
-    let ends = Ends::of(&flow, placement, addr.ip().is_loopback())?;
+    let failed = |error: io::Error| failure(far, &error, cancelled);
+    let ends = Ends::of(&flow, placement, far.is_near())?;
     let mut lots: Vec<Vec<Line>> = (0..ends.threads).map(|_| vec![]).collect();
     for stream in 0..flow.streams {
-        let socket = TcpStream::connect_timeout(&addr, IDLE)
-            .map_err(|error| Error::new(Kind::Unreachable, format!("raw TCP, {addr}: {error}")))?;
+        let socket = far.connect()?;
         prepare(&socket).map_err(failed)?;
         let header = header(
-            ticket,
+            far.ticket,
             flow.operation,
             flow.duration,
             ends.peer(stream),
@@ -218,7 +262,7 @@ pub fn probe(
 }
 
 fn check(flow: &Flow<'_>) -> Result<()> {
-    let usage = |what: String| Err(Error::usage(format!("raw TCP: {what}")));
+    let usage = |what: String| Err(Error::usage(format!("raw sockets: {what}")));
     if !(1..=MOST_CONNECTIONS).contains(&flow.streams) {
         return usage(format!("streams must be 1..{MOST_CONNECTIONS}"));
     }
@@ -231,7 +275,7 @@ fn check(flow: &Flow<'_>) -> Result<()> {
     Ok(())
 }
 
-fn failure(addr: SocketAddr, error: &io::Error, cancelled: &dyn Fn() -> bool) -> Error {
+fn failure(far: &Far, error: &io::Error, cancelled: &dyn Fn() -> bool) -> Error {
     if cancelled() {
         return Error::cancelled();
     }
@@ -243,7 +287,7 @@ fn failure(addr: SocketAddr, error: &io::Error, cancelled: &dyn Fn() -> bool) ->
         ),
         _ => (Kind::Io, ""),
     };
-    Error::new(kind, format!("raw TCP, {addr}: {error}{advice}"))
+    Error::new(kind, format!("{far}: {error}{advice}"))
 }
 
 /// Reads from each connection in turn: the peer fills all of them meanwhile.

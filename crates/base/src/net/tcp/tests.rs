@@ -2,6 +2,8 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use socket2::SockAddr;
+
 use super::line::{header, parse, Wait, HEADER, LOOK_UP};
 use super::probe::{self as probing, Ends};
 use super::*;
@@ -20,7 +22,17 @@ fn start() -> Peer {
     Peer::start(LOOPBACK, Terms::default()).unwrap()
 }
 
-fn far(addr: SocketAddr) -> Far {
+fn start_unix(name: &str) -> Peer {
+    let name = format!("venturi-raw-{name}-{}", std::process::id());
+    Peer::start_unix(&std::env::temp_dir().join(name), Terms::default()).unwrap()
+}
+
+fn port(peer: &Peer) -> SocketAddr {
+    peer.addr.as_socket().unwrap()
+}
+
+fn far(addr: &SockAddr) -> Far {
+    let addr = addr.clone();
     Far { addr, ticket: OPEN }
 }
 
@@ -34,13 +46,18 @@ fn flow(operation: Operation, streams: usize) -> Flow<'static> {
     }
 }
 
-fn free(far: Far, flow: Flow<'_>) -> Result<Probe> {
+fn free(far: &Far, flow: Flow<'_>) -> Result<Probe> {
     probe(far, flow, Placement::Free, &never)
 }
 
 #[test]
 fn bytes_move_in_both_directions_and_every_placement() {
-    let peer = start();
+    for peer in [start(), start_unix("ways")] {
+        bytes_move_with(&peer);
+    }
+}
+
+fn bytes_move_with(peer: &Peer) {
     let last = allowed().unwrap().last().copied();
     for operation in [Operation::Get, Operation::Put] {
         for placement in [Placement::Free, Placement::OneCpu, Placement::Apart] {
@@ -50,7 +67,7 @@ fn bytes_move_in_both_directions_and_every_placement() {
                     pin: pin.as_slice().into(),
                     ..flow(operation, streams)
                 };
-                let probe = probe(far(peer.addr), wanted, placement, &never).unwrap();
+                let probe = probe(&far(&peer.addr), wanted, placement, &never).unwrap();
                 assert!(
                     probe.bytes > 1_000_000,
                     "{wanted:?}, {placement:?}: {probe:?}"
@@ -110,7 +127,7 @@ fn a_cancel_ends_it() {
         duration: Duration::from_secs(60),
         ..flow(Operation::Get, 2)
     };
-    let error = probe(far(peer.addr), long, Placement::Free, &soon).unwrap_err();
+    let error = probe(&far(&peer.addr), long, Placement::Free, &soon).unwrap_err();
     assert_eq!(error.kind, Kind::Cancelled);
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
@@ -123,7 +140,7 @@ fn what_the_peer_will_not_do() {
             duration: Duration::from_secs(seconds),
             ..flow(Operation::Put, streams)
         };
-        free(far(peer.addr), wanted).unwrap_err().kind
+        free(&far(&peer.addr), wanted).unwrap_err().kind
     };
     assert_eq!(ask(0, 1), Kind::Usage);
     assert_eq!(ask(1, 1 << 20), Kind::Usage);
@@ -131,9 +148,9 @@ fn what_the_peer_will_not_do() {
         threads: 0,
         ..flow(Operation::Put, 1)
     };
-    assert_eq!(free(far(peer.addr), none).unwrap_err().kind, Kind::Usage);
+    assert_eq!(free(&far(&peer.addr), none).unwrap_err().kind, Kind::Usage);
     // Nonsense on the wire: it hangs up.
-    let mut socket = TcpStream::connect(peer.addr).unwrap();
+    let mut socket = TcpStream::connect(port(&peer)).unwrap();
     socket.write_all(&[7; HEADER]).unwrap();
     assert_eq!(socket.read(&mut [0; 8]).unwrap_or(0), 0);
 }
@@ -141,14 +158,14 @@ fn what_the_peer_will_not_do() {
 #[test]
 fn a_peer_that_was_dropped_does_not_listen() {
     let peer = start();
-    let addr = peer.addr;
+    let (addr, there) = (peer.addr.clone(), port(&peer));
     drop(peer);
     let begun = Instant::now();
-    while TcpStream::connect_timeout(&addr, LOOK_UP).is_ok() {
+    while TcpStream::connect_timeout(&there, LOOK_UP).is_ok() {
         assert!(begun.elapsed() < Duration::from_secs(5));
         std::thread::sleep(LOOK_UP);
     }
-    let error = free(far(addr), flow(Operation::Get, 1)).unwrap_err();
+    let error = free(&far(&addr), flow(Operation::Get, 1)).unwrap_err();
     assert_eq!(error.kind, Kind::Unreachable);
 }
 
@@ -175,8 +192,8 @@ fn only_who_was_let_in_is_served() {
     };
     let peer = Peer::start(LOOPBACK, terms).unwrap();
     let ask = |ticket| {
-        let addr = peer.addr;
-        free(Far { addr, ticket }, flow(Operation::Get, 5))
+        let addr = peer.addr.clone();
+        free(&Far { addr, ticket }, flow(Operation::Get, 5))
     };
     assert!(ask(terms.ticket).unwrap().bytes > 0);
     let error = ask(OPEN).unwrap_err();
@@ -196,12 +213,29 @@ fn a_peer_that_nobody_asks_for_does_not_listen() {
         duration: 4 * SHORT,
         ..flow(Operation::Get, 1)
     };
-    assert!(free(far(peer.addr), long).is_ok());
+    assert!(free(&far(&peer.addr), long).is_ok());
     assert!(peer.ask());
     let begun = Instant::now();
-    while TcpStream::connect_timeout(&peer.addr, LOOK_UP).is_ok() {
+    while TcpStream::connect_timeout(&port(&peer), LOOK_UP).is_ok() {
         assert!(begun.elapsed() < Duration::from_secs(20));
         std::thread::sleep(2 * SHORT);
     }
     assert!(!peer.ask());
+}
+
+#[test]
+fn the_file_of_a_unix_socket_goes_with_its_peer() {
+    let peer = start_unix("goes");
+    let addr = peer.addr.clone();
+    let path = addr.as_pathname().unwrap();
+    assert!(path.exists());
+    drop(peer);
+    let begun = Instant::now();
+    while path.exists() {
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        std::thread::sleep(LOOK_UP);
+    }
+    let error = free(&far(&addr), flow(Operation::Get, 1)).unwrap_err();
+    assert_eq!(error.kind, Kind::Unreachable);
+    assert!(error.message.starts_with("raw Unix socket, /"), "{error}");
 }
