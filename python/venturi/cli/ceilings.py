@@ -41,7 +41,9 @@ def ceilings(
     only: Annotated[
         str | None,
         typer.Option(
-            "--only", help="Kinds to measure: memory, tcp, pipe, disk, codec, engine.", show_default=False
+            "--only",
+            help="Kinds: memory, tcp, unix, pipe, disk, codec, engine.",
+            show_default=False,
         ),
     ] = None,
     streams: Annotated[
@@ -81,7 +83,7 @@ def ceilings(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Measure the limits that no transfer can pass: memory, TCP, disk, codecs, and Venturi itself."""
+    """Measure the limits that no transfer can pass: memory, sockets, disk, codecs, and Venturi itself."""
     given = dict(locals()) | settings
     from venturi.cli.run import _executor
     from venturi.measure import limits
@@ -132,7 +134,7 @@ def _print(measured: Ceilings, format: forms.TableOrJson) -> None:
         say("warning", "interrupted; these are the limits measured until then" if found else "interrupted")
     for limit in found:
         if limit.error is not None:
-            level = "error" if limit.fields["kind"] == "tcp" else "warning"
+            level = "error" if limit.fields["kind"] in ("tcp", "unix") else "warning"
             say(level, f"{limit.title}: {limit.error}")
     if measured.exit_code is ExitCode.UNREACHABLE:
         say("hint", "start a server there: venturi serve flight --host 0.0.0.0")

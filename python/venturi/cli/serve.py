@@ -26,6 +26,7 @@ def serve() -> None:
 def flight(
     host: flags.Host = "127.0.0.1",
     port: flags.Port = 31337,
+    unix: flags.Unix = None,
     memory: Annotated[
         str,
         typer.Option("--memory", help="Most bytes that tables, and copies that gets read from, may take."),
@@ -71,6 +72,7 @@ def flight(
             "batch",
             host=host,
             port=port,
+            unix=unix,
             max_connections=max_connections,
             send_buffer=send_buffer,
             handicap=handicap,
@@ -86,7 +88,7 @@ def flight(
         tables += [_table(store, "--data", text) for text in data or []]
         store.forget_tables()
         spec["tables"] = tables
-        server = serving.started(core, spec, f"{host}:{port}")
+        server = serving.started(core, spec, str(unix or f"{host}:{port}"))
         # Who reads that it is ready may stop it at once.
         ending = serving.signalled()
         _announce(server, as_json, spec)
@@ -111,8 +113,7 @@ def _announce(server: Any, as_json: bool, spec: dict[str, Any]) -> None:
         hello = {"address": server.address, "pid": os.getpid(), "environment": spec["environment"]}
         print(json.dumps(hello), flush=True)
         return
-    scheme = "flight+tls" if spec["tls_certificate"] is not None else "flight"
-    print(f"serving {scheme}://{server.address}  (Ctrl-C stops)", flush=True)
+    print(f"serving {serving.place('flight', server, spec)}  (Ctrl-C stops)", flush=True)
 
 
 def _print_statistics(server: Any) -> None:

@@ -45,6 +45,7 @@ def charrow(
     ] = "64Ki",
     host: flags.Host = "127.0.0.1",
     port: flags.Port = 9006,
+    unix: flags.Unix = None,
     query_memory: Annotated[
         str, typer.Option("--query-memory", help="Most bytes of a query that are encoded and not yet sent.")
     ] = "64MiB",
@@ -83,6 +84,7 @@ def charrow(
             "block",
             host=host,
             port=port,
+            unix=unix,
             max_connections=max_connections,
             send_buffer=send_buffer,
             handicap=handicap,
@@ -107,7 +109,7 @@ def charrow(
             "streams": streams,
             "engine": "builtin" if queries is None else "outside",
         }
-        server = serving.started(core, spec, f"{host}:{port}")
+        server = serving.started(core, spec, str(unix or f"{host}:{port}"))
         # Who reads that it is ready may stop it at once.
         ending = serving.signalled()
         if queries is not None:
@@ -179,13 +181,12 @@ def _announce(server: Any, as_json: bool, spec: dict[str, Any], tables: list[str
         hello = {"address": server.address, "pid": os.getpid(), "environment": spec["environment"]}
         print(json.dumps(hello | {"tables": tables}), flush=True)
         return
-    scheme = "charrow+tls" if spec["tls_certificate"] is not None else "charrow"
     what = (
         "queries of ClickHouse's SQL"
         if queries is not None
         else ", ".join(("records", "state_rows", *tables))
     )
-    print(f"serving {scheme}://{server.address}  (Ctrl-C stops)\n  {what}", flush=True)
+    print(f"serving {serving.place('charrow', server, spec)}  (Ctrl-C stops)\n  {what}", flush=True)
 
 
 def _print_statistics(server: Any) -> None:

@@ -9,6 +9,14 @@ import typer
 
 Host = Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for all.")]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")]
+Unix = Annotated[
+    Path | None,
+    typer.Option(
+        "--unix",
+        help="Path of a Unix socket to listen on, for this user alone, in the place of host and port.",
+        show_default=False,
+    ),
+]
 MaxConnections = Annotated[
     int, typer.Option("--max-connections", min=1, help="Most connections at a time; each has a thread.")
 ]
@@ -16,7 +24,7 @@ SendBuffer = Annotated[
     str | None,
     typer.Option(
         "--send-buffer",
-        help="Bytes of the sockets' send buffers; without it 256Ki on loopback, else the kernel's.",
+        help="Bytes of the sockets' send buffers; without it 256Ki on this host, else the kernel's.",
         show_default=False,
     ),
 ]

@@ -7,8 +7,10 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from venturi.common import credentials, signals
 from venturi.common.errors import ExitCode, VenturiError
@@ -22,6 +24,7 @@ __all__ = [
     "named",
     "nanoseconds",
     "path",
+    "place",
     "signalled",
     "started",
     "statistics",
@@ -82,6 +85,7 @@ def common(
     *,
     host: str,
     port: int,
+    unix: Path | None,
     max_connections: int,
     send_buffer: str | None,
     handicap: str | None,
@@ -101,7 +105,8 @@ def common(
         raise VenturiError(f"--handicap: {error}") from None
     buffer_bytes = count("--send-buffer", send_buffer) if send_buffer is not None else None
     check_access(tls_certificate, tls_key, tls_client_ca, token_env)
-    warn_if_open(host, tls_certificate is not None, token_env)
+    if unix is None:
+        warn_if_open(host, tls_certificate is not None, token_env)
     if handicap is not None:
         say(
             "warning", f"handicapped by {handicap} a {each}: figures measured here are slowed down on purpose"
@@ -109,6 +114,7 @@ def common(
     return {
         "host": host,
         "port": port,
+        "unix": path(unix),
         "max_connections": max_connections,
         "send_buffer": buffer_bytes,
         "handicap": slowed,
@@ -119,6 +125,13 @@ def common(
         # Whoever measures this server may ask what it runs on.
         "environment": describe(),
     }
+
+
+def place(scheme: str, server: Any, spec: Mapping[str, Any]) -> str:
+    """The URL of a server of the core's, for whoever measures it."""
+    if spec["unix"] is not None:
+        return f"{scheme}+unix://{quote(server.address)}"
+    return f"{scheme}{'+tls' if spec['tls_certificate'] is not None else ''}://{server.address}"
 
 
 def statistics(server: Any) -> dict[str, Any]:

@@ -8,12 +8,11 @@ import threading
 import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from venturi.common.core import load_core
 from venturi.common.errors import VenturiError
 from venturi.targets.system import is_charrow
-from venturi.targets.urls import each_host, place_of
+from venturi.targets.urls import each_host, place_of, split_url
 
 __all__ = ["ask"]
 
@@ -21,7 +20,7 @@ __all__ = ["ask"]
 def ask(url: str, options: Mapping[str, Any], seconds: float) -> dict[str, dict[str, Any] | None]:
     """The environment of each reference server of this address; all are asked at once, for so long."""
     answers: dict[str, dict[str, Any]] = {}
-    urls = {place_of(one): urlsplit(one)._replace(path="", query="").geturl() for one in each_host(url)}
+    urls = {place_of(one): split_url(one)._replace(path="", query="").geturl() for one in each_host(url)}
     function = f"{'charrow' if is_charrow(url) else 'flight'}_environment"
 
     def one(name: str) -> None:

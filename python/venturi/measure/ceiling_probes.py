@@ -1,6 +1,6 @@
 """Probes of physical limits: which ones the cells of a run need, and how each is executed.
 
-Raw TCP needs one of our servers at the other end: our own on this machine, and on another host `venturi
+Raw sockets need one of our servers at the other end: our own on this machine, and on another host `venturi
 serve`, where that is what runs there. A raw pipe has both its ends here.
 """
 
@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from venturi.analysis.cells.ceilings import (
     DIALECTS,
@@ -32,6 +31,7 @@ from venturi.engine.spec import FORMAT_VERSION, build_spec
 from venturi.measure.endpoints import Endpoints
 from venturi.plan.cell import Cell
 from venturi.servers.reference import ReferenceServer
+from venturi.servers.starters import SocketServer
 from venturi.targets.system import (
     PIPES,
     in_process,
@@ -40,9 +40,10 @@ from venturi.targets.system import (
     is_ours,
     is_plugin,
     is_remote,
+    is_unix,
     scheme_of,
 )
-from venturi.targets.urls import each_host, is_loopback, place_of
+from venturi.targets.urls import each_host, is_loopback, place_of, split_url
 
 __all__ = [
     "IDENTITY",
@@ -50,6 +51,7 @@ __all__ = [
     "NAMES",
     "REPEATS",
     "SECONDS",
+    "SOCKETS",
     "Probe",
     "Prober",
     "cost",
@@ -60,7 +62,9 @@ __all__ = [
 ]
 
 REPEATS = 3
-SECONDS = {"tcp": 0.3, "pipe": 0.3, "memory": 0.25, "engine": 0.1, "codec": 0.2, "disk": 0.3}
+SOCKETS = ("tcp", "unix")
+"""Kinds of raw sockets, by what their addresses are."""
+SECONDS = {"tcp": 0.3, "unix": 0.3, "pipe": 0.3, "memory": 0.25, "engine": 0.1, "codec": 0.2, "disk": 0.3}
 """How long one repeat of each kind moves data."""
 _MAKING_READY = {"memory": 0.5, "engine": 0.05, "disk": 0.1}
 """Before a repeat, about: memory is touched, batches are made."""
@@ -70,8 +74,8 @@ _LINKS = 16
 _MOST_ENGINE_ROWS = 50_000
 """Rows of `usage` that the engine's probe of upserts cycles through."""
 NAMES = {
-    "tcp": "raw TCP", "pipe": "raw pipe", "memory": "memory copy", "engine": "engine", "codec": "codecs",
-    "disk": "disk",
+    "tcp": "raw TCP", "unix": "raw Unix socket", "pipe": "raw pipe", "memory": "memory copy",
+    "engine": "engine", "codec": "codecs", "disk": "disk",
 }  # fmt: skip
 IDENTITY = (
     *("kind", "place", "end", "name", "threads", "pin", "direction", "streams", "message_bytes", "path"),
@@ -95,7 +99,7 @@ class Probe:
     path: str | None = None
     data: str | None = None
     url: str = field(default="", compare=False)
-    """The scenario's address, of a TCP probe."""
+    """The scenario's address, of a probe of sockets."""
     cell: Cell | None = field(default=None, compare=False)
     """A cell that needs it, which says what the data are."""
     loader: str | None = field(default=None, compare=False)
@@ -196,7 +200,7 @@ def _ways(cell: Cell, servers: int) -> list[Probe]:
 
     def probe(name: str | None, count: int, **more: Any) -> Probe:
         return Probe(
-            "tcp",
+            "unix" if is_unix(url) else "tcp",
             place=str(p["place"]),
             name=name,
             threads=min(int(p.get("threads") or count), count),
@@ -305,7 +309,7 @@ class Prober:
 
     def _answer(self, probe: Probe, duration: int, control: TrialControl) -> dict[str, Any]:
         executor = self._executor
-        if probe.kind == "tcp":
+        if probe.kind in SOCKETS:
             assert probe.cell is not None
             ours = is_ours(probe.url) or (self._stand_in and is_loopback(probe.url))
             options = {} if ours else dict(probe.cell.options)
@@ -383,9 +387,10 @@ class Prober:
         if not self._executor.needs_server:
             return url
         if not is_ours(url) and not (self._stand_in and is_loopback(url)):
-            return urlsplit(url)._replace(path="", query="").geturl()
+            return split_url(url)._replace(path="", query="").geturl()
         # Asked each time: one that died was started again, somewhere else.
         own = self._endpoints.own_address(url) if self._endpoints is not None else None
         if own is None and url not in self._servers:
-            self._servers[url] = f"flight://{self._stack.enter_context(ReferenceServer()).address}"
+            server = SocketServer() if is_unix(url) else ReferenceServer()
+            self._servers[url] = self._stack.enter_context(server).url
         return own or self._servers[url]

@@ -1,7 +1,7 @@
 """The physical limits measured between the trials of each round, so that a trial and what it is held against
 meet the same moment of the machine; docs/ceilings.md.
 
-Probes take a fifth of the trials' time at most. Raw TCP and raw pipes move with the moment, and are probed
+Probes take a fifth of the trials' time at most. Raw sockets and pipes move with the moment, and are probed
 right after the first trial of the round that is held against them; what moves slowly (memory, disk, codecs,
 the engine) at the end of the round, as far as time is left, in turn.
 """
@@ -17,7 +17,7 @@ from venturi.analysis.cells.ceilings import alone
 from venturi.common.units import percent
 from venturi.engine.executor import Executor
 from venturi.measure import ceilings
-from venturi.measure.ceiling_probes import IDENTITY, SECONDS, Probe, Prober, cost, probes
+from venturi.measure.ceiling_probes import IDENTITY, SECONDS, SOCKETS, Probe, Prober, cost, probes
 from venturi.measure.endpoints import Endpoints
 from venturi.plan.cell import Cell
 from venturi.store.writer import RunWriter
@@ -158,4 +158,4 @@ class RoundProbes:
 
 def _follows(probe: Probe) -> bool:
     """Whether it moves with the moment, and is what a trial is held against."""
-    return probe.kind == "pipe" or (probe.kind == "tcp" and not alone(probe.name))
+    return probe.kind == "pipe" or (probe.kind in SOCKETS and not alone(probe.name))

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from venturi.common.environment import Told
 from venturi.common.suffixes import format_duration
@@ -23,6 +22,7 @@ from venturi.measure.ceiling_probes import (
     NAMES,
     REPEATS,
     SECONDS,
+    SOCKETS,
     Probe,
     Prober,
     foreign,
@@ -31,6 +31,7 @@ from venturi.measure.ceiling_probes import (
 )
 from venturi.measure.endpoints import Endpoints
 from venturi.store.writer import RunWriter
+from venturi.targets.urls import split_url
 
 __all__ = [
     *("Guard", "Note", "Probing", "cache_key", "keep", "listed", "measure", "probes", "reason", "seconds"),
@@ -57,13 +58,13 @@ def cache_key(probe: Probe, peers: Mapping[str, Told]) -> dict[str, Any] | None:
             key["device"] = os.stat(probe.path or ".").st_dev
         except OSError:
             return None
-    if probe.kind == "tcp" and foreign(probe.url):
+    if probe.kind in SOCKETS and foreign(probe.url):
         told = list((peers.get(str(probe.place)) or {}).values())
         # The address may belong to another machine later, or the machine may have rebooted.
         known = [peer for peer in told if peer and peer.get("boot_id")]
         if not known or len(known) < len(told):
             return None
-        address = urlsplit(probe.url)
+        address = split_url(probe.url)
         state = [value for peer in known for value in map(peer.get, ("boot_id", "kernel", "software"))]
         key["peer"] = [address.scheme, address.netloc, *state]
     return key

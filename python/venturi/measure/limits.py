@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from venturi.analysis.cells.limits import Limit, Narrowest, limits, narrowest, title
 from venturi.common.environment import file_system
@@ -19,7 +18,7 @@ from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.common.suffixes import parse_count, parse_duration
 from venturi.engine.executor import Executor
 from venturi.measure.ceiling_cache import CeilingCache
-from venturi.measure.ceiling_probes import REPEATS, Probe, Prober, probes
+from venturi.measure.ceiling_probes import REPEATS, SOCKETS, Probe, Prober, probes
 from venturi.measure.ceilings import cache_key, keep
 from venturi.measure.endpoints import Endpoints, Note
 from venturi.measure.interrupts import Interrupts
@@ -30,6 +29,7 @@ from venturi.plan.typed import layer_tree
 from venturi.targets.parameters import CREDENTIALS
 from venturi.targets.system import (
     LOCAL,
+    LOCAL_UNIX,
     NO_PLACE,
     is_charrow,
     is_local,
@@ -38,11 +38,11 @@ from venturi.targets.system import (
     is_time_series,
     scheme_of,
 )
-from venturi.targets.urls import check_url
+from venturi.targets.urls import check_url, split_url
 
 __all__ = ["KINDS", "Ceilings", "measure"]
 
-KINDS = ("memory", "tcp", "pipe", "disk", "codec", "engine")
+KINDS = ("memory", "tcp", "unix", "pipe", "disk", "codec", "engine")
 _CODECS = ("ipc", "lz4", "zstd")
 _DEFAULT_MESSAGE = 131_072
 Progress = Callable[[int, int, str], None]
@@ -67,15 +67,19 @@ class Ceilings:
     @property
     def narrowest(self) -> list[Narrowest]:
         """What a transfer within this machine cannot pass, and one to the other host."""
+        ways = {(limit.fields["place"], limit.fields["kind"]) for limit in self.limits}
         places = dict.fromkeys(("local", self.place))
-        return [line for place in places if (line := narrowest(self.limits, place)) is not None]
+        # Where no sockets were measured, what bounds them all the same.
+        known = [(p, kind) for p in places for kind in SOCKETS if (p, kind) in ways] or [("local", "tcp")]
+        found = (narrowest(self.limits, place, kind) for place, kind in known)
+        return [line for line in found if line is not None]
 
     @property
     def exit_code(self) -> ExitCode:
         if self.interrupted:
             return ExitCode.INTERRUPTED
         failed = [line for line in self.lines if line["outcome"] != "ok"]
-        ways = [line for line in failed if line["kind"] == "tcp"]
+        ways = [line for line in failed if line["kind"] in SOCKETS]
         if any(_kind(line) == "unreachable" for line in ways):
             return ExitCode.UNREACHABLE
         # A disk that cannot do direct I/O is a finding, not a failure, unless it was all that was asked for.
@@ -180,7 +184,7 @@ def _scenario(given: Mapping[str, Any]) -> Scenario:
                 f"URL {url}: stands for servers that venturi run --on starts; name one that runs"
             )
         # What lies there does not matter: only the way is measured.
-        wanted["target"] = urlsplit(url)._replace(path="", query="").geturl()
+        wanted["target"] = split_url(url)._replace(path="", query="").geturl()
 
     tree, spelled = layer_tree(wanted)
     spelled = {key: "URL" if flag == "--target" else flag for key, flag in spelled.items()}
@@ -244,12 +248,16 @@ class _Session:
     def _probes(self, endpoints: Endpoints) -> list[Probe]:
         """Those of the cells, and the ones that a run makes only where it needs them."""
         found = probes(endpoints.cells)
-        tcp = [probe for probe in found if probe.kind == "tcp"]
-        if not is_local(tcp[0].url):
-            self.found.place = str(tcp[0].place)
-            tcp += [
-                dataclasses.replace(probe, place="local", url=LOCAL) for probe in tcp if probe.name is None
-            ]
+        ways = [probe for probe in found if probe.kind in SOCKETS]
+        here = [
+            dataclasses.replace(probe, kind="tcp", place="local", url=LOCAL)
+            for probe in ways
+            if probe.name is None
+        ]
+        unix = [dataclasses.replace(probe, kind="unix", url=LOCAL_UNIX) for probe in here]
+        far = [] if is_local(ways[0].url) else ways
+        if far:
+            self.found.place = str(far[0].place)
         cell = endpoints.cells[0]
         size, label = cell.message_bytes, next(p.data for p in found if p.kind == "engine")
         names = dict.fromkeys([*_CODECS, *([self.given["compression"]] if self.given["compression"] else [])])
@@ -269,21 +277,18 @@ class _Session:
         path = str(Path(self.given["disk"]).resolve())
         disks = [Probe("disk", end="client", name=name, path=path) for name in ("fsync", "direct")]
         # Where TCP takes every way, a pipe has but one.
-        pipes = [
-            dataclasses.replace(probe, kind="pipe", place=None, end="client", url="")
-            for probe in tcp
-            if probe.name is None and is_local(probe.url)
-        ]
+        pipes = [dataclasses.replace(probe, kind="pipe", place=None, end="client", url="") for probe in here]
         every = {
             "memory": [p for p in found if p.kind == "memory"],
-            "tcp": tcp,
+            "tcp": [*(p for p in far if p.kind == "tcp"), *here],
+            "unix": [*(p for p in far if p.kind == "unix"), *unix],
             "pipe": pipes,
             "disk": disks,
             "codec": codecs,
             "engine": [p for p in found if p.kind == "engine"],
         }
         # The far host first: whether it answers is known at once.
-        order = ["tcp", *(k for k in KINDS if k != "tcp")] if self.found.place != "local" else list(KINDS)
+        order = [*SOCKETS, *(k for k in KINDS if k not in SOCKETS)] if far else list(KINDS)
         return [probe for kind in order if kind in self.kinds for probe in every[kind]]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from venturi.common.core import load_core
 from venturi.common.errors import ExitCode, VenturiError
@@ -16,7 +15,7 @@ from venturi.plan import matrix
 from venturi.plan.scenario import Scenario
 from venturi.plan.typed import only_target, scenario_of
 from venturi.targets.system import is_ours, scheme_of
-from venturi.targets.urls import place_of
+from venturi.targets.urls import place_of, split_url
 
 __all__ = ["settled"]
 
@@ -41,7 +40,7 @@ def settled(given: Mapping[str, Any]) -> tuple[Scenario, list[str], dict[str, st
 def _what(found: Scenario, given: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
     """Flags for what is measured, where the address leaves a choice, and what to say of that."""
     url = found.target.url
-    parts = urlsplit(url)
+    parts = split_url(url)
     if scheme_of(url) != "flight" or parts.path.strip("/") or parts.query:
         return {}, []
     if is_ours(url):

@@ -13,7 +13,6 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from venturi.common import credentials
 from venturi.common.errors import ScenarioError, VenturiError
@@ -30,7 +29,7 @@ from venturi.targets.system import (
     is_remote,
     scheme_of,
 )
-from venturi.targets.urls import each_host, place_of
+from venturi.targets.urls import each_host, place_of, split_url
 
 if TYPE_CHECKING:
     from venturi.inputs.files import Prepared
@@ -76,7 +75,7 @@ def check_hosts(scenario: Scenario, cells: Sequence[Cell]) -> None:
 
 def _addresses(url: str) -> set[tuple[str, int]]:
     """Addresses and port that the host of a URL has; none where its name is not known here."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     with contextlib.suppress(OSError, ValueError):
         found = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
         return {(str(address[0]), int(address[1])) for *_, address in found}

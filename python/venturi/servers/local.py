@@ -10,15 +10,23 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 from venturi.common import temporary
 from venturi.common.environment import Told, describe_host
 from venturi.common.errors import ScenarioError, VenturiError
 from venturi.servers.local_store import LocalStore, Settings
-from venturi.servers.starters import Server, Starter, here
-from venturi.targets.system import in_process, is_local, is_ours, is_remote, is_time_series, scheme_of
-from venturi.targets.urls import each_host, place_of
+from venturi.servers.starters import Server, SocketServer, Starter, here
+from venturi.targets.system import (
+    in_process,
+    is_local,
+    is_ours,
+    is_remote,
+    is_time_series,
+    is_unix,
+    scheme_of,
+)
+from venturi.targets.urls import each_host, place_of, split_url
 
 __all__ = ["LocalTargets", "duckdb_library"]
 
@@ -29,14 +37,24 @@ _REFERENCE = ("flight", "charrow")
 
 
 class _Wanted(NamedTuple):
-    """Servers of a system, beside the loaders or on hosts of their own."""
+    """Servers of a system, beside the loaders or on hosts of their own; a reference server listens on a port
+    or on a Unix socket, a throw-away one on both."""
 
     scheme: str
     remote: bool
+    unix: bool = False
+
+    def url(self, server: Server) -> str:
+        """Of a reference server."""
+        return (
+            f"{self.scheme}+unix://{quote(server.address)}"
+            if self.unix
+            else f"{self.scheme}://{server.address}"
+        )
 
 
 def _wanted(url: str) -> _Wanted:
-    return _Wanted(scheme_of(url), is_remote(url))
+    return _Wanted(scheme_of(url), is_remote(url), is_unix(url) and scheme_of(url) in _REFERENCE)
 
 
 class LocalTargets:
@@ -61,13 +79,17 @@ class LocalTargets:
             self._servers[wanted] = self._started(wanted)
 
     def _started(self, wanted: _Wanted) -> Server:
-        scheme, remote = wanted
-        if scheme == "flight":
-            # Without tables: before its clock starts, a trial gives the server the file that it will get.
-            return self._starter("flight", [], remote)
-        if scheme == "charrow":
-            given = [word for name, path in self._tables.items() for word in ("--ready", f"{name}={path}")]
-            return self._starter("charrow", given, remote)
+        scheme, remote, unix = wanted
+        if scheme in _REFERENCE:
+            given: list[str] = []
+            # Flight's without tables: before its clock starts, a trial gives the server its file.
+            if scheme == "charrow":
+                given = [
+                    word for name, path in self._tables.items() for word in ("--ready", f"{name}={path}")
+                ]
+            if unix:
+                return SocketServer(*given, kind=scheme).start()
+            return self._starter(scheme, given, remote)
         from venturi.servers import throwaway
 
         server = throwaway.for_scheme(scheme)(note=self._note)
@@ -103,13 +125,14 @@ class LocalTargets:
             return self._stores[is_remote(url)].url(url)
         if in_process(url):
             return f"{scheme}://{self.folder / f'venturi.{scheme}'}"
-        server = self._servers.get(_wanted(url))
+        wanted = _wanted(url)
+        server = self._servers.get(wanted)
         if server is None:
             return url
         if scheme in _REFERENCE:
-            return urlsplit(url)._replace(netloc=server.address).geturl()
-        found = urlsplit(str(server.hello["url"]))
-        path = urlsplit(url).path
+            return split_url(url)._replace(netloc=split_url(wanted.url(server)).netloc).geturl()
+        found = split_url(str(server.hello["unix_url" if is_unix(url) else "url"]))
+        path = split_url(url).path
         return found._replace(path=path if path.strip("/") else found.path).geturl()
 
     def _store(self, url: str) -> LocalStore | None:
@@ -145,9 +168,8 @@ class LocalTargets:
 
     def reference_url(self, url: str) -> str | None:
         """The URL of a reference server of ours where this address is, if one runs there."""
-        found = (self._servers.get(_Wanted(scheme, is_remote(url))) for scheme in _REFERENCE)
-        pairs = zip(_REFERENCE, found, strict=True)
-        return next((f"{scheme}://{server.address}" for scheme, server in pairs if server is not None), None)
+        there = [_Wanted(scheme, is_remote(url), is_unix(url)) for scheme in _REFERENCE]
+        return next((one.url(self._servers[one]) for one in there if one in self._servers), None)
 
     def _hello(self, url: str) -> dict[str, Any]:
         store = self._store(url)

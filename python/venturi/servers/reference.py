@@ -39,8 +39,13 @@ class ReferenceServer:
 
     @property
     def address(self) -> str:
-        """host:port"""
+        """host:port, or the path of its Unix socket"""
         return str(self.hello["address"])
+
+    @property
+    def url(self) -> str:
+        """As the target of a run names it."""
+        return f"{self._kind}://{self.address}"
 
     @property
     def pid(self) -> int | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from typing import Any, Protocol
+from urllib.parse import quote
 
 from venturi.common import temporary
 from venturi.common.errors import VenturiError
 from venturi.servers.reference import ReferenceServer
 
-__all__ = ["Server", "Starter", "StoreProcess", "here"]
+__all__ = ["Server", "SocketServer", "Starter", "StoreProcess", "here"]
 
 
 class Server(Protocol):
@@ -39,6 +40,23 @@ class Starter(Protocol):
     """
 
     def __call__(self, kind: str, arguments: Sequence[str], remote: bool = False) -> Server: ...
+
+
+class SocketServer(ReferenceServer):
+    """A reference server on a Unix socket in a temporary directory, which goes with it."""
+
+    def __init__(self, *arguments: str, kind: str = "flight") -> None:
+        self._held = temporary.make("socket")
+        socket = self._held.path / f"{kind}.sock"
+        super().__init__("--unix", str(socket), *arguments, kind=kind, hold=[self._held.descriptor])
+
+    @property
+    def url(self) -> str:
+        return f"{self._kind}+unix://{quote(self.address)}"
+
+    def stop(self, at_once: bool = False) -> None:
+        super().stop(at_once)
+        self._held.remove()
 
 
 class StoreProcess:

@@ -21,6 +21,7 @@ __all__ = [
     "KEEPS_NOTHING",
     "KNOWN",
     "LOCAL",
+    "LOCAL_UNIX",
     "NETWORK",
     "NO_PLACE",
     "ONE_AT_A_TIME",
@@ -55,12 +56,14 @@ __all__ = [
     "is_readable",
     "is_remote",
     "is_time_series",
+    "is_unix",
     "scheme_of",
     "servers_batches",
 ]
 
 HOST = re.compile(r"(?:\[[^\[\]@/?#\s]+\]|[^\[\]:@/?#\s]+)(?::\d{0,5})?")
 LOCAL = "flight://local"
+LOCAL_UNIX = "flight+unix://local"
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class System:
     """Its usual port by each of its schemes, of which `+tls` has one of its own only if it is another; none
     where a URL names a file, or nothing."""
     tls: bool
+    unix: bool
+    """Whether `+unix` may follow its scheme: a Unix socket in the place of a host."""
     file: bool
     """Whether it is a database in this process, of one file."""
     driver: bool
@@ -107,8 +112,8 @@ class System:
     @property
     def schemes(self) -> tuple[str, ...]:
         """All of them, its own first."""
-        tls = [f"{self.scheme}+tls"] * self.tls
-        return tuple(dict.fromkeys((self.scheme, *tls, *(scheme for scheme, _ in self.ports))))
+        more = [f"{self.scheme}+tls"] * self.tls + [f"{self.scheme}+unix"] * self.unix
+        return tuple(dict.fromkeys((self.scheme, *more, *(scheme for scheme, _ in self.ports))))
 
 
 SYSTEMS = tuple(
@@ -170,8 +175,13 @@ PARAMETERS = {system.scheme: system.parameters for system in SYSTEMS if system.p
 
 
 def scheme_of(url: str) -> str:
-    """The system that a URL names, without `+tls`: flight, mysql, cassandra, ..."""
+    """The system that a URL names, without `+tls` or `+unix`: flight, mysql, cassandra, ..."""
     return url.partition("://")[0].partition("+")[0]
+
+
+def is_unix(url: str) -> bool:
+    """Whether a Unix socket stands in the place of the host, or `local` for one of our own."""
+    return url.partition("://")[0].endswith("+unix") and not is_plugin(url)
 
 
 def is_plugin(url: str) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from venturi.common.credentials import HIDDEN, is_secret
 from venturi.common.names import meant
@@ -30,34 +31,64 @@ from venturi.targets.system import (
     is_program,
     is_remote,
     is_time_series,
+    is_unix,
     scheme_of,
 )
 
-__all__ = ["check_url", "each_host", "is_loopback", "place_of", "printable"]
+__all__ = ["check_url", "each_host", "is_loopback", "place_of", "printable", "split_url"]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _DRIVER = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
+_LONGEST_SOCKET = 107
+"""Bytes of a path in sockaddr_un, without the zero at its end (unix(7))."""
+_UNIX = re.compile(r"(?:((?:[^/?#]*@)?/[^:?#]*)(?::([^?#]*))?|local:?(/[^?#]*)?)(?:\?([^#]*))?")
+
+
+class _Unix(SplitResult):
+    """Of `SCHEME+unix://[USER@]/SOCKET[:/PATH][?QUERY]`: its netloc are the sockets, with commas between."""
+
+    __slots__ = ()
+
+    def geturl(self) -> str:
+        path = f":{self.path}" if self.path else ""
+        return f"{self.scheme}://{self.netloc}{path}" + (f"?{self.query}" if self.query else "")
+
+
+def split_url(url: str) -> SplitResult:
+    """The parts of a target's URL: as urlsplit has them, and of one that names Unix sockets likewise."""
+    scheme, _, rest = url.partition("://")
+    found = _UNIX.fullmatch(rest) if is_unix(url) else None
+    if found is None:
+        return urlsplit(url)
+    return _Unix(scheme, found[1] or "local", found[2] or found[3] or "", found[4] or "", "")
+
+
 def each_host(url: str) -> list[str]:
     """The addresses of the hosts that a URL names, each as a URL of its own."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     user, at, hosts = parts.netloc.rpartition("@")
     return [parts._replace(netloc=user + at + host).geturl() for host in hosts.split(",")]
 
 
 def is_loopback(url: str) -> bool:
-    """Whether all of the address is this machine's own; a file always is."""
+    """Whether all of the address is this machine's own; a file and a Unix socket always are."""
+    if is_unix(url):
+        return True
     hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")
     names = [urlsplit(f"//{host}").hostname or "" for host in hosts]
     return in_process(url) or all(n in ("localhost", "::1") or n.startswith("127.") for n in names)
 
 
 def place_of(url: str) -> str:
-    """How results call this address where nobody named it: `local`, `remote`, HOST:PORT, or a file's name."""
+    """How results call this address where nobody named it: `local`, `remote`, HOST:PORT, a file's name, or
+    the path of a Unix socket."""
     if is_ours(url):
         return "local" if is_local(url) else "remote"
-    parts = urlsplit(url)
+    parts = split_url(url)
+    if is_unix(url):
+        return unquote(parts.netloc.rpartition("@")[2])
     if in_process(url) or (is_driver(url) and not parts.netloc):
         return parts.path.rsplit("/", 1)[-1]
     return parts.netloc.rpartition("@")[2] or url
@@ -116,7 +147,9 @@ def check_url(url: str) -> str:
         return _file(url, scheme, rest)
     if "#" in rest:
         raise ValueError(f"{printable(url)!r}: a # is written %23 in a URL")
-    _check_parameters(url, scheme, place, parameters)
+    _check_parameters(url, scheme, parameters)
+    if is_unix(url):
+        return _unix(url, scheme)
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -125,12 +158,7 @@ def check_url(url: str) -> str:
     form = f"{scheme}://HOST:PORT" + ("/DATABASE" if scheme == "influx+http" or _has_users(scheme) else "")
     if not hosts:
         raise ValueError(f"{printable(url)!r} names no host; write {form}")
-    if at and not _has_users(scheme):
-        raise ValueError(
-            f"{printable(url)!r}: {scheme}:// has no user in its URL; {_instead(scheme, 'user')}"
-        )
-    if at and not user:
-        raise ValueError(f"{printable(url)!r}: there is no user before the @")
+    _check_user(url, scheme, user, at)
     several = hosts.split(",")
     if len(several) > 1:
         _check_several(url, several)
@@ -147,6 +175,56 @@ def check_url(url: str) -> str:
     if is_charrow(url) or _has_users(scheme):
         _database(scheme, parts.path)
     return parts._replace(netloc=netloc).geturl()
+
+
+def _check_user(url: str, scheme: str, user: str, at: str) -> None:
+    if at and not _has_users(scheme):
+        raise ValueError(
+            f"{printable(url)!r}: {scheme}:// has no user in its URL; {_instead(scheme, 'user')}"
+        )
+    if at and not user:
+        raise ValueError(f"{printable(url)!r}: there is no user before the @")
+
+
+def _unix(url: str, scheme: str) -> str:
+    """One that names Unix sockets, or `local`."""
+    what = "TABLE" if scheme_of(url) == "flight" else "DATABASE"
+    form = f"{scheme}:///path/of/socket, or {scheme}:///path/of/socket:/{what}"
+    parts = split_url(url)
+    user, at, sockets = parts.netloc.rpartition("@")
+    if parts.netloc == "remote":
+        raise ValueError(
+            f"{printable(url)!r}: remote means servers on other hosts, and a Unix socket is of one host; "
+            f"write {scheme_of(url)}://remote"
+        )
+    if parts.netloc != "local":
+        _check_user(url, scheme, user, at)
+        if not sockets.startswith("/"):
+            raise ValueError(f"{printable(url)!r} names no socket; write {form}, with three slashes")
+        if parts.path and not parts.path.startswith("/"):
+            raise ValueError(f"{printable(url)!r}: behind the socket's colon a / follows; write {form}")
+        several = sockets.split(",")
+        if len(several) > 1:
+            _check_several(url, several)
+        for socket in several:
+            _socket(url, socket, form)
+        if len(set(several)) < len(several):
+            raise ValueError(f"{printable(url)!r}: names a socket twice; streams take them in turn")
+    if is_charrow(url) or _has_users(scheme):
+        _database(scheme, parts.path)
+    return parts.geturl()
+
+
+def _socket(url: str, escaped: str, form: str) -> None:
+    """Whether it can be the path of a socket; whether one is there is seen when it is connected to."""
+    path = unquote(escaped)
+    if not path.startswith("/") or not path.strip("/"):
+        raise ValueError(f"{printable(url)!r} names no socket; write {form}, with three slashes")
+    if (length := len(path.encode())) > _LONGEST_SOCKET:
+        raise ValueError(
+            f"{printable(url)!r}: the path of a Unix socket has {_LONGEST_SOCKET} bytes at most, and this "
+            f"one {length}; use a shorter one, or a symbolic link to its directory"
+        )
 
 
 def _has_users(scheme: str) -> bool:
@@ -203,7 +281,7 @@ def _check_text(url: str, scheme: str) -> None:
             raise ValueError(f"{printable(url)!r}: its escapes are not UTF-8") from None
 
 
-def _check_parameters(url: str, scheme: str, place: str, parameters: str) -> None:
+def _check_parameters(url: str, scheme: str, parameters: str) -> None:
     """Whether what follows the host, and a ?, means something to the system."""
     known = PARAMETERS.get(scheme.partition("+")[0], ())
     names = [part.partition("=") for part in parameters.split("&")] if parameters else []
@@ -215,8 +293,14 @@ def _check_parameters(url: str, scheme: str, place: str, parameters: str) -> Non
         raise ValueError(
             f"a URL of {scheme}:// may end with {may}, and nothing else; an & in the text is written %26"
         )
-    if names and scheme_of(url) == "flight" and place.partition("/")[2].strip("/"):
+    if names and scheme_of(url) == "flight" and _asks_path(url):
         raise ValueError(f"{printable(url)!r}: names a table and a {names[0][0]}; keep one of the two")
+
+
+def _asks_path(url: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool(split_url(url).path.strip("/"))
+    return False
 
 
 def _host(url: str, host: str, form: str) -> str:
@@ -275,7 +359,8 @@ def _database(scheme: str, path: str) -> None:
     """Whether what follows the hosts is the name of a database, or nothing."""
     what = "keyspace" if scheme.startswith("cassandra") else "database"
     if "/" in path.strip("/"):
-        raise ValueError(f"{path!r} is not a {what}; write {scheme}://HOST:PORT/{what.upper()}")
+        form = "/path/of/socket:" if scheme.endswith("+unix") else "HOST:PORT"
+        raise ValueError(f"{path!r} is not a {what}; write {scheme}://{form}/{what.upper()}")
 
 
 def _store(scheme: str, host: str, path: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from venturi.analysis.advice.warning import Advice
-from venturi.analysis.cells.ceilings import surely_above
+from venturi.analysis.cells.ceilings import SOCKETS, surely_above
 from venturi.analysis.cells.summary import (
     CALLS,
     Cell,
@@ -426,7 +426,7 @@ def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Ad
         if c.throughput.known
         # Raw TCP says little about what a database could do.
         and not c.in_rows
-        and "raw TCP" not in c.ceilings
+        and not c.ceilings.keys() & set(SOCKETS.values())
         and scheme_of(str(c.parameters.get("target") or "")) not in NO_PLACE
         and c.stages.get("client", {}).keys().isdisjoint(CALLS)
     ]
@@ -434,7 +434,7 @@ def no_ceiling(cells: Sequence[Cell], probes: Sequence[Mapping[str, Any]]) -> Ad
         return None
     cause = (
         "no raw TCP was measured"
-        if not any(probe.get("kind", "tcp") == "tcp" for probe in probes)
+        if not any(probe.get("kind", "tcp") in SOCKETS for probe in probes)
         else f"no raw TCP probe had the same direction and number of {nouns_of(without[0]).stream}s"
     )
     return Advice(

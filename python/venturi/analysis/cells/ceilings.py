@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from venturi.analysis.statistics.intervals import Interval, median_interval, ratio_interval
 from venturi.common.units import Quantity
-from venturi.targets.system import KEEPS_NOTHING, PIPES, UNSYNCED, scheme_of
+from venturi.targets.system import KEEPS_NOTHING, PIPES, UNSYNCED, is_unix, scheme_of
 
 __all__ = [
     "NEAR",
@@ -40,6 +40,9 @@ OVER = 1.05
 """A result that is so much above its limit has passed it, however far its repeats lie apart."""
 
 RAW_TCP, RAW_PIPE, ENGINE, MEMORY, DISK = "raw TCP", "raw pipe", "engine", "memory copy", "disk"
+RAW_UNIX = "raw Unix socket"
+SOCKETS = {"tcp": RAW_TCP, "unix": RAW_UNIX}
+"""Limits of bare sockets, by the kind of their probes."""
 DIALECTS = ("mysql", "postgres", "sqlite", "duckdb")
 """Statements that `empty://` can build."""
 _ALONE = "loader-"
@@ -186,6 +189,7 @@ def _same_machine(parameters: Mapping[str, Any], records: Sequence[Mapping[str, 
     host = parts.hostname or ""
     return (
         parts.scheme in ("sqlite", "duckdb", *PIPES)
+        or is_unix(target)
         or host in ("local", "localhost", "::1")
         or host.startswith("127.")
     )
@@ -246,6 +250,7 @@ class Limits:
             kind = str(probe.get("kind") or "tcp")
             names = {
                 "tcp": ("place", "direction", "streams", "name", "threads", "pin"),
+                "unix": ("place", "direction", "streams", "name", "threads", "pin"),
                 "pipe": ("direction", "streams", "threads", "pin"),
                 "engine": ("data", "name", "streams", "threads"),
                 "codec": ("end", "data", "name"),
@@ -278,7 +283,7 @@ class Limits:
         would mislead.
         """
         piped = scheme_of(str(parameters.get("target") or "")) in PIPES
-        raw = self._pipe(parameters) if piped else self._tcp(parameters, message_bytes)
+        raw = self._pipe(parameters) if piped else self._sockets(parameters, message_bytes)
         if (parameters.get("loaders") or 1) > 1:
             # One host's limit does not bound several hosts.
             found = [_of_payload(raw, parameters, payload_per_wire)]
@@ -291,19 +296,20 @@ class Limits:
             self._disk(parameters, records),
         ]
         limits = _held_against(found, done)
-        # What passed through TCP, or a pipe, faster than memory is copied stayed in the processor's cache, so
-        # memory is no limit. Compared are bytes on the wire: those passed.
+        # What passed sockets, or a pipe, faster than memory is copied stayed in the processor's cache,
+        # so memory is no limit. Compared are bytes on the wire: those passed.
         wire = next(iter(_held_against([raw], done).values()), None)
         if wire is not None and MEMORY in limits and _above(wire, limits[MEMORY]):
             del limits[MEMORY]
         return limits
 
-    def _tcp(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
+    def _sockets(self, parameters: Mapping[str, Any], size: float | None) -> Ceiling | None:
+        kind = "unix" if is_unix(str(parameters.get("target") or "")) else "tcp"
         own = parameters.get("place")
         sizes: dict[float, list[Sample]] = {}
         loaders = together(parameters.get("loaders") if parameters.get("on") == "ray" else None)
         client = (parameters.get("threads"), pinned(parameters))
-        for (place, direction, streams, name, *ends), rates in self._found.get("tcp", {}).items():
+        for (place, direction, streams, name, *ends), rates in self._found.get(kind, {}).items():
             if direction != parameters.get("operation") or streams != parameters.get("streams"):
                 continue
             # From as many hosts as the trial's streams.
@@ -321,7 +327,7 @@ class Limits:
         of_any = sizes.pop(_ANY, [])
         # Those of a run that was begun when probes had a size count with the others.
         found = of_any + self._near(sizes, size)
-        return self._ceiling(RAW_TCP, found) if found else None
+        return self._ceiling(SOCKETS[kind], found) if found else None
 
     def _pipe(self, parameters: Mapping[str, Any]) -> Ceiling | None:
         """As many pipes and threads as the trial's."""
@@ -432,7 +438,8 @@ def share(binding_name: str | None, passed: bool = False) -> str:
     `of raw TCP (a reference)`."""
     if binding_name is None:
         return ""
-    text = {ENGINE: "of the engine's limit", DISK: "of the disk"}.get(binding_name, f"of {binding_name}")
+    named = {ENGINE: "the engine's limit", DISK: "the disk", RAW_UNIX: "a raw Unix socket"}
+    text = f"of {named.get(binding_name, binding_name)}"
     return f"{text} (a reference)" if passed else text
 
 
@@ -448,6 +455,6 @@ def why_passed(share: Quantity, paired: bool) -> str:
     if not surely_above(share):
         return "repeats do not tell whether it is one: they are too few, or the machine changes too fast"
     return (
-        "it was probed between the trials, raw TCP and pipes with their ends in every placement, so the "
+        "it was probed between the trials, raw sockets and pipes with their ends in every placement, so the "
         "trials do something that the probe does not"
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from venturi.analysis.cells.ceilings import alone
+from venturi.analysis.cells.ceilings import RAW_UNIX, SOCKETS, alone
 from venturi.analysis.statistics.intervals import Interval, median_interval
 from venturi.common.units import Quantity
 
@@ -47,7 +47,7 @@ def _count(number: Any, word: str) -> str:
 def title(line: Mapping[str, Any]) -> str:
     """What a probe is called: `raw TCP get, 4 connections`."""
     kind, name = line.get("kind"), str(line.get("name") or "")
-    if kind == "tcp":
+    if kind in SOCKETS:
         place = str(line.get("place") or "local")
         first, _, more = place.partition(",")
         named = f"{first} and {more.count(',') + 1} more" if more else place
@@ -61,7 +61,7 @@ def title(line: Mapping[str, Any]) -> str:
             where = "" if address in place.split(",") else where
             where += f", {' and '.join(ends)} alone"
         where = f"{_ends(line)}{where}"
-        return f"raw TCP {line.get('direction')}, {_count(line.get('streams'), 'connection')}{where}"
+        return f"{SOCKETS[kind]} {line.get('direction')}, {_count(line.get('streams'), 'connection')}{where}"
     if kind == "pipe":
         return f"raw pipe {line.get('direction')}, {_count(line.get('streams'), 'pipe')}{_ends(line)}"
     if kind == "memory":
@@ -91,6 +91,8 @@ def raw_tcp_meaning(size: str = "") -> str:
 def _meaning(line: Mapping[str, Any], cores: int) -> tuple[str, str]:
     """The family that a limit belongs to, and what it means."""
     kind, name = line.get("kind"), str(line.get("name") or "")
+    if kind == "unix":
+        return RAW_UNIX, "Unix sockets alone, between two processes of this machine"
     if kind == "tcp":
         size = line.get("message_bytes")
         return "raw TCP", raw_tcp_meaning(f"of {Quantity(size, unit='B').text()}" if size else "")
@@ -153,8 +155,9 @@ class Narrowest:
     text: str
 
 
-def narrowest(found: Sequence[Limit], place: str = "local") -> Narrowest | None:
-    """What a transfer to `place` cannot pass; None where nothing that limits one was measured.
+def narrowest(found: Sequence[Limit], place: str = "local", socket: str = "tcp") -> Narrowest | None:
+    """What a transfer to `place` by such a socket (`tcp`, `unix`) cannot pass; None where nothing that limits
+    one was measured.
 
     Of each kind the best counts: over more connections or cores there may be more to be had. Disk and codecs
     are left out, for they bind only what is stored or compressed.
@@ -162,15 +165,15 @@ def narrowest(found: Sequence[Limit], place: str = "local") -> Narrowest | None:
     best: dict[str, Limit] = {}
     for limit in found:
         kind = str(limit.fields.get("kind"))
-        if limit.rate is None or kind not in ("tcp", "memory", "engine"):
+        if limit.rate is None or kind not in (socket, "memory", "engine"):
             continue
-        if kind == "tcp" and (limit.fields.get("place") != place or alone(limit.fields.get("name"))):
+        if kind == socket and (limit.fields.get("place") != place or alone(limit.fields.get("name"))):
             continue
         if kind not in best or limit.rate.median > _median(best[kind]):
             best[kind] = limit
     cached = ""
-    if {"tcp", "memory"} <= best.keys() and _median(best["tcp"]) > _median(best["memory"]):
-        # As in analysis.ceilings: what went through TCP faster than memory is copied was never in memory.
+    if {socket, "memory"} <= best.keys() and _median(best[socket]) > _median(best["memory"]):
+        # As in analysis.ceilings: what went through sockets faster than memory is copied was never in memory.
         rate = best.pop("memory").quantity.number("MB/s")
         cached = f"; memory copy {rate} MB/s does not bind: what passes sockets stays in the cache"
     if not best:
@@ -185,6 +188,8 @@ def narrowest(found: Sequence[Limit], place: str = "local") -> Narrowest | None:
         if place == "local"
         else f"between this machine and {place} a transfer"
     )
+    if socket == "unix":
+        path = f"over a Unix socket{'' if place == 'local' else f' to {place}'} a transfer"
     text = f"{path} cannot pass {lowest.quantity.number('MB/s')} MB/s: {lowest.title}{above}{cached}"
     return Narrowest(lowest, text)
 

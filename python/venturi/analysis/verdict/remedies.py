@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from venturi.analysis.cells.ceilings import codec_of
 from venturi.analysis.cells.summary import ends_by_itself, get, rows_a_batch
@@ -31,6 +31,7 @@ from venturi.targets.system import (
     scheme_of,
     servers_batches,
 )
+from venturi.targets.urls import split_url
 
 __all__ = ["MOST", "remedies"]
 
@@ -116,7 +117,7 @@ def elsewhere(seen: Seen, why: Why) -> Remedy:
         return Remedy(why, {"target": "charrow://HOST:9006"}, left_out=left, before=start)
     changes = {"target": "flight://HOST:31337"}
     if servers_batches(seen.cell.parameters):
-        table = urlsplit(_url(seen)).path.strip("/")
+        table = split_url(_url(seen)).path.strip("/")
         if table:
             changes["target"] += f"/{table}"
             start += f" --table {shlex.quote(unquote(table))}=FILE"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from venturi.analysis.cells.ceilings import waits_for_disk
 from venturi.analysis.verdict.causes import Cause, Why
@@ -21,6 +20,7 @@ from venturi.analysis.verdict.shared_remedies import (
 )
 from venturi.analysis.verdict.types import Remedy
 from venturi.targets.system import ONE_AT_A_TIME, SERVERS, SPACES, scheme_of
+from venturi.targets.urls import split_url
 
 BATCHES = (10, 100, 500, 2_000, 10_000)
 """Rows a batch that are proposed one after the other: 500 as the published benchmark had, 10,000 at most."""
@@ -102,7 +102,7 @@ def _elsewhere(seen: Seen) -> list[Remedy]:
     system = scheme(seen)
     if system not in SERVERS or seen.same_machine is False:
         return []
-    path = urlsplit(str(seen.cell.parameters.get("target"))).path.strip("/") or SPACES[system]
+    path = split_url(str(seen.cell.parameters.get("target"))).path.strip("/") or SPACES[system]
     return [Remedy(Why.DATABASE_ELSEWHERE, {"target": f"{system}://HOST/{path}"})]
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from venturi.analysis.cells.summary import summarise
 from venturi.analysis.verdict.judge import judge
@@ -19,6 +18,7 @@ from venturi.measure.prove.outside import process_cpu_ns
 from venturi.servers.reference import ReferenceServer
 from venturi.targets.handicap import CLIENT_STAGES, SERVER_STAGES
 from venturi.targets.system import ONE_HOST, is_ours
+from venturi.targets.urls import split_url
 
 __all__ = ["prove"]
 
@@ -125,7 +125,7 @@ def _one(
 ) -> Checks:
     """One stage that is slow. `waits`: at which the other end waits then, with these settings."""
     slowed: dict[str, Any] = {"handicap": f"{stage}={HANDICAP_NS}ns"} if end == "client" else {}
-    if at is not None and urlsplit(at).path:
+    if at is not None and split_url(at).path:
         slowed["protocol"] = "path"
     trial = bench.trial(
         at=at,

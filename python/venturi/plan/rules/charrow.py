@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.cell import Cell
 from venturi.plan.settings import Target
 from venturi.plan.workload import SIZES, UPSERT, FileData, Workload
 from venturi.targets.system import has_tables, is_charrow, is_local
+from venturi.targets.urls import split_url
 
 __all__ = ["asked", "check", "check_amount", "is_file", "quoted", "text"]
 
@@ -45,7 +46,7 @@ def text(cell: Cell, table: str | None = None) -> str | None:
 def check(workload: Workload, target: Target, where: Any) -> None:
     """Whether such data come by a query. Raises ScenarioError; `where` spells a key as its user wrote it."""
     url, at = target.url, where("workload", "data")
-    asks = "query" in parse_qs(urlsplit(url).query)
+    asks = "query" in parse_qs(split_url(url).query)
     if workload.operation != "get":
         raise ScenarioError(
             f"{where('workload', 'operation')}: charrow:// gives the result of a query: it has gets, no "

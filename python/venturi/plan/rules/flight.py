@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.rules import timeseries as ingests
@@ -18,13 +17,14 @@ from venturi.targets.system import (
     is_time_series,
     scheme_of,
 )
+from venturi.targets.urls import split_url
 
 __all__ = ["check_flight", "check_rows", "names_something"]
 
 
 def names_something(url: str) -> bool:
     """Whether the URL names a table, a command, a ticket or a query, and not only a server."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     if is_charrow(url):
         # Its path is the database that the query is asked in.
         return bool(parts.query)

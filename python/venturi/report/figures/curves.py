@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from venturi.analysis.cells import series as sweeps
+from venturi.analysis.cells.ceilings import SOCKETS
 from venturi.analysis.cells.efficiency import axis_of
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
@@ -192,9 +193,10 @@ def _over(
         return None
     caption = [INTERVAL_NOTE]
     above = _far_above(panels)
-    if any(s.dash == "dash" for p in panels for s in p.series):
+    if dashed := [n for n in SOCKETS.values() if any(s.name == n for p in panels for s in p.series)]:
         caption.append(
-            "Dashed: raw TCP in the same direction over as many connections, measured in the same run."
+            f"Dashed: {' and '.join(dashed)} in the same direction over as many connections, measured in the "
+            "same run."
         )
     if above:
         caption.append(f"Raw TCP lies far above, at {above}.")
@@ -338,14 +340,16 @@ def _point_note(cell: Cell) -> str:
 
 
 def _ceiling_lines(cells: Sequence[Cell], position: Callable[[Cell], float]) -> list[Series]:
-    """Raw TCP of these cells, grey as limits are."""
-    found = {
-        position(cell): raw.value
-        for cell in cells
-        if (raw := cell.ceilings.get("raw TCP")) is not None and raw.value is not None
-    }
-    if not found:
-        return []
-    points = sorted(found.items())
-    xs, ys = [x for x, _ in points], [y / MB for _, y in points]
-    return [Series("raw TCP", xs, ys, "$ceiling", dash="dash", markers=False)]
+    """Raw sockets of these cells, grey as limits are."""
+    lines = []
+    for name in SOCKETS.values():
+        found = {
+            position(cell): raw.value
+            for cell in cells
+            if (raw := cell.ceilings.get(name)) is not None and raw.value is not None
+        }
+        points = sorted(found.items())
+        xs, ys = [x for x, _ in points], [y / MB for _, y in points]
+        if points:
+            lines.append(Series(name, xs, ys, "$ceiling", dash="dash", markers=False))
+    return lines

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from venturi.analysis.cells.ceilings import ENGINE, RAW_TCP
+from venturi.analysis.cells.ceilings import ENGINE, SOCKETS
 from venturi.analysis.cells.summary import Cell, best, by_operation, varying
 from venturi.analysis.results import Results
 from venturi.analysis.words import labels
@@ -147,8 +147,8 @@ def _roofs(cells: Sequence[Cell], span: tuple[float, float]) -> list[Series]:
     found: dict[str, dict[int, Sized]] = {}
     plain = [c for c in cells if not c.parameters.get("compression")] or list(cells)
     for name in dict.fromkeys(n for c in cells for n in c.ceilings):
-        # Sockets carry compressed bytes: raw TCP in payload would be a line for each ratio.
-        for cell in plain if name in (RAW_TCP, ENGINE) else cells:
+        # Sockets carry compressed bytes: they in payload would be a line for each ratio.
+        for cell in plain if name in (*SOCKETS.values(), ENGINE) else cells:
             value, size = cell.ceilings[name].value if name in cell.ceilings else None, message_bytes(cell)
             if value and size:
                 sizes = found.setdefault(name, {}).setdefault(int(cell.parameters.get("streams") or 0), {})
@@ -160,7 +160,7 @@ def _roofs(cells: Sequence[Cell], span: tuple[float, float]) -> list[Series]:
         alone = len(lines) == 1
         if name == ENGINE:
             lines = lines[:: max(1, len(lines) - 1)]
-        elif name != RAW_TCP:
+        elif name not in SOCKETS.values():
             # A codec's lines are multiples of one core's; the highest is the one to come near.
             lines = lines[-1:]
         for index, (streams, sizes) in enumerate(lines):
@@ -169,7 +169,7 @@ def _roofs(cells: Sequence[Cell], span: tuple[float, float]) -> list[Series]:
                 out += _slanted(text, sizes, span, top * 2.0)
             else:
                 fade = max(0.45, 1 - 0.18 * (len(lines) - 1 - index))
-                role, dash = ("ceiling", "dash") if name == RAW_TCP else ("reference", "dot")
+                role, dash = ("ceiling", "dash") if name in SOCKETS.values() else ("reference", "dot")
                 out.append(_flat(text, sizes, span, dash, f"${role}/{fade:.2f}"))
     return out
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 from venturi.common import credentials, temporary
 from venturi.common.errors import ExitCode, VenturiError
@@ -138,6 +139,19 @@ class ThrowawayServer(ABC):
         return f"{self.scheme}://{user}{self.address}/{SPACES[self.scheme]}"
 
     @property
+    def socket(self) -> Path | None:
+        """Its Unix socket in the directory, which only the owner of that can enter; None: it has none."""
+        return None
+
+    @property
+    def unix_url(self) -> str | None:
+        """The same as `url` over its Unix socket."""
+        if self.socket is None:
+            return None
+        user = f"{self.user}@" if self.user else ""
+        return f"{self.scheme}+unix://{user}{quote(str(self.socket))}:/{SPACES[self.scheme]}"
+
+    @property
     def password_env(self) -> str | None:
         return self._password_env
 
@@ -244,6 +258,7 @@ class ThrowawayServer(ABC):
         self.hello = {
             "address": self.address,
             "url": self.url,
+            "unix_url": self.unix_url,
             "user": self.user,
             "password_env": self._password_env,
             "pid": self.pid,

@@ -50,7 +50,7 @@ class MariaDb(ThrowawayServer):
 
     @property
     def socket(self) -> Path:
-        """Where the administrator `root` logs in, without a password."""
+        """Where the administrator `root` logs in too, without a password."""
         return self.directory / "socket"
 
     @classmethod

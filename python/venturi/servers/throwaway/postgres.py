@@ -58,6 +58,10 @@ class Postgres(ThrowawayServer):
     def account(self) -> str | None:
         return "postgres"
 
+    @property
+    def socket(self) -> Path:
+        return self.directory / f".s.PGSQL.{self._port}"
+
     @classmethod
     def spelt(cls, name: str) -> str:
         return name.lower()
