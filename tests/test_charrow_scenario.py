@@ -212,8 +212,10 @@ def test_the_built_in_ones() -> None:
     small, notes = scale.scale(published, 0.05)
     assert 8 <= len(matrix.cells(small)) < 25 and "duration 2s" in notes[0] + notes[-1] + " ".join(notes)
     transports = matrix.cells(load([file_layer("arrow-transports")]))
-    assert {c.parameters["place"] for c in transports} == {"charrow", "flight", "clickhouse", "exec"}
-    assert len(transports) == 8 + 12 + 2
+    assert {c.parameters["place"] for c in transports} == {
+        *("charrow", "charrow-unix", "flight", "flight-unix", "clickhouse", "exec")
+    }
+    assert len(transports) == 16 + 12 + 2
 
 
 def published(**parameters: Any) -> dict[str, Any]:

@@ -215,7 +215,9 @@ def test_all_transports_of_the_same_records(tmp_path: Path) -> None:
     lines = run_lines(out)
     assert {(line["parameters"]["place"], line["outcome"]) for line in lines} == {
         ("charrow", "ok"),
+        ("charrow-unix", "ok"),
         ("flight", "ok"),
+        ("flight-unix", "ok"),
         ("clickhouse", "ok"),
         ("exec", "ok"),
     }

@@ -113,6 +113,7 @@ def test_scenarios() -> None:
         "ingest-quick",
         "quick",
         "read-databases",
+        "unix-or-tcp",
         "upsert-batch-size",
         "upsert-cassandra",
         "upsert-memsql",

@@ -24,7 +24,7 @@ SendBuffer = Annotated[
     str | None,
     typer.Option(
         "--send-buffer",
-        help="Bytes of the sockets' send buffers; without it 256Ki on this host, else the kernel's.",
+        help="Bytes of the sockets' send buffers. Without it 256Ki on loopback, 512Ki with --unix.",
         show_default=False,
     ),
 ]

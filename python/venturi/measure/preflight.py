@@ -27,6 +27,7 @@ from venturi.targets.system import (
     is_local,
     is_plugin,
     is_remote,
+    is_unix,
     scheme_of,
 )
 from venturi.targets.urls import each_host, place_of, split_url
@@ -76,6 +77,8 @@ def check_hosts(scenario: Scenario, cells: Sequence[Cell]) -> None:
 def _addresses(url: str) -> set[tuple[str, int]]:
     """Addresses and port that the host of a URL has; none where its name is not known here."""
     parts = split_url(url)
+    if is_unix(url):
+        return set()
     with contextlib.suppress(OSError, ValueError):
         found = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
         return {(str(address[0]), int(address[1])) for *_, address in found}

@@ -208,7 +208,7 @@ def _unix(url: str, scheme: str) -> str:
             _check_several(url, several)
         for socket in several:
             _socket(url, socket, form)
-        if len(set(several)) < len(several):
+        if len(set(several)) < len(several) and not is_database(url):
             raise ValueError(f"{printable(url)!r}: names a socket twice; streams take them in turn")
     if is_charrow(url) or _has_users(scheme):
         _database(scheme, parts.path)

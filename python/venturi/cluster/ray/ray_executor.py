@@ -23,7 +23,7 @@ from venturi.common.errors import ExitCode, ScenarioError, VenturiError
 from venturi.engine.executor import TrialControl
 from venturi.engine.tcp_probe import joined
 from venturi.servers.starters import Server, here
-from venturi.targets.system import REMOTE, in_process, is_local, scheme_of
+from venturi.targets.system import REMOTE, in_process, is_local, is_unix, scheme_of
 
 if TYPE_CHECKING:
     from venturi.plan.cell import Cell
@@ -183,6 +183,11 @@ class RayExecutor:
                 raise ScenarioError(
                     f"{url} is a file of one machine, and {elsewhere.name} is on {elsewhere.address}",
                     hint="name a server that all hosts reach",
+                )
+            if is_unix(url):
+                raise ScenarioError(
+                    f"{url} is a Unix socket of this machine, and {elsewhere.name} is on {elsewhere.address}",
+                    hint=f"name a server that all hosts reach: --target {scheme_of(url)}://HOST",
                 )
             if is_local(url) and scheme_of(url) not in REMOTE:
                 raise ScenarioError(

@@ -22,6 +22,7 @@ from venturi.cluster.trial.handle import ClusterControl
 from venturi.common.environment import describe
 from venturi.common.errors import VenturiError
 from venturi.engine.executor import TrialControl
+from venturi.targets.system import is_unix
 from venturi.targets.urls import is_loopback
 
 if TYPE_CHECKING:
@@ -185,6 +186,11 @@ class SparkExecutor:
         if far is None:
             return
         where = f"{far.name} runs on {far.identity['hostname']}"
+        if is_unix(str(spec["target"])):
+            raise ValueError(
+                f"{spec['target']} is a Unix socket of this machine, and {where}: start the server with "
+                "--host 0.0.0.0 and name its address"
+            )
         if is_loopback(str(spec["target"])):
             raise ValueError(
                 f"{spec['target']} is on this machine's loopback, and {where}: start the server by itself "

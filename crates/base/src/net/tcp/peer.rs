@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::line::{
-    parse, prepare, read, stay_on, write, write_pieces, Ticket, HEADER, IDLE, LOOK_UP,
-    MOST_CONNECTIONS, OPEN, PIECE, READ,
+    parse, prepare, read, read_buffer, stay_on, write, write_pieces, Ticket, HEADER, IDLE, LOOK_UP,
+    MOST_CONNECTIONS, OPEN, PIECE,
 };
 use crate::net::unix::Listening;
 use crate::spec::Operation;
@@ -201,7 +201,7 @@ fn serve(mut socket: Socket, shared: &Shared) -> io::Result<()> {
             }
         }
         Operation::Put | Operation::Upsert | Operation::Ingest => {
-            let mut buffer = vec![0; READ];
+            let mut buffer = read_buffer(socket.local_addr()?.is_unix());
             let mut bytes = 0u64;
             let end = Instant::now() + duration + IDLE;
             while Instant::now() < end {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::line::{
-    header, prepare, read, stay_on, write, write_pieces, Ticket, Wait, HEADER, IDLE, LONGEST,
-    MOST_CONNECTIONS, PIECE, READ,
+    header, prepare, read, read_buffer, stay_on, write, write_pieces, Ticket, Wait, HEADER, IDLE,
+    LONGEST, MOST_CONNECTIONS, PIECE,
 };
 use crate::error::{Error, Kind, Result};
 use crate::os::pin::allowed;
@@ -207,7 +207,7 @@ pub fn probe(
     }
     let work = |thread: usize, mut lines: Vec<Line>| {
         let cpu = ends.here(thread);
-        let mut buffer = vec![0x5a; READ];
+        let mut buffer = read_buffer(far.addr.is_unix());
         move |start: Instant| {
             stay_on(cpu);
             let end = start + flow.duration;
