@@ -35,6 +35,7 @@ from venturi.targets.system import (
     is_local,
     is_ours,
     is_readable,
+    is_unix,
     scheme_of,
 )
 from venturi.targets.urls import each_host, is_loopback, printable
@@ -165,11 +166,14 @@ class Bench:
     @property
     def relayed(self) -> bool:
         """Whether a relay can stand on its way. A certificate names another address than the relay's."""
-        return self.networked and not (self.several or self.encrypted or self.datagrams)
+        unseen = self.several or self.encrypted or self.datagrams or is_unix(self.url)
+        return self.networked and not unseen
 
     @property
     def unframed(self) -> Reason:
         """Why no relay can tell its batches."""
+        if is_unix(self.url):
+            return Reason.NO_NETWORK
         if self.several:
             return Reason.SEVERAL
         return Reason.NO_STREAM if self.networked else Reason.NO_PLACE
@@ -295,7 +299,7 @@ class Bench:
             )
             endpoints.begin(cell)
             pid = self.server_pid or self._pid
-            outside = Around(pid if at is None else None, is_loopback(url))
+            outside = Around(pid if at is None else None, is_loopback(url) and not is_unix(url))
             record = completed(
                 run_with_progress(
                     *(self.executor.run_trial, spec, self.executor.control(), meanwhile),

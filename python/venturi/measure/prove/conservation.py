@@ -12,7 +12,7 @@ from venturi.common import hdr
 from venturi.common.environment import usable_cores
 from venturi.measure.prove.bench import Bench, Trial
 from venturi.measure.prove.outcome import Checks, Name, Proof, Reason, What
-from venturi.targets.system import batches_as_asked
+from venturi.targets.system import batches_as_asked, is_unix
 
 __all__ = ["of_record", "prove"]
 
@@ -49,7 +49,8 @@ def prove(bench: Bench, short: bool = False) -> Proof:
     if not bench.somebodys:
         checks += _raw_tcp(bench)
     if not any(trial.outside.loopback_bytes for trial in good):
-        missing.append(("interface", Reason.NO_PLACE))
+        unseen = Reason.NO_NETWORK if is_unix(bench.url) else Reason.NO_PLACE
+        missing.append(("interface", unseen))
     if not any((trial.record["cpu"] or {}).get("server") for trial in good):
         missing.append(("server-cpu", Reason.NO_ACCOUNT))
     return Proof(Name.CONSERVATION, checks.outcome, checks, missing, figures={"records": float(len(good))})

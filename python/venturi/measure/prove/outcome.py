@@ -56,6 +56,8 @@ class Reason(str, Enum):
     """Only a server of Venturi's own that was started for the proof is stopped."""
     ONE_STREAM = "one-stream"
     """Its streams share a query, so trials have one."""
+    NO_NETWORK = "no-network"
+    """It goes over a Unix socket, where the relay does not stand and no interface counts."""
     SEVERAL = "several"
     """The address names several hosts."""
     NO_TIME = "no-time"

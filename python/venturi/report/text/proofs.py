@@ -54,6 +54,7 @@ REASONS = {
     Reason.NO_BATCHES: "how rows are put into batches is the server's choice",
     Reason.NOT_OURS: "only a server of Venturi's own, started for the proof, is stopped",
     Reason.ONE_STREAM: "its streams share a query, so there is one",
+    Reason.NO_NETWORK: "it goes over a Unix socket; the proof of the same server by TCP has this part",
     Reason.SEVERAL: "the address names several hosts",
     Reason.NO_TIME: "the time was over",
 }
