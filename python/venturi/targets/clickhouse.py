@@ -80,8 +80,8 @@ class ClickHouse(Table):
             ),
             default=(
                 "for several streams of the server's own data none, say one (`split_by` alone means "
-                "`hash`); for rows that Venturi wrote `parts` of postgres and sqlite, `hash` of the first "
-                "column of others"
+                "`hash`); for rows that Venturi wrote `hash` of the first column of mysql and clickhouse, "
+                "`parts` of others"
             ),
         ),
     ] = None

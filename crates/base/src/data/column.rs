@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arrow_array::{make_array, ArrayRef, BooleanArray, ListArray, RecordBatch, RecordBatchOptions};
 use arrow_array::{BinaryArray, StringArray};
 use arrow_buffer::{
-    ArrowNativeType, BooleanBufferBuilder, MutableBuffer, NullBufferBuilder, OffsetBuffer,
-    ScalarBuffer,
+    ArrowNativeType, BooleanBufferBuilder, MutableBuffer, NullBuffer, NullBufferBuilder,
+    OffsetBuffer, ScalarBuffer,
 };
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, FieldRef, SchemaRef};
@@ -86,6 +86,23 @@ impl Column {
             _ => return Err(self.strange()),
         }
         self.nulls.append_non_null();
+        Ok(())
+    }
+
+    /// Numbers one behind the other, as Arrow holds them, and which of them are there.
+    pub fn extend(&mut self, values: &[u8], there: Option<&NullBuffer>) -> Result<()> {
+        let count = match &mut self.values {
+            Values::Plain(all, width) if values.len().is_multiple_of((*width).max(1)) => {
+                all.extend_from_slice(values);
+                values.len() / (*width).max(1)
+            }
+            _ => return Err(self.strange()),
+        };
+        match there {
+            None => self.nulls.append_n_non_nulls(count),
+            Some(there) if there.len() == count => self.nulls.append_buffer(there),
+            Some(_) => return Err(self.strange()),
+        }
         Ok(())
     }
 
@@ -232,7 +249,13 @@ impl Columns {
     /// A row is whole, which had so many bytes.
     #[inline]
     pub fn row(&mut self, bytes: usize) -> Result<()> {
-        self.rows += 1;
+        self.more(1, bytes)
+    }
+
+    /// The same of several rows.
+    #[inline]
+    pub fn more(&mut self, rows: usize, bytes: usize) -> Result<()> {
+        self.rows += rows;
         self.bytes += bytes;
         match self.bytes > self.limit {
             true => Err(Error::new(

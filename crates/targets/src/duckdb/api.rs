@@ -16,7 +16,7 @@ pub(super) const SUCCESS: i32 = 0;
 
 /// `duckdb_result` of duckdb.h: six words, of which the C API alone makes sense.
 #[repr(C)]
-#[derive(Default)]
+#[derive(Default, Clone, Copy)]
 pub(super) struct RawResult([usize; 6]);
 
 pub(super) type Handle = *mut c_void;
@@ -65,20 +65,28 @@ macro_rules! functions {
 functions! {
     library_version: fn() -> *const c_char;
     free: fn(Handle);
+    create_config: fn(*mut Handle) -> i32;
+    set_config: fn(Handle, *const c_char, *const c_char) -> i32;
+    destroy_config: fn(*mut Handle);
     open_ext: fn(*const c_char, *mut Handle, Handle, *mut *mut c_char) -> i32;
     close: fn(*mut Handle);
     connect: fn(Handle, *mut Handle) -> i32;
     disconnect: fn(*mut Handle);
+    interrupt: fn(Handle);
     query: fn(Handle, *const c_char, *mut RawResult) -> i32;
     destroy_result: fn(*mut RawResult);
     result_error: fn(*mut RawResult) -> *const c_char;
     column_count: fn(*mut RawResult) -> u64;
+    column_name: fn(*mut RawResult, u64) -> *const c_char;
+    column_logical_type: fn(*mut RawResult, u64) -> Handle;
     row_count: fn(*mut RawResult) -> u64;
+    fetch_chunk: fn(RawResult) -> Handle;
     value_varchar: fn(*mut RawResult, u64, u64) -> *mut c_char;
     prepare: fn(Handle, *const c_char, *mut Handle) -> i32;
     prepare_error: fn(Handle) -> *const c_char;
     destroy_prepare: fn(*mut Handle);
     execute_prepared: fn(Handle, *mut RawResult) -> i32;
+    execute_prepared_streaming: fn(Handle, *mut RawResult) -> i32;
     bind_null: fn(Handle, u64) -> i32;
     bind_boolean: fn(Handle, u64, bool) -> i32;
     bind_int32: fn(Handle, u64, i32) -> i32;
@@ -98,16 +106,30 @@ functions! {
     append_data_chunk: fn(Handle, Handle) -> i32;
     create_logical_type: fn(i32) -> Handle;
     destroy_logical_type: fn(*mut Handle);
+    get_type_id: fn(Handle) -> i32;
+    decimal_width: fn(Handle) -> u8;
+    decimal_scale: fn(Handle) -> u8;
+    decimal_internal_type: fn(Handle) -> i32;
+    enum_internal_type: fn(Handle) -> i32;
+    enum_dictionary_size: fn(Handle) -> u32;
+    enum_dictionary_value: fn(Handle, u64) -> *mut c_char;
+    list_type_child_type: fn(Handle) -> Handle;
+    array_type_child_type: fn(Handle) -> Handle;
+    array_type_array_size: fn(Handle) -> u64;
     create_data_chunk: fn(*mut Handle, u64) -> Handle;
     destroy_data_chunk: fn(*mut Handle);
     data_chunk_reset: fn(Handle);
     data_chunk_set_size: fn(Handle, u64);
+    data_chunk_get_size: fn(Handle) -> u64;
     data_chunk_get_vector: fn(Handle, u64) -> Handle;
     vector_get_data: fn(Handle) -> Handle;
     vector_ensure_validity_writable: fn(Handle);
     vector_get_validity: fn(Handle) -> *mut u64;
     vector_assign_string_element_len: fn(Handle, u64, *const c_char, u64);
     vector_size: fn() -> u64;
+    list_vector_get_child: fn(Handle) -> Handle;
+    list_vector_get_size: fn(Handle) -> u64;
+    array_vector_get_child: fn(Handle) -> Handle;
 }
 
 /// Memory of the library's own.

@@ -1,17 +1,18 @@
 //! What the library hands out, each closed with its owner: file, connection, statement,
-//! appender. All unsafe code of this target is here and in `api`.
+//! appender; `answer` has what comes back. All unsafe code of this target is there, here and in `api`.
 
 use std::ffi::{CStr, CString};
 use std::ptr;
 use std::sync::Arc;
 
+use super::answer::Rows;
 use super::api::{text, Api, Functions, Handle, Owned, RawResult, Type, SUCCESS};
 use super::values::{Column, Data};
 
 /// What DuckDB says instead of an answer: `Constraint Error: Duplicate key ...`.
 pub type Refusal = String;
 
-type Answer<T> = std::result::Result<T, Refusal>;
+pub(super) type Answer<T> = std::result::Result<T, Refusal>;
 
 fn zero_ended(text: &str) -> Answer<CString> {
     CString::new(text).map_err(|_| "Invalid Input Error: a zero byte".to_owned())
@@ -19,7 +20,7 @@ fn zero_ended(text: &str) -> Answer<CString> {
 
 /// An open file.
 pub struct Database {
-    api: Arc<Api>,
+    pub(super) api: Arc<Api>,
     handle: Handle,
 }
 
@@ -29,13 +30,21 @@ unsafe impl Send for Database {}
 unsafe impl Sync for Database {}
 
 impl Database {
-    pub fn open(api: &Arc<Api>, path: &str) -> Answer<Arc<Self>> {
+    /// `writes`: else other processes may read the file at the same time.
+    pub fn open(api: &Arc<Api>, path: &str, writes: bool) -> Answer<Arc<Self>> {
         let path = zero_ended(path)?;
         let mut handle = ptr::null_mut();
         let mut said = ptr::null_mut();
-        // SAFETY: all pointers live through the call; the configuration may be null.
-        let state =
-            unsafe { (api.f.open_ext)(path.as_ptr(), &mut handle, ptr::null_mut(), &mut said) };
+        // SAFETY: all pointers live through the calls; the configuration, made once, is destroyed.
+        let state = unsafe {
+            let mut settings = ptr::null_mut();
+            (api.f.create_config)(&mut settings);
+            let mode = if writes { c"AUTOMATIC" } else { c"READ_ONLY" };
+            (api.f.set_config)(settings, c"access_mode".as_ptr(), mode.as_ptr());
+            let state = (api.f.open_ext)(path.as_ptr(), &mut handle, settings, &mut said);
+            (api.f.destroy_config)(&mut settings);
+            state
+        };
         let said = Owned(api, said);
         match state {
             SUCCESS => Ok(Arc::new(Self {
@@ -68,8 +77,8 @@ impl Drop for Database {
 
 /// One connection to an open file.
 pub struct Connection {
-    database: Arc<Database>,
-    handle: Handle,
+    pub(super) database: Arc<Database>,
+    pub(super) handle: Handle,
 }
 
 // SAFETY: it may be used by any thread, by one at a time.
@@ -80,6 +89,11 @@ impl Connection {
         &self.database.api.f
     }
 
+    /// What ends its statement from another thread, which must be over before the connection is.
+    pub fn interrupt(&self) -> Interrupt {
+        Interrupt(self.database.clone(), self.handle)
+    }
+
     /// Executes one or more statements.
     pub fn run(&mut self, sql: &CStr) -> Answer<()> {
         let mut result = RawResult::default();
@@ -87,6 +101,17 @@ impl Connection {
         unsafe {
             let state = (self.f().query)(self.handle, sql.as_ptr(), &mut result);
             self.finish(state, result)
+        }
+    }
+
+    /// The answer to one statement, whose rows have all been made.
+    pub fn query(&mut self, sql: &str) -> Answer<Rows> {
+        let sql = zero_ended(sql)?;
+        let mut result = RawResult::default();
+        // SAFETY: `sql` ends with a zero; the result is destroyed with its owner.
+        unsafe {
+            let state = (self.f().query)(self.handle, sql.as_ptr(), &mut result);
+            Rows::new(&self.database, state, result)
         }
     }
 
@@ -154,6 +179,16 @@ impl Connection {
         }
     }
 
+    /// The same for a statement whose rows are made as they are fetched.
+    pub fn stream(&mut self, prepared: &mut Prepared) -> Answer<Rows> {
+        let mut result = RawResult::default();
+        // SAFETY: as above; the result is destroyed with its owner.
+        unsafe {
+            let state = (self.f().execute_prepared_streaming)(prepared.handle, &mut result);
+            Rows::new(&self.database, state, result)
+        }
+    }
+
     /// An appender whose rows `query` takes from the table `rows`.
     pub fn appender(&mut self, query: &str, names: &[&str], types: &[Type]) -> Answer<Appender> {
         let (query, table) = (zero_ended(query)?, c"rows");
@@ -201,6 +236,19 @@ impl Drop for Connection {
     fn drop(&mut self) {
         // SAFETY: connected once.
         unsafe { (self.f().disconnect)(&mut self.handle) }
+    }
+}
+
+/// Ends a connection's statement.
+pub struct Interrupt(Arc<Database>, Handle);
+
+// SAFETY: duckdb.h: that is what it is for.
+unsafe impl Send for Interrupt {}
+
+impl Interrupt {
+    pub fn now(&self) {
+        // SAFETY: the connection is there, as `Connection::interrupt` says.
+        unsafe { (self.0.api.f.interrupt)(self.1) }
     }
 }
 

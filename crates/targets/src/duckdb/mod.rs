@@ -1,23 +1,28 @@
 //! `duckdb://`: the user's own DuckDB, loaded into the client's process; N connections to one
 //! file.
 
+mod answer;
 mod api;
 mod call;
 mod handles;
 mod options;
+mod read;
 mod values;
+mod vectors;
+mod watch;
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::database::{literal, Database, Purpose};
+use crate::read::ReadTarget;
 use crate::systems::System;
 use crate::upsert::{file_of, Common, Method, SqlTarget, StatementKind, Upserts, Work};
-use crate::Identity;
+use crate::{Identity, Target};
 use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::{Batches, Table};
 use venturi_base::error::{Error, Result};
-use venturi_base::spec::{Operation, TrialSpec};
+use venturi_base::spec::{Data, Operation, TrialSpec};
 
 use api::Api;
 use call::{told, Call, Ready, Rows, Way};
@@ -27,6 +32,8 @@ use options::Options;
 pub struct DuckDb {
     options: Options,
     path: Arc<Path>,
+    /// Somebody else's rows are read as they are.
+    writes: bool,
     opened: OnceLock<Opened>,
 }
 
@@ -39,18 +46,18 @@ struct Opened {
 /// DuckDB.
 pub const SYSTEM: System = System {
     scheme: "duckdb",
-    operations: &[Operation::Upsert],
+    operations: &[Operation::Upsert, Operation::Get],
     file: true,
     keeps: true,
     in_flight: false,
     statement: Some("prepared"),
     users: true,
-    target: |spec| Ok(Box::new(DuckDb::target(spec)?)),
+    target: DuckDb::target,
     ..System::NOTHING
 };
 
 impl DuckDb {
-    pub fn target(spec: Arc<TrialSpec>) -> Result<SqlTarget<Self>> {
+    pub fn target(spec: Arc<TrialSpec>) -> Result<Box<dyn Target>> {
         let options = Options::parse(&spec)?;
         if spec.own().len() < spec.streams {
             return Err(Error::usage(
@@ -60,9 +67,13 @@ impl DuckDb {
         let database = Self {
             options,
             path: file_of(&spec.target, "duckdb")?.into(),
+            writes: spec.data != Data::Remote,
             opened: OnceLock::new(),
         };
-        Ok(SqlTarget::new(spec, database))
+        Ok(match spec.operation {
+            Operation::Upsert => Box::new(SqlTarget::new(spec, database)),
+            _ => Box::new(ReadTarget::new(spec, database)?),
+        })
     }
 
     fn said<T>(&self, answer: std::result::Result<T, Refusal>) -> Result<T> {
@@ -74,15 +85,24 @@ impl DuckDb {
             return Ok(opened);
         }
         let api = Api::load(self.options.engine()?)?;
-        if !self.options.common.setup && !self.path.exists() {
+        if !(self.options.common.setup && self.writes) && !self.path.exists() {
             return Err(Error::usage(format!(
-                "{}: there is no such file, and --no-setup creates none",
-                self.path.display()
+                "{}: there is no such file, and {} creates none",
+                self.path.display(),
+                if self.writes {
+                    "--no-setup"
+                } else {
+                    "a get of its rows"
+                }
             )));
         }
         let opened = Opened {
             version: api.version.to_string(),
-            database: self.said(handles::Database::open(&api, &self.path.to_string_lossy()))?,
+            database: self.said(handles::Database::open(
+                &api,
+                &self.path.to_string_lossy(),
+                self.writes,
+            ))?,
         };
         Ok(self.opened.get_or_init(|| opened))
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::read::Reading;
 use crate::upsert::{Common, Method, StatementKind};
 use venturi_base::error::{Error, Result};
 use venturi_base::given::Given;
@@ -18,6 +19,8 @@ const MOST_APPENDED: usize = 99 * 2048;
 pub struct Options {
     #[serde(skip)]
     pub common: Common,
+    #[serde(skip)]
+    pub reading: Reading,
     pub statement: Option<StatementKind>,
     pub method: Method,
     /// The shared object that has DuckDB.
@@ -30,6 +33,7 @@ impl Options {
         let mut given = Given::new("duckdb", &spec.options);
         let parsed = Self {
             common: given.take()?,
+            reading: given.take()?,
             ..given.rest()?
         };
         if spec.in_flight > 1 {

@@ -10,6 +10,7 @@ mod session;
 mod split;
 mod sums;
 mod target;
+mod unheld;
 
 pub use check::{compare, compare_sums, total, There};
 pub use options::{Reading, Split};
@@ -18,3 +19,4 @@ pub use split::{by_hash, by_ranges, edges, edges_of, Subject};
 pub use sums::{wrapped, Summed, SUMMED_DIGITS};
 pub use target::{digest_of, distinct, same_types, OWN_TABLE};
 pub use target::{Column, Question, ReadTarget, Reads};
+pub use unheld::{far, infinite, large};

@@ -9,7 +9,7 @@ use arrow_buffer::IntervalMonthDayNano;
 use super::super::binary::{DAYS, HEADER, MICROS};
 use super::numeric::Numeric;
 use super::types::{form, Form};
-use crate::read::Question;
+use crate::read::{far, infinite, large, Question};
 use venturi_base::data::column::{Column, Columns};
 use venturi_base::error::{Error, Result};
 
@@ -210,19 +210,6 @@ fn fixed<const N: usize>(value: &[u8]) -> Result<[u8; N]> {
     value.try_into().map_err(|_| short())
 }
 
-fn infinite(column: &Column, what: &str) -> Error {
-    let name = column.name();
-    Error::protocol(format!(
-        "column {name}: a {what} without an end ('infinity'), which Arrow has no value for: write \
-         NULLIF({name}, 'infinity') in a query"
-    ))
-}
-
-fn far(column: &Column) -> Error {
-    let what = "a time so far away that Arrow has no number for it";
-    Error::protocol(format!("column {}: {what}", column.name()))
-}
-
 #[inline]
 fn push(form: &Form, column: &mut Column, value: &[u8]) -> Result<()> {
     match form {
@@ -253,11 +240,7 @@ fn push(form: &Form, column: &mut Column, value: &[u8]) -> Result<()> {
             let number = Numeric::of(value)?;
             match number.scaled(*digits, *scale) {
                 Some(number) => column.push(number),
-                None => Err(Error::protocol(format!(
-                    "column {}: {}, which no Decimal128({digits}, {scale}) can be: cast it to text in a query",
-                    column.name(),
-                    number.text()
-                ))),
+                None => Err(large(column, &number.text(), *digits, *scale)),
             }
         }
         Form::Numeric => {

@@ -1,0 +1,275 @@
+//! Gets from DuckDB: chunks of rows as the library makes them, in the stream's own thread and in its own.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use arrow_array::RecordBatch;
+use arrow_schema::DataType;
+
+use super::answer::{Chunk, Rows as Fetched};
+use super::call::told;
+use super::handles::{Connection, Prepared};
+use super::vectors::{self, Form};
+use super::watch::Watch;
+use super::{values, DuckDb};
+use crate::database::Database;
+use crate::read::{by_ranges, edges_of, Column, Question, Reading, Reads, Rows, SUMMED_DIGITS};
+use venturi_base::codec::sql::Dialect;
+use venturi_base::data::column::Columns;
+use venturi_base::data::upsert::Table;
+use venturi_base::data::Cursor;
+use venturi_base::error::{Error, Result};
+use venturi_base::halt;
+use venturi_base::meter::clock::{Stage, StageClock};
+use venturi_base::spec::TrialSpec;
+
+impl Reads for DuckDb {
+    type Rows = Stream;
+
+    fn reading(&self) -> &Reading {
+        &self.options.reading
+    }
+
+    fn protocol(&self) -> String {
+        "duckdb".into()
+    }
+
+    async fn columns(&self, connection: &mut Connection, select: &str) -> Result<Vec<Column>> {
+        let mut none = self.said(connection.query(&format!("{select} LIMIT 0")))?;
+        let columns = none.columns().into_iter();
+        let column = |(name, kind)| Ok(vectors::column(name, &kind)?.1);
+        columns.map(column).collect()
+    }
+
+    fn sum(column: &Column) -> Option<String> {
+        let name = Dialect::DuckDb.quoted(&column.name);
+        Some(match (&column.data_type, column.native.as_str()) {
+            // Modulo 2^64 beforehand: the sum itself has 128 bits at most; one without a sign is no integer.
+            (_, "HUGEINT" | "UHUGEINT") => {
+                format!("sum(({name} % 18446744073709551616)::HUGEINT)")
+            }
+            (kind, _) if kind.is_integer() => format!("sum({name})"),
+            (DataType::Boolean, _) => format!("count(*) FILTER (WHERE {name})"),
+            // Without its point it is a number of its last place.
+            (DataType::Decimal128(digits, _), _) if *digits <= SUMMED_DIGITS => {
+                format!("replace(sum({name})::VARCHAR, '.', '')")
+            }
+            (DataType::Utf8, _) => format!("sum(strlen({name}::VARCHAR))"),
+            (DataType::Binary, _) => format!("sum(octet_length({name}))"),
+            _ => return None,
+        })
+    }
+
+    fn position(column: &Column, value: &str) -> Option<String> {
+        Some(match &column.data_type {
+            kind if kind.is_integer() => value.to_owned(),
+            DataType::Date32 => {
+                format!("CASE WHEN isfinite({value}) THEN {value} - DATE '1970-01-01' END")
+            }
+            DataType::Timestamp(_, None) => {
+                format!("CASE WHEN isfinite({value}) THEN epoch_us({value}) END")
+            }
+            _ => return None,
+        })
+    }
+
+    fn bound(column: &Column, number: i128) -> String {
+        match &column.data_type {
+            DataType::Date32 => format!("DATE '1970-01-01' + ({number})::INTEGER"),
+            DataType::Timestamp(..) => format!("make_timestamp(({number})::BIGINT)"),
+            _ => number.to_string(),
+        }
+    }
+
+    fn hash(column: &Column, streams: usize) -> String {
+        format!("hash({}) % {streams}", Dialect::DuckDb.quoted(&column.name))
+    }
+
+    /// Ranges of the numbers that rows have, by which a table is stored.
+    async fn parts(
+        &self,
+        connection: &mut Connection,
+        table: &str,
+        streams: usize,
+    ) -> Result<Vec<Option<String>>> {
+        let name = Dialect::DuckDb.quoted(table);
+        let question = format!("SELECT min(rowid), max(rowid) FROM {name}");
+        let row = self.ask(connection, &question).await;
+        let row = row.map_err(|error| match error.message.contains("\"rowid\"") {
+            true => Error::usage(format!(
+                "{}: split parts goes by rowid, and {table} has none (a view): use split key or hash",
+                self.path.display()
+            )),
+            false => error,
+        })?;
+        let ranges = edges_of(&row, streams);
+        Ok(by_ranges("rowid", &ranges, |number| number.to_string()))
+    }
+
+    async fn fill(
+        &self,
+        connection: &mut Connection,
+        table: &Table,
+        mut rows: Cursor,
+    ) -> Result<()> {
+        let fields = table.schema.fields().iter();
+        let names: Vec<&str> = fields.map(|field| field.name().as_str()).collect();
+        let insert = format!(
+            "INSERT INTO {} FROM rows",
+            Dialect::DuckDb.quoted(&table.name)
+        );
+        self.said(connection.run_text("BEGIN"))?;
+        let mut appender = None;
+        while let Some(item) = rows.next() {
+            halt::check()?;
+            let columns = values::columns(table, item.batch())?;
+            let kinds: Vec<_> = columns.iter().map(|column| column.kind).collect();
+            let appender = match &mut appender {
+                Some(appender) => appender,
+                none => none.insert(self.said(connection.appender(&insert, &names, &kinds))?),
+            };
+            self.said(appender.append(&columns, item.batch().num_rows()))?;
+        }
+        drop(appender);
+        self.said(connection.run_text("COMMIT"))
+    }
+
+    async fn rows(
+        &self,
+        _: &TrialSpec,
+        mut connection: Connection,
+        question: Question,
+    ) -> Result<Stream> {
+        let prepared = self.said(connection.prepare(&question.statement))?;
+        Ok(Stream {
+            watch: None,
+            chunk: None,
+            at: 0,
+            state: State::Ready(prepared),
+            connection,
+            forms: Vec::new(),
+            columns: Columns::new(&question.schema, question.limit)?,
+            question,
+            path: self.path.clone(),
+        })
+    }
+}
+
+enum State {
+    Ready(Prepared),
+    Reading(Fetched),
+    Over,
+}
+
+/// A stream's rows. What is made of the connection is dropped before it.
+pub struct Stream {
+    watch: Option<Watch>,
+    /// What is not in a batch yet, from its row `at` on.
+    chunk: Option<Chunk>,
+    at: usize,
+    state: State,
+    connection: Connection,
+    forms: Vec<Form>,
+    columns: Columns,
+    question: Question,
+    path: Arc<Path>,
+}
+
+impl Stream {
+    fn said<T>(&self, answer: std::result::Result<T, String>) -> Result<T> {
+        answer.map_err(|said| match halt::check() {
+            // It was interrupted, and is to say why.
+            Err(why) => why,
+            Ok(()) => told(&self.path, &said),
+        })
+    }
+
+    /// Sends the statement; its columns must be those of the plan.
+    fn begin(&mut self, prepared: &mut Prepared) -> Result<Fetched> {
+        self.watch = Watch::over(&self.connection);
+        let fetched = self.connection.stream(prepared);
+        let mut fetched = self.said(fetched)?;
+        let mut types = Vec::new();
+        for (name, kind) in fetched.columns() {
+            let (form, column) = vectors::column(name, &kind)?;
+            self.forms.push(form);
+            types.push(column.data_type);
+        }
+        let planned = self.question.schema.fields().iter();
+        match types.iter().eq(planned.map(|field| field.data_type())) {
+            true => Ok(fetched),
+            false => Err(Error::protocol(
+                "the answer has other columns than the query had when it was planned",
+            )),
+        }
+    }
+
+    /// The next chunk, where the last one is used up; false: there is none.
+    fn fetch(&mut self) -> Result<bool> {
+        if self.chunk.is_some() {
+            return Ok(true);
+        }
+        // It is not asked for again, whatever comes of it.
+        self.state = match std::mem::replace(&mut self.state, State::Over) {
+            State::Ready(mut prepared) => State::Reading(self.begin(&mut prepared)?),
+            other => other,
+        };
+        let State::Reading(fetched) = &mut self.state else {
+            return Ok(false);
+        };
+        let fetched = fetched.fetch();
+        self.at = 0;
+        self.chunk = self.said(fetched)?;
+        if self.chunk.is_none() {
+            self.state = State::Over;
+            self.watch = None;
+        }
+        Ok(self.chunk.is_some())
+    }
+
+    /// Takes rows of the chunk, as many as the batch lacks.
+    fn take(&mut self) -> Result<()> {
+        let Some(chunk) = &self.chunk else {
+            return Ok(());
+        };
+        let lacks = self.question.rows_per_batch - self.columns.rows();
+        let to = chunk.rows.min(self.at + lacks);
+        let mut size = 0;
+        let columns = self.columns.each().iter_mut().zip(&self.forms);
+        for (place, (column, form)) in columns.enumerate() {
+            size += vectors::push(form, &chunk.vector(place), self.at, to, column)?;
+        }
+        self.columns.more(to - self.at, size)?;
+        self.at = to;
+        if to == chunk.rows {
+            self.chunk = None;
+        }
+        Ok(())
+    }
+}
+
+impl Rows for Stream {
+    fn poll_rows(
+        &mut self,
+        _cx: &mut Context<'_>,
+        clock: &mut StageClock,
+    ) -> Poll<Result<Option<RecordBatch>>> {
+        while self.columns.rows() < self.question.rows_per_batch {
+            let more = self.fetch();
+            clock.mark(Stage::Apply);
+            if !more? {
+                break;
+            }
+            let taken = self.take();
+            clock.mark(Stage::Decode);
+            taken?;
+        }
+        let batch = match self.columns.rows() {
+            0 => None,
+            _ => Some(self.columns.finish()?),
+        };
+        clock.mark(Stage::Decode);
+        Poll::Ready(Ok(batch))
+    }
+}
