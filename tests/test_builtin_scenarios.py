@@ -30,6 +30,8 @@ MORE = {
     "upsert-scale": ("--working-set", "2k", "--streams", "1,2,4"),
 }
 """What a small machine changes, beside the scale."""
+THROWAWAY = {"one-table": ("mariadb", "postgres"), "read-databases": ("postgres",)}
+"""Servers that a scenario starts itself."""
 DATABASES = {
     "upsert-batch-size": "mariadb",
     "upsert-cassandra": "cassandra",
@@ -41,10 +43,10 @@ DATABASES = {
 def given(name: str, request: pytest.FixtureRequest) -> tuple[list[str], dict[str, str]]:
     """The words of a tiny run, and what its environment must have."""
     words = ["run", name, *TINY, *MORE.get(name, ())]
-    if name == "arrow-transports":
+    if name in ("arrow-transports", "one-table"):
         has_chdb()
-    if name == "read-databases":
-        available("postgres")
+    for server in THROWAWAY.get(name, ()):
+        available(server)
     if name not in DATABASES:
         return words, {}
     database: Database = request.getfixturevalue(DATABASES[name])

@@ -111,6 +111,7 @@ def test_scenarios() -> None:
         "ingest-akumuli",
         "ingest-protocols",
         "ingest-quick",
+        "one-table",
         "quick",
         "read-databases",
         "unix-or-tcp",

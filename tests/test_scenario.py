@@ -281,6 +281,8 @@ def test_builtin_scenarios_are_those_of_the_seeds() -> None:
         "ingest-akumuli": len({1, usable_cores()}),
         "ingest-protocols": 6,
         "ingest-quick": 2,
+        # ClickHouse has two of the wire formats, PostgreSQL two, MySQL two; the others have one cell.
+        "one-table": 2 * (5 + 3 * 2),
         "quick": 2 * 2 * 3,
         "read-databases": 2 * (2 + 1),
         "unix-or-tcp": (2 * 2 + 2) * 2 * 2,
@@ -292,6 +294,22 @@ def test_builtin_scenarios_are_those_of_the_seeds() -> None:
     }
     sizes = {cell.parameters["rows_per_stream"] for cell in cells["flight-remote"]}
     assert (min(sizes), max(sizes)) == (100_000, 4_000_000)
+
+
+def test_values_that_only_other_systems_know() -> None:
+    both = '[places]\nours = "postgres://h"\ntheirs = "mysql://h"\n[workload]\noperation = "get"\n'
+    found = matrix.cells(scenario(f'{both}[matrix]\nwire_format = ["copy", "text", "none"]\n'))
+    assert [(c.parameters["place"], c.parameters["wire_format"]) for c in found] == [
+        ("ours", "copy"), ("theirs", "text"), ("theirs", "binary"),
+    ]  # fmt: skip
+    # Of a place that knows none of them, and of a value that no place knows, it is a mistake.
+    for values, says in (
+        ('["copy"]', "mysql:// has no wire_format copy"),
+        ('["copy", "text", "arrow"]', "no wire_format arrow"),
+    ):
+        with pytest.raises(ScenarioError) as wrong:
+            matrix.cells(scenario(f"{both}[matrix]\nwire_format = {values}\n"))
+        assert says in wrong.value.message
 
 
 ALSO = """[matrix]

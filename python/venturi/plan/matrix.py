@@ -118,6 +118,8 @@ def chosen_cells(scenario: Scenario, row_bytes: Mapping[str, float]) -> Iterator
     conditions = _conditions(scenario)
     for combination in itertools.chain.from_iterable(itertools.product(*steps) for steps in products):
         chosen = {axis: value for part in combination for axis, value in part.items()}
+        if options.is_of_others(scenario, chosen, _address(scenario, chosen)[1]):
+            continue
         for placed in (replace(scenario, on=None), scenario) if scenario.beside else (scenario,):
             cell = _cell(placed, chosen, row_bytes)
             if not any(_holds(scenario, condition, cell) for condition in conditions):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ __all__ = [
     "fitted",
     "given_with_address",
     "idle",
+    "is_of_others",
     "option_parameters",
     "without_inapplicable",
 ]
@@ -85,6 +87,21 @@ def _unknown(name: str, value: Any, url: str) -> tuple[str, ...]:
     """The values that the option has there, where this is none of them."""
     known = VALUES.get((name, scheme_of(url)), ())
     return known if known and str(value).partition(":")[0] not in known else ()
+
+
+def is_of_others(scenario: Scenario, chosen: Mapping[str, Any], url: str) -> bool:
+    """Whether these values of axes have one that this address does not know, and another does: of such an axis
+    each address has the values that it knows. Where it knows none, that is a mistake."""
+
+    def is_known(name: str, value: Any, at: str) -> bool:
+        return scheme_of(at) in APPLIES[name] and (value is None or not _unknown(name, value, at))
+
+    def is_left_out(name: str, value: Any) -> bool:
+        here = any(is_known(name, other, url) for other in scenario.axes.get(name, ()))
+        return here and any(is_known(name, value, other) for other in addresses(scenario))
+
+    options = {name: value for name, value in chosen.items() if name in APPLIES and value is not None}
+    return any(_unknown(name, value, url) and is_left_out(name, value) for name, value in options.items())
 
 
 def idle(scenario: Scenario) -> set[str]:
