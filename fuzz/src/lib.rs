@@ -8,6 +8,7 @@ pub mod charrow_server;
 pub mod clickhouse;
 pub mod connection;
 pub mod cql;
+pub mod cql_rows;
 pub mod decimal;
 pub mod hpack;
 pub mod http1;
@@ -15,8 +16,10 @@ pub mod ipc;
 pub mod ipc_stream;
 pub mod kept;
 pub mod mysql;
+pub mod mysql_rows;
 pub mod parquet;
 pub mod points;
+pub mod postgres_copy;
 pub mod proto;
 pub mod seeds;
 pub mod store_http;
@@ -24,21 +27,24 @@ pub mod url;
 
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 20] = [
     ("assembler", assembler::run),
     ("charrow_client", charrow_client::run),
     ("charrow_server", charrow_server::run),
     ("clickhouse", clickhouse::run),
     ("connection", connection::run),
     ("cql", cql::run),
+    ("cql_rows", cql_rows::run),
     ("decimal", decimal::run),
     ("hpack", hpack::run),
     ("http1", http1::run),
     ("ipc", ipc::run),
     ("ipc_stream", ipc_stream::run),
     ("mysql", mysql::run),
+    ("mysql_rows", mysql_rows::run),
     ("parquet", parquet::run),
     ("points", points::run),
+    ("postgres_copy", postgres_copy::run),
     ("proto", proto::run),
     ("store_http", store_http::run),
     ("url", url::run),

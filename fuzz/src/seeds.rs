@@ -220,8 +220,46 @@ pub fn all() -> Result<Vec<Seed>> {
     store_http(&mut seeds);
     charrow(&mut seeds)?;
     answers(&mut seeds)?;
+    rows(&mut seeds);
     flight(&mut seeds)?;
     Ok(seeds)
+}
+
+/// Rows of databases: two of an integer and a text, and one of each.
+fn rows(seeds: &mut Vec<Seed>) {
+    let mut save = saver(seeds);
+    let mut copy = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec();
+    copy.extend(b"\0\x02\0\0\0\x08\0\0\0\0\0\0\0\x07\0\0\0\x02ab");
+    copy.extend(b"\0\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff");
+    save("postgres_copy", "plain", &fed(9, &two(&[3, 9], &copy)));
+    let number = b"\0\x01\0\0\0\x0a\0\x01\0\x01\0\0\0\0\0\x01\xff\xff";
+    let numbers = [&copy[..19], number].concat();
+    save("postgres_copy", "numeric", &fed(30, &two(&[8], &numbers)));
+
+    // Catalogue, names, 12 bytes behind them: the character set, the length, the type, flags, places.
+    let column = |kind: u8, set: u8| {
+        let mut message = b"\x03def\0\0\0\x01c\x01c\x0c".to_vec();
+        message.extend([set, 0, 255, 0, 0, 0, kind, 0, 0, 2, 0, 0]);
+        fed(message.len() as u8, &message)
+    };
+    let columns = [column(3, 63), column(253, 45), column(12, 63)].concat();
+    let said = [
+        &b"\x17\x0212\x02ab\x102026-01-01 10:00"[..],
+        b"\x03\xfb\xfb\xfb",
+    ];
+    save("mysql_rows", "text", &two(&columns, &said.concat()));
+    let binary = b"\x11\0\0\x0c\0\0\0\x02ab\x04\xea\x07\x01\x01\x02\0\x1c";
+    save("mysql_rows", "binary", &two(&columns, binary));
+
+    let mut page = b"\0\0\0\x02\0\0\0\x01\0\0\0\x03\0\x02ks\0\x01t".to_vec();
+    page.extend(b"\0\x01a\0\x09\0\x01b\0\x06\0\x01c\0\x20\0\x15\0\0\0\x01");
+    page.extend(b"\0\0\0\x04\0\0\0\x07\0\0\0\x06\0\0\0\x02\x01\x02");
+    page.extend(b"\0\0\0\x0b\0\0\0\x01\0\0\0\x03\x02\x03\x04");
+    save("cql_rows", "page", &page);
+    let mut prepared = b"\0\0\0\x04\0\x02id\0\0\0\x01\0\0\0\x01\0\0\0\0\0\x02ks\0\x01t".to_vec();
+    prepared.extend(b"\0\x01a\0\x02");
+    prepared.extend(&page[4..page.len() - 48]);
+    save("cql_rows", "prepared", &prepared);
 }
 
 fn flight(seeds: &mut Vec<Seed>) -> Result<()> {

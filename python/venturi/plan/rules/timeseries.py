@@ -40,7 +40,9 @@ def check(workload: Workload, target: Target, where: Any) -> None:
     if not is_time_series(url) and scheme_of(url) != "empty":
         raise ScenarioError(
             f"{where('workload', 'operation')}: {scheme_of(url)}:// takes no ingests",
-            hint="name a store of time series: --target akumuli://HOST, or akumuli://local for a first try",
+            hint="give the program the points as rows: --operation put --data points.parquet"
+            if scheme_of(url) == "exec"
+            else "name a store of time series: --target akumuli://HOST, or akumuli://local for a first try",
         )
     if not _made(workload) and not isinstance(data, FileData):
         raise ScenarioError(
