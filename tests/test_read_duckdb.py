@@ -40,8 +40,9 @@ CREATE TABLE t AS SELECT
     (TIMESTAMP '2026-01-01' + to_seconds(i))::TIMESTAMP_NS AS ns,
     TIMESTAMPTZ '2026-01-01 00:00:00+00' AS tz, to_months(3) + to_days(i::INTEGER) AS every,
     (CASE WHEN i % 2 = 0 THEN 'glad' ELSE 'sad and more' END)::mood AS mood,
-    uuid() AS u, CASE WHEN i % 4 = 0 THEN NULL ELSE range(i % 4) END AS list, [i, NULL, -i]::BIGINT[3] AS three,
-    [['a', NULL], [], NULL] AS nested, json_object('a', i) AS j
+    uuid() AS u, CASE WHEN i % 4 = 0 THEN NULL ELSE range(i % 4) END AS list,
+    [i, NULL, -i]::BIGINT[3] AS three,
+    [['a', NULL], [], NULL] AS nested, {{'a': i, 'b': [i]}} AS both, MAP {{'k': i}} AS m, json_object('a', i) AS j
 FROM range({ROWS}) AS r(i);
 INSERT INTO t (id) VALUES (NULL);
 CREATE VIEW seen AS SELECT id FROM t;
@@ -138,19 +139,21 @@ def test_mistakes_are_lines(file: str, tmp_path: Path) -> None:
     refused(get(file), "usage", "table or query")
     refused(get(file, query="SELEC 1"), "server", "Parser Error")
     refused(get(file, table="nowhere"), "server", "nowhere")
-    refused(get(file, query="SELECT {'a': 1} AS pair"), "usage", "column pair is a STRUCT", "pair::VARCHAR")
-    refused(get(file, query="SELECT [MAP {1: 2}] AS m"), "usage", "column m is a list of what")
+    refused(get(file, query="SELECT '101'::BIT AS bits"), "usage", "column bits is BIT", "bits::VARCHAR")
+    refused(get(file, query="SELECT [{'a': '1'::BIT}] AS m"), "usage", "column m is of others")
     good(get(file, query="SELECT 1 AS a, 2 AS a"), 1)
     refused(get(file, table="seen", streams=2, split="parts"), "usage", "goes by rowid", "split key or hash")
     refused(get(file, table="t", streams=2, split="key", split_by="name"), "usage", "column name is VARCHAR")
-    refused(get(file, query="SELECT d FROM ends"), "protocol", "a date without an end", "NULLIF(d, 'infinity')")
+    refused(
+        get(file, query="SELECT d FROM ends"), "protocol", "a date without an end", "NULLIF(d, 'infinity')"
+    )
     refused(get(file, query="SELECT s FROM ends"), "protocol", "a timestamp without an end")
     good(get(file, query="SELECT NULLIF(d, 'infinity') AS d FROM ends"), 3, "count")
     wide = "SELECT -170141183460469231731687303715884105727::HUGEINT AS h"
     refused(get(file, query=wide), "protocol", "column h: -1701411", "no Decimal128(38, 0)")
     far = "SELECT INTERVAL '3000000000 hours' AS h"
     refused(get(file, query=far), "protocol", "column h: a time so far away")
-    late = f"SELECT CASE WHEN i < 100000 THEN i ELSE error('no more') END AS v FROM range(200000) AS r(i)"
+    late = "SELECT CASE WHEN i < 100000 THEN i ELSE error('no more') END AS v FROM range(200000) AS r(i)"
     message = refused(get(file, query=late, verify="none"), "server", "no more")
     assert ": after " in message
     refused(get(file, query="SELECT repeat('x', 200000) FROM range(9)", max_block_bytes=1 << 20), "memory")

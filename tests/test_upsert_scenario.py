@@ -245,8 +245,8 @@ def test_what_an_address_is() -> None:
 MISTAKES = [
     ("[workload]\noperation = 'upsert'", "my.toml:2: workload.operation: flight://local takes gets and puts"),
     (
-        target("cassandra://h", "[workload]\noperation = 'get'"),
-        "my.toml:4: workload.operation: cassandra:// takes upserts, not a get",
+        target("redis://h", "[workload]\noperation = 'get'"),
+        "my.toml:4: workload.operation: redis:// takes upserts, not a get",
     ),
     (
         target("mysql://h", "[workload]\ndata = 'records'"),

@@ -137,6 +137,7 @@ class Cassandra(Table):
         _cassandra(
             "cassandra: counter or insert.",
             "counter",
+            operations=_UPSERTS,
             doc=("`counter`: counters that are added to; `insert`: plain columns that are overwritten"),
         ),
     ] = None
@@ -146,6 +147,7 @@ class Cassandra(Table):
         _cassandra(
             "cassandra: unlogged, logged, or none: row by row.",
             "unlogged",
+            operations=_UPSERTS,
             doc=(
                 "`unlogged`, `logged`, or `none`: every row by itself, with `rows_per_batch = 1` and many"
                 " in flight. Counters go in COUNTER batches"
@@ -157,6 +159,7 @@ class Cassandra(Table):
         _cassandra(
             "cassandra: message, or statement: BEGIN BATCH ... as one.",
             "message",
+            operations=_UPSERTS,
             doc=("`message`: the protocol's BATCH; `statement`: one `BEGIN BATCH ... APPLY BATCH`"),
         ),
     ] = None
@@ -183,7 +186,18 @@ class Cassandra(Table):
             "cassandra: so many columns of the key choose the partition.",
             None,
             int,
+            operations=_UPSERTS,
             default="all of them",
+        ),
+    ] = None
+    page_size: Annotated[
+        Counted,
+        _cassandra(
+            "cassandra: rows of one answer to a get at most.",
+            None,
+            int,
+            operations={"get": None},
+            default="the rows of a batch",
         ),
     ] = None
     token_aware: Annotated[

@@ -5,6 +5,7 @@ pub mod budget;
 pub mod charrow;
 pub mod chunk;
 pub mod clickhouse;
+pub mod cql;
 pub mod decimal;
 pub mod flight;
 pub mod frame;

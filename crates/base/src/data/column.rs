@@ -5,14 +5,15 @@
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use arrow_array::{make_array, ArrayRef, BooleanArray, ListArray, RecordBatch, RecordBatchOptions};
-use arrow_array::{BinaryArray, StringArray};
+use arrow_array::{BinaryArray, MapArray, StringArray, StructArray};
 use arrow_buffer::{
     ArrowNativeType, BooleanBufferBuilder, MutableBuffer, NullBuffer, NullBufferBuilder,
     OffsetBuffer, ScalarBuffer,
 };
 use arrow_data::ArrayData;
-use arrow_schema::{DataType, FieldRef, SchemaRef};
+use arrow_schema::{DataType, FieldRef, Fields, SchemaRef};
 
 use crate::error::{Error, Kind, Result};
 
@@ -26,7 +27,9 @@ enum Values {
     Plain(MutableBuffer, usize),
     /// Where each ends, and all of them.
     Bytes(Vec<i32>, Vec<u8>),
+    /// A map is a list of pairs.
     List(Vec<i32>, Box<Column>, FieldRef),
+    Struct(Vec<Column>, Fields),
 }
 
 /// One column in the making. Who adds a value to it knows its type.
@@ -46,9 +49,15 @@ impl Column {
             DataType::FixedSizeBinary(width) => {
                 Values::Plain(MutableBuffer::new(0), *width as usize)
             }
-            DataType::List(field) => {
+            DataType::List(field) | DataType::Map(field, _) => {
                 let child = Self::new(name, field.data_type())?;
                 Values::List(vec![0], Box::new(child), field.clone())
+            }
+            DataType::Struct(fields) if !fields.is_empty() => {
+                let children = fields
+                    .iter()
+                    .map(|field| Self::new(name, field.data_type()));
+                Values::Struct(children.collect::<Result<_>>()?, fields.clone())
             }
             other => match other.primitive_width() {
                 Some(width) => Values::Plain(MutableBuffer::new(width * FIRST), width),
@@ -91,17 +100,18 @@ impl Column {
 
     /// Numbers one behind the other, as Arrow holds them, and which of them are there.
     pub fn extend(&mut self, values: &[u8], there: Option<&NullBuffer>) -> Result<()> {
-        let count = match &mut self.values {
-            Values::Plain(all, width) if values.len().is_multiple_of((*width).max(1)) => {
-                all.extend_from_slice(values);
-                values.len() / (*width).max(1)
-            }
-            _ => return Err(self.strange()),
+        let Values::Plain(all, width) = &mut self.values else {
+            return Err(self.strange());
         };
+        let count = values.len() / (*width).max(1);
+        let fits = there.is_none_or(|there| there.len() == count);
+        if !fits || count * *width != values.len() {
+            return Err(self.strange());
+        }
+        all.extend_from_slice(values);
         match there {
             None => self.nulls.append_n_non_nulls(count),
-            Some(there) if there.len() == count => self.nulls.append_buffer(there),
-            Some(_) => return Err(self.strange()),
+            Some(there) => self.nulls.append_buffer(there),
         }
         Ok(())
     }
@@ -132,15 +142,17 @@ impl Column {
         Ok(())
     }
 
-    /// Text that is written where it will lie.
-    pub fn push_written(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+    /// Text that is written where it will lie; its bytes.
+    pub fn push_written(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<usize> {
         let Values::Bytes(ends, all) = &mut self.values else {
             return Err(self.strange());
         };
+        let before = all.len();
         write(all);
+        let written = all.len() - before;
         ends.push(i32::try_from(all.len()).map_err(|_| too_long(&self.name))?);
         self.nulls.append_non_null();
-        Ok(())
+        Ok(written)
     }
 
     #[inline]
@@ -150,11 +162,26 @@ impl Column {
             Values::Plain(all, width) => all.extend_zeros(*width),
             Values::Bytes(ends, all) => ends.push(all.len() as i32),
             Values::List(ends, ..) => ends.push(ends.last().copied().unwrap_or_default()),
+            Values::Struct(children, _) => children.iter_mut().for_each(Self::push_null),
         }
         self.nulls.append_null();
     }
 
-    /// A list whose values `add` adds.
+    /// A struct: `add` adds a value to each of its columns.
+    pub fn push_struct(&mut self, add: impl FnOnce(&mut [Column]) -> Result<()>) -> Result<()> {
+        let Values::Struct(children, _) = &mut self.values else {
+            return Err(self.strange());
+        };
+        add(children)?;
+        self.nulls.append_non_null();
+        let rows = self.nulls.len();
+        match children.iter().all(|child| child.nulls.len() == rows) {
+            true => Ok(()),
+            false => Err(self.strange()),
+        }
+    }
+
+    /// A list whose values `add` adds; of a map its pairs.
     pub fn push_list(&mut self, add: impl FnOnce(&mut Column) -> Result<()>) -> Result<()> {
         let Values::List(ends, child, _) = &mut self.values else {
             return Err(self.strange());
@@ -201,6 +228,23 @@ impl Column {
                             .map_err(|error| wrong(&error))?,
                     ),
                 }
+            }
+            Values::Struct(children, fields) => {
+                let columns = children.iter_mut().map(Self::finish);
+                let columns = columns.collect::<Result<_>>()?;
+                let made = StructArray::try_new(fields.clone(), columns, nulls);
+                Arc::new(made.map_err(|error| wrong(&error))?)
+            }
+            Values::List(ends, child, field) if matches!(self.data_type, DataType::Map(..)) => {
+                let (offsets, pairs) = (offsets(ends), child.finish()?);
+                let made = MapArray::try_new(
+                    field.clone(),
+                    offsets,
+                    pairs.as_struct().clone(),
+                    nulls,
+                    false,
+                );
+                Arc::new(made.map_err(|error| wrong(&error))?)
             }
             Values::List(ends, child, field) => Arc::new(
                 ListArray::try_new(field.clone(), offsets(ends), child.finish()?, nulls)
@@ -285,82 +329,4 @@ impl Columns {
 }
 
 #[cfg(test)]
-mod tests {
-    use arrow_array::cast::AsArray;
-    use arrow_array::types::{Decimal128Type, Int32Type};
-    use arrow_array::Array;
-    use arrow_schema::{Field, Schema};
-
-    use super::*;
-
-    fn columns(limit: usize) -> Columns {
-        let item = Arc::new(Field::new_list_field(DataType::Int32, true));
-        let fields = vec![
-            Field::new("n", DataType::Decimal128(5, 2), true),
-            Field::new("t", DataType::Utf8, true),
-            Field::new("b", DataType::Boolean, true),
-            Field::new("u", DataType::FixedSizeBinary(2), true),
-            Field::new("l", DataType::List(item), true),
-        ];
-        Columns::new(&Arc::new(Schema::new(fields)), limit).unwrap()
-    }
-
-    #[test]
-    fn values_and_nulls_one_batch_after_another() {
-        let mut columns = columns(1000);
-        for batch in 0..2 {
-            for row in 0..2000 {
-                let [n, t, b, u, l] = columns.each() else {
-                    unreachable!()
-                };
-                if row % 3 == batch {
-                    [n, t, b, u, l].into_iter().for_each(Column::push_null);
-                } else {
-                    n.push(i128::from(row)).unwrap();
-                    t.push_bytes(b"ab").unwrap();
-                    b.push_bool(row % 2 == 0).unwrap();
-                    u.push_bytes(&[1, 2]).unwrap();
-                    l.push_list(|items| {
-                        items.push(row)?;
-                        items.push_null();
-                        Ok(())
-                    })
-                    .unwrap();
-                }
-                columns.row(0).unwrap();
-            }
-            let made = columns.finish().unwrap();
-            assert_eq!(made.num_rows(), 2000);
-            let there = 2000 - made.column(0).null_count();
-            assert!(made
-                .columns()
-                .iter()
-                .all(|c| c.len() - c.null_count() == there));
-            let at = if batch == 0 { 2 } else { 3 };
-            let n = made.column(0).as_primitive::<Decimal128Type>();
-            assert_eq!((n.value(at), n.is_null(batch as usize)), (at as i128, true));
-            let list = made.column(4).as_list::<i32>().value(at);
-            assert_eq!(list.as_primitive::<Int32Type>().value(0), at as i32);
-            assert!(list.is_null(1) && list.len() == 2);
-            assert_eq!(made.column(1).as_string::<i32>().value(at), "ab");
-        }
-    }
-
-    #[test]
-    fn bounds_and_types_are_kept() {
-        let mut columns = columns(10);
-        assert_eq!(columns.row(11).unwrap_err().kind, Kind::Memory);
-        let [n, t, b, u, l] = columns.each() else {
-            unreachable!()
-        };
-        assert!(n.push(1i64).is_err() && t.push(1i32).is_err() && b.push_bytes(b"x").is_err());
-        assert!(u.push_bytes(b"abc").is_err() && l.push_bool(true).is_err());
-        t.push_bytes(&[0xff]).unwrap();
-        assert!(t
-            .finish()
-            .unwrap_err()
-            .message
-            .contains("column t: text that is not UTF-8"));
-        assert!(Column::new("m", &DataType::Null).is_err());
-    }
-}
+mod tests;

@@ -19,10 +19,10 @@ use crate::upsert::Found;
 use venturi_base::error::{Error, Kind, Result};
 
 /// Rows of one answer.
-const PAGE: i32 = 5000;
+pub const PAGE: i32 = 5000;
 const RANGES: i128 = 64;
 /// Ranges that are read at a time.
-const AT_A_TIME: usize = 4;
+pub const AT_A_TIME: usize = 4;
 
 /// Counts the rows and adds up the added columns, as all replicas together know them. A note
 /// where not all of them can be asked.
@@ -56,26 +56,27 @@ pub async fn count(
     }
 }
 
-enum Failed {
+pub enum Failed {
     Driver(ExecutionError),
     Own(Error),
 }
 
 impl Failed {
-    fn told(self, place: &str) -> Error {
+    pub fn told(self, place: &str) -> Error {
         match self {
             Self::Driver(error) => errors::of_execution(place, &error, errors::Written::default()),
             Self::Own(error) => error,
         }
     }
 
-    fn strange(error: impl std::fmt::Display) -> Self {
+    pub fn strange(error: impl std::fmt::Display) -> Self {
         let text = format!("a row cannot be read: {}", errors::line(error));
         Self::Own(Error::new(Kind::Protocol, text))
     }
 }
 
-async fn scan(
+/// Rows, and sums of their first columns.
+pub async fn scan(
     session: &Session,
     prepared: &PreparedStatement,
     ranges: bool,
@@ -104,7 +105,7 @@ async fn scan(
 }
 
 /// The whole ring, both ends of each range included.
-fn tokens() -> impl Iterator<Item = (i64, i64)> {
+pub fn tokens() -> impl Iterator<Item = (i64, i64)> {
     let edge = |at: i128| i128::from(i64::MIN) + (1i128 << 64) * at / RANGES;
     (0..RANGES).map(move |at| (edge(at) as i64, (edge(at + 1) - 1) as i64))
 }
@@ -132,7 +133,7 @@ async fn range(
                 // A counter that was never added to, or a null: nothing.
                 if let Some(value) = column.slice {
                     *sum += integer(value.as_slice()).ok_or_else(|| {
-                        Failed::strange("a sum is not an integer of at most 8 bytes")
+                        Failed::strange("a sum is not an integer of at most 16 bytes")
                     })?;
                 }
             }
@@ -144,15 +145,12 @@ async fn range(
     }
 }
 
-/// Of 1 to 8 bytes, signed, the highest first.
-fn integer(bytes: &[u8]) -> Option<i128> {
-    let first = *bytes.first().filter(|_| bytes.len() <= 8)?;
+/// Of 1 to 16 bytes, signed, the highest first: an integer, or a varint that is not too long.
+pub fn integer(bytes: &[u8]) -> Option<i128> {
+    let first = *bytes.first().filter(|_| bytes.len() <= 16)?;
     let start = i128::from(first as i8);
-    Some(
-        bytes[1..]
-            .iter()
-            .fold(start, |number, byte| number << 8 | i128::from(*byte)),
-    )
+    let rest = bytes[1..].iter();
+    Some(rest.fold(start, |number, byte| number << 8 | i128::from(*byte)))
 }
 
 #[cfg(test)]
@@ -174,6 +172,7 @@ mod tests {
         assert_eq!(integer(&300i16.to_be_bytes()), Some(300));
         assert_eq!(integer(&i64::MIN.to_be_bytes()), Some(i64::MIN.into()));
         assert_eq!(integer(&[]), None);
-        assert_eq!(integer(&[0; 9]), None);
+        assert_eq!(integer(&i128::MIN.to_be_bytes()), Some(i128::MIN));
+        assert_eq!(integer(&[0; 17]), None);
     }
 }

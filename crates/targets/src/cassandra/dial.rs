@@ -78,7 +78,7 @@ impl Access {
 }
 
 /// One request and its answer, on a connection that has nothing else to do.
-async fn exchange(
+pub async fn exchange(
     wire: &mut Wire,
     request: &Request,
     compression: Option<Compression>,

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 pub use scylla::frame::Compression;
 use scylla::statement::batch::BatchType;
 use scylla::statement::Consistency;
@@ -107,6 +108,37 @@ impl Request {
         values(&mut body)?;
         body.shrink_to_fit();
         Ok(Self::new(opcode::EXECUTE, body))
+    }
+
+    /// A page of a prepared statement's rows, of those whose tokens lie between two, both included.
+    pub fn page(
+        id: &[u8],
+        consistency: Consistency,
+        tokens: Option<(i64, i64)>,
+        rows: i32,
+        state: Option<&[u8]>,
+    ) -> Self {
+        const VALUES: u8 = 0x01;
+        const PAGE_SIZE: u8 = 0x04;
+        const STATE: u8 = 0x08;
+        let mut body = Vec::with_capacity(64 + state.map_or(0, <[u8]>::len));
+        put_short_bytes(&mut body, id);
+        put_consistency(&mut body, consistency);
+        let values = tokens.map_or(0, |_| VALUES);
+        body.push(PAGE_SIZE | values | state.map_or(0, |_| STATE));
+        if let Some((from, to)) = tokens {
+            body.extend_from_slice(&2u16.to_be_bytes());
+            for token in [from, to] {
+                body.extend_from_slice(&8u32.to_be_bytes());
+                body.extend_from_slice(&token.to_be_bytes());
+            }
+        }
+        body.extend_from_slice(&rows.to_be_bytes());
+        if let Some(state) = state {
+            body.extend_from_slice(&(state.len() as u32).to_be_bytes());
+            body.extend_from_slice(state);
+        }
+        Self::new(opcode::EXECUTE, body)
     }
 
     /// A BATCH of `rows` statements, each of which `statement` appends.
@@ -275,13 +307,23 @@ pub struct Head {
 impl Head {
     /// `None`: not all of it is there.
     pub fn parse(bytes: &[u8]) -> Result<Option<Self>> {
+        Self::within(bytes, LONGEST)
+    }
+
+    /// The same of an answer that may be so long.
+    pub fn within(bytes: &[u8], longest: usize) -> Result<Option<Self>> {
         let Some(&[version, flags, s0, s1, opcode, l0, l1, l2, l3]) = bytes.first_chunk::<HEAD>()
         else {
             return Ok(None);
         };
         let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
-        if version != ANSWER || length > LONGEST {
+        if version != ANSWER {
             return Err(Error::protocol("not an answer in CQL's protocol 4"));
+        }
+        if length > longest {
+            return Err(Error::protocol(format!(
+                "an answer of {length} bytes, of which {longest} are taken at most"
+            )));
         }
         Ok(Some(Self {
             stream: i16::from_be_bytes([s0, s1]),
@@ -289,6 +331,11 @@ impl Head {
             flags,
             length,
         }))
+    }
+
+    /// Whether the body is just what the opcode says, as it lies there.
+    pub fn is_plain(&self) -> bool {
+        self.flags == 0
     }
 
     /// Done, and nothing else to say; a warning is of interest where `warnings` says so.
@@ -305,6 +352,8 @@ pub struct Answer {
     pub warnings: Vec<String>,
     /// Where it is an error.
     pub refusal: Option<Refusal>,
+    /// Decompressed, behind the warnings.
+    pub body: Bytes,
 }
 
 impl Answer {
@@ -336,6 +385,7 @@ impl Answer {
             opcode: head.opcode,
             warnings: parsed.warnings,
             refusal,
+            body: parsed.body,
         })
     }
 }

@@ -13,6 +13,8 @@ mod hello;
 mod limits;
 mod link;
 mod options;
+mod reach;
+mod read;
 mod ready;
 mod schema;
 mod server;
@@ -26,7 +28,6 @@ mod tests;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use scylla::client::session::Session as Driver;
 use scylla::cluster::Node;
@@ -36,6 +37,8 @@ use self::execute::{Executor, Stream};
 use self::limits::Limits;
 use self::link::{Link, MOST_NUMBERS};
 use self::options::{Options, Write, LONGEST_NAME};
+use self::reach::{reach, Reached};
+use self::read::Readable;
 use self::ready::Ready;
 use self::schema::Layout;
 use self::statement::Shape;
@@ -44,8 +47,6 @@ use crate::upsert::{compare, Calls, Effect, Found, Host, Place, Share};
 use crate::{each, Applied, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::data::upsert::Batches;
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::meter::readers::listener::pid_of;
-use venturi_base::meter::readers::network::is_own;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::net::wire::Wire;
 use venturi_base::spec::{Data, Operation, TrialSpec};
@@ -130,7 +131,7 @@ impl Contact {
 /// Cassandra, ScyllaDB.
 pub const SYSTEM: System = System {
     scheme: "cassandra",
-    operations: &[Operation::Upsert],
+    operations: &[Operation::Upsert, Operation::Get],
     ports: &[("cassandra", options::URL.port)],
     tls: true,
     keeps: true,
@@ -141,7 +142,12 @@ pub const SYSTEM: System = System {
     users: true,
     one_host: options::URL.one_host,
     aliases: &[("cassandra", &["scylla", "scylladb", "cql"])],
-    target: |spec| Ok(Box::new(Cassandra::new(spec)?)),
+    target: |spec| {
+        Ok(match spec.operation {
+            Operation::Upsert => Box::new(Cassandra::new(spec)?),
+            _ => Box::new(Readable::new(spec)?),
+        })
+    },
     ..System::NOTHING
 };
 
@@ -149,11 +155,6 @@ impl Cassandra {
     pub fn new(spec: Arc<TrialSpec>) -> Result<Self> {
         let place = options::parse_url(&spec.target)?;
         let options = Options::parse(&spec.options)?;
-        if spec.operation != Operation::Upsert {
-            return Err(Error::usage(
-                "cassandra:// takes upserts: operation = \"upsert\"",
-            ));
-        }
         match (options.batch(), spec.rows_per_batch) {
             (None, 2..) => {
                 return Err(Error::usage(format!(
@@ -190,10 +191,6 @@ impl Cassandra {
         })
     }
 
-    fn timeout(&self) -> Duration {
-        Duration::from_nanos(self.spec.timeout_ns)
-    }
-
     fn plan(&self) -> Result<&Plan> {
         let unplanned = || Error::new(Kind::Internal, "cassandra: not planned");
         self.plan.as_ref().ok_or_else(unplanned)
@@ -214,43 +211,18 @@ impl Cassandra {
         let layout = Arc::new(layout);
         let place = self.place.address();
 
-        let tls = connect::tls(&self.place, &self.options.login)?;
-        let named = tls
-            .clone()
-            .map(|tls| (tls, self.options.login.tls_server_name.clone()));
-        let hello = hello::hello(&self.place, named.as_ref(), self.timeout()).await?;
-        self.check_compression(&place, &hello)?;
-        let builder = connect::builder(&self.place, &self.options, tls.as_ref(), self.timeout())?;
-        let driver = connect::connect(&builder, &place).await?;
-        let software = server::software(&driver).await?;
-        let skew = server::skew(&driver).await?;
-        let notes = skew.and_then(server::skew_note).into_iter().collect();
-
+        let reached = reach(&self.place, &self.options, &self.spec, self.listening).await?;
+        let Reached {
+            driver,
+            access,
+            software,
+            identity,
+            note,
+        } = reached;
         match self.options.common.setup && self.spec.leads() {
             true => server::set_up(&driver, &place, &layout, self.options.replication).await?,
             false => server::must_be_there(&driver, &layout).await?,
         }
-        let here = is_own(hello.route.peer.ip());
-        let identity = Identity {
-            address: place.clone(),
-            software: Some(software.name),
-            protocol: "cql".to_owned(),
-            pid: match (here, self.spec.include_setup) {
-                (false, _) => None,
-                (true, true) => self.listening,
-                (true, false) => pid_of(hello.route.peer),
-            },
-            round_trip_ns: Some(hello.round_trip.as_nanos() as u64),
-            same_machine: here.then_some(true),
-            route: Some(hello.route),
-            ..Identity::default()
-        };
-        let access = Access {
-            tls,
-            login: self.options.login(&self.place)?,
-            compression: self.options.compression()?,
-            timeout: self.timeout(),
-        };
         let contact = Contact {
             nodes: driver.get_cluster_state().get_nodes_info().to_vec(),
             access,
@@ -258,7 +230,7 @@ impl Cassandra {
             layout,
             murmur: software.murmur,
             place,
-            notes,
+            notes: note.into_iter().collect(),
         };
         let ready = match self.get_ready(&contact, batches).await {
             Ok(ready) => ready,
@@ -270,21 +242,6 @@ impl Cassandra {
         };
         self.plan = Some(Plan { contact, ready });
         Ok(identity)
-    }
-
-    fn check_compression(&self, place: &str, hello: &hello::Hello) -> Result<()> {
-        let Some(wanted) = self.options.compression()? else {
-            return Ok(());
-        };
-        let offered = hello.supported.get("COMPRESSION");
-        match offered.is_some_and(|all| all.iter().any(|name| name == wanted.as_str())) {
-            true => Ok(()),
-            false => Err(Error::usage(format!(
-                "{place}: the server does not know compression = {}; it offers: {}",
-                wanted.as_str(),
-                offered.map_or_else(|| "none".to_owned(), |all| all.join(", "))
-            ))),
-        }
     }
 
     async fn count(&self, contact: &Contact) -> Result<(Found, Option<String>)> {

@@ -8,6 +8,7 @@ use scylla::statement::Consistency;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::read::Reading;
 pub use crate::upsert::StatementKind;
 use crate::upsert::{Common, Form, Login, Place};
 use venturi_base::error::{Error, Result};
@@ -93,6 +94,10 @@ pub struct Options {
     pub common: Common,
     #[serde(skip)]
     pub login: Login,
+    #[serde(skip)]
+    pub reading: Reading,
+    /// Rows of one answer to a get at most.
+    pub page_size: Option<i32>,
     pub statement: StatementKind,
     pub write: Write,
     batch: Batching,
@@ -109,6 +114,8 @@ impl Default for Options {
         Self {
             common: Common::default(),
             login: Login::default(),
+            reading: Reading::default(),
+            page_size: None,
             statement: StatementKind::Prepared,
             write: Write::Counter,
             batch: Batching::Unlogged,
@@ -128,11 +135,15 @@ impl Options {
         let parsed = Self {
             common: given.take()?,
             login: given.take()?,
+            reading: given.take()?,
             ..given.rest()?
         };
         parsed.compression()?;
         if let Some(table) = &parsed.common.table {
             check_name("table", table)?;
+        }
+        if parsed.page_size.is_some_and(|rows| rows < 1) {
+            return Err(Error::usage("page_size must be at least 1"));
         }
         if parsed.replication == Some(0) {
             return Err(Error::usage("replication must be at least 1"));
@@ -168,6 +179,11 @@ impl Options {
             Level::EachQuorum => Consistency::EachQuorum,
             Level::LocalOne => Consistency::LocalOne,
         }
+    }
+
+    /// No replica need have it.
+    pub fn is_any(&self) -> bool {
+        self.consistency == Level::Any
     }
 
     /// The kind of BATCH; `None`: every row by itself.

@@ -178,6 +178,20 @@ pub async fn has_table(session: &Session, keyspace: &str, table: &str) -> Result
     Ok(found.is_some())
 }
 
+/// The columns that choose a row's partition, in their order; none where there is no such table or view.
+pub async fn partition_key(session: &Session, keyspace: &str, table: &str) -> Result<Vec<String>> {
+    let cql = "SELECT position, column_name, kind FROM system_schema.columns \
+               WHERE keyspace_name = ? AND table_name = ?";
+    let found = rows::<(i32, String, String)>(session, cql, &[keyspace, table]).await?;
+    let mut key: Vec<(i32, String)> = found
+        .into_iter()
+        .filter(|(.., kind)| kind == "partition_key")
+        .map(|(position, name, _)| (position, name))
+        .collect();
+    key.sort();
+    Ok(key.into_iter().map(|(_, name)| name).collect())
+}
+
 /// Whether a table can be told that no snapshot is kept of it when it is dropped: by default
 /// Cassandra keeps all its files.
 async fn has_snapshot_option(session: &Session) -> bool {

@@ -140,6 +140,29 @@ impl Kind {
         self.of(unsafe { (self.api.f.list_type_child_type)(self.handle) })
     }
 
+    /// Of a map: its keys' and its values'.
+    pub fn pair(&self) -> [Self; 2] {
+        // SAFETY: as above.
+        unsafe {
+            let key = (self.api.f.map_type_key_type)(self.handle);
+            let value = (self.api.f.map_type_value_type)(self.handle);
+            [self.of(key), self.of(value)]
+        }
+    }
+
+    /// Of a struct: its fields.
+    pub fn fields(&self) -> Vec<(String, Self)> {
+        let (f, h) = (&self.api.f, self.handle);
+        // SAFETY: as above; each text is freed.
+        unsafe {
+            let field = |at| {
+                let name = Owned(&self.api, (f.struct_type_child_name)(h, at)).text();
+                (name, self.of((f.struct_type_child_type)(h, at)))
+            };
+            (0..(f.struct_type_child_count)(h)).map(field).collect()
+        }
+    }
+
     /// Of an array: what it is of, and how many of it.
     pub fn items(&self) -> (Self, usize) {
         // SAFETY: as above.
@@ -257,7 +280,16 @@ impl<'a> Vector<'a> {
         unsafe { std::slice::from_raw_parts(usize::from_ne_bytes(place) as *const u8, length) }
     }
 
-    /// Of lists: all their values.
+    /// Of structs: the values of a field.
+    pub fn field(&self, at: usize) -> Self {
+        // SAFETY: the vector is one of structs with such a field, which is flat as it is.
+        unsafe {
+            let child = (self.f.struct_vector_get_child)(self.handle, at as u64);
+            Self::new(self.f, child, self.rows)
+        }
+    }
+
+    /// Of lists, or maps: all their values.
     pub fn items(&self) -> Self {
         // SAFETY: the vector is one of lists, whose values are flat as it is.
         unsafe {

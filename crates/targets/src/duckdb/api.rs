@@ -114,6 +114,11 @@ functions! {
     enum_dictionary_size: fn(Handle) -> u32;
     enum_dictionary_value: fn(Handle, u64) -> *mut c_char;
     list_type_child_type: fn(Handle) -> Handle;
+    map_type_key_type: fn(Handle) -> Handle;
+    map_type_value_type: fn(Handle) -> Handle;
+    struct_type_child_count: fn(Handle) -> u64;
+    struct_type_child_name: fn(Handle, u64) -> *mut c_char;
+    struct_type_child_type: fn(Handle, u64) -> Handle;
     array_type_child_type: fn(Handle) -> Handle;
     array_type_array_size: fn(Handle) -> u64;
     create_data_chunk: fn(*mut Handle, u64) -> Handle;
@@ -129,6 +134,7 @@ functions! {
     vector_size: fn() -> u64;
     list_vector_get_child: fn(Handle) -> Handle;
     list_vector_get_size: fn(Handle) -> u64;
+    struct_vector_get_child: fn(Handle, u64) -> Handle;
     array_vector_get_child: fn(Handle) -> Handle;
 }
 

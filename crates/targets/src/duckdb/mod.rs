@@ -7,6 +7,8 @@ mod call;
 mod handles;
 mod options;
 mod read;
+#[cfg(test)]
+mod tests;
 mod values;
 mod vectors;
 mod watch;

@@ -143,10 +143,11 @@ impl Reads for DuckDb {
     ) -> Result<Stream> {
         let prepared = self.said(connection.prepare(&question.statement))?;
         Ok(Stream {
-            watch: None,
+            watch: Watch::over(&connection),
             chunk: None,
             at: 0,
             state: State::Ready(prepared),
+            over: false,
             connection,
             forms: Vec::new(),
             columns: Columns::new(&question.schema, question.limit)?,
@@ -159,16 +160,18 @@ impl Reads for DuckDb {
 enum State {
     Ready(Prepared),
     Reading(Fetched),
-    Over,
+    Failed,
 }
 
 /// A stream's rows. What is made of the connection is dropped before it.
 pub struct Stream {
-    watch: Option<Watch>,
+    watch: Watch,
     /// What is not in a batch yet, from its row `at` on.
     chunk: Option<Chunk>,
     at: usize,
     state: State,
+    /// That was the last chunk.
+    over: bool,
     connection: Connection,
     forms: Vec<Form>,
     columns: Columns,
@@ -187,7 +190,7 @@ impl Stream {
 
     /// Sends the statement; its columns must be those of the plan.
     fn begin(&mut self, prepared: &mut Prepared) -> Result<Fetched> {
-        self.watch = Watch::over(&self.connection);
+        self.watch.begin();
         let fetched = self.connection.stream(prepared);
         let mut fetched = self.said(fetched)?;
         let mut types = Vec::new();
@@ -207,11 +210,11 @@ impl Stream {
 
     /// The next chunk, where the last one is used up; false: there is none.
     fn fetch(&mut self) -> Result<bool> {
-        if self.chunk.is_some() {
-            return Ok(true);
+        if self.chunk.is_some() || self.over {
+            return Ok(!self.over);
         }
         // It is not asked for again, whatever comes of it.
-        self.state = match std::mem::replace(&mut self.state, State::Over) {
+        self.state = match std::mem::replace(&mut self.state, State::Failed) {
             State::Ready(mut prepared) => State::Reading(self.begin(&mut prepared)?),
             other => other,
         };
@@ -221,11 +224,8 @@ impl Stream {
         let fetched = fetched.fetch();
         self.at = 0;
         self.chunk = self.said(fetched)?;
-        if self.chunk.is_none() {
-            self.state = State::Over;
-            self.watch = None;
-        }
-        Ok(self.chunk.is_some())
+        self.over = self.chunk.is_none();
+        Ok(!self.over)
     }
 
     /// Takes rows of the chunk, as many as the batch lacks.

@@ -32,8 +32,10 @@ pub enum Form {
     Uuid,
     /// Numbers of so many bytes, for words.
     Enum(usize, Vec<String>),
+    /// A map is a list of structs of two.
     List(Box<Form>),
     Array(usize, Box<Form>),
+    Struct(Vec<Form>),
 }
 
 /// A column of an answer; one that Arrow has no type for is refused with what to write instead.
@@ -58,8 +60,6 @@ pub fn column(name: String, kind: &Kind) -> Result<(Form, read::Column)> {
 /// What DuckDB calls a type that is refused.
 fn called(id: i32) -> String {
     let name = match id {
-        25 => "a STRUCT",
-        26 => "a MAP",
         28 => "a UNION",
         29 => "BIT",
         30 => "TIME WITH TIME ZONE",
@@ -67,7 +67,7 @@ fn called(id: i32) -> String {
         36 => "NULL",
         40 => "GEOMETRY",
         41 => "VARIANT",
-        24 | 33 => "a list of what",
+        24..=26 | 33 => "of others, one of them",
         _ => return format!("of DuckDB's type {id}"),
     };
     name.to_owned()
@@ -130,6 +130,25 @@ fn known(kind: &Kind) -> Option<(Form, DataType, String)> {
             let (form, data_type, native) = known(&kind.item())?;
             let list = DataType::List(Arc::new(Field::new_list_field(data_type, true)));
             return Some((Form::List(form.into()), list, format!("{native}[]")));
+        }
+        25 => {
+            let (mut forms, mut fields) = (Vec::new(), Vec::new());
+            for (name, kind) in kind.fields() {
+                let (form, data_type, _) = known(&kind)?;
+                forms.push(form);
+                fields.push(Field::new(name, data_type, true));
+            }
+            let data_type = DataType::Struct(fields.into());
+            (Form::Struct(forms), data_type, "STRUCT")
+        }
+        26 => {
+            let [key, value] = kind.pair();
+            let ((key, of_key, _), (value, of_value, _)) = (known(&key)?, known(&value)?);
+            let key_field = Field::new("key", of_key, false);
+            let fields = vec![key_field, Field::new("value", of_value, true)];
+            let entries = Field::new("entries", DataType::Struct(fields.into()), false);
+            let form = Form::List(Form::Struct(vec![key, value]).into());
+            (form, DataType::Map(Arc::new(entries), false), "MAP")
         }
         27 => (Form::Uuid, DataType::FixedSizeBinary(16), "UUID"),
         31 => {
@@ -231,6 +250,16 @@ pub fn push(
             Form::Array(count, item) => {
                 let all = items.get_or_insert_with(|| vector.elements(*count));
                 list(item, all, row * count, *count, column)?
+            }
+            Form::Struct(forms) => {
+                let mut size = 0;
+                column.push_struct(|columns| {
+                    for (at, (form, column)) in forms.iter().zip(columns).enumerate() {
+                        size += push(form, &vector.field(at), row, row + 1, column)?;
+                    }
+                    Ok(())
+                })?;
+                size
             }
             other => value(other, vector, row, column)?,
         };

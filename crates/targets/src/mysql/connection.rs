@@ -174,7 +174,7 @@ impl Connection {
             Answer::Ok => Ok(None),
             Answer::Refused(refusal) => Err(errors::refused(&refusal)),
             Answer::Other(message) if message[0] != 0xfb => Ok(Reader(message).integer()),
-            _ => Err(Error::protocol("an answer that was not asked for")),
+            _ => Err(unasked()),
         };
         let Some(columns) = self.channel.receive(columns).await? else {
             return Ok(Vec::new());
@@ -191,7 +191,7 @@ impl Connection {
                 Some(0xfe) if message.len() < 9 => Ok(None),
                 Some(0xff) => Err(match Answer::parse(message)? {
                     Answer::Refused(refusal) => errors::refused(&refusal),
-                    _ => Error::protocol("an answer that was not asked for"),
+                    _ => unasked(),
                 }),
                 _ => mysql::row(message, columns as usize).map(Some),
             };
@@ -250,7 +250,7 @@ impl Connection {
             Answer::Ok => Err(Error::usage(
                 "query: it gives no rows: a get needs a SELECT",
             )),
-            _ => Err(Error::protocol("an answer that was not asked for")),
+            _ => Err(unasked()),
         };
         let columns = self.channel.receive(columns).await?.unwrap_or_default();
         let mut definitions = Vec::new();
@@ -271,7 +271,7 @@ impl Connection {
             Some(0xfe) if message.len() < 9 => Ok(Some(None)),
             Some(0xff) => Err(match Answer::parse(message)? {
                 Answer::Refused(refusal) => errors::refused(&refusal),
-                _ => Error::protocol("an answer that was not asked for"),
+                _ => unasked(),
             }),
             _ => Ok(Some(Some(message))),
         }
@@ -310,7 +310,7 @@ impl Connection {
         let answer = |message: &[u8]| match Answer::parse(message)? {
             Answer::Ok => mysql::prepared(message),
             Answer::Refused(refusal) => Err(errors::refused(&refusal)),
-            _ => Err(Error::protocol("an answer that was not asked for")),
+            _ => Err(unasked()),
         };
         let (number, parameters, columns) = self.channel.receive(answer).await?;
         for count in [parameters, columns] {
@@ -361,8 +361,16 @@ fn done(message: &[u8]) -> Result<()> {
     match Answer::parse(message)? {
         Answer::Ok => Ok(()),
         Answer::Refused(refusal) => Err(errors::refused(&refusal)),
-        _ => Err(Error::protocol("an answer that was not asked for")),
+        _ => Err(unasked()),
     }
+}
+
+/// An answer of another kind than the request has.
+fn unasked() -> Error {
+    Error::protocol(
+        "an answer that was not asked for: is a proxy between here and the server, which mixes \
+         connections up? Name the server itself",
+    )
 }
 
 /// A server that is something else says odd things first, or nothing.

@@ -5,7 +5,7 @@ mod call;
 mod errors;
 mod link;
 mod options;
-mod read;
+pub mod read;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

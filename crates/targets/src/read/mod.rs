@@ -5,6 +5,7 @@
 //! `Rows`: one statement's rows, decoded to batches as they come. `ReadTarget` leads its life as a target.
 
 mod check;
+mod columns;
 mod options;
 mod session;
 mod split;
@@ -13,10 +14,13 @@ mod target;
 mod unheld;
 
 pub use check::{compare, compare_sums, total, There};
+pub use columns::{digest_of, distinct, same_types, schema, Column};
 pub use options::{Reading, Split};
 pub use session::{Checks, Partition, Rows};
 pub use split::{by_hash, by_ranges, edges, edges_of, Subject};
 pub use sums::{wrapped, Summed, SUMMED_DIGITS};
-pub use target::{digest_of, distinct, same_types, OWN_TABLE};
-pub use target::{Column, Question, ReadTarget, Reads};
+pub use target::{Question, ReadTarget, Reads};
 pub use unheld::{far, infinite, large};
+
+/// The table that our own data are written into before the clock starts.
+pub const OWN_TABLE: &str = "venturi_get";

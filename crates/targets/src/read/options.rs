@@ -64,8 +64,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Whether a get can be made of them.
-    pub fn check_get(&self, spec: &TrialSpec, table: Option<&str>) -> Result<()> {
+    /// Whether it is said what is read, and how much.
+    pub fn check_what(&self, spec: &TrialSpec, table: Option<&str>) -> Result<()> {
         let wrong = |what: &str| Err(Error::usage(what));
         let remote = spec.data == Data::Remote;
         if remote && table.is_none() && self.query.is_none() {
@@ -82,6 +82,14 @@ impl Reading {
         if remote && spec.rows_per_stream.is_some() {
             return wrong("rows_per_stream: how many rows there are is the query's affair (LIMIT)");
         }
+        Ok(())
+    }
+
+    /// Whether a get can be made of them.
+    pub fn check_get(&self, spec: &TrialSpec, table: Option<&str>) -> Result<()> {
+        self.check_what(spec, table)?;
+        let wrong = |what: &str| Err(Error::usage(what));
+        let remote = spec.data == Data::Remote;
         match self.split {
             Some(Split::Key | Split::Hash) if remote && self.split_by.is_none() => {
                 wrong("split key and hash need split_by: the column")

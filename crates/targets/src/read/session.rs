@@ -45,8 +45,10 @@ pub struct Checks {
 }
 
 pub struct Partition<R> {
-    /// `None`: there is nothing for this stream, or nothing more.
+    /// `None`: there is nothing for this stream, or it failed.
     rows: Option<R>,
+    /// They have come to their end; what they came over is closed behind the clock.
+    over: bool,
     checks: Checks,
     address: Arc<str>,
     batches: u64,
@@ -57,6 +59,7 @@ impl<R: Rows> Partition<R> {
     pub fn new(rows: Option<R>, checks: Checks, address: Arc<str>) -> Self {
         Self {
             rows,
+            over: false,
             checks,
             address,
             batches: 0,
@@ -101,7 +104,7 @@ impl<R: Rows> Session for Partition<R> {
         cx: &mut Context<'_>,
         clock: &mut StageClock,
     ) -> Poll<Result<Option<Moved>>> {
-        let Some(rows) = &mut self.rows else {
+        let Some(rows) = self.rows.as_mut().filter(|_| !self.over) else {
             return Poll::Ready(Ok(None));
         };
         let next = ready!(rows.poll_rows(cx, clock));
@@ -109,7 +112,7 @@ impl<R: Rows> Session for Partition<R> {
         let batch = match next {
             Ok(Some(batch)) => batch,
             Ok(None) => {
-                self.rows = None;
+                self.over = true;
                 return Poll::Ready(Ok(None));
             }
             Err(error) => {
@@ -131,12 +134,12 @@ impl<R: Rows> Session for Partition<R> {
     }
 
     fn is_spent(&self) -> bool {
-        self.rows.is_none()
+        self.over || self.rows.is_none()
     }
 
     fn poll_finish(&mut self, _cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         // Stopped early, the rest is dropped with the connection, which ends the statement.
-        self.rows = None;
+        self.rows = self.rows.take().filter(|_| self.over);
         clock.mark(Stage::Receive);
         Poll::Ready(Ok(()))
     }

@@ -1,36 +1,24 @@
 //! The life of an SQL database that is read from: what is asked, of which streams, and what must have come.
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::SchemaRef;
 
+use super::columns::{digest_of, distinct, same_types, schema, Column};
+use super::session::Checks;
 use super::{
-    by_hash, by_ranges, compare, edges_of, Checks, Partition, Reading, Rows, Split, Subject,
-    Summed, There,
+    by_hash, by_ranges, compare, edges_of, Partition, Reading, Rows, Split, Subject, Summed, There,
+    OWN_TABLE,
 };
 use crate::database::{connected, drop_statement, exists, Database, Purpose};
 use crate::upsert::{is_own, occupied};
 use crate::{each, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::data::upsert::Table;
-use venturi_base::data::{row_digest, Cursor, Source};
+use venturi_base::data::{Cursor, Source};
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::halt;
 use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Data, Operation, TrialSpec, Verify};
-
-/// The table that our own data are written into before the clock starts.
-pub const OWN_TABLE: &str = "venturi_get";
-
-/// A column of what is read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Column {
-    pub name: String,
-    pub data_type: DataType,
-    /// Its type as the database calls it.
-    pub native: String,
-}
 
 /// What one stream asks.
 #[derive(Debug, Clone)]
@@ -375,54 +363,6 @@ impl<D: Reads> ReadTarget<D> {
         let drop = drop_statement::<D>(&self.table());
         self.database.run(&mut link, &drop).await
     }
-}
-
-/// Names that are given twice would be one column.
-pub fn distinct(columns: &[Column]) -> Result<()> {
-    let mut seen = BTreeSet::new();
-    match columns.iter().find(|column| !seen.insert(&column.name)) {
-        Some(column) => Err(Error::usage(format!(
-            "column {} is there twice: name one of them otherwise",
-            column.name
-        ))),
-        None => Ok(()),
-    }
-}
-
-fn schema(columns: &[Column]) -> SchemaRef {
-    let field = |column: &Column| Field::new(&column.name, column.data_type.clone(), true);
-    Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
-}
-
-pub fn same_types(one: &Schema, other: &Schema) -> bool {
-    let types = |schema: &Schema| -> Vec<DataType> {
-        let fields = schema.fields().iter();
-        fields.map(|field| field.data_type().clone()).collect()
-    };
-    types(one) == types(other)
-}
-
-/// The sum of the rows' digests; `None`: they have none.
-pub fn digest_of(mut rows: Cursor) -> Result<Option<u64>> {
-    // The data come round again: each batch that is kept is digested once.
-    let mut known: Vec<Option<u64>> = vec![None; rows.source().cycle().min(1 << 16) as usize];
-    let mut sum = 0u64;
-    while let Some(item) = rows.next() {
-        halt::check()?;
-        let slot = item.place.and_then(|place| known.get_mut(place));
-        let made = match slot.as_deref().copied().flatten() {
-            Some(made) => made,
-            None => match row_digest(item.batch()) {
-                Some(made) => made,
-                None => return Ok(None),
-            },
-        };
-        if let Some(slot) = slot {
-            *slot = Some(made);
-        }
-        sum = sum.wrapping_add(made);
-    }
-    Ok(Some(sum))
 }
 
 impl<D: Reads> Target for ReadTarget<D> {

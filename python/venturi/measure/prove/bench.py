@@ -132,7 +132,7 @@ class Bench:
         """Those that a proof may do there: of what is somebody's, reading alone."""
         if self.somebodys:
             return [one for one in self.system.operations if one == "get"]
-        if is_readable(self.url):
+        if is_readable(self.url) and self.networked:
             # A relay tells the batches of an upsert by their answers; the rows of a get come one by one.
             return ["upsert"]
         return list(self.system.operations)
@@ -214,7 +214,8 @@ class Bench:
 
         key = repr(sorted(changes.items()))
         if key not in self._cells:
-            wanted = {"target": self.url, **self._defaults(), **self._given, **changes}
+            defaults = self._defaults(changes.get("operation", self.operations[0]))
+            wanted = {"target": self.url, **defaults, **self._given, **changes}
             wanted = {name: value for name, value in wanted.items() if value is not None}
             tree, spelled = layer_tree({name: _typed(name, value) for name, value in wanted.items()})
             tree.setdefault("name", "prove")
@@ -222,8 +223,7 @@ class Bench:
             self._cells[key] = scenario, matrix.cells(scenario)[0]
         return self._cells[key]
 
-    def _defaults(self) -> dict[str, Any]:
-        operation = self.operations[0]
+    def _defaults(self, operation: str) -> dict[str, Any]:
         found: dict[str, Any] = {"operation": operation, "streams": 1, "rows_per_batch": 256}
         if self.somebodys:
             return {"operation": "get", "streams": 1, "data": ["remote"]}

@@ -26,7 +26,7 @@ __all__ = ["UPSERT_NS", "amount", "settled"]
 UPSERT_NS = 10_000_000_000
 """How long a trial of upserts lasts where nothing says how much."""
 _UPSERT_BATCH = 500
-READING = {"query", "split", "split_by", "wire_format"}
+READING = {"page_size", "query", "split", "split_by", "wire_format"}
 """Options of a database that only a get has."""
 _INGEST_BATCH = 5000
 _DRIVER_BATCH = 65_536

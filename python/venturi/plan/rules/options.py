@@ -90,8 +90,8 @@ def _unknown(name: str, value: Any, url: str) -> tuple[str, ...]:
 
 
 def is_of_others(scenario: Scenario, chosen: Mapping[str, Any], url: str) -> bool:
-    """Whether these values of axes have one that this address does not know, and another does: of such an axis
-    each address has the values that it knows. Where it knows none, that is a mistake."""
+    """Whether one of these values of axes is unknown to this address and known to another: of an axis each
+    address has the values that it knows. Where it knows none, that is a mistake."""
 
     def is_known(name: str, value: Any, at: str) -> bool:
         return scheme_of(at) in APPLIES[name] and (value is None or not _unknown(name, value, at))

@@ -23,6 +23,13 @@ def check_get(workload: Workload, target: Target, where: Any) -> None:
             f"{where('target', 'split')}: mysql:// has no parts: its tables do not say where rows lie",
             hint="--split key --split-by COLUMN, or --split hash --split-by COLUMN",
         )
+    if _has_tokens(target):
+        for key in ("split", "split_by"):
+            if getattr(target, key) not in (None, "parts", "none"):
+                raise ScenarioError(
+                    f"{where('target', key)}: streams share rows of cassandra:// by ranges of tokens",
+                    hint="--split parts, or --split none: each reads all",
+                )
     check_shares(workload, target, where)
 
 
@@ -72,7 +79,7 @@ def _check_remote(workload: Workload, target: Target, where: Any) -> None:
         raise ScenarioError(
             f"{where('target', 'split')}: {target.split} of which column?", hint="name it: --split-by id"
         )
-    if target.split == "parts" and target.query is not None:
+    if target.split == "parts" and not _has_parts(target):
         raise ScenarioError(
             f"{where('target', 'split')}: parts are a table's; a query has none",
             hint="--split hash --split-by COLUMN",
@@ -80,7 +87,21 @@ def _check_remote(workload: Workload, target: Target, where: Any) -> None:
     if workload.streams > 1 and target.split is None and target.split_by is None:
         raise ScenarioError(
             f"{where('workload', 'streams')}: how shall {workload.streams} streams share the rows?",
-            hint="--split hash --split-by COLUMN, --split key --split-by COLUMN, "
-            + ("" if target.query is not None or scheme_of(target.url) in _NO_PARTS else "--split parts, ")
+            hint=(
+                ""
+                if _has_tokens(target)
+                else "--split hash --split-by COLUMN, --split key --split-by COLUMN, "
+            )
+            + ("--split parts, " if _has_parts(target) else "")
             + "or --split none: each reads all",
         )
+
+
+def _has_parts(target: Target) -> bool:
+    """Whether what is read lies in parts that streams can be dealt."""
+    return _has_tokens(target) or (target.query is None and scheme_of(target.url) not in _NO_PARTS)
+
+
+def _has_tokens(target: Target) -> bool:
+    """Whether rows lie on a ring of tokens, of which a query too can name a range."""
+    return scheme_of(target.url) == "cassandra"

@@ -11,7 +11,7 @@ use super::numeric::Numeric;
 use super::types::{form, Form};
 use crate::read::{far, infinite, large, Question};
 use venturi_base::data::column::{Column, Columns};
-use venturi_base::error::{Error, Result};
+use venturi_base::error::{Error, Kind, Result};
 
 /// Bytes of an array before its first value, where it has one dimension.
 const ARRAY_HEAD: usize = 20;
@@ -22,6 +22,8 @@ pub struct Decoder {
     forms: Vec<Form>,
     columns: Columns,
     rows_per_batch: usize,
+    /// Bytes of a row at most.
+    limit: usize,
     /// Bytes of a COPY that are no whole row yet.
     rest: Vec<u8>,
     begun: bool,
@@ -35,7 +37,7 @@ impl Decoder {
         Self::of(forms, question)
     }
 
-    fn of(forms: Vec<Form>, question: &Question) -> Result<Self> {
+    pub fn of(forms: Vec<Form>, question: &Question) -> Result<Self> {
         if forms.len() != question.schema.fields().len() {
             return Err(Error::protocol(
                 "a stream's query has other columns than the whole one",
@@ -45,6 +47,7 @@ impl Decoder {
             forms,
             columns: Columns::new(&question.schema, question.limit)?,
             rows_per_batch: question.rows_per_batch,
+            limit: question.limit,
             rest: Vec::new(),
             begun: false,
             ended: false,
@@ -65,10 +68,7 @@ impl Decoder {
         for (at, (column, form)) in columns.enumerate() {
             match get(at)? {
                 None => column.push_null(),
-                Some(value) => {
-                    size += value.len();
-                    push(form, column, value)?;
-                }
+                Some(value) => size += push(form, column, value)?,
             }
         }
         self.columns.row(size)
@@ -118,6 +118,7 @@ impl Decoder {
             if head[..11] != HEADER[..11] || flags & CRITICAL != 0 {
                 return Err(Error::protocol("the server's answer is no COPY in binary; is something between here and PostgreSQL?"));
             }
+            self.bounded(more)?;
             if bytes.len() < head.len() + more {
                 return Ok(0);
             }
@@ -171,13 +172,28 @@ impl Decoder {
                 _ => return Err(Error::protocol("a value of a negative length")),
             }
         }
+        self.bounded(at)?;
         Ok((at <= bytes.len()).then_some(at))
+    }
+
+    /// What is announced is waited for, and kept meanwhile.
+    fn bounded(&self, bytes: usize) -> Result<()> {
+        match bytes <= self.limit {
+            true => Ok(()),
+            false => Err(Error::new(
+                Kind::Memory,
+                format!(
+                    "a row of {bytes} bytes, of which {} are taken at most: raise max_block_size",
+                    self.limit
+                ),
+            )),
+        }
     }
 
     /// A row that is there as a whole, behind its count.
     #[inline]
     fn tuple(&mut self, bytes: &[u8]) -> Result<()> {
-        let mut at = 0;
+        let (mut at, mut size) = (0, 0);
         let columns = self.columns.each().iter_mut().zip(&self.forms);
         for (column, form) in columns {
             let length = u32_at(bytes, at)? as i32;
@@ -187,11 +203,11 @@ impl Decoder {
                 length => {
                     let value = bytes.get(at..at + length as usize).ok_or_else(short)?;
                     at += value.len();
-                    push(form, column, value)?;
+                    size += push(form, column, value)?;
                 }
             }
         }
-        self.columns.row(bytes.len())
+        self.columns.row(size)
     }
 }
 
@@ -210,9 +226,10 @@ fn fixed<const N: usize>(value: &[u8]) -> Result<[u8; N]> {
     value.try_into().map_err(|_| short())
 }
 
+/// Adds a value; the bytes that it has in the column, which of a number as text may be many more.
 #[inline]
-fn push(form: &Form, column: &mut Column, value: &[u8]) -> Result<()> {
-    match form {
+fn push(form: &Form, column: &mut Column, value: &[u8]) -> Result<usize> {
+    let pushed = match form {
         Form::Bool => column.push_bool(fixed::<1>(value)?[0] != 0),
         Form::Int2 => column.push(i16::from_be_bytes(fixed(value)?)),
         Form::Int4 => column.push(i32::from_be_bytes(fixed(value)?)),
@@ -245,15 +262,16 @@ fn push(form: &Form, column: &mut Column, value: &[u8]) -> Result<()> {
         }
         Form::Numeric => {
             let number = Numeric::of(value)?;
-            column.push_written(|out| number.write(out))
+            return column.push_written(|out| number.write(out));
         }
         Form::Jsonb => match value.split_first() {
             Some((1, text)) => column.push_bytes(text),
             _ => Err(Error::protocol("jsonb of another version than 1")),
         },
         Form::Interval => interval(column, fixed(value)?),
-        Form::Array(inner) => array(inner, column, value),
-    }
+        Form::Array(inner) => return array(inner, column, value),
+    };
+    pushed.map(|()| value.len())
 }
 
 fn interval(column: &mut Column, value: [u8; 16]) -> Result<()> {
@@ -272,9 +290,9 @@ fn interval(column: &mut Column, value: [u8; 16]) -> Result<()> {
 }
 
 /// Dimensions, whether there are nulls, the type; of each dimension its length and its lowest index; values.
-fn array(inner: &Form, column: &mut Column, value: &[u8]) -> Result<()> {
+fn array(inner: &Form, column: &mut Column, value: &[u8]) -> Result<usize> {
     match u32_at(value, 0)? {
-        0 => return column.push_list(|_| Ok(())),
+        0 => return column.push_list(|_| Ok(())).map(|()| 0),
         1 => {}
         dimensions => {
             return Err(Error::protocol(format!(
@@ -286,6 +304,7 @@ fn array(inner: &Form, column: &mut Column, value: &[u8]) -> Result<()> {
     }
     let count = u32_at(value, 12)?;
     let mut rest = value.get(ARRAY_HEAD..).ok_or_else(short)?;
+    let mut size = 0;
     column.push_list(|items| {
         for _ in 0..count {
             let length = u32_at(rest, 0)? as i32;
@@ -299,13 +318,14 @@ fn array(inner: &Form, column: &mut Column, value: &[u8]) -> Result<()> {
                 .and_then(|length| rest.get(..length));
             let item = item.ok_or_else(short)?;
             rest = &rest[item.len()..];
-            push(inner, items, item)?;
+            size += push(inner, items, item)?;
         }
         match rest.is_empty() {
             true => Ok(()),
             false => Err(Error::protocol("bytes behind the last value of an array")),
         }
-    })
+    })?;
+    Ok(size)
 }
 
 #[cfg(test)]
@@ -376,6 +396,32 @@ mod tests {
         let mut behind = decoder();
         let more = [copy(), vec![0]].concat();
         assert!(behind.copied(&more).is_err());
+    }
+
+    #[test]
+    fn what_is_announced_has_a_bound() {
+        let mut long = decoder();
+        let row = [&HEADER[..], b"\0\x02\0\0\0\x08", &[0; 8], b"\0\0\x03\xe0"].concat();
+        assert_eq!(long.copied(&row).unwrap_err().kind, Kind::Memory);
+        let mut header = HEADER;
+        header[15..].copy_from_slice(&1001u32.to_be_bytes());
+        assert!(decoder()
+            .copied(&header)
+            .unwrap_err()
+            .message
+            .contains("max_block_size"));
+        // One digit far before the point: 10 bytes are 1,201 digits.
+        let schema = Schema::new(vec![Field::new("n", DataType::Utf8, true)]);
+        let question = Question {
+            statement: String::new(),
+            schema: Arc::new(schema),
+            rows_per_batch: 3,
+            limit: 1000,
+        };
+        let mut numbers = Decoder::of(vec![Form::Numeric], &question).unwrap();
+        let value: [u8; 10] = [0, 1, 1, 44, 0, 0, 0, 0, 0, 1];
+        let refused = numbers.row(|_| Ok(Some(&value))).unwrap_err();
+        assert_eq!(refused.kind, Kind::Memory);
     }
 
     proptest! {

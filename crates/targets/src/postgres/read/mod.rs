@@ -1,9 +1,9 @@
 //! Gets from Postgres: `COPY (query) TO STDOUT (FORMAT binary)`, or rows by the extended protocol.
 
-mod decode;
+pub mod decode;
 mod numeric;
 mod rows;
-mod types;
+pub mod types;
 
 use std::pin::pin;
 

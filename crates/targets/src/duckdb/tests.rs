@@ -1,0 +1,172 @@
+//! Values of every type that the installed DuckDB makes, as they lie in columns. Its library is that of the Python
+//! beside the sources, or `VENTURI_TEST_DUCKDB`; without one there is nothing to test.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Decimal128Type, Int32Type, Int64Type, IntervalMonthDayNanoType};
+use arrow_array::{Array, RecordBatch};
+
+use super::api::Api;
+use super::handles::Database;
+use super::vectors;
+use crate::read;
+use venturi_base::data::column::Columns;
+use venturi_base::error::Result;
+
+fn library() -> Option<PathBuf> {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python");
+    let ask = "import _duckdb; print(_duckdb.__file__)";
+    let found = || {
+        let said = Command::new(python).args(["-c", ask]).output().ok()?;
+        let path = String::from_utf8(said.stdout).ok()?;
+        (!path.trim().is_empty()).then(|| path.trim().into())
+    };
+    let found = std::env::var_os("VENTURI_TEST_DUCKDB")
+        .map(PathBuf::from)
+        .or_else(found);
+    let required = std::env::var_os("VENTURI_REQUIRE").is_some_and(|value| value == "1");
+    assert!(
+        found.is_some() || !required,
+        "no DuckDB: pip install duckdb"
+    );
+    found
+}
+
+/// All rows, taken in parts of `most`.
+fn rows(sql: &str, most: usize) -> Option<Result<Vec<RecordBatch>>> {
+    let api = Api::load(&library()?).unwrap();
+    let mut connection = Database::open(&api, ":memory:", true)
+        .unwrap()
+        .connect()
+        .unwrap();
+    let mut prepared = connection.prepare(sql).unwrap();
+    let mut answer = connection.stream(&mut prepared).unwrap();
+    let found = answer.columns().into_iter();
+    let found = found.map(|(name, kind)| vectors::column(name, &kind).unwrap());
+    let (forms, columns): (Vec<_>, Vec<_>) = found.unzip();
+    let mut taken = Columns::new(&read::schema(&columns), 1 << 30).unwrap();
+    let mut batches = Vec::new();
+    while let Some(chunk) = answer.fetch().unwrap() {
+        for from in (0..chunk.rows).step_by(most) {
+            let to = chunk.rows.min(from + most);
+            for (at, (column, form)) in taken.each().iter_mut().zip(&forms).enumerate() {
+                if let Err(error) = vectors::push(form, &chunk.vector(at), from, to, column) {
+                    return Some(Err(error));
+                }
+            }
+            taken.more(to - from, 0).unwrap();
+            batches.push(taken.finish().unwrap());
+        }
+    }
+    Some(Ok(batches))
+}
+
+fn one(sql: &str) -> Option<RecordBatch> {
+    Some(rows(sql, 1 << 20)?.unwrap().remove(0))
+}
+
+#[test]
+fn values_of_their_own_layout() {
+    let sql = "SELECT '00112233-4455-6677-8899-aabbccddeeff'::UUID, INTERVAL '3 months -2 days 5 microseconds',
+        -170::HUGEINT * 1000000000000000000, 7::UHUGEINT, -1.5::DECIMAL(4,1), -2.25::DECIMAL(9,2),
+        -3.125::DECIMAL(18,3), -99999999999999999999.5::DECIMAL(30,1), true, 'glad'::ENUM('sad', 'glad'),
+        'a text of more than twelve bytes', '\\x00\\xFF'::BLOB";
+    let Some(batch) = one(sql) else { return };
+    let uuid = batch.column(0).as_fixed_size_binary().value(0);
+    let known: Vec<u8> = (0..16u8).map(|byte| byte * 0x11).collect();
+    assert_eq!(uuid, known);
+    let interval = batch
+        .column(1)
+        .as_primitive::<IntervalMonthDayNanoType>()
+        .value(0);
+    assert_eq!(
+        (interval.months, interval.days, interval.nanoseconds),
+        (3, -2, 5000)
+    );
+    let decimal = |at: usize| batch.column(at).as_primitive::<Decimal128Type>().value(0);
+    let decimals: Vec<i128> = (2..8).map(decimal).collect();
+    let large = -999_999_999_999_999_999_995;
+    assert_eq!(
+        decimals,
+        [-170_000_000_000_000_000_000, 7, -15, -225, -3125, large]
+    );
+    assert!(batch.column(8).as_boolean().value(0));
+    let text = |at: usize| batch.column(at).as_string::<i32>().value(0).to_owned();
+    assert_eq!(
+        (&*text(9), &*text(10)),
+        ("glad", "a text of more than twelve bytes")
+    );
+    assert_eq!(batch.column(11).as_binary::<i32>().value(0), [0, 0xff]);
+}
+
+#[test]
+fn nulls_and_lists_in_any_parts() {
+    let sql = "SELECT CASE WHEN i % 3 > 0 THEN i END AS n,
+        CASE WHEN i % 4 > 0 THEN [i, NULL, -i] END AS list, [[i::VARCHAR], NULL, []] AS nested,
+        [i, i + 1]::INTEGER[2] AS pair, [7, NULL] AS constant,
+        CASE WHEN i % 5 > 0 THEN {'a': i, 'b': CASE WHEN i % 2 > 0 THEN 'odd' END} END AS both,
+        MAP {'k': i, 'l': NULL} AS map
+        FROM range(5000) AS r(i)";
+    for most in [1 << 20, 7, 64, 1000] {
+        let Some(batches) = rows(sql, most) else {
+            return;
+        };
+        let mut row = 0i64;
+        for batch in batches.unwrap() {
+            let n = batch.column(0).as_primitive::<Int64Type>();
+            let (list, nested) = (
+                batch.column(1).as_list::<i32>(),
+                batch.column(2).as_list::<i32>(),
+            );
+            let (pair, constant) = (
+                batch.column(3).as_list::<i32>(),
+                batch.column(4).as_list::<i32>(),
+            );
+            for at in 0..batch.num_rows() {
+                assert_eq!(
+                    n.is_valid(at).then(|| n.value(at)),
+                    (row % 3 > 0).then_some(row)
+                );
+                assert_eq!(list.is_null(at), row % 4 == 0);
+                if row % 4 > 0 {
+                    let found: Vec<_> = list.value(at).as_primitive::<Int64Type>().iter().collect();
+                    assert_eq!(found, [Some(row), None, Some(-row)]);
+                }
+                let inner = nested.value(at);
+                let inner = inner.as_list::<i32>();
+                assert_eq!(
+                    (inner.len(), inner.is_null(1), inner.value(2).len()),
+                    (3, true, 0)
+                );
+                assert_eq!(inner.value(0).as_string::<i32>().value(0), row.to_string());
+                let found: Vec<_> = pair.value(at).as_primitive::<Int32Type>().iter().collect();
+                assert_eq!(found, [Some(row as i32), Some(row as i32 + 1)]);
+                let found: Vec<_> = constant
+                    .value(at)
+                    .as_primitive::<Int32Type>()
+                    .iter()
+                    .collect();
+                assert_eq!(found, [Some(7), None]);
+                row += 1;
+            }
+        }
+        assert_eq!(row, 5000);
+    }
+}
+
+#[test]
+fn what_has_no_end_is_refused_and_a_null_is_one() {
+    let sql =
+        "SELECT CASE WHEN i = 0 THEN NULL ELSE DATE '2026-01-01' END AS d FROM range(3) AS r(i)";
+    let Some(batch) = one(sql) else { return };
+    assert_eq!(batch.column(0).null_count(), 1);
+    let Some(refused) = rows("SELECT 'infinity'::TIMESTAMP AS t", 1) else {
+        return;
+    };
+    assert!(refused
+        .unwrap_err()
+        .message
+        .contains("NULLIF(t, 'infinity')"));
+}
