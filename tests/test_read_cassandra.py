@@ -190,7 +190,5 @@ def test_as_a_user_does_it(url: str, tmp_path: Path) -> None:
     assert [r["verification"]["achieved"] for r in records] == ["sums"] * 4
     assert {r["parameters"]["page_size"] for r in records} == {100, 1000}
     assert all(r["parameters"]["write"] is None for r in records)
-    wrong = venturi(
-        "run", "--target", url, "--table", "t", "--operation", "get", "--split", "hash", "--split-by", "id"
-    )
+    wrong = venturi("run", "--target", url, "--table", "t", "--operation", "get", "--split", "hash")
     assert wrong.returncode == 3 and "ranges of tokens" in wrong.stderr

@@ -42,7 +42,8 @@ CREATE TABLE t AS SELECT
     (CASE WHEN i % 2 = 0 THEN 'glad' ELSE 'sad and more' END)::mood AS mood,
     uuid() AS u, CASE WHEN i % 4 = 0 THEN NULL ELSE range(i % 4) END AS list,
     [i, NULL, -i]::BIGINT[3] AS three,
-    [['a', NULL], [], NULL] AS nested, {{'a': i, 'b': [i]}} AS both, MAP {{'k': i}} AS m, json_object('a', i) AS j
+    [['a', NULL], [], NULL] AS nested, {{'a': i, 'b': [i]}} AS both, MAP {{'k': i}} AS m,
+    json_object('a', i) AS j
 FROM range({ROWS}) AS r(i);
 INSERT INTO t (id) VALUES (NULL);
 CREATE VIEW seen AS SELECT id FROM t;

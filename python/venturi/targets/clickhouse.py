@@ -89,6 +89,8 @@ class ClickHouse(Table):
         Nullable[StrictStr],
         _tables(
             "The column of split hash and key.",
+            # Cassandra's streams share rows by ranges of tokens alone.
+            systems={scheme: None for scheme in ("clickhouse", *READABLE) if scheme != "cassandra"},
         ),
     ] = None
     server_settings: Annotated[

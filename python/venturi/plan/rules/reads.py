@@ -23,13 +23,11 @@ def check_get(workload: Workload, target: Target, where: Any) -> None:
             f"{where('target', 'split')}: mysql:// has no parts: its tables do not say where rows lie",
             hint="--split key --split-by COLUMN, or --split hash --split-by COLUMN",
         )
-    if _has_tokens(target):
-        for key in ("split", "split_by"):
-            if getattr(target, key) not in (None, "parts", "none"):
-                raise ScenarioError(
-                    f"{where('target', key)}: streams share rows of cassandra:// by ranges of tokens",
-                    hint="--split parts, or --split none: each reads all",
-                )
+    if _has_tokens(target) and target.split not in (None, "parts", "none"):
+        raise ScenarioError(
+            f"{where('target', 'split')}: streams share rows of cassandra:// by ranges of tokens",
+            hint="--split parts, or --split none: each reads all",
+        )
     check_shares(workload, target, where)
 
 
