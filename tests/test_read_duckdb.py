@@ -152,7 +152,7 @@ def test_mistakes_are_lines(file: str, tmp_path: Path) -> None:
     good(get(file, query="SELECT NULLIF(d, 'infinity') AS d FROM ends"), 3, "count")
     wide = "SELECT -170141183460469231731687303715884105727::HUGEINT AS h"
     refused(get(file, query=wide), "protocol", "column h: -1701411", "no Decimal128(38, 0)")
-    far = "SELECT INTERVAL '3000000000 hours' AS h"
+    far = "SELECT INTERVAL '3000000 hours' AS h"
     refused(get(file, query=far), "protocol", "column h: a time so far away")
     late = "SELECT CASE WHEN i < 100000 THEN i ELSE error('no more') END AS v FROM range(200000) AS r(i)"
     message = refused(get(file, query=late, verify="none"), "server", "no more")
@@ -181,21 +181,25 @@ def test_it_stops_in_the_midst(file: str) -> None:
     endless = "SELECT i FROM range(9000000000000000) AS r(i)"
     specs = read_support.spec(file, query=endless, verify="none", library=duckdb_library())
     assert once_it_runs(specs)["outcome"] == "interrupted"
-    # The library is told within a statement too that gives no rows.
-    silent = read_support.spec(
-        file, query=f"SELECT i FROM ({endless}) WHERE i < 0 AND i % 7 = 3 OR i::DOUBLE = 0.5", verify="none",
-        library=duckdb_library(),
-    )  # fmt: skip
+    # The library is told within a statement too that gives no rows, and while rows are counted.
+    for query, verify in ((f"SELECT i FROM ({endless}) WHERE i < 0", "none"), (endless, "count")):
+        silent = read_support.spec(file, query=query, verify=verify, library=duckdb_library())
+        assert _cancelled(silent)["outcome"] == "interrupted"
+
+
+def _cancelled(given: dict[str, Any]) -> dict[str, Any]:
+    """The record of a trial that is cancelled half a second after it was asked for."""
     from venturi import _core
 
     control, records = _core.Control(), []
-    trial = threading.Thread(target=lambda: records.append(_core.run_trial(json.dumps(silent), control)))
+    trial = threading.Thread(target=lambda: records.append(_core.run_trial(json.dumps(given), control)))
     trial.start()
     time.sleep(0.5)
     control.cancel()
     trial.join(timeout=30)
     assert not trial.is_alive()
-    assert json.loads(records[0])["outcome"] == "interrupted"
+    record: dict[str, Any] = json.loads(records[0])
+    return record
 
 
 def test_as_a_user_does_it(file: str, tmp_path: Path) -> None:

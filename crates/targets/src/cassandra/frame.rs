@@ -321,9 +321,9 @@ impl Head {
             return Err(Error::protocol("not an answer in CQL's protocol 4"));
         }
         if length > longest {
-            return Err(Error::protocol(format!(
-                "an answer of {length} bytes, of which {longest} are taken at most"
-            )));
+            let message =
+                format!("an answer of {length} bytes, of which {longest} are taken at most");
+            return Err(Error::new(Kind::Memory, message));
         }
         Ok(Some(Self {
             stream: i16::from_be_bytes([s0, s1]),

@@ -150,7 +150,7 @@ impl Options {
         }
         if parsed.write == Write::Counter && parsed.consistency == Level::Any {
             return Err(Error::usage(
-                "consistency = any is not for counters, which a replica must read first: take one",
+                "consistency = any is not for counters and gets, which a replica must read first: take one",
             ));
         }
         Ok(parsed)

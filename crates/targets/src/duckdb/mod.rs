@@ -30,6 +30,7 @@ use api::Api;
 use call::{told, Call, Ready, Rows, Way};
 use handles::{Connection, Refusal};
 use options::Options;
+use watch::{interrupted, Watch};
 
 pub struct DuckDb {
     options: Options,
@@ -144,7 +145,12 @@ impl Database for DuckDb {
     }
 
     async fn ask(&self, connection: &mut Connection, sql: &str) -> Result<Vec<Option<String>>> {
-        self.said(connection.ask(sql))
+        // To count may take long, and ends with the trial.
+        let watch = Watch::over(connection);
+        watch.begin();
+        let answer = connection.ask(sql);
+        drop(watch);
+        answer.map_err(|said| interrupted(&self.path, &said))
     }
 
     fn exists(table: &str) -> String {

@@ -8,10 +8,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 
 use super::answer::{Chunk, Rows as Fetched};
-use super::call::told;
 use super::handles::{Connection, Prepared};
 use super::vectors::{self, Form};
-use super::watch::Watch;
+use super::watch::{interrupted, Watch};
 use super::{values, DuckDb};
 use crate::database::Database;
 use crate::read::{by_ranges, edges_of, Column, Question, Reading, Reads, Rows, SUMMED_DIGITS};
@@ -181,11 +180,7 @@ pub struct Stream {
 
 impl Stream {
     fn said<T>(&self, answer: std::result::Result<T, String>) -> Result<T> {
-        answer.map_err(|said| match halt::check() {
-            // It was interrupted, and is to say why.
-            Err(why) => why,
-            Ok(()) => told(&self.path, &said),
-        })
+        answer.map_err(|said| interrupted(&self.path, &said))
     }
 
     /// Sends the statement; its columns must be those of the plan.

@@ -1,11 +1,14 @@
 //! A statement that takes long ends with its trial: the library's own calls ask nobody.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::handles::{Connection, Interrupt};
+use super::call::told;
+use super::handles::{Connection, Interrupt, Refusal};
+use venturi_base::error::Error;
 use venturi_base::halt::{self, Halt};
 
 /// Time between two looks.
@@ -50,6 +53,11 @@ impl Drop for Watch {
         watched.lock().interrupt = None;
         changed.notify_all();
     }
+}
+
+/// A refusal, or why the statement was interrupted.
+pub fn interrupted(path: &Path, said: &Refusal) -> Error {
+    halt::check().err().unwrap_or_else(|| told(path, said))
 }
 
 fn look(watched: &Mutex<Watched>, changed: &Condvar) {

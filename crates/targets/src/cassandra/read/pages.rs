@@ -79,7 +79,7 @@ impl Link {
     /// What stands before the answer, once it is there as a whole.
     fn poll_answer(&mut self, cx: &mut Context<'_>, limit: usize) -> Poll<Result<Head>> {
         loop {
-            let head = Head::within(&self.input[..self.filled], limit)?;
+            let head = Head::within(&self.input[..self.filled], limit).map_err(advised)?;
             let whole = head.as_ref().map_or(HEAD, |head| HEAD + head.length);
             match head {
                 Some(head) if self.filled >= whole => return Poll::Ready(Ok(head)),
@@ -97,6 +97,19 @@ impl Link {
                 Err(error) => return Poll::Ready(Err(broken(error))),
             }
         }
+    }
+}
+
+fn advised(error: Error) -> Error {
+    match error.kind {
+        Kind::Memory => Error {
+            message: format!(
+                "{}: take a smaller page_size, or raise max_block_size",
+                error.message
+            ),
+            ..error
+        },
+        _ => error,
     }
 }
 
