@@ -326,6 +326,7 @@ impl Lane {
         for stage in [
             Stage::Receive,
             Stage::AwaitInput,
+            Stage::Apply,
             Stage::Decode,
             Stage::Plugin,
             Stage::Driver,
