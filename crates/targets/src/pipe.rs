@@ -189,7 +189,7 @@ impl Session for Put {
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        if let Sent::Broken(error) = ready!(self.outgoing.poll_end(cx, clock)) {
+        if let Sent::Broken(error) = ready!(self.outgoing.poll_end(cx, clock))? {
             ready!(self.far.poll(cx))?;
             return Poll::Ready(Err(failed("writing", &error)));
         }

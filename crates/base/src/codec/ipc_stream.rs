@@ -5,6 +5,7 @@ use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_schema::SchemaRef;
 
+use super::budget::{Budget, Claim};
 use super::ipc::Decoder;
 use super::slab::{Body, Pool};
 use crate::error::{Error, Kind, Result};
@@ -34,6 +35,12 @@ pub struct StreamReader {
     /// Bytes of the part that are there (of a body it knows itself).
     have: usize,
     ready: Option<RecordBatch>,
+    /// What bodies that are coming in may take, over all streams.
+    budget: Option<Budget>,
+    claim: Option<Claim>,
+    /// Of the last message, as they came.
+    body: usize,
+    messages: u64,
 }
 
 impl StreamReader {
@@ -46,7 +53,32 @@ impl StreamReader {
             part: Part::Prefix([0; 4]),
             have: 0,
             ready: None,
+            budget: None,
+            claim: None,
+            body: 0,
+            messages: 0,
         }
+    }
+
+    /// Bodies that are only half there count against this.
+    pub fn within(mut self, budget: Budget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// How many messages have come, the schema and dictionaries included.
+    pub fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Bytes of the last message's body, as they came.
+    pub fn body_bytes(&self) -> usize {
+        self.body
+    }
+
+    /// Memory of the dictionaries that the stream's batches refer to.
+    pub fn dictionary_bytes(&self) -> u64 {
+        self.decoder.dictionary_bytes()
     }
 
     pub fn schema(&self) -> Option<&SchemaRef> {
@@ -95,6 +127,7 @@ impl StreamReader {
             Part::Header(header) => self.begin_body(header)?,
             Part::Body(header, body) => {
                 self.message(&header, Some(body.finish()))?;
+                self.claim = None;
                 Part::Prefix([0; 4])
             }
             Part::End => Part::End,
@@ -116,6 +149,10 @@ impl StreamReader {
             );
             Error::new(Kind::Memory, what)
         })?;
+        self.body = length;
+        if let Some(budget) = &self.budget {
+            self.claim = budget.claim(length)?;
+        }
         if length == 0 {
             self.message(&header, None)?;
             return Ok(Part::Prefix([0; 4]));
@@ -125,6 +162,7 @@ impl StreamReader {
 
     fn message(&mut self, header: &[u8], body: Option<Buffer>) -> Result<()> {
         self.ready = self.decoder.message(header, body)?;
+        self.messages += 1;
         Ok(())
     }
 

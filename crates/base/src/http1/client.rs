@@ -1,53 +1,43 @@
-//! Requests and answers on one connection.
+//! A client's side: requests and answers on one connection.
 
 use std::future::poll_fn;
-use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::task::{ready, Context, Poll};
+use std::task::{Context, Poll};
 
 use tokio_rustls::TlsStream;
 
+use super::connection::{Connection, Fields, Rest, MOST_HEAD, READ};
 use super::Web;
-use crate::error::{Error, Kind, Result};
-use crate::meter::sockets::{Sockets, Watch};
+use crate::codec::ipc_queue::Queue;
+use crate::error::Result;
+use crate::meter::sockets::Sockets;
 use crate::net::dial;
-use crate::net::route::Route;
 use crate::net::wire::Wire;
 
-/// Bytes of an answer's head at most.
-const MOST_HEAD: usize = 64 << 10;
-/// Bytes that are read ahead.
-const READ: usize = 64 << 10;
-/// A body's bytes go past the buffer where so many are wanted at once.
-const DIRECT: usize = 4 << 10;
+/// Interim answers before the one that counts.
+const MOST_INTERIM: usize = 16;
 
 /// An answer without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     pub status: u16,
-    /// Names in lower case.
-    headers: Vec<(String, String)>,
+    headers: Fields,
 }
 
 impl Head {
     pub fn get(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_str())
+        self.headers.get(name)
     }
 }
 
-/// What is left of the body.
+/// How a request says where its body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
+pub enum Framing {
+    /// It has none.
     Nothing,
-    Bytes(u64),
-    /// So many of this chunk, its end of line and more chunks.
-    Chunk(u64),
-    NextChunk,
-    /// Lines until an empty one.
-    Trailer,
-    UntilClosed,
+    Length(u64),
+    Chunked,
 }
 
 /// TCP, or TLS over it.
@@ -67,57 +57,40 @@ async fn connect(web: &Web) -> Result<Wire> {
 /// A connection.
 pub struct Client {
     authority: String,
-    /// Before the wire: it must go first, wherever the client goes.
-    watched: Option<Watch>,
-    wire: Wire,
-    /// What was read and not yet understood: `from..to`.
-    read: Vec<u8>,
-    from: usize,
-    to: usize,
-    rest: Rest,
-    /// Bytes of HTTP carried, both ways.
-    pub carried: u64,
+    connection: Connection,
 }
 
 impl Client {
     pub async fn connect(web: &Web) -> Result<Self> {
+        let authority = web.authority.clone();
+        let wire = connect(web).await?;
         Ok(Self {
-            authority: web.authority.clone(),
-            watched: None,
-            wire: connect(web).await?,
-            read: vec![0; READ],
-            from: 0,
-            to: 0,
-            rest: Rest::Nothing,
-            carried: 0,
+            connection: Connection::new(authority.clone(), wire),
+            authority,
         })
     }
 
     pub fn socket(&self) -> BorrowedFd<'_> {
-        self.wire.socket()
+        self.connection.socket()
     }
 
-    pub fn route(&self) -> Option<Route> {
-        self.wire.route()
+    pub fn wire(&self) -> &Wire {
+        self.connection.wire()
     }
 
     /// The connection's socket is one of the trial's.
     pub fn watch(&mut self, sockets: &Arc<Sockets>) {
-        // SAFETY: a client keeps its wire to its end, and drops the watch before it.
-        self.watched = unsafe { sockets.watch(self.wire.socket()) };
+        self.connection.watch(sockets);
     }
 
-    fn wrong(&self, what: &str) -> Error {
-        Error::protocol(format!("{}: HTTP: {what}", self.authority))
+    /// Bytes of HTTP carried, both ways.
+    pub fn carried(&self) -> u64 {
+        self.connection.carried
     }
 
-    fn lost(&self, error: &std::io::Error) -> Error {
-        Error::new(Kind::Lost, format!("{}: HTTP: {error}", self.authority))
-    }
-
-    fn closed(&self) -> Error {
-        let closed = "the connection was closed by the server";
-        self.lost(&std::io::Error::new(ErrorKind::UnexpectedEof, closed))
+    /// Whether only the server's closing says where the body ends.
+    pub fn is_open_ended(&self) -> bool {
+        self.connection.is_open_ended()
     }
 
     /// A request and its whole answer, of at most `most` bytes.
@@ -142,6 +115,24 @@ impl Client {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Result<Head> {
+        let framing = match method {
+            "POST" | "PUT" => Framing::Length(body.len() as u64),
+            _ => Framing::Nothing,
+        };
+        if self.open(method, path, headers, framing).await? {
+            self.send(body).await?;
+        }
+        self.answer().await
+    }
+
+    /// A request's head; its body is to be sent by `poll_queue`. False: the server answers already.
+    pub async fn open(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        framing: Framing,
+    ) -> Result<bool> {
         let mut head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: venturi/{}\r\n",
             self.authority,
@@ -150,34 +141,48 @@ impl Client {
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
-        if method == "POST" {
-            head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        match framing {
+            Framing::Nothing => {}
+            Framing::Length(length) => head.push_str(&format!("Content-Length: {length}\r\n")),
+            Framing::Chunked => head.push_str("Transfer-Encoding: chunked\r\n"),
         }
         head.push_str("\r\n");
-        if self.send(head.as_bytes()).await? {
-            self.send(body).await?;
-        }
-        loop {
+        self.send(head.as_bytes()).await
+    }
+
+    /// The answer's head, when it comes.
+    pub async fn answer(&mut self) -> Result<Head> {
+        for _ in 0..=MOST_INTERIM {
             let head = self.head().await?;
             if head.status >= 200 {
                 return Ok(head);
             }
         }
+        Err(self.connection.wrong("interim answers without an end"))
     }
 
     /// The rest of the body; more than `most` bytes are an error.
     pub async fn whole(&mut self, most: usize) -> Result<Vec<u8>> {
+        let body = self.start(most.saturating_add(1)).await?;
+        match body.len() > most {
+            true => {
+                let what = format!("an answer of more than {most} bytes");
+                Err(self.connection.wrong(&what))
+            }
+            false => Ok(body),
+        }
+    }
+
+    /// The first bytes of the rest of the body, `most` of them and not many more.
+    pub async fn start(&mut self, most: usize) -> Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
             let old = body.len();
             body.resize(old + READ, 0);
             let got = poll_fn(|cx| self.poll_body(cx, &mut body[old..])).await?;
             body.truncate(old + got);
-            if got == 0 {
+            if got == 0 || body.len() >= most {
                 return Ok(body);
-            }
-            if body.len() > most {
-                return Err(self.wrong(&format!("an answer of more than {most} bytes")));
             }
         }
     }
@@ -185,115 +190,45 @@ impl Client {
     /// False: the server answers before it has read all.
     async fn send(&mut self, bytes: &[u8]) -> Result<bool> {
         let mut sent = 0;
-        poll_fn(|cx| self.poll_send(cx, bytes, &mut sent)).await
+        poll_fn(|cx| self.connection.poll_send(cx, bytes, &mut sent, true)).await
     }
 
-    fn poll_send(
-        &mut self,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-        sent: &mut usize,
-    ) -> Poll<Result<bool>> {
-        while *sent < bytes.len() {
-            let error = match self.wire.poll_write(cx, &[IoSlice::new(&bytes[*sent..])]) {
-                Poll::Ready(Ok(written)) if written > 0 => {
-                    self.carried += written as u64;
-                    *sent += written;
-                    continue;
-                }
-                Poll::Ready(Ok(_)) => Some(std::io::Error::from(ErrorKind::WriteZero)),
-                Poll::Ready(Err(error)) => Some(error),
-                Poll::Pending => None,
-            };
-            // It may have said why it takes no more.
-            return match (self.poll_fill(cx), error) {
-                (Poll::Ready(Ok(())), _) => Poll::Ready(Ok(false)),
-                (_, Some(error)) => Poll::Ready(Err(self.lost(&error))),
-                (Poll::Ready(Err(error)), None) => Poll::Ready(Err(error)),
-                (Poll::Pending, None) => Poll::Pending,
-            };
-        }
-        let flushed = ready!(self.wire.poll_flush(cx));
-        Poll::Ready(match flushed {
-            Ok(()) => Ok(true),
-            Err(error) => Err(self.lost(&error)),
-        })
-    }
-
-    /// Reads something, in any case.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        if self.from == self.to {
-            (self.from, self.to) = (0, 0);
-        }
-        if self.to == self.read.len() {
-            self.read.copy_within(self.from..self.to, 0);
-            (self.from, self.to) = (0, self.to - self.from);
-        }
-        if self.to == self.read.len() {
-            return Poll::Ready(Err(self.wrong("a line of more than 64 KiB")));
-        }
-        match ready!(self
-            .wire
-            .poll_read(cx, &mut [IoSliceMut::new(&mut self.read[self.to..])]))
-        {
-            Ok(0) => Poll::Ready(Err(self.closed())),
-            Ok(got) => {
-                self.to += got;
-                self.carried += got as u64;
-                Poll::Ready(Ok(()))
-            }
-            Err(error) => Poll::Ready(Err(self.lost(&error))),
-        }
-    }
-
-    /// The next line, without its end.
-    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Result<String>> {
-        loop {
-            let unread = &self.read[self.from..self.to];
-            if let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
-                let line = String::from_utf8_lossy(&unread[..end]);
-                let line = line.trim_end().to_owned();
-                self.from += end + 1;
-                return Poll::Ready(Ok(line));
-            }
-            ready!(self.poll_fill(cx))?;
-        }
+    /// Writes what is queued of the body. False: the server answers before it has read all.
+    pub fn poll_queue(&mut self, cx: &mut Context<'_>, queue: &mut Queue) -> Poll<Result<bool>> {
+        self.connection.poll_queue(cx, queue, true)
     }
 
     async fn head(&mut self) -> Result<Head> {
-        let status = poll_fn(|cx| self.poll_line(cx)).await?;
+        let status = poll_fn(|cx| self.connection.poll_line(cx)).await?;
         let mut words = status.split(' ');
         let version = words.next().unwrap_or_default();
         let code = words.next().and_then(|code| code.parse::<u16>().ok());
         let Some(status) = code.filter(|_| version.starts_with("HTTP/1.")) else {
             let said: String = status.chars().take(80).collect();
-            return Err(self.wrong(&format!(
+            return Err(self.connection.wrong(&format!(
                 "no status line, but {said:?}: is it an HTTP server?"
             )));
         };
-        let (mut headers, mut bytes) = (Vec::new(), 0);
+        let (mut headers, mut bytes) = (Fields::default(), 0);
         loop {
-            let line = poll_fn(|cx| self.poll_line(cx)).await?;
+            let line = poll_fn(|cx| self.connection.poll_line(cx)).await?;
             if line.is_empty() {
                 break;
             }
             bytes += line.len();
             if bytes > MOST_HEAD {
-                return Err(self.wrong("headers of more than 64 KiB"));
+                return Err(self.connection.wrong("headers of more than 64 KiB"));
             }
             let (name, value) = line.split_once(':').unwrap_or((&line, ""));
-            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+            headers.push(name, value);
         }
         let head = Head { status, headers };
-        let chunked = head
-            .get("transfer-encoding")
-            .is_some_and(|value| value.to_ascii_lowercase().ends_with("chunked"));
-        self.rest = match head.get("content-length") {
+        self.connection.rest = match head.get("content-length") {
             _ if status < 200 || status == 204 || status == 304 => Rest::Nothing,
-            _ if chunked => Rest::NextChunk,
+            _ if head.headers.is_chunked() => Rest::NextChunk,
             Some(length) => {
                 let length = length.parse::<u64>();
-                let wrong = |_| self.wrong("a content-length that is no number");
+                let wrong = |_| self.connection.wrong("a content-length that is no number");
                 Rest::Bytes(length.map_err(wrong)?)
             }
             None => Rest::UntilClosed,
@@ -303,82 +238,6 @@ impl Client {
 
     /// Moves the next bytes of the body into `out`; 0: that was all of it.
     pub fn poll_body(&mut self, cx: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize>> {
-        loop {
-            match self.rest {
-                Rest::Nothing => return Poll::Ready(Ok(0)),
-                Rest::Bytes(0) => self.rest = Rest::Nothing,
-                Rest::Bytes(left) => {
-                    let got = ready!(self.poll_some(cx, left, out))?;
-                    self.rest = Rest::Bytes(left - got as u64);
-                    return Poll::Ready(Ok(got));
-                }
-                Rest::Chunk(0) => {
-                    ready!(self.poll_line(cx))?;
-                    self.rest = Rest::NextChunk;
-                }
-                Rest::Chunk(left) => {
-                    let got = ready!(self.poll_some(cx, left, out))?;
-                    self.rest = Rest::Chunk(left - got as u64);
-                    return Poll::Ready(Ok(got));
-                }
-                Rest::NextChunk => {
-                    let line = ready!(self.poll_line(cx))?;
-                    let size = line.split(';').next().unwrap_or_default().trim();
-                    self.rest = match u64::from_str_radix(size, 16) {
-                        Ok(0) => Rest::Trailer,
-                        Ok(size) => Rest::Chunk(size),
-                        Err(_) => {
-                            return Poll::Ready(Err(self.wrong("a chunk without its size")));
-                        }
-                    };
-                }
-                Rest::Trailer => {
-                    if ready!(self.poll_line(cx))?.is_empty() {
-                        self.rest = Rest::Nothing;
-                    }
-                }
-                Rest::UntilClosed => {
-                    return match ready!(self.poll_some(cx, u64::MAX, out)) {
-                        Err(error) if error.kind == Kind::Lost => {
-                            self.rest = Rest::Nothing;
-                            Poll::Ready(Ok(0))
-                        }
-                        got => Poll::Ready(got),
-                    };
-                }
-            }
-        }
-    }
-
-    /// At least one byte, and not more than `most`.
-    fn poll_some(
-        &mut self,
-        cx: &mut Context<'_>,
-        most: u64,
-        out: &mut [u8],
-    ) -> Poll<Result<usize>> {
-        let most = usize::try_from(most).unwrap_or(usize::MAX).min(out.len());
-        if self.from == self.to && most >= DIRECT {
-            return Poll::Ready(
-                match ready!(self
-                    .wire
-                    .poll_read(cx, &mut [IoSliceMut::new(&mut out[..most])]))
-                {
-                    Ok(0) => Err(self.closed()),
-                    Ok(got) => {
-                        self.carried += got as u64;
-                        Ok(got)
-                    }
-                    Err(error) => Err(self.lost(&error)),
-                },
-            );
-        }
-        if self.from == self.to {
-            ready!(self.poll_fill(cx))?;
-        }
-        let got = most.min(self.to - self.from);
-        out[..got].copy_from_slice(&self.read[self.from..self.from + got]);
-        self.from += got;
-        Poll::Ready(Ok(got))
+        self.connection.poll_body(cx, out)
     }
 }

@@ -1,7 +1,9 @@
-//! As much HTTP/1.1 as a client of databases needs: one request at a time on a connection, a body
-//! that is read as it comes, every size bounded.
+//! As much HTTP/1.1 as clients of databases and the reference servers need: one request at a time on a
+//! connection, a body that is read as it comes, every size bounded.
 
 mod client;
+mod connection;
+pub mod server;
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +14,8 @@ use rustls::ClientConfig;
 
 use crate::error::Result;
 
-pub use client::{Client, Head};
+pub use client::{Client, Framing, Head};
+pub use connection::Connection;
 
 /// Where a server speaks HTTP.
 #[derive(Debug, Clone)]

@@ -12,6 +12,8 @@ pub enum Stage {
     Encode,
     Send,
     Receive,
+    /// What HTTP has packed as a whole is unpacked.
+    Unpack,
     Decode,
     /// The instrument's own checksum over what arrived.
     Verify,
@@ -40,6 +42,7 @@ impl Stage {
         Stage::Encode,
         Stage::Send,
         Stage::Receive,
+        Stage::Unpack,
         Stage::Decode,
         Stage::Verify,
         Stage::Apply,
@@ -64,6 +67,7 @@ impl Stage {
             Stage::Encode => "encode",
             Stage::Send => "send",
             Stage::Receive => "receive",
+            Stage::Unpack => "unpack",
             Stage::Decode => "decode",
             Stage::Verify => "verify",
             Stage::Apply => "apply",

@@ -1,25 +1,24 @@
 //! The small calls: what a request means, and what is answered. No sockets here.
 
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use prost::Message;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::store::{Lent, Table};
-use super::State;
+use crate::questions::{self, Asked};
+use crate::rows::Reading;
+use crate::state::State;
+use crate::store::{Lent, Table};
 use venturi_base::codec::ipc::{schema_from_bytes, schema_to_bytes, Compression};
 use venturi_base::codec::perf::{Perf, Token, COLUMNS};
 use venturi_base::codec::proto::{
     descriptor_type, Action, ActionType, Bytes, FlightDescriptor, FlightEndpoint, FlightInfo,
     Location, Ticket,
 };
-use venturi_base::data::{payload_bytes, records, Cursor, Source};
+use venturi_base::data::records;
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::meter::end::monotonic_ns;
 use venturi_base::net::route::Route;
-use venturi_base::os::machine::Place;
 use venturi_base::spec::{Data, Values};
 
 /// A gRPC status that is not OK.
@@ -61,7 +60,7 @@ impl From<Error> for Status {
         let code = match error.kind {
             Kind::Memory => status::RESOURCE_EXHAUSTED,
             Kind::Internal => status::INTERNAL,
-            Kind::Usage if error.message.starts_with("there is no table") => status::NOT_FOUND,
+            Kind::Unsupported => status::NOT_FOUND,
             _ => status::INVALID_ARGUMENT,
         };
         Self::new(code, error.message)
@@ -133,39 +132,11 @@ struct TableCommand {
     compression: String,
 }
 
-/// Asks the server to sample itself.
-#[derive(Debug, Deserialize)]
-struct WatchRequest {
-    trial: String,
-    interval_ns: u64,
-}
-
 /// Of long answers, the part in one message.
 const PIECE: usize = 64 << 10;
 
 fn one() -> usize {
     1
-}
-
-/// What a DoGet sends.
-pub(super) enum Reading {
-    /// A source's rows, over and over.
-    Source(Cursor, Compression, Lent),
-    /// A table exactly as it was put, and which of its batches is next.
-    Table(Table, usize),
-}
-
-impl Reading {
-    /// Payload bytes of the largest batch, about.
-    pub fn largest_batch(&self) -> u64 {
-        match self {
-            Self::Source(_, _, lent) => lent.source.batch_bytes(),
-            Self::Table(table, _) => {
-                let batches = table.batches.iter().map(payload_bytes);
-                batches.max().unwrap_or(0)
-            }
-        }
-    }
 }
 
 fn decode<T: Message + Default>(request: &[u8]) -> std::result::Result<T, Status> {
@@ -229,81 +200,44 @@ impl State {
                 let _ = self.store.drop_table(&text);
                 vec![]
             }
-            "venturi.hello" => json!({
-                "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
-                "handicap": self.handicap.text(),
-                "place": Place::here(),
-            })
-            .to_string()
-            .into_bytes(),
-            "venturi.account" => {
-                let account = self.accounts.settle(&text).await.ok_or_else(|| {
-                    let text = format!("no trial {text:?}, or its account was handed over already");
-                    Status::new(status::NOT_FOUND, text)
-                })?;
-                serde_json::to_vec(&account)
-                    .map_err(|error| Status::new(status::INTERNAL, error.to_string()))?
-            }
-            "venturi.clock" => monotonic_ns().to_string().into_bytes(),
-            "venturi.watch" => {
-                let asked: WatchRequest = serde_json::from_slice(&action.body)
-                    .map_err(|error| Error::usage(format!("venturi.watch: {error}")))?;
-                let watch = &self.accounts.watch;
-                let watched = watch.open(&asked.trial, asked.interval_ns, caller.route);
-                watched.to_string().into_bytes()
-            }
-            "venturi.samples" => return self.samples(&text).await,
-            "venturi.environment" => self.environment.to_string().into_bytes(),
-            "venturi.stop" => {
-                self.accounts.stop(&text);
-                vec![]
-            }
-            "venturi.tcp" => self.tcp.told()?.into_bytes(),
+            "venturi.hello" => questions::hello(&self.handicap),
+            "venturi.samples" => return self.samples(&text, caller).await,
             other => {
-                return Err(Status::new(
-                    status::UNIMPLEMENTED,
-                    format!("there is no action {other:?}; ListActions names them"),
-                ))
+                let name = other.strip_prefix("venturi.").unwrap_or_default();
+                self.asked(caller)
+                    .answer(name, &text)
+                    .await?
+                    .ok_or_else(|| {
+                        Status::new(
+                            status::UNIMPLEMENTED,
+                            format!("there is no action {other:?}; ListActions names them"),
+                        )
+                    })?
             }
         };
         Ok(vec![Bytes { bytes: body }.encode_to_vec()])
     }
 
+    fn asked(&self, caller: &Caller) -> Asked<'_> {
+        Asked {
+            accounts: &self.accounts,
+            environment: &self.environment,
+            tcp: &self.tcp,
+            route: caller.route,
+        }
+    }
+
     /// In pieces, for a client may not take long messages.
-    async fn samples(&self, trial: &str) -> Answer {
-        let series = self.accounts.watch.take(trial).await.ok_or_else(|| {
-            Status::new(
-                status::NOT_FOUND,
-                format!("nothing was sampled for trial {trial:?}"),
-            )
-        })?;
-        let text = serde_json::to_vec(&series.pack())
-            .map_err(|error| Status::new(status::INTERNAL, error.to_string()))?;
+    async fn samples(&self, trial: &str, caller: &Caller) -> Answer {
+        let text = self.asked(caller).answer("samples", trial).await?;
         let piece = |bytes: &[u8]| {
             Bytes {
                 bytes: bytes.to_vec(),
             }
             .encode_to_vec()
         };
+        let text = text.unwrap_or_default();
         Ok(text.chunks(PIECE).map(piece).collect())
-    }
-
-    pub(super) fn statistics(&self) -> serde_json::Value {
-        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let totals = &self.totals;
-        json!({
-            "uptime_ns": self.started.elapsed().as_nanos() as u64,
-            "connections": count(&totals.connections),
-            "gets": count(&totals.gets),
-            "puts": count(&totals.puts),
-            "rows_sent": count(&totals.rows_sent),
-            "rows_received": count(&totals.rows_received),
-            "payload_bytes_sent": count(&totals.bytes_sent),
-            "payload_bytes_received": count(&totals.bytes_received),
-            "tables": self.store.tables().len(),
-            "memory_used_bytes": self.store.used(),
-            "memory_limit_bytes": self.store.limit(),
-        })
     }
 
     fn flight_info(
@@ -398,12 +332,18 @@ impl State {
         })
     }
 
-    /// What a ticket of ours stands for.
-    pub(super) fn reading(&self, ticket: &[u8]) -> std::result::Result<Reading, Status> {
+    /// What a ticket of ours stands for. `compression` is that of a table as it was put: what is made on
+    /// demand brings its own.
+    pub(super) fn reading(
+        &self,
+        ticket: &[u8],
+        compression: &str,
+    ) -> std::result::Result<Reading, Status> {
         if ticket.starts_with(b"{") {
             let command = parse_table_command(ticket)?;
             if command.rows_per_stream.is_none() && command.rows_per_batch.is_none() {
-                return Ok(Reading::Table(self.store.table(&command.table)?, 0));
+                let table = self.store.table(&command.table)?;
+                return Ok(Reading::Table(table, 0, Compression::of_name(compression)?));
             }
             let (lent, rows) = self.table_source(&command)?;
             let compression = Compression::of_name(&command.compression)?;
@@ -426,33 +366,13 @@ impl State {
     fn perf_source(&self, perf: &Perf) -> Result<Lent> {
         let rows_per_batch = perf.records_per_batch.max(1) as usize;
         let Wanted { data, columns, .. } = Wanted::of(perf)?;
-        // One batch is made, and every one that is sent is a slice of it.
-        let slices = Source::cost((rows_per_batch, 1), (columns, 8), rows_per_batch);
-        let bytes = (rows_per_batch as u64).saturating_mul(8 * columns as u64);
-        let key = format!("\n{data:?} {rows_per_batch}");
-        let make = || Source::make(&data, rows_per_batch);
-        self.store
-            .source(&key, None, || bytes.saturating_add(slices), make)
+        self.store.records(&data, columns, rows_per_batch)
     }
 
     fn table_source(&self, command: &TableCommand) -> Result<(Lent, u64)> {
-        let table = self.store.table(&command.table)?;
         let rows_per_batch = command.rows_per_batch.unwrap_or(4096).max(1);
-        let bytes = || {
-            let payload: u64 = table.batches.iter().map(payload_bytes).sum();
-            let row_bytes = payload.div_ceil(table.rows.max(1));
-            let columns = table.schema.fields().len();
-            let length = (table.rows as usize, table.batches.len());
-            Source::cost(length, (columns, row_bytes), rows_per_batch)
-        };
-        // Of this table, and not of one that is put under its name meanwhile: the source holds it.
-        let table_key = Arc::as_ptr(&table.batches);
-        let key = format!("{}\n{rows_per_batch} {table_key:?}", command.table);
-        let make =
-            || Source::from_batches(table.schema.clone(), table.batches.to_vec(), rows_per_batch);
-        let held = Some(table.clone());
-        let lent = self.store.source(&key, held, bytes, make)?;
-        Ok((lent, command.rows_per_stream.unwrap_or(table.rows)))
+        let (lent, rows) = self.store.rows_of(&command.table, rows_per_batch)?;
+        Ok((lent, command.rows_per_stream.unwrap_or(rows)))
     }
 }
 

@@ -14,8 +14,8 @@ use super::calls::{status, Caller, Status};
 use super::get::{Ending, Get};
 use super::ledger::Ledger;
 use super::put::Put;
-use super::State;
 use crate::account::{Counted, Spent, ThreadCpu, Trial};
+use crate::state::State;
 use venturi_base::codec::flight::{queue_message, Message};
 use venturi_base::codec::flight::{COMPRESSION_HEADER, SAMPLE_HEADER, TRIAL_HEADER, VERIFY_HEADER};
 use venturi_base::codec::frame::code;
@@ -290,17 +290,14 @@ impl Worker {
             .strip_prefix("/arrow.flight.protocol.FlightService/")
             .map(str::to_owned);
         let authorization = find("authorization");
-        let allowed = match &self.state.token {
-            Some(token) => token.admits(authorization),
-            None => true,
-        };
+        let token = self.state.token.as_ref();
+        let allowed = token.is_none_or(|token| token.admits(authorization));
         let mut reply = vec![
             (":status".to_owned(), b"200".to_vec()),
             ("content-type".to_owned(), b"application/grpc".to_vec()),
         ];
-        if let (Some("Handshake"), true, Some(bearer)) =
-            (method.as_deref(), allowed, self.state.bearer())
-        {
+        if let (Some("Handshake"), true, Some(token)) = (method.as_deref(), allowed, token) {
+            let bearer = format!("Bearer {}", token.0);
             reply.push(("authorization".to_owned(), bearer.into_bytes()));
         }
         self.connection.send_headers(stream, &reply);
@@ -427,13 +424,14 @@ impl Worker {
         let totals = &self.state.totals;
         match self.calls.remove(&stream) {
             Some(Call::Get(get)) => {
-                totals.count_sent(&get.counted);
-                self.settle(stream, get.trial, get.counted, true);
+                let counted = get.rows.counted;
+                totals.count_sent(&counted);
+                self.settle(stream, get.rows.trial, counted, true);
                 outcome
             }
             Some(Call::Put(put)) => {
-                totals.count_received(&put.counted);
-                let (trial, counted) = (put.trial.clone(), put.counted);
+                let (trial, counted) = (put.trial().cloned(), put.counted());
+                totals.count_received(&counted);
                 let outcome = put.end(&self.state.store, outcome);
                 self.settle(stream, trial, counted, false);
                 outcome

@@ -67,7 +67,7 @@ impl Answer {
 }
 
 pub async fn answer(request: Request, shared: &Arc<Shared>) -> Answer {
-    match (request.method.as_str(), request.path.as_str()) {
+    match (request.asked.method.as_str(), request.asked.path.as_str()) {
         ("GET", "/api/stats") => counted(shared, statistics).await,
         ("GET", "/api/stored") => counted(shared, move |shared| stored(&request, shared)).await,
         ("POST", "/api/query") => counted(shared, move |shared| query(&request, shared)).await,
@@ -81,13 +81,13 @@ pub async fn answer(request: Request, shared: &Arc<Shared>) -> Answer {
         ("GET", "/health") => Answer::json(&json!({"name": "venturi", "status": "pass"})),
         (_, "/api/seal" | "/api/stats" | "/api/stored" | "/api/query" | "/ping" | "/health") => Answer::error(
             405,
-            format!("{} does not take {}", request.path, request.method),
+            format!("{} does not take {}", request.asked.path, request.asked.method),
         ),
         _ => Answer::error(
             404,
             format!(
                 "no {}: there are /api/stats, /api/seal, /api/stored, /api/query, /write, /api/v2/write",
-                request.path
+                request.asked.path
             ),
         ),
     }
@@ -175,14 +175,14 @@ fn lines_of(
 }
 
 fn stored(request: &Request, shared: &Shared) -> Answer {
-    let Some(metric) = request.parameter("metric") else {
+    let Some(metric) = request.asked.parameter("metric") else {
         return Answer::error(
             400,
             "which metric? /api/stored?metric=NAME[&series=1]".into(),
         );
     };
     let series = counts::series_of(&shared.store, metric.as_bytes());
-    let each = request.parameter("series");
+    let each = request.asked.parameter("series");
     if each.is_none_or(|wanted| wanted == "0") {
         let mut told = sum_of(&series, shared).json();
         told["metric"] = metric.into();

@@ -16,7 +16,7 @@ pub fn is_write(path: &str) -> bool {
 
 /// Takes all lines of a body. After an error, those before the line in error are stored.
 pub async fn write(request: &Request, reader: &Reader) -> Answer {
-    let unit = match request.parameter("precision").as_deref() {
+    let unit = match request.asked.parameter("precision").as_deref() {
         None | Some("" | "ns" | "n") => 1,
         Some("us" | "u" | "µ") => 1_000,
         Some("ms") => 1_000_000,

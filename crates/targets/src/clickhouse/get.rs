@@ -6,20 +6,18 @@ use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 
 use arrow_array::RecordBatch;
-use zstd::stream::raw::{Decoder as Zstd, InBuffer, Operation, OutBuffer};
 
 use super::feed::Feed;
 use super::server::{said, said_at_end, Server};
 use crate::read::{wrapped, Summed};
 use crate::{Moved, Session, Tally};
+use venturi_base::codec::coding::{Coding, Unpacker};
 use venturi_base::data::payload_bytes;
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::{Client, Head};
 use venturi_base::meter::clock::{Stage, StageClock};
 use venturi_base::meter::sockets::Sockets;
 
-/// Of compressed bytes read at once.
-const READ: usize = 256 << 10;
 /// Bytes at the end of a body in which an exception is looked for.
 const TAIL: usize = 8 << 10;
 /// Bytes behind what is not understood, in which it is looked for too.
@@ -50,7 +48,7 @@ pub struct Get {
     server: Arc<Server>,
     question: Question,
     feed: Feed,
-    unpack: Option<Unpack>,
+    unpack: Option<Unpacker>,
     tail: Vec<u8>,
     /// What was not understood, and so many bytes were read behind it: an exception in place of
     /// rows is not whole yet when its first bytes are taken for rows.
@@ -113,7 +111,7 @@ impl Get {
                 )));
             }
             None | Some("identity") => None,
-            Some("zstd") => Some(Unpack::new()?),
+            Some("zstd") => Unpacker::new(Coding::Zstd)?,
             Some(other) => {
                 return Err(Error::protocol(format!(
                     "{}: an answer in content-encoding {other}, which nobody asked for",
@@ -142,7 +140,7 @@ impl Get {
     }
 
     /// Reads some of the body; false: that was all.
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool>> {
+    fn poll_read(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<bool>> {
         let State::Reading(client) = &mut self.state else {
             return Poll::Ready(Ok(false));
         };
@@ -163,11 +161,16 @@ impl Get {
             return Poll::Ready(Err(said_at_end(&self.tail).unwrap_or(error)));
         }
         if let Some(unpack) = &mut self.unpack {
-            if !ready!(unpack.poll_fill(client, cx))? {
-                return Poll::Ready(unpack.end().map(|()| false));
+            if let Some(room) = unpack.room() {
+                match ready!(client.poll_body(cx, room))? {
+                    0 => return Poll::Ready(unpack.end().map(|()| false)),
+                    got => unpack.filled(got),
+                }
             }
             let out = self.feed.room()?;
+            clock.mark(Stage::Receive);
             let filled = unpack.run(out)?;
+            clock.mark(Stage::Unpack);
             keep_tail(&mut self.tail, &out[..filled]);
             self.feed.filled(filled)?;
             return Poll::Ready(Ok(true));
@@ -259,10 +262,10 @@ impl Get {
                         return Poll::Ready(Ok(None));
                     }
                     clock.mark(Stage::Decode);
-                    let read = self.poll_read(cx);
+                    let read = self.poll_read(cx, clock);
                     clock.mark(Stage::Receive);
                     if let State::Reading(client) = &self.state {
-                        self.tally.wire_bytes = client.carried;
+                        self.tally.wire_bytes = client.carried();
                     }
                     if read.is_pending() {
                         clock.wait(Stage::AwaitInput);
@@ -320,62 +323,4 @@ fn keep_tail(tail: &mut Vec<u8>, piece: &[u8]) {
         tail.drain(..tail.len().min(over + TAIL));
     }
     tail.extend_from_slice(piece);
-}
-
-/// A body that HTTP has compressed.
-struct Unpack {
-    zstd: Zstd<'static>,
-    packed: Vec<u8>,
-    from: usize,
-    to: usize,
-    /// The decoder may hold more than it could give.
-    full: bool,
-    /// In the middle of a frame.
-    within: bool,
-}
-
-impl Unpack {
-    fn new() -> Result<Self> {
-        let zstd =
-            Zstd::new().map_err(|error| Error::new(Kind::Internal, format!("zstd: {error}")))?;
-        Ok(Self {
-            zstd,
-            packed: vec![0; READ],
-            from: 0,
-            to: 0,
-            full: false,
-            within: false,
-        })
-    }
-
-    /// False: the body is at its end.
-    fn poll_fill(&mut self, client: &mut Client, cx: &mut Context<'_>) -> Poll<Result<bool>> {
-        if self.from < self.to || self.full {
-            return Poll::Ready(Ok(true));
-        }
-        (self.from, self.to) = (0, 0);
-        self.to = ready!(client.poll_body(cx, &mut self.packed))?;
-        Poll::Ready(Ok(self.to > 0))
-    }
-
-    fn run(&mut self, out: &mut [u8]) -> Result<usize> {
-        let mut input = InBuffer::around(&self.packed[self.from..self.to]);
-        let mut output = OutBuffer::around(out);
-        let left = self
-            .zstd
-            .run(&mut input, &mut output)
-            .map_err(|error| Error::protocol(format!("the answer is not zstd: {error}")))?;
-        let (used, filled) = (input.pos(), output.pos());
-        self.from += used;
-        self.full = filled == out.len() && left > 0;
-        self.within = left > 0;
-        Ok(filled)
-    }
-
-    fn end(&self) -> Result<()> {
-        match self.within {
-            true => Err(Error::protocol("the compressed answer ended too soon")),
-            false => Ok(()),
-        }
-    }
 }

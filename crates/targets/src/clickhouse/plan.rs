@@ -52,7 +52,7 @@ impl ClickHouse {
             self.source = Some(source);
         }
         let mut client = self.server.connect().await?;
-        let route = client.route();
+        let route = client.wire().route();
         let (version, software) = self.version(&mut client).await?;
         let format = self.format(version)?;
         self.check_compression(format, version)?;

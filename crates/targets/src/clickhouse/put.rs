@@ -227,7 +227,7 @@ impl Session for Put {
             clock.wait(Stage::AwaitReply);
         }
         let (client, body, done) = ready!(done);
-        self.tally.wire_bytes = client.carried;
+        self.tally.wire_bytes = client.carried();
         self.state = State::Idle(client, body);
         if let Err(error) = done {
             let rows = self.tally.rows;

@@ -199,7 +199,7 @@ impl Session for Put {
 
     /// All is acknowledged when the program has ended well.
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
-        if let Sent::Broken(error) = ready!(self.outgoing.poll_end(cx, clock)) {
+        if let Sent::Broken(error) = ready!(self.outgoing.poll_end(cx, clock))? {
             return Poll::Ready(Err(self.broken(&error)));
         }
         if let Some(sender) = self.outgoing.sender() {

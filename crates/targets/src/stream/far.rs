@@ -1,11 +1,12 @@
 //! The far end: a thread or a process of ours that blocks.
 
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{failed, Queue, MOST_BATCH};
+use super::{failed, MOST_BATCH};
 use crate::Tally;
 use venturi_base::codec::ipc::Encoder;
+use venturi_base::codec::ipc_queue::{Queue, MOST_PIECES};
 use venturi_base::codec::ipc_stream::StreamReader;
 use venturi_base::data::digest::digest;
 use venturi_base::data::Cursor;
@@ -23,16 +24,20 @@ pub fn give(
     let mut encoded = vec![encoder.schema_message()];
     let mut left = Queue::default();
     loop {
-        encoded.drain(..).for_each(|message| left.push(message));
+        for message in encoded.drain(..) {
+            left.push(message)?;
+        }
         let next = match stop.load(Ordering::Acquire) {
             true => None,
             false => cursor.next(),
         };
         if next.is_none() {
-            left.end();
+            left.end()?;
         }
         while !left.is_empty() {
-            let written = pipe.write_vectored(&left.pieces());
+            let mut slices = [IoSlice::new(&[]); MOST_PIECES];
+            let filled = left.pieces(&mut slices);
+            let written = pipe.write_vectored(&slices[..filled]);
             let written = written.map_err(|error| failed("writing", &error))?;
             tally.wire_bytes += written as u64;
             left.advance(written);

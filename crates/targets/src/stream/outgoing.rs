@@ -1,15 +1,15 @@
 //! This end of what is sent.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{ready, Context, Poll};
 
 use tokio::io::AsyncWrite;
 use tokio::net::unix::pipe;
 
-use super::Queue;
 use crate::{Moved, Tally};
 use venturi_base::codec::ipc::{Compression, Encoded, Encoder};
+use venturi_base::codec::ipc_queue::{Queue, MOST_PIECES};
 use venturi_base::data::Cursor;
 use venturi_base::error::Result;
 use venturi_base::meter::clock::{Stage, StageClock};
@@ -44,7 +44,7 @@ impl Outgoing {
     pub fn new(sender: pipe::Sender, cursor: Cursor, checksum: bool) -> Result<Self> {
         let encoder = Encoder::new(&cursor.source().schema(), Compression::None)?;
         let mut left = Queue::default();
-        left.push(encoder.schema_message());
+        left.push(encoder.schema_message())?;
         Ok(Self {
             sender: Some(sender),
             cursor,
@@ -74,7 +74,9 @@ impl Outgoing {
 
     fn poll_write(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<io::Result<()>> {
         while let (false, Some(sender)) = (self.left.is_empty(), &mut self.sender) {
-            let written = Pin::new(sender).poll_write_vectored(cx, &self.left.pieces());
+            let mut slices = [IoSlice::new(&[]); MOST_PIECES];
+            let filled = self.left.pieces(&mut slices);
+            let written = Pin::new(sender).poll_write_vectored(cx, &slices[..filled]);
             clock.mark(Stage::Send);
             let Poll::Ready(written) = written else {
                 clock.wait(Stage::AwaitOutput);
@@ -106,7 +108,7 @@ impl Outgoing {
             }
             self.encoder.encode(item.batch(), &mut self.encoded)?;
             for message in self.encoded.drain(..) {
-                self.left.push(message);
+                self.left.push(message)?;
             }
             clock.mark(Stage::Encode);
         }
@@ -116,17 +118,17 @@ impl Outgoing {
     }
 
     /// Writes the stream's end; the pipe stays open until `close`.
-    pub fn poll_end(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Sent> {
+    pub fn poll_end(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<Sent>> {
         if self.sender.is_some() {
             if !self.ending {
                 self.ending = true;
-                self.left.end();
+                self.left.end()?;
             }
             if let Err(error) = ready!(self.poll_write(cx, clock)) {
-                return Poll::Ready(Sent::Broken(error));
+                return Poll::Ready(Ok(Sent::Broken(error)));
             }
         }
-        Poll::Ready(Sent::All)
+        Poll::Ready(Ok(Sent::All))
     }
 
     pub fn close(&mut self) {

@@ -124,7 +124,7 @@ impl Session for Posts {
             clock.wait(Stage::AwaitReply);
         }
         let (client, mut batch, answer) = ready!(answer);
-        self.tally.wire_bytes = client.carried;
+        self.tally.wire_bytes = client.carried();
         let done = match answer {
             Err(error) => Err(error.context(self.place())),
             Ok(answer) if !(200..300).contains(&answer.status) => Err(self.refused(&answer)),

@@ -9,14 +9,16 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use parking_lot::Mutex;
 
-use venturi_base::data::Source;
+use super::shell::TableSpec;
+use venturi_base::data::{file, payload_bytes, Source};
 use venturi_base::error::{Error, Kind, Result};
+use venturi_base::spec::Data;
 
 /// Ready-made sources kept for the next get of the same shape.
 const SOURCES: usize = 8;
 
 #[derive(Debug, Clone)]
-pub(super) struct Table {
+pub(crate) struct Table {
     pub schema: SchemaRef,
     pub batches: Arc<Vec<RecordBatch>>,
     pub rows: u64,
@@ -33,7 +35,7 @@ impl Table {
 }
 
 #[derive(Debug)]
-pub(super) struct Store {
+pub(crate) struct Store {
     memory: Arc<Memory>,
     inner: Mutex<Inner>,
 }
@@ -47,7 +49,7 @@ struct Memory {
 
 /// Bytes of it; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(crate) struct Claim {
     memory: Arc<Memory>,
     bytes: u64,
 }
@@ -68,7 +70,7 @@ impl Memory {
 
 /// A source, and the memory that it takes for as long as somebody reads from it.
 #[derive(Debug, Clone)]
-pub(super) struct Lent {
+pub(crate) struct Lent {
     pub source: Source,
     claim: Arc<Claim>,
     /// Whose batches it may share.
@@ -172,7 +174,8 @@ impl Store {
             } else {
                 known.join(", ")
             };
-            Error::usage(format!("there is no table {path:?}; tables here: {known}"))
+            let text = format!("there is no table {path:?}; tables here: {known}");
+            Error::new(Kind::Unsupported, text)
         })
     }
 
@@ -192,6 +195,51 @@ impl Store {
         drop(inner); // what it holds may take a while to free
         drop(gone);
         Ok(())
+    }
+
+    /// Reads a file into a table.
+    pub fn load(&self, spec: &TableSpec) -> Result<()> {
+        let (schema, batches) = file::read(&spec.name, &spec.ipc)?;
+        let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
+        let claim = self.claim(batches.iter().map(payload_bytes).sum())?;
+        let table = Table {
+            schema,
+            batches: Arc::new(batches),
+            rows,
+            claims: vec![Arc::new(claim)],
+            trial: None,
+        };
+        self.keep(spec.name.clone(), table)
+    }
+
+    /// Records of so many columns, in batches of so many rows.
+    pub fn records(&self, data: &Data, columns: usize, rows_per_batch: usize) -> Result<Lent> {
+        // One batch is made, and every one that is sent is a slice of it.
+        let slices = Source::cost((rows_per_batch, 1), (columns, 8), rows_per_batch);
+        let bytes = (rows_per_batch as u64).saturating_mul(8 * columns as u64);
+        let key = format!("\n{data:?} {rows_per_batch}");
+        let make = || Source::make(data, rows_per_batch);
+        self.source(&key, None, || bytes.saturating_add(slices), make)
+    }
+
+    /// A table's rows in batches of so many, over and over; and how many it has.
+    pub fn rows_of(&self, path: &str, rows_per_batch: usize) -> Result<(Lent, u64)> {
+        let table = self.table(path)?;
+        let bytes = || {
+            let payload: u64 = table.batches.iter().map(payload_bytes).sum();
+            let row_bytes = payload.div_ceil(table.rows.max(1));
+            let columns = table.schema.fields().len();
+            let length = (table.rows as usize, table.batches.len());
+            Source::cost(length, (columns, row_bytes), rows_per_batch)
+        };
+        // Of this table, and not of one that is put under its name meanwhile: the source holds it.
+        let table_key = Arc::as_ptr(&table.batches);
+        let key = format!("{path}\n{rows_per_batch} {table_key:?}");
+        let make =
+            || Source::from_batches(table.schema.clone(), table.batches.to_vec(), rows_per_batch);
+        let held = Some(table.clone());
+        let lent = self.source(&key, held, bytes, make)?;
+        Ok((lent, table.rows))
     }
 
     /// A source under a key, made once, after the bytes that it takes have been claimed; the key of

@@ -1,0 +1,79 @@
+//! What a client may ask beside its rows, whatever protocol it asks by.
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::account::Accounts;
+use super::machine::TcpProbe;
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::meter::end::monotonic_ns;
+use venturi_base::meter::handicap::Handicap;
+use venturi_base::net::route::Route;
+use venturi_base::os::machine::Place;
+
+/// Asks the server to sample itself.
+#[derive(Debug, Deserialize)]
+struct WatchRequest {
+    trial: String,
+    interval_ns: u64,
+}
+
+/// Who this is: software, handicap, machine and process.
+pub(crate) fn hello(handicap: &Handicap) -> Vec<u8> {
+    json!({
+        "software": concat!("venturi ", env!("CARGO_PKG_VERSION")),
+        "handicap": handicap.text(),
+        "place": Place::here(),
+    })
+    .to_string()
+    .into_bytes()
+}
+
+/// Of whom it is asked.
+pub(crate) struct Asked<'a> {
+    pub accounts: &'a Accounts,
+    pub environment: &'a serde_json::Value,
+    pub tcp: &'a TcpProbe,
+    /// By which connection.
+    pub route: Option<Route>,
+}
+
+impl Asked<'_> {
+    /// `None`: there is no such question. Kind `Unsupported`: nothing is known of what is asked for.
+    pub async fn answer(&self, name: &str, payload: &str) -> Result<Option<Vec<u8>>> {
+        let unknown = |text| Error::new(Kind::Unsupported, text);
+        let internal = |error: serde_json::Error| Error::new(Kind::Internal, error.to_string());
+        Ok(Some(match name {
+            "account" => {
+                let account = self.accounts.settle(payload).await.ok_or_else(|| {
+                    unknown(format!(
+                        "no trial {payload:?}, or its account was handed over already"
+                    ))
+                })?;
+                serde_json::to_vec(&account).map_err(internal)?
+            }
+            "watch" => {
+                let asked: WatchRequest = serde_json::from_str(payload)
+                    .map_err(|error| Error::usage(format!("watch: {error}")))?;
+                let watch = &self.accounts.watch;
+                let watched = watch.open(&asked.trial, asked.interval_ns, self.route);
+                watched.to_string().into_bytes()
+            }
+            "samples" => {
+                let series =
+                    self.accounts.watch.take(payload).await.ok_or_else(|| {
+                        unknown(format!("nothing was sampled for trial {payload:?}"))
+                    })?;
+                serde_json::to_vec(&series.pack()).map_err(internal)?
+            }
+            "clock" => monotonic_ns().to_string().into_bytes(),
+            "environment" => self.environment.to_string().into_bytes(),
+            "stop" => {
+                self.accounts.stop(payload);
+                vec![]
+            }
+            "tcp" => self.tcp.told()?.into_bytes(),
+            _ => return Ok(None),
+        }))
+    }
+}
