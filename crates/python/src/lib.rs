@@ -19,7 +19,7 @@ use venturi_core::error::{Error, Kind};
 use venturi_core::known;
 use venturi_core::meter::instrument::Instrument;
 use venturi_core::net::runtime::block_on;
-use venturi_core::server::{charrow as charrow_server, flight, timeseries};
+use venturi_core::server::{charrow as charrow_server, flight, http, timeseries};
 use venturi_core::spec::TrialSpec;
 use venturi_core::target;
 
@@ -88,6 +88,7 @@ impl Control {
 enum Running {
     Charrow(charrow_server::Server),
     Flight(flight::Server),
+    Http(http::Server),
     Timeseries(timeseries::Server),
 }
 
@@ -103,6 +104,7 @@ impl Server {
         match &self.0 {
             Running::Charrow(server) => server.address(),
             Running::Flight(server) => server.address(),
+            Running::Http(server) => server.address(),
             Running::Timeseries(server) => server.address(),
         }
     }
@@ -114,6 +116,7 @@ impl Server {
         Ok(py.detach(|| match &self.0 {
             Running::Charrow(server) => server.wait(limit),
             Running::Flight(server) => server.wait(limit),
+            Running::Http(server) => server.wait(limit),
             Running::Timeseries(server) => server.wait(limit),
         }))
     }
@@ -123,6 +126,7 @@ impl Server {
         py.detach(|| match &self.0 {
             Running::Charrow(server) => server.stop(),
             Running::Flight(server) => server.stop(),
+            Running::Http(server) => server.stop(),
             Running::Timeseries(server) => server.stop(),
         });
     }
@@ -145,6 +149,7 @@ impl Server {
         py.detach(|| match &self.0 {
             Running::Charrow(server) => server.statistics(),
             Running::Flight(server) => server.statistics(),
+            Running::Http(server) => server.statistics(),
             Running::Timeseries(server) => server.statistics(),
         })
     }
@@ -250,6 +255,7 @@ fn serve(py: Python<'_>, spec: &str) -> PyResult<Server> {
         .map_err(|error| PyValueError::new_err(format!("the server's spec: {error}")))?;
     let started = py.detach(|| match wanted["server"].as_str() {
         Some("charrow") => charrow_server::Server::start(spec).map(Running::Charrow),
+        Some("http") => http::Server::start(spec).map(Running::Http),
         Some("timeseries") => timeseries::Server::start(spec).map(Running::Timeseries),
         Some(other) => Err(Error::usage(format!(
             "the server's spec: no server is called {other}"
@@ -274,6 +280,15 @@ fn flight_environment(py: Python<'_>, url: &str, options: &str) -> PyResult<Opti
     let options = serde_json::from_str(options)
         .map_err(|error| PyValueError::new_err(format!("options: {error}")))?;
     let asking = || block_on(target::flight::environment(url, &options));
+    py.detach(asking).and_then(|answer| answer).map_err(raised)
+}
+
+/// As `flight_environment`, of a reference server of Arrow over HTTP.
+#[pyfunction]
+fn http_environment(py: Python<'_>, url: &str, options: &str) -> PyResult<Option<String>> {
+    let options = serde_json::from_str(options)
+        .map_err(|error| PyValueError::new_err(format!("options: {error}")))?;
+    let asking = || block_on(target::http::environment(url, &options));
     py.detach(asking).and_then(|answer| answer).map_err(raised)
 }
 
@@ -315,6 +330,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(systems, module)?)?;
     module.add_function(wrap_pyfunction!(charrow_environment, module)?)?;
     module.add_function(wrap_pyfunction!(flight_environment, module)?)?;
+    module.add_function(wrap_pyfunction!(http_environment, module)?)?;
     module.add_function(wrap_pyfunction!(flight_offers, module)?)?;
     Ok(())
 }

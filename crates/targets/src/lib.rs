@@ -35,6 +35,7 @@ pub mod empty;
 pub mod exec;
 pub mod flight;
 pub mod hosts;
+pub mod http;
 pub mod known;
 mod many;
 pub mod mysql;
@@ -51,6 +52,7 @@ pub mod sqlite;
 mod stream;
 pub mod systems;
 pub mod timeseries;
+mod told;
 pub mod upsert;
 
 /// All systems, in the order in which errors name them.
@@ -60,6 +62,7 @@ pub static SYSTEMS: &[&systems::System] = &[
     &mysql::SYSTEM,
     #[cfg(feature = "cassandra")]
     &cassandra::SYSTEM,
+    &http::SYSTEM,
     &clickhouse::SYSTEM,
     #[cfg(feature = "postgres")]
     &postgres::SYSTEM,

@@ -1,15 +1,75 @@
-//! A reference server's samples of a trial, on the client's clock, whatever protocol they come by.
+//! What a reference server says of itself, and its samples of a trial, on the client's clock, whatever
+//! protocol they come by.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde_json::json;
 
-use crate::Watched;
+use crate::{Identity, Watched};
 use venturi_base::error::{Error, Result};
 use venturi_base::meter::align::{align, Clock, Trip, TRIPS};
 use venturi_base::meter::end::monotonic_ns;
+use venturi_base::meter::readers::listener::peer_of;
+use venturi_base::meter::readers::network::is_own;
 use venturi_base::meter::series::Packed;
+use venturi_base::net::route::Route;
+use venturi_base::os::machine::Place;
+
+#[derive(Deserialize)]
+struct Hello {
+    software: String,
+    /// What the server was slowed down by on purpose; empty: nothing.
+    #[serde(default)]
+    handicap: String,
+    #[serde(default)]
+    place: Place,
+}
+
+impl Identity {
+    /// By the first words of a reference server; another one says something else.
+    pub(crate) fn introduce(&mut self, hello: &[u8]) {
+        let Ok(hello) = serde_json::from_slice::<Hello>(hello) else {
+            return;
+        };
+        self.reference = true;
+        self.samples_itself = true;
+        self.software = Some(hello.software);
+        self.handicap = Some(hello.handicap).filter(|slowed| !slowed.is_empty());
+        self.runs_at(&hello.place);
+    }
+
+    /// Another server: whose process it is, where it is one of this host. `listening`: who listens
+    /// there, if that was looked for early.
+    pub(crate) fn look(&mut self, listening: Option<Option<u32>>) {
+        let Some(route) = self.route.filter(|route| is_own(route.peer.ip())) else {
+            return;
+        };
+        self.same_machine = Some(true);
+        match listening {
+            Some(pid) => self.pid = pid,
+            None => self.see(route),
+        }
+    }
+
+    /// The process of this host that listens there is the server, unless it may be a proxy.
+    fn see(&mut self, route: Route) {
+        let Some(peer) = peer_of(route.local, route.peer) else {
+            return;
+        };
+        match peer.onward {
+            None => self.pid = Some(peer.pid),
+            Some((name, to)) => {
+                self.same_machine = None;
+                self.relay = Some(format!(
+                    "process {} ({name}) listens on {} and has a connection of its own to {to}",
+                    peer.pid, route.peer
+                ));
+            }
+        }
+    }
+}
 
 /// The question that begins the samples of a trial.
 pub fn watch(trial: &str, interval: Duration) -> String {

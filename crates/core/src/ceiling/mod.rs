@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::spec::{Data, Operation};
 use venturi_engine::{Control, Failure, Outcome};
-use venturi_targets::{charrow, flight};
+use venturi_targets::{charrow, flight, http};
 
 pub mod codec;
 pub mod disk;
@@ -194,9 +194,10 @@ fn recorded(what: &str, work: impl FnOnce() -> Result<tcp::Probe>) -> ProbeRecor
 /// best counts.
 fn probe(spec: &ProbeSpec, control: &Control) -> Result<tcp::Probe> {
     let (addr, ticket) = venturi_base::net::runtime::block_on(async {
-        match spec.target.starts_with("charrow") {
-            true => charrow::raw_peer(&spec.target, &spec.options).await,
-            false => flight::raw_peer(&spec.target, &spec.options).await,
+        match spec.target.split(['+', ':']).next() {
+            Some("charrow") => charrow::raw_peer(&spec.target, &spec.options).await,
+            Some("http") => http::raw_peer(&spec.target, &spec.options).await,
+            _ => flight::raw_peer(&spec.target, &spec.options).await,
         }
     })??;
     let ticket = ticket.unwrap_or(tcp::OPEN);

@@ -39,7 +39,7 @@ enum Then {
 }
 
 pub(super) async fn serve(
-    socket: std::net::TcpStream,
+    socket: socket2::Socket,
     state: Arc<State>,
     acceptor: Option<TlsAcceptor>,
     mut stopped: watch::Receiver<bool>,

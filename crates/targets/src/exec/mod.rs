@@ -15,6 +15,7 @@ use crate::empty::compare;
 use crate::stream::text::Text;
 use crate::stream::{Incoming, Outgoing, Reader};
 use crate::systems::System;
+use crate::told::Told;
 use crate::{each, Identity, LocalFuture, Session, Tally, Target, Verification};
 use venturi_base::codec::ipc_stream::StreamReader;
 use venturi_base::data::Source;
@@ -28,7 +29,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use options::{Format, Options, Told};
+use options::{Format, Options};
 use program::{Counted, Program, Programs};
 use session::{within, Get, Put};
 
@@ -68,7 +69,7 @@ impl Exec {
 
     fn start(&mut self) -> Result<()> {
         for stream in self.spec.own() {
-            let told = Told::of(&self.spec, self.options.format, stream);
+            let told = Told::of(&self.spec, self.options.format.name(), stream);
             let command = told.fill(&self.options.command)?;
             let started = Program::start(&command, told.environment(), self.spec.operation);
             let (program, pipe) =

@@ -11,8 +11,8 @@ mod dial;
 mod endpoints;
 mod offers;
 mod open;
-mod options;
-mod perf;
+pub(crate) mod options;
+pub(crate) mod perf;
 mod plan;
 mod reply;
 mod servers;
@@ -210,7 +210,7 @@ fn first_contact(mut error: Error, tls: bool) -> Error {
 }
 
 /// Runs a session outside of the clock: a warm-up, an upload.
-async fn drive(mut session: Box<dyn Session>, batches: usize) -> Result<Tally> {
+pub(crate) async fn drive(mut session: Box<dyn Session>, batches: usize) -> Result<Tally> {
     let mut clock = StageClock::start();
     for _ in 0..batches {
         if std::future::poll_fn(|cx| session.poll_batch(cx, &mut clock))

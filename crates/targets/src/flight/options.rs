@@ -247,7 +247,12 @@ impl Default for Options {
 
 impl Options {
     pub fn parse(options: &BTreeMap<String, Value>) -> Result<Self> {
-        let parsed: Self = Given::new("flight", options).rest()?;
+        Given::new("flight", options).rest::<Self>()?.checked()
+    }
+
+    /// An error: it cannot be so.
+    pub(crate) fn checked(self) -> Result<Self> {
+        let parsed = self;
         if parsed
             .window
             .is_some_and(|window| window == 0 || window > frame::MAX_WINDOW)

@@ -16,7 +16,7 @@ use venturi_base::error::{Error, Kind, Result};
 use venturi_base::spec::{Data, Values};
 
 /// Rows that a fixed-time get asks for: more than any clock lets through.
-pub(super) const WITHOUT_END: u64 = 1 << 44;
+pub(crate) const WITHOUT_END: u64 = 1 << 44;
 
 /// How long a server may take to list what it has, for the sake of an error's text.
 const PATIENCE: Duration = Duration::from_secs(2);

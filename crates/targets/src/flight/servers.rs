@@ -1,7 +1,6 @@
 //! The servers of the URL: first contact with each, and who they are together.
 
 use futures::future::try_join_all;
-use serde::Deserialize;
 
 use super::ask::authenticate;
 use super::call::Link;
@@ -10,10 +9,6 @@ use super::Flight;
 use crate::many::unlike;
 use crate::Identity;
 use venturi_base::error::{Kind, Result};
-use venturi_base::meter::readers::listener::peer_of;
-use venturi_base::meter::readers::network::is_own;
-use venturi_base::net::route::Route;
-use venturi_base::os::machine::Place;
 
 /// A server of the URL, and what is known of it.
 pub(super) struct Server {
@@ -36,35 +31,6 @@ impl Server {
             identity: Identity::default(),
         }
     }
-}
-
-impl Identity {
-    /// The process of this host that listens there is the server, unless it may be a proxy.
-    fn see(&mut self, route: Route) {
-        let Some(peer) = peer_of(route.local, route.peer) else {
-            return;
-        };
-        match peer.onward {
-            None => self.pid = Some(peer.pid),
-            Some((name, to)) => {
-                self.same_machine = None;
-                self.relay = Some(format!(
-                    "process {} ({name}) listens on {} and has a connection of its own to {to}",
-                    peer.pid, route.peer
-                ));
-            }
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct Hello {
-    software: String,
-    /// What the server was slowed down by on purpose; empty: nothing.
-    #[serde(default)]
-    handicap: String,
-    #[serde(default)]
-    place: Place,
 }
 
 impl Flight {
@@ -118,25 +84,13 @@ impl Flight {
         };
         match link.action("venturi.hello", b"").await {
             Ok(bytes) => {
-                if let Ok(hello) = serde_json::from_slice::<Hello>(&bytes) {
-                    identity.reference = true;
-                    identity.samples_itself = true;
-                    identity.software = Some(hello.software);
-                    identity.handicap = Some(hello.handicap).filter(|slowed| !slowed.is_empty());
-                    identity.runs_at(&hello.place);
-                }
+                identity.introduce(&bytes);
                 Ok(identity)
             }
             // Any other server: it answers in its own way that it does not know the action.
             Err(error) if error.kind == Kind::Server => {
                 identity = identity.beside(link.neighbour());
-                if let Some(route) = identity.route.filter(|route| is_own(route.peer.ip())) {
-                    identity.same_machine = Some(true);
-                    match self.spec.include_setup {
-                        true => identity.pid = server.listening,
-                        false => identity.see(route),
-                    }
-                }
+                identity.look(self.spec.include_setup.then_some(server.listening));
                 Ok(identity)
             }
             Err(error) => Err(error),
