@@ -2,6 +2,8 @@
 //! gives these functions to libFuzzer; `cargo test` gives them what fuzzers have kept
 //! (`crates/core/tests/corpus.rs`).
 
+pub mod arrow_http;
+mod asked;
 pub mod assembler;
 pub mod charrow_client;
 pub mod charrow_server;
@@ -27,7 +29,8 @@ pub mod url;
 
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 21] = [
+    ("arrow_http", arrow_http::run),
     ("assembler", assembler::run),
     ("charrow_client", charrow_client::run),
     ("charrow_server", charrow_server::run),

@@ -5,10 +5,12 @@ use venturi_core::codec::charrow::handshake::{Handshake, Parameters, Request};
 use venturi_core::codec::charrow::messages;
 use venturi_core::codec::chunk::SendQueue;
 use venturi_core::codec::clickhouse::{native, rowbinary, state_rows};
+use venturi_core::codec::coding::Coding;
 use venturi_core::codec::flight::{queue_flight_data, Parts};
 use venturi_core::codec::frame::{flag, kind, write, write_headers, write_settings};
 use venturi_core::codec::hpack::encode;
 use venturi_core::codec::ipc::{schema_to_bytes, Compression, Encoded, Encoder};
+use venturi_core::codec::ipc_queue::Queue;
 use venturi_core::codec::mysql::frame;
 use venturi_core::codec::perf::{Perf, Token};
 use venturi_core::codec::proto::FlightDescriptor;
@@ -215,9 +217,46 @@ fn store_http(seeds: &mut Vec<Seed>) {
     }
 }
 
+/// Requests to a server of Arrow over HTTP, cut behind their first 40 bytes.
+fn arrow_http(seeds: &mut Vec<Seed>) -> Result<()> {
+    let mut save = saver(seeds);
+    let batch = state_rows::batch(1, 0, 5)?;
+    let mut stream = Queue::http(true, Coding::Identity)?;
+    let mut encoder = Encoder::new(&batch.schema(), Compression::None)?;
+    stream.push(encoder.schema_message())?;
+    let mut encoded = Vec::new();
+    encoder.encode(&batch, &mut encoded)?;
+    for message in encoded {
+        stream.push(message)?;
+    }
+    stream.end()?;
+    let head = b"PUT /t HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n";
+    for (name, bytes) in [
+        ("put", [&head[..], &stream.to_bytes()].concat()),
+        (
+            "get",
+            b"GET /records?rows=9&rows_per_batch=4 HTTP/1.1\r\nAccept-Encoding: gzip\r\n\r\n"
+                .to_vec(),
+        ),
+        ("old", b"GET /records?rows=2 HTTP/1.0\r\n\r\n".to_vec()),
+        (
+            "ask",
+            b"POST /.venturi/hello HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}".to_vec(),
+        ),
+        (
+            "drop",
+            b"DELETE /t HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n".to_vec(),
+        ),
+    ] {
+        save("arrow_http", name, &[&[0, 40][..], &bytes].concat());
+    }
+    Ok(())
+}
+
 pub fn all() -> Result<Vec<Seed>> {
     let mut seeds = Vec::new();
     store_http(&mut seeds);
+    arrow_http(&mut seeds)?;
     charrow(&mut seeds)?;
     answers(&mut seeds)?;
     rows(&mut seeds);

@@ -40,13 +40,15 @@ pub struct System {
     pub space: Option<&'static str>,
     /// How `venturi serve` calls a throw-away server of it, whose module in Python is called so too.
     pub server: Option<&'static str>,
+    /// How `venturi serve` calls a reference server of it, which accounts for its side of a trial.
+    pub reference: Option<&'static str>,
     /// Whether its URL may name a user.
     pub users: bool,
     /// Why its URL names one host and not several, over which streams would be spread.
     pub one_host: Option<&'static str>,
     /// Whether a run can start servers of it on hosts of their own.
     pub remote: bool,
-    /// What may follow the ? of its URL, one of them.
+    /// What may follow the ? of its URL, one of them; `*`: anything.
     pub parameters: &'static [&'static str],
     /// How other programs call each of its schemes.
     pub aliases: &'static [(&'static str, &'static [&'static str])],
@@ -71,6 +73,7 @@ impl System {
         statement: None,
         space: None,
         server: None,
+        reference: None,
         users: false,
         one_host: None,
         remote: false,

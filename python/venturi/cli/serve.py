@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from venturi.cli import serve_charrow, serve_databases, serve_timeseries, serving
+from venturi.cli import serve_charrow, serve_databases, serve_http, serve_timeseries, serving
 from venturi.cli import serve_flags as flags
-from venturi.common.say import say
 
 app = typer.Typer(
     rich_markup_mode=None, no_args_is_help=True, help="Serve as the other end of a measurement."
@@ -59,9 +56,6 @@ def flight(
     exit_with_parent: flags.ExitWithParent = False,
 ) -> None:
     """Serve Arrow Flight: Arrow's perf protocol, and tables under a path."""
-    from venturi.common.core import load_core
-    from venturi.inputs.files import DataStore
-
     # HTTP/2's largest.
     window_bytes = serving.count("--window", window, 2**31 - 1) if window is not None else None
     spec = {
@@ -82,48 +76,11 @@ def flight(
             token_env=token_env,
         ),
     }
-    core = load_core()
-    with DataStore() as store:
-        tables = [_table(store, "--table", text) for text in table or []]
-        tables += [_table(store, "--data", text) for text in data or []]
-        store.forget_tables()
-        spec["tables"] = tables
-        server = serving.started(core, spec, str(unix or f"{host}:{port}"))
-        # Who reads that it is ready may stop it at once.
-        ending = serving.signalled()
-        _announce(server, as_json, spec)
-        serving.wait(server, ending, exit_with_parent)
-    if not as_json:
-        _print_statistics(server)
+    serving.tables("flight", spec, [*(table or []), *(data or [])], as_json, exit_with_parent)
 
 
 app.command()(serve_charrow.charrow)
+app.command()(serve_http.http)
 app.command()(serve_timeseries.timeseries)
 for _database in serve_databases.COMMANDS:
     app.command()(_database)
-
-
-def _table(store: Any, flag: str, text: str) -> dict[str, str]:
-    name, file = serving.named(flag, text)
-    return {"name": name.strip("/"), "ipc": str(store.prepare(file).ipc)}
-
-
-def _announce(server: Any, as_json: bool, spec: dict[str, Any]) -> None:
-    if as_json:
-        hello = {"address": server.address, "pid": os.getpid(), "environment": spec["environment"]}
-        print(json.dumps(hello), flush=True)
-        return
-    print(f"serving {serving.place('flight', server, spec)}  (Ctrl-C stops)", flush=True)
-
-
-def _print_statistics(server: Any) -> None:
-    from venturi.common.suffixes import format_bytes, format_duration
-
-    found = serving.statistics(server)
-
-    def moved(calls: str, payload: str) -> str:
-        return f"{found.get(calls, 0):,} {calls} ({format_bytes(found.get(payload, 0))})"
-
-    calls = f"{moved('gets', 'payload_bytes_sent')}, {moved('puts', 'payload_bytes_received')}"
-    after = format_duration(found.get("uptime_ns", 0))
-    say("info", f"stopped after {after}: {found.get('connections', 0):,} connections, {calls}")

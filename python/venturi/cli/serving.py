@@ -28,6 +28,7 @@ __all__ = [
     "signalled",
     "started",
     "statistics",
+    "tables",
     "wait",
     "warn_if_open",
 ]
@@ -94,8 +95,8 @@ def common(
     tls_client_ca: Path | None,
     token_env: str | None,
 ) -> dict[str, Any]:
-    """The part of a spec that flight and charrow share; warns of what its user should know. `each`: what a
-    handicap slows down. Raises VenturiError naming the flag that is wrong."""
+    """The part of a spec that flight, http and charrow share; warns of what its user should know. `each`:
+    what a handicap slows down. Raises VenturiError naming the flag that is wrong."""
     from venturi.common.environment import describe
     from venturi.targets.handicap import nanoseconds
 
@@ -132,6 +133,52 @@ def place(scheme: str, server: Any, spec: Mapping[str, Any]) -> str:
     if spec["unix"] is not None:
         return f"{scheme}+unix://{quote(server.address)}"
     return f"{scheme}{'+tls' if spec['tls_certificate'] is not None else ''}://{server.address}"
+
+
+def tables(
+    scheme: str, spec: dict[str, Any], files: list[str], as_json: bool, exit_with_parent: bool
+) -> None:
+    """Serves rows at URLs of this scheme, these files (NAME=FILE) as tables, until it is told to end."""
+    from venturi.common.core import load_core
+    from venturi.inputs.files import DataStore
+
+    core = load_core()
+    with DataStore() as store:
+        spec["tables"] = [_table(store, text) for text in files]
+        store.forget_tables()
+        server = started(core, spec, str(spec["unix"] or f"{spec['host']}:{spec['port']}"))
+        # Who reads that it is ready may stop it at once.
+        ending = signalled()
+        _announce(server, scheme, as_json, spec)
+        wait(server, ending, exit_with_parent)
+    if not as_json:
+        _print_statistics(server)
+
+
+def _table(store: Any, text: str) -> dict[str, str]:
+    name, file = named("--table", text)
+    return {"name": name.strip("/"), "ipc": str(store.prepare(file).ipc)}
+
+
+def _announce(server: Any, scheme: str, as_json: bool, spec: dict[str, Any]) -> None:
+    if as_json:
+        hello = {"address": server.address, "pid": os.getpid(), "environment": spec["environment"]}
+        print(json.dumps(hello), flush=True)
+        return
+    print(f"serving {place(scheme, server, spec)}  (Ctrl-C stops)", flush=True)
+
+
+def _print_statistics(server: Any) -> None:
+    from venturi.common.suffixes import format_bytes, format_duration
+
+    found = statistics(server)
+
+    def moved(calls: str, payload: str) -> str:
+        return f"{found.get(calls, 0):,} {calls} ({format_bytes(found.get(payload, 0))})"
+
+    calls = f"{moved('gets', 'payload_bytes_sent')}, {moved('puts', 'payload_bytes_received')}"
+    after = format_duration(found.get("uptime_ns", 0))
+    say("info", f"stopped after {after}: {found.get('connections', 0):,} connections, {calls}")
 
 
 def statistics(server: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from venturi.common.core import load_core
 from venturi.common.errors import VenturiError
-from venturi.targets.system import is_charrow
+from venturi.targets.system import REFERENCE, scheme_of
 from venturi.targets.urls import each_host, place_of, split_url
 
 __all__ = ["ask"]
@@ -21,7 +21,7 @@ def ask(url: str, options: Mapping[str, Any], seconds: float) -> dict[str, dict[
     """The environment of each reference server of this address; all are asked at once, for so long."""
     answers: dict[str, dict[str, Any]] = {}
     urls = {place_of(one): split_url(one)._replace(path="", query="").geturl() for one in each_host(url)}
-    function = f"{'charrow' if is_charrow(url) else 'flight'}_environment"
+    function = f"{REFERENCE.get(scheme_of(url), 'flight')}_environment"
 
     def one(name: str) -> None:
         with contextlib.suppress(VenturiError, AttributeError, RuntimeError, OSError, ValueError):

@@ -31,6 +31,7 @@ from venturi.targets.system import (
     LOCAL,
     LOCAL_UNIX,
     NO_PLACE,
+    REFERENCE,
     is_charrow,
     is_local,
     is_plugin,
@@ -172,7 +173,7 @@ def _scenario(given: Mapping[str, Any]) -> Scenario:
             raise ScenarioError(f"URL: {error}") from None
         if scheme_of(url) in NO_PLACE:
             raise VenturiError(f"URL {url}: there is no way there to be measured; leave it out")
-        if scheme_of(url) not in ("flight", "charrow"):
+        if scheme_of(url) not in REFERENCE:
             what = "a store of time series" if is_time_series(url) else "a database"
             what = "a plugin" if is_plugin(url) else what
             raise VenturiError(

@@ -21,7 +21,7 @@ from venturi.measure.outcome import Result
 from venturi.plan.cell import Cell
 from venturi.plan.settings import Run
 from venturi.store.writer import RunWriter
-from venturi.targets.system import SERVERS, is_charrow, is_database, scheme_of
+from venturi.targets.system import REFERENCE, SERVERS, is_database, scheme_of
 from venturi.targets.urls import is_loopback
 
 __all__ = ["Sweep"]
@@ -279,8 +279,6 @@ def _start_a_server(target: str) -> str:
     """What to do about an address where nobody listens."""
     anywhere = "" if is_loopback(target) else " --host 0.0.0.0"
     if not is_database(target):
-        return (
-            f"start a server there: venturi serve {'charrow' if is_charrow(target) else 'flight'}{anywhere}"
-        )
+        return f"start a server there: venturi serve {REFERENCE.get(scheme_of(target), 'flight')}{anywhere}"
     scheme = scheme_of(target)
     return f"is the database running? One for a try: venturi serve {SERVERS[scheme]}, or --target {scheme}://local"

@@ -18,6 +18,7 @@ from venturi.common.errors import ScenarioError, VenturiError
 from venturi.servers.local_store import LocalStore, Settings
 from venturi.servers.starters import Server, SocketServer, Starter, here
 from venturi.targets.system import (
+    REFERENCE,
     in_process,
     is_local,
     is_ours,
@@ -32,8 +33,6 @@ __all__ = ["LocalTargets", "duckdb_library"]
 
 Note = Callable[[str, str], None]
 _DOUBT_SECONDS = 0.5
-_REFERENCE = ("flight", "charrow")
-"""Systems whose reference server is ours, and describes itself."""
 
 
 class _Wanted(NamedTuple):
@@ -54,7 +53,7 @@ class _Wanted(NamedTuple):
 
 
 def _wanted(url: str) -> _Wanted:
-    return _Wanted(scheme_of(url), is_remote(url), is_unix(url) and scheme_of(url) in _REFERENCE)
+    return _Wanted(scheme_of(url), is_remote(url), is_unix(url) and scheme_of(url) in REFERENCE)
 
 
 class LocalTargets:
@@ -80,16 +79,12 @@ class LocalTargets:
 
     def _started(self, wanted: _Wanted) -> Server:
         scheme, remote, unix = wanted
-        if scheme in _REFERENCE:
-            given: list[str] = []
-            # Flight's without tables: before its clock starts, a trial gives the server its file.
-            if scheme == "charrow":
-                given = [
-                    word for name, path in self._tables.items() for word in ("--ready", f"{name}={path}")
-                ]
-            if unix:
-                return SocketServer(*given, kind=scheme).start()
-            return self._starter(scheme, given, remote)
+        if scheme in REFERENCE:
+            # Mostly without tables: before its clock starts, a trial gives the server what it will get.
+            ready = self._tables if scheme == "charrow" else {}
+            given = [word for name, path in ready.items() for word in ("--ready", f"{name}={path}")]
+            kind = REFERENCE[scheme]
+            return SocketServer(*given, kind=kind).start() if unix else self._starter(kind, given, remote)
         from venturi.servers import throwaway
 
         server = throwaway.for_scheme(scheme)(note=self._note)
@@ -108,7 +103,7 @@ class LocalTargets:
                 if server.running:
                     continue
                 said = server.complaint()
-                ours = wanted.scheme in _REFERENCE
+                ours = wanted.scheme in REFERENCE
                 name = "the reference server" if ours else f"the server of {wanted.scheme}://local"
                 self._note("warning", f"{name} died{': ' + said if said else ''}; starting another")
                 server.stop()
@@ -129,7 +124,7 @@ class LocalTargets:
         server = self._servers.get(wanted)
         if server is None:
             return url
-        if scheme in _REFERENCE:
+        if scheme in REFERENCE:
             return split_url(url)._replace(netloc=split_url(wanted.url(server)).netloc).geturl()
         found = split_url(str(server.hello["unix_url" if is_unix(url) else "url"]))
         path = split_url(url).path
@@ -168,7 +163,7 @@ class LocalTargets:
 
     def reference_url(self, url: str) -> str | None:
         """The URL of a reference server of ours where this address is, if one runs there."""
-        there = [_Wanted(scheme, is_remote(url), is_unix(url)) for scheme in _REFERENCE]
+        there = [_Wanted(scheme, is_remote(url), is_unix(url)) for scheme in REFERENCE]
         return next((one.url(self._servers[one]) for one in there if one in self._servers), None)
 
     def _hello(self, url: str) -> dict[str, Any]:
@@ -186,7 +181,7 @@ class LocalTargets:
         if not hello:
             return {}
         names = [place_of(one) for one in each_host(self.url(url))]
-        if store is None and scheme_of(url) not in _REFERENCE:
+        if store is None and scheme_of(url) not in REFERENCE:
             software = {"server": hello.get("software")}
             return {names[0]: {"software": software, "settings": hello.get("settings"), **describe_host()}}
         each = hello.get("each") or [hello]

@@ -26,6 +26,7 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
 
 _ALL = dict.fromkeys(NETWORK)
 _FLIGHT = {"flight": None}
+_BOTH = {"flight": None, "http+arrow": None}
 _login = partial(Setting, panel="Log-in and TLS", cell=None, credential=True)
 _flight = partial(Setting, panel="Flight", systems=_FLIGHT)
 
@@ -48,7 +49,7 @@ class Login(Table):
         Variable | None,
         _login(
             "Environment variable that holds the bearer token.",
-            systems={"flight": None, "influx": None},
+            systems=_BOTH | {"influx": None},
         ),
     ] = None
     tls_ca: Annotated[
@@ -95,7 +96,7 @@ class Login(Table):
         _login(
             "NAME=VALUE sent with every call. Repeatable.",
             dict,
-            systems=_FLIGHT,
+            systems=_BOTH,
             flag="--header",
             form="pairs",
             default="none",
@@ -106,7 +107,7 @@ class Login(Table):
         _login(
             "NAME=VARIABLE: a header whose value is in an environment variable. Repeatable.",
             dict,
-            systems=_FLIGHT,
+            systems=_BOTH,
             form="pairs",
             default="none",
         ),
@@ -143,6 +144,7 @@ class Flight(Table):
         _flight(
             "Largest message accepted, in bytes.",
             int,
+            systems=_BOTH,
             cell=None,
             default="`64Mi`",
         ),
@@ -166,7 +168,7 @@ class Flight(Table):
         Setting(
             "STAGE=TIME: CPU time to burn for every batch in a stage of the client, as decode=200us.",
             panel="Flight",
-            systems={"flight": None, "charrow": None},
+            systems=_BOTH | {"charrow": None},
             doc=(
                 'CPU time to burn for every batch in a stage of the client, as `"decode=200us"`; several '
                 "joined by `+`. A get has `decode` and `verify`, a put `generate`, `encode` and `verify`"

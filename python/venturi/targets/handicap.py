@@ -11,6 +11,7 @@ CLIENT_STAGES = {"get": ("decode", "verify"), "put": ("generate", "encode", "ver
 """Stages of the client in each operation; verify only with `verify = "checksum"`."""
 SERVER_STAGES: dict[str, dict[str, tuple[str, ...]]] = {
     "flight": {"get": ("generate", "encode"), "put": ("decode", "verify", "apply")},
+    "http+arrow": {"get": ("generate", "encode"), "put": ("decode", "verify", "apply")},
     "charrow": {"get": ("generate", "encode")},
 }
 """The same of the servers that `venturi serve` can slow down, for `records`; apply only where a put is

@@ -16,6 +16,7 @@ from venturi.targets.databases import DATABASE, Cassandra, Database, Embedded, M
 from venturi.targets.exec import Exec
 from venturi.targets.fields import Nullable, Table, compression_name, lower_word, setting_of
 from venturi.targets.flight import Flight, Login
+from venturi.targets.http import Http
 from venturi.targets.setting import Setting
 from venturi.targets.system import PLUGINS
 from venturi.targets.timeseries import Akumuli, TimeSeries
@@ -39,15 +40,15 @@ class Shared(Table):
         ],
         Setting(
             "Of the batches: lz4, zstd, zstd:LEVEL (1-22; zstd is 3) or none; cassandra: lz4, snappy.",
-            systems=dict.fromkeys(("flight", "charrow", "clickhouse", "cassandra")),
+            systems=dict.fromkeys(("flight", "http+arrow", "charrow", "clickhouse", "cassandra")),
             values={
-                **dict.fromkeys(("flight", "charrow", "clickhouse"), ("lz4", "zstd")),
+                **dict.fromkeys(("flight", "http+arrow", "charrow", "clickhouse"), ("lz4", "zstd")),
                 "cassandra": ("lz4", "snappy"),
             },
             doc=(
-                "Flight, of the batches' bodies: `lz4`, `zstd` (level 3), `zstd:LEVEL` (1 quick to 22 "
-                "small) or none. A put compresses at the client; a get at the server, which must be "
-                "Venturi's own. Cassandra, of the protocol's frames: `lz4`, `snappy` or none"
+                "Flight and Arrow over HTTP, of the batches' bodies: `lz4`, `zstd` (level 3), `zstd:LEVEL` "
+                "(1 quick to 22 small) or none. A put compresses at the client; a get at the server, which "
+                "must be Venturi's own. Cassandra, of the protocol's frames: `lz4`, `snappy` or none"
             ),
         ),
     ] = None
@@ -94,7 +95,7 @@ class Stored(Akumuli, TimeSeries, Embedded, Cassandra, MySql, Database):
     """Those of systems that keep rows or points."""
 
 
-class _Own(Shared, Stored, Adbc, Exec, ClickHouse, Charrow, Flight, Login):
+class _Own(Shared, Stored, Adbc, Exec, ClickHouse, Charrow, Http, Flight, Login):
     """Those of Venturi's own systems."""
 
 

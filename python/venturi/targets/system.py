@@ -31,6 +31,7 @@ __all__ = [
     "PLUGINS",
     "PORTS",
     "READABLE",
+    "REFERENCE",
     "REFUSED",
     "REMOTE",
     "SERVERS",
@@ -98,6 +99,8 @@ class System:
     """What its URL means where nothing stands behind the host."""
     server: str | None
     """How `venturi serve` calls a throw-away server of it, whose module is called so too."""
+    reference: str | None
+    """How `venturi serve` calls a reference server of it, which accounts for its side of a trial."""
     users: bool
     """Whether its URL may name a user."""
     one_host: str | None
@@ -105,7 +108,7 @@ class System:
     remote: bool
     """Whether a run can start servers of it on hosts of their own."""
     parameters: list[str]
-    """What may follow the ? of its URL, one of them."""
+    """What may follow the ? of its URL, one of them; `*`: anything."""
     aliases: list[tuple[str, list[str]]]
     """How other programs call each of its schemes."""
 
@@ -161,6 +164,8 @@ SPACES = {system.scheme: system.space for system in SYSTEMS if system.space is n
 """What a URL means where nothing stands behind the host: a database's name, mostly."""
 SERVERS = {system.scheme: system.server for system in SYSTEMS if system.server is not None}
 """How `venturi serve` calls a throw-away server of a system."""
+REFERENCE = {system.scheme: system.reference for system in SYSTEMS if system.reference is not None}
+"""How `venturi serve` calls reference servers of ours."""
 REMOTE = _schemes(lambda system: system.remote)
 """Systems of which a run can start servers on hosts of their own."""
 ONE_HOST = {system.scheme: system.one_host for system in SYSTEMS if system.one_host is not None}
@@ -172,11 +177,13 @@ ALIASES = {alias: scheme for system in SYSTEMS for scheme, aliases in system.ali
 """How other programs call what we call otherwise."""
 PARAMETERS = {system.scheme: system.parameters for system in SYSTEMS if system.parameters}
 """What may follow the ? of a URL, one of them; of other systems nothing."""
+_SYSTEM_OF = {scheme: system.scheme for system in SYSTEMS for scheme in system.schemes}
 
 
 def scheme_of(url: str) -> str:
     """The system that a URL names, without `+tls` or `+unix`: flight, mysql, cassandra, ..."""
-    return url.partition("://")[0].partition("+")[0]
+    scheme = url.partition("://")[0]
+    return _SYSTEM_OF.get(scheme) or scheme.partition("+")[0]
 
 
 def is_unix(url: str) -> bool:
@@ -231,10 +238,10 @@ def is_time_series(url: str) -> bool:
 
 def servers_batches(parameters: Mapping[str, Any]) -> bool:
     """Whether the server alone decides how many rows a batch of this cell has: a get of what it holds, by
-    Flight."""
+    Flight or HTTP."""
     p = parameters
     remote = p.get("operation") == "get" and p.get("data") == "remote"
-    return remote and scheme_of(str(p.get("target") or "")) == "flight"
+    return remote and scheme_of(str(p.get("target") or "")) in ("flight", "http+arrow")
 
 
 def batches_as_asked(parameters: Mapping[str, Any]) -> bool:

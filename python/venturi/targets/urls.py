@@ -19,6 +19,7 @@ from venturi.targets.system import (
     PARAMETERS,
     PLUGINS,
     PORTS,
+    REFERENCE,
     REFUSED,
     REMOTE,
     USERS,
@@ -170,7 +171,7 @@ def check_url(url: str) -> str:
     netloc = user + at + ",".join(whole)
     if is_time_series(url):
         _store(scheme, hosts, parts.path)
-    if is_remote(url) or _has_users(scheme) or is_charrow(url):
+    if is_remote(url) or _has_users(scheme) or is_charrow(url) or scheme_of(url) in REFERENCE:
         _own(url, scheme, parts.hostname)
     if is_charrow(url) or _has_users(scheme):
         _database(scheme, parts.path)
@@ -257,7 +258,7 @@ def _instead(scheme: str, *names: str, word: str = "and") -> str:
     """Options by which this system is told the same, and their flags."""
     from venturi.targets.options import APPLIES
 
-    known = [name for name in names if scheme.partition("+")[0] in APPLIES[name]]
+    known = [name for name in names if scheme_of(f"{scheme}://") in APPLIES[name]]
     if not known:
         return f"leave it out: {scheme}:// has no log-in"
     flags = ", ".join("--" + name.replace("_", "-") for name in known)
@@ -283,7 +284,9 @@ def _check_text(url: str, scheme: str) -> None:
 
 def _check_parameters(url: str, scheme: str, parameters: str) -> None:
     """Whether what follows the host, and a ?, means something to the system."""
-    known = PARAMETERS.get(scheme.partition("+")[0], ())
+    known = PARAMETERS.get(scheme_of(url), ())
+    if "*" in known:
+        return
     names = [part.partition("=") for part in parameters.split("&")] if parameters else []
     if len(names) > 1 or any(name not in known or not equals for name, equals, _ in names):
         if not known:

@@ -122,6 +122,12 @@ impl Queue {
         self.put(Chunk::Small(b"\r\n".to_vec()));
     }
 
+    /// All that is to be written, as it would be.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let chunks = self.chunks.iter().flat_map(|chunk| chunk.as_slice());
+        chunks.copied().collect()
+    }
+
     /// What one write takes: so many of the slices were filled.
     pub fn pieces<'a>(&'a self, slices: &mut [IoSlice<'a>; MOST_PIECES]) -> usize {
         let chunks = self.chunks.iter().take(MOST_PIECES);

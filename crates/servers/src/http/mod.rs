@@ -6,6 +6,9 @@ mod connection;
 mod get;
 mod put;
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use crate::state::{Bounds, Serving};

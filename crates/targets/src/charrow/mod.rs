@@ -74,6 +74,7 @@ pub const SYSTEM: System = System {
     tls: true,
     unix: true,
     one_host: Some("the streams share the blocks of one query, which one server has"),
+    reference: Some("charrow"),
     remote: true,
     parameters: &["query"],
     aliases: &[("charrow", &["chspark", "theflash"])],

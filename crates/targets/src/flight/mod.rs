@@ -77,6 +77,7 @@ pub const SYSTEM: System = System {
     ports: &[("flight", options::DEFAULT_PORT)],
     tls: true,
     unix: true,
+    reference: Some("flight"),
     remote: true,
     parameters: &["command", "ticket"],
     target: |spec| Ok(Box::new(Flight::new(spec)?)),

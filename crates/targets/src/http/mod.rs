@@ -66,6 +66,7 @@ pub const SYSTEM: System = System {
         ("http+arrow+tls", options::TLS_PORT),
     ],
     tls: true,
+    reference: Some("http"),
     one_host: Some(ONE_HOST),
     parameters: &["*"],
     aliases: &[

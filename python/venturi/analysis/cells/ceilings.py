@@ -84,7 +84,7 @@ def waits_for_disk(parameters: Mapping[str, Any]) -> bool:
     # What a store of time series writes is a fraction of the payload: the disk is no limit that payload has.
     if parameters.get("operation") in ("get", "ingest") or not stores(parameters.get("target")):
         return False
-    scheme = urlsplit(str(parameters.get("target"))).scheme.partition("+")[0]
+    scheme = scheme_of(str(parameters.get("target")))
     synchronous = parameters.get("synchronous")
     if scheme == "sqlite" and synchronous == "normal":
         return parameters.get("journal") not in ("wal", "memory", "off")
@@ -140,7 +140,7 @@ def data_label(parameters: Mapping[str, Any]) -> str | None:
         return _upsert_label(parameters)
     if data == "records":
         return f"records, {parameters.get('columns')} columns, {parameters.get('values')}"
-    scheme = urlsplit(str(parameters.get("target") or "")).scheme.partition("+")[0]
+    scheme = scheme_of(str(parameters.get("target") or ""))
     if scheme == "charrow":
         # The server chooses the rows.
         return None
@@ -151,7 +151,7 @@ def _ingest_label(parameters: Mapping[str, Any]) -> str | None:
     """Points that are made and written inside the interval; ready-made ones have no such limit."""
     if parameters.get("data") != "metrics" or parameters.get("generate") != "inline":
         return None
-    system = urlsplit(str(parameters.get("target") or "")).scheme.partition("+")[0]
+    system = scheme_of(str(parameters.get("target") or ""))
     form = parameters.get("messages") or "lines"
     return f"metrics of {parameters.get('hosts')} hosts, {system}, {form}, {parameters.get('digits')} digits"
 
@@ -161,7 +161,7 @@ def _upsert_label(parameters: Mapping[str, Any]) -> str | None:
     flight = f", {lanes} in flight" if lanes > 1 else ""
     if parameters.get("generate") != "inline":
         return f"{parameters.get('data')}, statements built ahead{flight}"
-    dialect = urlsplit(str(parameters.get("target") or "")).scheme.partition("+")[0]
+    dialect = scheme_of(str(parameters.get("target") or ""))
     if dialect not in DIALECTS:
         return None
     return f"{parameters.get('data')}, statements of {dialect} built inline{flight}"

@@ -25,6 +25,7 @@ from venturi.analysis.verdict.shared_remedies import (
 from venturi.analysis.verdict.types import Remedy
 from venturi.targets.parameters import CREDENTIALS
 from venturi.targets.system import (
+    REFERENCE,
     has_tables,
     is_charrow,
     is_program,
@@ -103,7 +104,7 @@ def _without_codec(seen: Seen) -> list[Remedy]:
 def serving(seen: Seen) -> str:
     """The command that starts a server which accounts for its stages, of this cell's system where there is
     one."""
-    return f"venturi serve {'charrow' if _charrow(seen) else 'flight'}"
+    return f"venturi serve {REFERENCE.get(scheme_of(_url(seen)), 'flight')}"
 
 
 def elsewhere(seen: Seen, why: Why) -> Remedy:
@@ -115,7 +116,8 @@ def elsewhere(seen: Seen, why: Why) -> Remedy:
         left += _TABLES
     if _charrow(seen):
         return Remedy(why, {"target": "charrow://HOST:9006"}, left_out=left, before=start)
-    changes = {"target": "flight://HOST:31337"}
+    http = scheme_of(_url(seen)) == "http+arrow"
+    changes = {"target": "http+arrow://HOST:8080" if http else "flight://HOST:31337"}
     if servers_batches(seen.cell.parameters):
         table = split_url(_url(seen)).path.strip("/")
         if table:
@@ -128,10 +130,12 @@ def elsewhere(seen: Seen, why: Why) -> Remedy:
 
 
 def foreign_server(seen: Seen) -> bool:
-    """Whether the server is somebody else's Flight server, which can be asked for nothing that is ours."""
+    """Whether the server is somebody else's, which can be asked for nothing that is ours."""
     known = [get(r, "target", "reference") for r in seen.cell.records]
     return (
-        scheme_of(_url(seen)) == "flight" and bool(known) and all(reference is False for reference in known)
+        scheme_of(_url(seen)) in ("flight", "http+arrow")
+        and bool(known)
+        and all(reference is False for reference in known)
     )
 
 
@@ -201,7 +205,7 @@ def _cores(seen: Seen, hit: Hit) -> list[Remedy]:
     found += _larger_batches(seen)
     if seen.client.share("verify") > 0.1 and hit.end != "server":
         found.append(Remedy(Why.COUNT_ROWS, {"verify": "count"}))
-    if hit.end is None and seen.same_machine is not False and scheme_of(_url(seen)) in ("flight", "charrow"):
+    if hit.end is None and seen.same_machine is not False and scheme_of(_url(seen)) in REFERENCE:
         found.append(elsewhere(seen, Why.SERVER_ELSEWHERE))
     return [*found, *more_cores(hit)]
 
@@ -329,7 +333,7 @@ def _settling(seen: Seen, hit: Hit) -> list[Remedy]:
     if hit.cause is Cause.NO_GOOD_TRIAL:
         return [Remedy(Why.MEND, again=True)]
     if hit.cause is Cause.NOTHING_RECORDED:
-        ours = scheme_of(_url(seen) or "flight://") in ("flight", "charrow")
+        ours = scheme_of(_url(seen) or "flight://") in REFERENCE
         return [Remedy(Why.OWN_TRIALS, again=True) if ours else Remedy(Why.KEEPS_NONE)]
     if hit.cause is Cause.START_MEASURED:
         return _longer(seen, 5)

@@ -12,6 +12,7 @@ from venturi.plan.settings import Target
 from venturi.plan.workload import Workload
 from venturi.targets.handicap import CLIENT_STAGES, nanoseconds
 from venturi.targets.system import (
+    REFERENCE,
     is_charrow,
     is_clickhouse,
     is_driver,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 from venturi.plan.rules.databases import check_upsert
 from venturi.plan.rules.exec import check_exec
 from venturi.plan.rules.flight import check_flight, names_something
+from venturi.plan.rules.http import check_http
 from venturi.plan.rules.options import check_values
 from venturi.plan.rules.shared import check_tls, only_ingest
 
@@ -50,6 +52,8 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target, chosen: d
     elif is_clickhouse(url) or is_driver(url):
         only_ingest(workload, where)
         clickhouse.check_tables(workload, target, where)
+    elif scheme_of(url) == "http+arrow":
+        check_http(workload, target, where)
     elif scheme_of(url) == "exec":
         check_exec(workload, target, where)
     elif workload.operation == "get" and is_readable(url):
@@ -77,6 +81,6 @@ def _check_handicap(workload: Workload, target: Target, where: Any) -> None:
             raise ScenarioError(
                 f"{at}: the client of a {workload.operation} has no stage {stage} here; "
                 f"it has {', '.join(known)}",
-                hint=f"slow the other end down: venturi serve {scheme_of(target.url)} "
+                hint=f"slow the other end down: venturi serve {REFERENCE.get(scheme_of(target.url))} "
                 f"--handicap {target.handicap}",
             )

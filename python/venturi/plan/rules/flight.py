@@ -75,7 +75,12 @@ def check_flight(workload: Workload, url: str, where: Any) -> None:
         if not names_something(url) and not url.startswith("empty:"):
             raise ScenarioError(
                 f"{at}: {url} does not say what to get",
-                hint="name it in the URL: flight://HOST:PORT/TABLE, ?command=TEXT or ?ticket=TEXT",
+                hint="name it in the URL: "
+                + (
+                    "flight://HOST:PORT/TABLE, ?command=TEXT or ?ticket=TEXT"
+                    if scheme_of(url) != "http+arrow"
+                    else "http+arrow://HOST:PORT/PATH"
+                ),
             )
     elif workload.data != "records" and names_something(url):
         raise ScenarioError(

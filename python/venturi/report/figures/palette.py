@@ -62,6 +62,7 @@ STAGES = {
     "encode": "$c3",
     "send": "$c0",
     "receive": "$c2",
+    "unpack": "$c7",
     "decode": "$c6",
     "apply": "$c1",
     "plugin": "$c7",

@@ -13,7 +13,8 @@ from venturi.report.figures import palette
 from venturi.report.figures.figure import Figure, Panel, Series
 
 SENDING = ("generate", "encode", "send")
-RECEIVING = ("receive", "decode", "verify", "apply")
+RECEIVING = ("receive", "unpack", "decode", "verify", "apply")
+_SOME = ("apply", "unpack")
 WAITS = {
     "await_input": "for input",
     "await_output": "for the socket",
@@ -103,8 +104,9 @@ def _side(cell: Cell, end: str, sends: bool) -> Side:
         if call in shares:
             # Code that is called takes or gives whole batches.
             way = ("generate", call) if sends else (call, "verify")
-    # A stage of the way that took no time is a stage all the same; `apply` only where a target has it.
-    work = [Part(stage, shares.get(stage, 0.0)) for stage in way if stage in shares or stage != "apply"]
+    # A stage of the way that took no time is a stage all the same; `apply` only where a target has it, and
+    # `unpack` where HTTP packs.
+    work = [Part(stage, shares.get(stage, 0.0)) for stage in way if stage in shares or stage not in _SOME]
     besides = [Part(s, v) for s, v in shares.items() if s not in way and not waits(s) and v > 0]
     waiting = [Part(s, shares[s]) for s in WAITS if shares.get(s, 0.0) > 0]
     counts = [

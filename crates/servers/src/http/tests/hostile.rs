@@ -1,0 +1,242 @@
+//! Clients that say what they should not, too slowly, or never to the end.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_ipc::writer::StreamWriter;
+use proptest::prelude::*;
+
+use super::*;
+
+fn stream(rows: i64) -> Vec<u8> {
+    let column = Arc::new(Int64Array::from_iter_values(0..rows)) as ArrayRef;
+    let batch = RecordBatch::try_from_iter([("n", column)]).unwrap();
+    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+fn put(path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!("PUT {path} HTTP/1.1\r\nContent-Length: {length}\r\n{headers}\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+fn chunked(path: &str, body: &[u8], cut: usize) -> Vec<u8> {
+    let head = format!("POST {path} HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let mut bytes = head.into_bytes();
+    for piece in body.chunks(cut) {
+        bytes.extend(format!("{:X};x=y\r\n", piece.len()).bytes());
+        bytes.extend_from_slice(piece);
+        bytes.extend(b"\r\n");
+    }
+    bytes.extend(b"0\r\nT: 1\r\n\r\n");
+    bytes
+}
+
+#[test]
+fn any_framing_of_a_stream_is_taken() {
+    let server = serve("");
+    let body = stream(1000);
+    for cut in [1, 7, 1000, usize::MAX] {
+        let answer = told(&server, &chunked("/t", &body, cut));
+        assert_eq!(status(&answer), 200, "{answer}");
+        assert!(answer.contains("\"rows\":1000"), "{answer}");
+    }
+    // One request behind the other, on one connection.
+    let both = [
+        put("/a", "", &body),
+        put("/b", "Connection: close\r\n", &body),
+    ]
+    .concat();
+    assert_eq!(told(&server, &both).matches("\"rows\":1000").count(), 2);
+    let old = told(&server, b"GET /a HTTP/1.0\r\n\r\n");
+    assert!(!old.contains("chunked"), "{old}");
+    let end = old.find("\r\n\r\n").unwrap();
+    assert!(old[..end].contains("Connection: close"), "{old}");
+}
+
+#[test]
+fn leave_is_given_before_a_body_is_sent() {
+    let server = serve("");
+    let body = stream(10);
+    let mut socket = connect(&server);
+    let bytes = put("/t", "Expect: 100-continue\r\n", &body);
+    let (head, body) = bytes.split_at(bytes.len() - body.len());
+    socket.write_all(head).unwrap();
+    let mut first = [0; 25];
+    socket.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 100 Continue\r\n\r\n");
+    socket.write_all(body).unwrap();
+    let mut answer = [0; 15];
+    socket.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200 OK");
+}
+
+#[test]
+fn what_is_wrong_is_refused_and_nothing_of_it_is_kept() {
+    let server = serve(r#", "max_message_size": 100000"#);
+    let body = stream(100);
+    let cases: &[(Vec<u8>, u16, &str)] = &[
+        (b"GET /none HTTP/1.1\r\n\r\n".to_vec(), 404, "no table"),
+        (
+            b"BREW /t HTTP/1.1\r\n\r\n".to_vec(),
+            405,
+            "does not take BREW",
+        ),
+        (
+            b"GET /.venturi/pot HTTP/1.1\r\n\r\n".to_vec(),
+            404,
+            "\"pot\"",
+        ),
+        (
+            b"GET /records?rows=-1 HTTP/1.1\r\n\r\n".to_vec(),
+            400,
+            "rows=\"-1\"",
+        ),
+        (
+            b"GET /records?row=1 HTTP/1.1\r\n\r\n".to_vec(),
+            400,
+            "no parameter",
+        ),
+        (
+            b"GET /records?columns=10001 HTTP/1.1\r\n\r\n".to_vec(),
+            400,
+            "at most 10000",
+        ),
+        (
+            b"GET /records?rows_per_batch=2147483647 HTTP/1.1\r\n\r\n".to_vec(),
+            413,
+            "memory",
+        ),
+        (b"\x16\x03\x01\x02\x00\r\n\r\n".to_vec(), 400, "not"),
+        (
+            put("/t", "Content-Type: text/csv\r\n", &body),
+            415,
+            "arrow.stream",
+        ),
+        (
+            put("/t", "Content-Encoding: br\r\n", &body),
+            415,
+            "gzip and zstd",
+        ),
+        (
+            put("/t", "Content-Encoding: zstd\r\n", &body),
+            400,
+            "not zstd",
+        ),
+        (put("/t", "", b"no Arrow stream at all"), 400, "Arrow"),
+        (
+            put("/t", "", &body[..body.len() - 9]),
+            400,
+            "come to its end",
+        ),
+        (put("/t", "", &[]), 400, "come to its end"),
+        (
+            put("/t", "", &[&body[..], b"!"].concat()),
+            400,
+            "follow the end",
+        ),
+        (put("/t", "", &stream(20_000)), 413, "bytes"),
+        (
+            b"PUT /t HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n".to_vec(),
+            400,
+            "size",
+        ),
+        (
+            b"PUT /t HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n".to_vec(),
+            400,
+            "Arrow|size|chunk",
+        ),
+        (
+            [b"GET / HTTP/1.1\r\nX: ".to_vec(), vec![b'x'; 70_000]].concat(),
+            431,
+            "longer than",
+        ),
+    ];
+    for (bytes, code, said) in cases {
+        let answer = told(&server, bytes);
+        assert_eq!(status(&answer), *code, "{answer}");
+        assert!(
+            said.split('|').any(|said| answer.contains(said)),
+            "{said}: {answer}"
+        );
+    }
+    let tables = told(&server, b"GET / HTTP/1.1\r\n\r\n");
+    assert!(tables.contains("\"tables\":[]"), "{tables}");
+    // After all that it serves.
+    assert_eq!(status(&told(&server, &put("/t", "", &body))), 200);
+}
+
+#[test]
+fn who_is_cut_off_leaves_nothing() {
+    let server = serve("");
+    let body = stream(1000);
+    let whole = put("/t", "", &body);
+    for cut in [10, whole.len() - body.len() + 3, whole.len() - 1] {
+        let answer = told(&server, &whole[..cut]);
+        assert!(answer.is_empty() || status(&answer) == 400, "{answer}");
+    }
+    let tables = told(&server, b"GET / HTTP/1.1\r\n\r\n");
+    assert!(tables.contains("\"tables\":[]"), "{tables}");
+}
+
+#[test]
+fn who_does_not_say_what_he_wants_has_to_go() {
+    let server = serve(r#", "patience_ns": 50000000"#);
+    let begun = Instant::now();
+    let mut socket = connect(&server);
+    let mut answer = String::new();
+    let slow = socket.try_clone().unwrap();
+    let writing = std::thread::spawn(move || {
+        let mut slow = slow;
+        // A byte now and then is not the end of a head.
+        while slow.write_all(b"G").is_ok() && begun.elapsed() < Duration::from_secs(8) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let _ = socket.read_to_string(&mut answer);
+    assert_eq!(status(&answer), 408);
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    drop(socket);
+    writing.join().unwrap();
+}
+
+#[test]
+fn a_token_is_demanded_of_everybody() {
+    std::env::set_var("VENTURI_TEST_HTTP_TOKEN", "open sesame");
+    let server = serve(r#", "token_env": "VENTURI_TEST_HTTP_TOKEN""#);
+    for (header, code) in [
+        ("", 401),
+        ("Authorization: Bearer open\r\n", 401),
+        ("Authorization: Bearer open sesame\r\n", 200),
+        // me:open sesame
+        ("Authorization: Basic bWU6b3BlbiBzZXNhbWU=\r\n", 200),
+    ] {
+        let answer = told(
+            &server,
+            format!("GET / HTTP/1.1\r\n{header}\r\n").as_bytes(),
+        );
+        assert_eq!(status(&answer), code, "{header}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn any_bytes_are_answered_in_http_or_not_at_all(
+        head in "(GET|PUT|POST|XX) /[a-z?=&%]{0,8} HTTP/1.[01]",
+        fields in prop::collection::vec("[ -~]{0,30}", 0..4),
+        body in prop::collection::vec(any::<u8>(), 0..200),
+        cut in 0usize..300,
+    ) {
+        static SERVER: std::sync::OnceLock<Server> = std::sync::OnceLock::new();
+        let server = SERVER.get_or_init(|| serve(""));
+        let mut bytes = format!("{head}\r\n{}\r\n\r\n", fields.join("\r\n")).into_bytes();
+        bytes.extend(body);
+        bytes.truncate(bytes.len().max(cut) - cut);
+        let answer = told(server, &bytes);
+        prop_assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 "), "{answer}");
+    }
+}

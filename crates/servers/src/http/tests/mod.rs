@@ -1,0 +1,43 @@
+mod hostile;
+mod trials;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use super::Server;
+
+fn serve(more: &str) -> Server {
+    let spec = format!(
+        r#"{{"server": "http", "host": "127.0.0.1", "port": 0, "memory_bytes": 67108864{more}}}"#
+    );
+    Server::start(&spec).unwrap()
+}
+
+fn connect(server: &Server) -> TcpStream {
+    let socket = TcpStream::connect(server.address()).unwrap();
+    let limit = Some(Duration::from_secs(10));
+    socket.set_read_timeout(limit).unwrap();
+    socket.set_nodelay(true).unwrap();
+    socket
+}
+
+/// All that is answered to these bytes, after which nothing more is said.
+fn told(server: &Server, bytes: &[u8]) -> String {
+    let mut socket = connect(server);
+    // It may have heard enough.
+    let _ = socket.write_all(bytes);
+    let _ = socket.shutdown(Shutdown::Write);
+    let mut answer = Vec::new();
+    let read = socket.read_to_end(&mut answer);
+    assert!(read.is_ok() || !answer.is_empty(), "{read:?}");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn status(answer: &str) -> u16 {
+    let code = answer
+        .strip_prefix("HTTP/1.1 ")
+        .and_then(|rest| rest.get(..3));
+    code.and_then(|code| code.parse().ok())
+        .unwrap_or_else(|| panic!("{answer:?}"))
+}

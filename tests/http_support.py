@@ -1,0 +1,195 @@
+"""Servers of Arrow streams over HTTP that others wrote, and those that lie."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+# Before a test has a cache of its own.
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi" / "debian"
+
+
+def rows(count: int, start: int = 0) -> pa.Table:
+    numbers = range(start, start + count)
+    return pa.table({"id": pa.array(numbers, pa.int64()), "name": [f"n{n}" for n in numbers]})
+
+
+def stream(table: pa.Table, rows_per_batch: int = 2000, **options: Any) -> bytes:
+    """The table as an Arrow IPC stream of pyarrow's."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table, max_chunksize=rows_per_batch)
+    return sink.getvalue().to_pybytes()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _until_listening(child: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        assert child.poll() is None, child.communicate()
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"nothing listens on {port}")
+
+
+@contextlib.contextmanager
+def _serving(command: list[str], port: int) -> Iterator[str]:
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        _until_listening(child, port)
+        yield f"http+arrow://127.0.0.1:{port}"
+    finally:
+        child.terminate()
+        child.wait(10)
+        if child.stderr:
+            child.stderr.close()
+
+
+@contextlib.contextmanager
+def python_server(folder: Path) -> Iterator[str]:
+    """`python -m http.server`: Content-Length, HTTP/1.0, no ranges."""
+    port = free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "http.server",
+        "--bind",
+        "127.0.0.1",
+        "--directory",
+        str(folder),
+        str(port),
+    ]
+    with _serving(command, port) as url:
+        yield url
+
+
+def nginx() -> Path | None:
+    found = shutil.which("nginx") or shutil.which("nginx", path=str(_CACHE / "usr" / "sbin"))
+    return Path(found) if found else None
+
+
+@contextlib.contextmanager
+def nginx_server(program: Path, folder: Path, place: Path) -> Iterator[str]:
+    """nginx as a user of its own, which packs by gzip what is asked for so; `/user/` wants a password."""
+    port = free_port()
+    (place / "users").write_text("me:{PLAIN}open sesame\n")
+    paths = "\n".join(
+        f"{kind}_temp_path {place}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (place / "nginx.conf").write_text(
+        f"""daemon off; master_process off; pid {place}/pid; error_log {place}/error.log;
+        events {{}}
+        http {{
+            access_log off; {paths}
+            gzip on; gzip_types *; gzip_min_length 0; gzip_comp_level 1;
+            server {{
+                listen 127.0.0.1:{port}; root {folder};
+                location /user/ {{ alias {folder}/; auth_basic it; auth_basic_user_file {place}/users; }}
+                location /away {{ return 302 http://127.0.0.1:{port}/rows.arrows; }}
+            }}
+        }}"""
+    )
+    with _serving([str(program), "-p", str(place), "-c", str(place / "nginx.conf")], port) as url:
+        yield url
+
+
+class _Taking(BaseHTTPRequestHandler):
+    """Takes Arrow streams by POST and PUT, in chunks or with a length, and answers as its path says."""
+
+    protocol_version = "HTTP/1.1"
+
+    def _body(self) -> bytes:
+        if "chunked" not in self.headers.get("Transfer-Encoding", ""):
+            return self.rfile.read(int(self.headers["Content-Length"]))
+        body = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def do_POST(self) -> None:
+        table = pa.ipc.open_stream(self._body()).read_all()
+        self.server.taken.append((self.command, dict(self.headers), table))  # type: ignore[attr-defined]
+        told = {"/counts": table.num_rows, "/lies": table.num_rows - 1}.get(self.path)
+        body = b"" if told is None else json.dumps({"rows": told}).encode()
+        self.send_response(503 if self.path == "/busy" else 200 if body else 204)
+        if body or self.path == "/busy":
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_PUT = do_POST
+
+    def do_GET(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def taking_server() -> Iterator[tuple[str, list[tuple[str, dict[str, str], pa.Table]]]]:
+    """Its URL, and what it has taken: method, headers, rows."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Taking)
+    server.taken = []  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http+arrow://127.0.0.1:{server.server_address[1]}", server.taken  # type: ignore[attr-defined]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+
+@contextlib.contextmanager
+def saying_server(answer: bytes, endless: bytes = b"") -> Iterator[str]:
+    """One that says these bytes to whatever it is asked, then `endless` until nobody listens."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve(client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError):
+            asked = b""
+            while b"\r\n\r\n" not in asked:
+                piece = client.recv(65536)
+                if not piece:
+                    return
+                asked += piece
+            client.sendall(answer)
+            while endless:
+                client.sendall(endless)
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(65536):
+                pass
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                threading.Thread(target=serve, args=(client,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"http+arrow://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.close()
