@@ -213,9 +213,9 @@ def test_the_built_in_ones() -> None:
     assert 8 <= len(matrix.cells(small)) < 25 and "duration 2s" in notes[0] + notes[-1] + " ".join(notes)
     transports = matrix.cells(load([file_layer("arrow-transports")]))
     assert {c.parameters["place"] for c in transports} == {
-        *("charrow", "charrow-unix", "flight", "flight-unix", "clickhouse", "exec")
+        *("charrow", "charrow-unix", "flight", "flight-unix", "http", "clickhouse", "exec")
     }
-    assert len(transports) == 16 + 12 + 2
+    assert len(transports) == 20 + 12 + 2
 
 
 def published(**parameters: Any) -> dict[str, Any]:

@@ -218,6 +218,7 @@ def test_all_transports_of_the_same_records(tmp_path: Path) -> None:
         ("charrow-unix", "ok"),
         ("flight", "ok"),
         ("flight-unix", "ok"),
+        ("http", "ok"),
         ("clickhouse", "ok"),
         ("exec", "ok"),
     }

@@ -138,7 +138,7 @@ NINE = stream(rows(9))
 LIES = {
     "closed": (b"", b"", "closed"),
     "no-http": (b"SSH-2.0-it\r\n", b"", "is it an HTTP server"),
-    "internal": (b"HTTP/1.1 500 No\r\nContent-Length: 9\r\n\r\nno \x1b[31mred", b"", "HTTP 500: no [31mre"),
+    "internal": (b"HTTP/1.1 500 No\r\nContent-Length: 11\r\n\r\nno \x1b[31mred", b"", "HTTP 500: no [31mred"),
     "endless-head": (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 99, "64 KiB"),
     "endless-line": (b"HTTP/1.1 200 OK\r\nX: ", b"y" * 9999, "64 KiB"),
     "endless-interim": (b"", b"HTTP/1.1 103 Early\r\n\r\n" * 9, "interim"),

@@ -273,7 +273,7 @@ def test_builtin_scenarios_are_those_of_the_seeds() -> None:
     cells = {name: matrix.cells(loaded(name)) for name in builtin_names()}
     assert {name: len(found) for name, found in cells.items()} == {
         # ClickHouse has four formats, two of them with lz4; a program has no codec.
-        "arrow-transports": 4 * 2 * 2 + 2 * (4 + 2) + 2,
+        "arrow-transports": 5 * 2 * 2 + 2 * (4 + 2) + 2,
         "chspark": 41,  # 45 figures, four settings twice
         "flight-local": 2 * 8 * 50,
         "flight-remote": 2 * (8 * 20 + 3),  # of four ways to move 4M records one is in the sweep

@@ -167,11 +167,12 @@ def test_a_run_starts_its_own(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in (tmp_path / "run" / "trials.jsonl").read_text().splitlines()]
-    assert len(records) == 15 and {r["outcome"] for r in records} == {"ok"}
+    assert len(records) == 17 and {r["outcome"] for r in records} == {"ok"}
     asked = {(r["parameters"]["place"], r["parameters"]["wire_format"]) for r in records}
     forms = ("arrow", "native", "rowbinary", "parquet")
     assert asked == {
         *((f"{name}{over}", None) for name in ("charrow", "flight") for over in ("", "-unix")),
+        ("http", None),
         ("exec", None),
         *(("clickhouse", form) for form in forms),
     }
@@ -181,7 +182,7 @@ def test_a_run_starts_its_own(tmp_path: Path) -> None:
     software = described["servers"]["clickhouse"]["software"]["server"]
     assert software.startswith("ClickHouse ")
     probes = [json.loads(line) for line in (tmp_path / "run" / "ceilings.jsonl").read_text().splitlines()]
-    assert {p["place"] for p in probes if p["kind"] == "tcp"} == {"charrow", "flight", "clickhouse"}
+    assert {p["place"] for p in probes if p["kind"] == "tcp"} == {"charrow", "flight", "http", "clickhouse"}
     assert {p["place"] for p in probes if p["kind"] == "unix"} == {"charrow-unix", "flight-unix"}
     shown = venturi("show", tmp_path / "run").stdout
     assert "raw TCP" in shown, shown

@@ -28,6 +28,7 @@ from venturi.plan.rules.flight import names_something
 from venturi.plan.scenario import Scenario
 from venturi.targets.system import (
     PORTS,
+    REFERENCE,
     REMOTE,
     SYSTEMS,
     System,
@@ -186,7 +187,7 @@ class Bench:
     @property
     def reference(self) -> bool:
         """Whether its server is one of Venturi's own, started here."""
-        return is_local(self.url) and scheme_of(self.url) in REMOTE
+        return is_local(self.url) and scheme_of(self.url) in (*REMOTE, *REFERENCE)
 
     @property
     def server_pid(self) -> int | None:

@@ -136,8 +136,59 @@ class _Lines:
             yield Piece(line + b"\n", True)
 
 
+class _Http:
+    """HTTP/1.1, of which a chunk is a message of the Arrow stream, as Venturi's own ends write it."""
+
+    rows, ends = False, True
+
+    def __init__(self, least: int, to_server: bool) -> None:
+        self._least, self._to_server = least, to_server
+        self._held = b""
+        self._left = 0
+        """Bytes of a body whose length was said."""
+        self._chunks = False
+
+    def feed(self, data: bytes) -> Iterator[Piece]:
+        self._held += data
+        while (found := self._next()) is not None:
+            yield found
+
+    def _next(self) -> Piece | None:
+        """What is whole of what is held."""
+        if self._left:
+            piece = self._cut(min(self._left, len(self._held)))
+            self._left -= len(piece)
+            return self._other(piece) if piece else None
+        if not self._chunks:
+            end = self._held.find(b"\r\n\r\n")
+            if end < 0:
+                return None
+            head = self._cut(end + 4)
+            fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n") if b": " in line)
+            self._chunks = fields.get(b"transfer-encoding") == b"chunked"
+            self._left = int(fields.get(b"content-length", b"0"))
+            return self._other(head)
+        end = self._held.find(b"\r\n")
+        if end < 0:
+            return None
+        size = int(self._held[:end], 16)
+        if len(self._held) < end + 4 + size:
+            return None
+        chunk = self._cut(end + 4 + size)
+        self._chunks = size > 0
+        return Piece(chunk, True) if size >= self._least else self._other(chunk)
+
+    def _cut(self, length: int) -> bytes:
+        piece, self._held = self._held[:length], self._held[length:]
+        return piece
+
+    def _other(self, data: bytes) -> Piece:
+        return Piece(data, reply=not self._to_server)
+
+
 FRAMINGS: dict[str, type[Framing]] = {
     "flight": _Flight,
+    "http+arrow": _Http,
     "charrow": _Charrow,
     "opentsdb": _Lines,
 }
