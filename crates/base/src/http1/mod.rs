@@ -17,6 +17,19 @@ use crate::error::Result;
 pub use client::{Client, Framing, Head};
 pub use connection::Connection;
 
+/// The media type of an Arrow IPC stream.
+pub const ARROW_STREAM: &str = "application/vnd.apache.arrow.stream";
+
+/// A media type that no Arrow stream has: text of some form. Others are used for it, where nobody has said
+/// better.
+pub fn other_type(content_type: &str) -> Option<String> {
+    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    let kind = kind.to_ascii_lowercase();
+    let others = ["html", "csv", "json", "xml", "form-data", "arrow.file"];
+    let other = others.iter().any(|end| kind.ends_with(end));
+    other.then_some(kind)
+}
+
 /// Where a server speaks HTTP.
 #[derive(Debug, Clone)]
 pub struct Web {

@@ -2,14 +2,13 @@
 
 use std::future::poll_fn;
 
-use super::STREAM;
 use crate::rows::{Giving, Reading};
 use crate::store::Store;
 use venturi_base::codec::coding::Coding;
 use venturi_base::codec::ipc_queue::Queue;
 use venturi_base::error::Result;
 use venturi_base::http1::server::{head, Request};
-use venturi_base::http1::Connection;
+use venturi_base::http1::{Connection, ARROW_STREAM};
 use venturi_base::meter::clock::{Stage, StageClock};
 use venturi_base::meter::handicap::Handicap;
 
@@ -42,7 +41,7 @@ impl Get {
     }
 
     fn head(&self) -> Vec<u8> {
-        let mut headers = vec![("Content-Type", STREAM)];
+        let mut headers = vec![("Content-Type", ARROW_STREAM)];
         headers.push(match self.chunked {
             true => ("Transfer-Encoding", "chunked"),
             false => ("Connection", "close"),

@@ -15,9 +15,6 @@ use crate::state::{Bounds, Serving};
 pub use config::ServerSpec;
 use venturi_base::error::Result;
 
-/// The media type of an Arrow IPC stream.
-const STREAM: &str = "application/vnd.apache.arrow.stream";
-
 /// A running server; stops when dropped.
 pub struct Server(Serving);
 

@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 
-use super::STREAM;
 use crate::account::Counted;
 use crate::rows::{Sink, Taking};
 use crate::state::State;
@@ -11,7 +10,7 @@ use venturi_base::codec::coding::{Coding, Unpacker};
 use venturi_base::codec::ipc_stream::StreamReader;
 use venturi_base::error::Result;
 use venturi_base::http1::server::{Refusal, Request};
-use venturi_base::http1::Connection;
+use venturi_base::http1::{other_type, Connection, ARROW_STREAM};
 use venturi_base::meter::clock::{Stage, StageClock};
 
 pub(super) struct Put {
@@ -27,10 +26,9 @@ type Taken = std::result::Result<(), Refusal>;
 
 impl Put {
     pub fn new(state: &State, request: &Request, sink: Sink) -> std::result::Result<Self, Refusal> {
-        let kind = request.fields.get("content-type").unwrap_or(STREAM);
-        let kind = kind.split(';').next().unwrap_or_default().trim();
-        if ![STREAM, "application/octet-stream"].contains(&kind) {
-            let why = format!("the body must be {STREAM}");
+        let kind = request.fields.get("content-type").unwrap_or_default();
+        if let Some(kind) = other_type(kind) {
+            let why = format!("the body is {kind}, and must be {ARROW_STREAM}");
             return Err(Refusal::new(415, why));
         }
         let coding = request.fields.get("content-encoding").unwrap_or_default();

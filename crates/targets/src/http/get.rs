@@ -5,14 +5,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 
-use super::server::{check_type, one_line, packed, Server, STREAM};
+use super::server::{one_line, packed, Server};
 use crate::{Moved, Session, Tally};
 use venturi_base::codec::coding::{Coding, Unpacker};
 use venturi_base::codec::ipc_stream::StreamReader;
 use venturi_base::data::digest::digest;
 use venturi_base::data::payload::payload_bytes;
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::http1::{Client, Head};
+use venturi_base::http1::{other_type, Client, Head, ARROW_STREAM};
 use venturi_base::meter::clock::{Stage, StageClock};
 use venturi_base::meter::handicap::Handicap;
 
@@ -87,7 +87,7 @@ impl Get {
         let own = std::mem::take(&mut self.question.headers);
         let coding = self.question.coding.name().unwrap_or("identity");
         State::Asking(Box::pin(async move {
-            let mut more = vec![("Accept", STREAM), ("Accept-Encoding", coding)];
+            let mut more = vec![("Accept", ARROW_STREAM), ("Accept-Encoding", coding)];
             more.extend(own.iter().map(|(name, value)| (*name, value.as_str())));
             let head = client.begin("GET", &path, &server.with(&more), b"").await;
             let head = match head {
@@ -245,7 +245,7 @@ impl Get {
 
 /// An answer that says that it is something else, is.
 async fn of_type(client: &mut Client, head: Head) -> Result<Head> {
-    let Err(kind) = check_type(&head) else {
+    let Some(kind) = other_type(head.get("content-type").unwrap_or_default()) else {
         return Ok(head);
     };
     let said = client.start(LOOKED_AT).await.unwrap_or_default();

@@ -11,7 +11,7 @@ use socket2::SockAddr;
 use super::get::{self, Get};
 use super::options::{in_line, Body, Options, Place};
 use super::put::{self, Put};
-use super::server::{of_trial, Server, STREAM};
+use super::server::{of_trial, Server};
 use super::Http;
 use crate::flight::perf::WITHOUT_END;
 use crate::flight::{drive, port_and_ticket};
@@ -20,7 +20,7 @@ use crate::Session;
 use venturi_base::codec::coding::Coding;
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::http1::Client;
+use venturi_base::http1::{Client, ARROW_STREAM};
 use venturi_base::meter::handicap::Handicap;
 use venturi_base::spec::{Data, Values};
 
@@ -154,7 +154,7 @@ impl Http {
             let mut writer = StreamWriter::try_new(Vec::new(), &item.batch().schema())?;
             writer.write(item.batch())?;
             let body = writer.into_inner()?;
-            let headers = self.server.with(&[("Content-Type", STREAM)]);
+            let headers = self.server.with(&[("Content-Type", ARROW_STREAM)]);
             client.call("POST", "/", &headers, &body, BESIDE).await?
         };
         match head.status {

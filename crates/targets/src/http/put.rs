@@ -10,14 +10,14 @@ use std::task::{ready, Context, Poll};
 use serde::Deserialize;
 
 use super::options::Body;
-use super::server::{Server, STREAM};
+use super::server::Server;
 use crate::{Moved, Session, Tally};
 use venturi_base::codec::coding::Coding;
 use venturi_base::codec::ipc::{Compression, Encoded, Encoder};
 use venturi_base::codec::ipc_queue::Queue;
 use venturi_base::data::Cursor;
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::http1::{Client, Framing, Head};
+use venturi_base::http1::{Client, Framing, Head, ARROW_STREAM};
 use venturi_base::meter::clock::{Stage, StageClock};
 use venturi_base::meter::handicap::Handicap;
 
@@ -171,7 +171,7 @@ impl Put {
         let own = std::mem::take(&mut self.question.headers);
         let coding = self.question.coding.name();
         State::Opening(Box::pin(async move {
-            let mut more = vec![("Content-Type", STREAM)];
+            let mut more = vec![("Content-Type", ARROW_STREAM)];
             more.extend(coding.map(|name| ("Content-Encoding", name)));
             more.extend(own.iter().map(|(name, value)| (*name, value.as_str())));
             let headers = server.with(&more);

@@ -9,8 +9,6 @@ use venturi_base::error::{Error, Kind, Result};
 use venturi_base::http1::{Client, Head, Web};
 use venturi_base::spec::{TrialSpec, Verify};
 
-/// The media type of an Arrow IPC stream.
-pub const STREAM: &str = "application/vnd.apache.arrow.stream";
 /// Of an answer with an account, and with samples: eight million numbers at most.
 const MOST_ANSWER: usize = 32 << 20;
 const MOST_SAMPLES: usize = 256 << 20;
@@ -169,21 +167,6 @@ pub fn packed(head: &Head, asked: Coding) -> Result<Coding> {
             "the answer comes in content-encoding {}, which was not asked for; http_compression has gzip and zstd",
             one_line(name.as_bytes())
         ))),
-    }
-}
-
-/// What an answer's media type says that its body is.
-pub fn check_type(head: &Head) -> std::result::Result<(), String> {
-    let kind = head.get("content-type").unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    let kind = kind.to_ascii_lowercase();
-    // text/plain is what some servers call all that they do not know.
-    let text = ["html", "csv", "json", "xml"]
-        .iter()
-        .any(|end| kind.ends_with(end));
-    match text {
-        true => Err(kind),
-        false => Ok(()),
     }
 }
 
