@@ -102,9 +102,9 @@ TYPED: list[tuple[str, int, str, str | None]] = [
         None,
     ),
     (
-        "run quick --target http://host",
+        "run quick --target ftp://host",
         3,
-        f"--target: 'http://host': no target is called 'http'; known: {', '.join(KNOWN)}",
+        f"--target: 'ftp://host': no target is called 'ftp'; known: {', '.join(KNOWN)}",
         None,
     ),
     (

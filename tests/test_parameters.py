@@ -93,6 +93,17 @@ SCENARIOS = {
         driver_options = ["uri=/a b.db", "statement:adbc.sqlite.query.batch_rows=10"]
         table = "trips"
         init = ["PRAGMA a = 1, b = 2"]""",
+    "http-put": """
+        [target]
+        url = "http+arrow://h/upload-{stream}?of=2"
+        body = "length"
+        http_method = "PUT"
+        http_compression = "zstd"
+        compression = "lz4"
+        [workload]
+        operation = "put"
+        rows_per_stream = 12345
+        streams = 2""",
     "exec": '''
         [target]
         url = "exec://"
