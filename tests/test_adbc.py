@@ -128,6 +128,14 @@ def test_types_of_postgres(postgres: Database, postgres_uri: str) -> None:
         postgres.run_sql("DROP TYPE mood")
 
 
+def test_a_get_ends_with_its_time(tmp_path: Path) -> None:
+    rows = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r"
+    options = {"driver_options": [f"uri={tmp_path / 's.db'}"], "verify": "none", "batch": 1000}
+    record = trial("sqlite", query=rows, duration_s=0.3, streams=2, split="none", **options)
+    assert record["outcome"] == "ok" and record["counts"]["rows"] > 1000
+    assert 0.3e9 <= record["times"]["interval_ns"] < 3e9
+
+
 # ---- puts
 
 
