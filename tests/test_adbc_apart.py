@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from adbc_support import QUIET, lines, run
+from adbc_support import QUIET, URI, lines, run
 from read_support import refused
 from run_support import command, environment
 
@@ -21,8 +21,9 @@ FOR_EVER = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELE
 # What no real driver can be made to do.
 CRASHES = """
 #include <stdio.h>
+#include <stdlib.h>
 int AdbcDriverInit(int version, void *driver, void *error) {
-    fprintf(stderr, "broken: password=hush\\n");
+    fprintf(stderr, "broken: password=hush, %s\\n", getenv("VENTURI_TEST_ADBC_URI"));
     *(volatile int *)0 = version;
     return 0;
 }
@@ -59,13 +60,17 @@ def children(pid: int) -> list[int]:
 def test_a_crash_fails_its_trial_and_no_other(crashing: Path, tmp_path: Path) -> None:
     urls = f'matrix.target=["adbc://{crashing}", "adbc://sqlite"]'
     words = ("--set", urls, "--operation", "get", "--data", "records")
+    words += ("--rows-per-stream", "1000", "--driver-option-env", f"uri={URI}")
     done = subprocess.run(
-        command("run", *words, "--rows-per-stream", "1000", *QUIET, "--out", tmp_path / "run"),
-        env=environment(), capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        command("run", *words, *QUIET, "--out", tmp_path / "run"),
+        env=environment(**{URI: str(tmp_path / "very-secret.db")}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     broken, good = sorted(lines(tmp_path / "run"), key=lambda record: record["outcome"] == "ok")
     message = refused(broken, "plugin", "crashed (SIGSEGV)", "libcrash.so", "its last words: broken")
-    assert "hush" not in message and "hush" not in done.stderr
+    assert "hush" not in message + done.stderr and "very-secret" not in message + done.stderr
     assert good["outcome"] == "ok" and good["verification"]["achieved"] == "checksum"
     assert done.returncode != 0 and "SIGSEGV" in done.stderr
 

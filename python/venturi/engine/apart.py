@@ -16,7 +16,7 @@ import threading
 from typing import IO, Any
 
 from venturi.common.core import load_core
-from venturi.common.credentials import without_secrets
+from venturi.common.credentials import HIDDEN, without_secrets
 from venturi.engine.spec import failed_record
 
 __all__ = ["Handle", "run"]
@@ -121,11 +121,15 @@ def _lost(spec: str, status: int, said: IO[bytes]) -> dict[str, Any]:
         ended = f"crashed ({status})"
     else:
         ended = f"ended with status {status}"
+    asked = json.loads(spec)
     said.seek(0)
-    lines = said.read()[-4096:].decode(errors="replace").strip().splitlines()
+    words = said.read()[-4096:].decode(errors="replace")
+    for variable in ((asked.get("options") or {}).get("driver_option_env") or {}).values():
+        if secret := os.environ.get(variable):
+            words = words.replace(secret, HIDDEN)
+    lines = words.strip().splitlines()
     last = f"; its last words: {without_secrets(lines[-1])[:_MOST_SAID]}" if lines else ""
-    text = f"{json.loads(spec)['target']}: the process that had loaded the driver {ended}{last}"
-    return failed_record("plugin", text)
+    return failed_record("plugin", f"{asked['target']}: the process that had loaded the driver {ended}{last}")
 
 
 def main() -> None:
