@@ -25,7 +25,7 @@ pub const ARROW_STREAM: &str = "application/vnd.apache.arrow.stream";
 pub fn other_type(content_type: &str) -> Option<String> {
     let kind = content_type.split(';').next().unwrap_or_default().trim();
     let kind = kind.to_ascii_lowercase();
-    let others = ["html", "csv", "json", "xml", "form-data", "arrow.file"];
+    let others = ["html", "csv", "json", "xml", "form-data"];
     let other = others.iter().any(|end| kind.ends_with(end));
     other.then_some(kind)
 }

@@ -205,7 +205,8 @@ def _of_payload(
     raw: Ceiling | None, parameters: Mapping[str, Any], payload_per_wire: float | None
 ) -> Ceiling | None:
     """Sockets carry compressed bytes, results count payload: without both counts no limit is known."""
-    if raw is None or codec_of(parameters.get("compression")) is None:
+    packed = codec_of(parameters.get("compression")) or codec_of(parameters.get("http_compression"))
+    if raw is None or packed is None:
         return raw
     if payload_per_wire is None:
         return None

@@ -25,6 +25,7 @@ Kind = Literal[
 ]
 _STREAMS = ("streams", "threads")
 _BATCHES = "rows_per_batch"
+_CODECS = ("compression", "http_compression")
 _COMMITS = ("synchronous", "journal")
 _IN_FLIGHT = (*_STREAMS, "in_flight", _BATCHES, *_COMMITS)
 
@@ -76,13 +77,13 @@ class Cause(Name):
     CORES_FULL = (
         "cores-full", "cores", "All CPUs that an end may use are busy with the work of the two ends.",
         ("busy", "cores", "stolen", "others"),
-        ("pin", "compression", _BATCHES, "verify", "target", "data", "generate", "method", "statement",
+        ("pin", *_CODECS, _BATCHES, "verify", "target", "data", "generate", "method", "statement",
          "messages"),
     )  # fmt: skip
     CPU_QUOTA = (
         "cpu-quota", "cores", "The CPU quota of an end's control group, one core or more, is used up.",
         ("quota_cores", "used", "held_back_cpus"),
-        ("pin", "compression", _BATCHES, "verify", "generate", "method", "statement", "target", "messages"),
+        ("pin", *_CODECS, _BATCHES, "verify", "generate", "method", "statement", "target", "messages"),
     )  # fmt: skip
     CPU_QUOTA_UNDER_ONE_CORE = (
         "cpu-quota-under-one-core", "stage", "An end may use less than one core, and has used it up.",
@@ -141,7 +142,7 @@ class Cause(Name):
     STAGE_BUSY = (
         "stage-busy", "stage", "One end's workers work all of their time; those of the other wait for them.",
         ("occupancy", "handicap_ns"),
-        (*_STREAMS, "compression", _BATCHES, "verify", "statement", "messages", "generate", "durable",
+        (*_STREAMS, *_CODECS, _BATCHES, "verify", "statement", "messages", "generate", "durable",
          "method", *_COMMITS),
     )  # fmt: skip
     RAW_TCP_REACHED = (
@@ -215,7 +216,7 @@ class Cause(Name):
     STAGE_BUSIEST = (
         "stage-busiest", "stage", "Nothing is at its limit; the workers of one end are nearest to it.",
         ("occupancy", "handicap_ns"),
-        (*_STREAMS, "compression", _BATCHES, "verify", "statement", "messages", "generate", "durable",
+        (*_STREAMS, *_CODECS, _BATCHES, "verify", "statement", "messages", "generate", "durable",
          "method", *_COMMITS),
     )  # fmt: skip
     NO_GOOD_TRIAL = ("no-good-trial", "unknown", "No trial of this cell was good.")

@@ -23,7 +23,7 @@ WAITS = ("await_", "wait")
 # What the client does for the sake of measuring, or for the handicap that was asked of it. Everything that
 # any Flight client would have to do (receive, send, a codec that the scenario asks for) is not its own.
 OWN = ("generate", "verify")
-CODEC = ("encode", "decode")
+CODEC = ("encode", "unpack", "decode")
 POOLS = {"client": ("decoders",), "server": ("encoders",)}
 """Pools that an end may have (docs/format.md)."""
 

@@ -10,7 +10,7 @@ from venturi.analysis.cells.ceilings import codec_of
 from venturi.analysis.cells.summary import ends_by_itself, get, rows_a_batch
 from venturi.analysis.verdict import ingest_remedies, upsert_remedies
 from venturi.analysis.verdict.causes import Cause, Why
-from venturi.analysis.verdict.evidence import End, Seen
+from venturi.analysis.verdict.evidence import CODEC, End, Seen
 from venturi.analysis.verdict.proof import Hit
 from venturi.analysis.verdict.proof.ends import handicapped, own_stages
 from venturi.analysis.verdict.shared_remedies import (
@@ -94,11 +94,13 @@ def _more_streams(seen: Seen) -> list[Remedy]:
 
 
 def _without_codec(seen: Seen) -> list[Remedy]:
+    packed = codec_of(seen.cell.parameters.get("http_compression"))
+    found = [Remedy(Why.NO_COMPRESSION, {"http_compression": None})] if packed is not None else []
     codec = codec_of(seen.cell.parameters.get("compression"))
     if codec is None:
-        return []
+        return found
     lighter = [Remedy(Why.LIGHTER_CODEC, {"compression": "lz4"})] if codec != "lz4" else []
-    return [*lighter, Remedy(Why.NO_COMPRESSION, {"compression": None})]
+    return [*found, *lighter, Remedy(Why.NO_COMPRESSION, {"compression": None})]
 
 
 def serving(seen: Seen) -> str:
@@ -168,7 +170,7 @@ def _pool(seen: Seen, hit: Hit) -> list[Remedy]:
         )
     if hit.stage == "verify":
         found.append(Remedy(Why.COUNT_ROWS, {"verify": "count"}))
-    if hit.stage in ("encode", "decode"):
+    if hit.stage in CODEC:
         found += _without_codec(seen)
     found += _larger_batches(seen)
     if more <= now:
@@ -200,7 +202,7 @@ def _cores(seen: Seen, hit: Hit) -> list[Remedy]:
     if hit.cause is Cause.ONE_CORE_FOR_BOTH:
         return [Remedy(Why.OWN_CORE, {"pin": [0]}), *_more_streams(seen)]
     found = [*without_pin(seen), *larger_quota(hit)]
-    if hit.stage in ("encode", "decode"):
+    if hit.stage in CODEC:
         found += _without_codec(seen)
     found += _larger_batches(seen)
     if seen.client.share("verify") > 0.1 and hit.end != "server":
@@ -225,7 +227,7 @@ def _stage(seen: Seen, hit: Hit) -> list[Remedy]:
         options = Remedy(Why.DRIVER_OPTIONS, settings={"driver_options": "other"})
         return [*_more_streams(seen), options, Remedy(Why.PROFILE_DRIVER)]
     found = []
-    if hit.stage in ("encode", "decode"):
+    if hit.stage in CODEC:
         if hit.stage in handicapped(seen, end.name):
             found.append(_unslowed(end.name))
         found += _without_codec(seen)

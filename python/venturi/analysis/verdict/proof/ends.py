@@ -72,7 +72,8 @@ def handicapped(seen: Seen, end: str) -> dict[str, Any]:
 def own_stages(seen: Seen) -> dict[str, float]:
     """The client's work that is its own and not that of any Flight client with these settings."""
     own = {*OWN, *handicapped(seen, "client")}
-    if codec_of(seen.cell.parameters.get("compression")) is None:
+    p = seen.cell.parameters
+    if codec_of(p.get("compression")) is None and codec_of(p.get("http_compression")) is None:
         own |= set(CODEC)
     return {n: s for n, s in seen.client.work.items() if n in own}
 

@@ -232,7 +232,8 @@ def _clock(seen: Seen, hit: Hit) -> Lines:
 
 def _stage(seen: Seen, hit: Hit) -> Lines:
     end = end_of(seen, hit)
-    codec = codec_of(seen.cell.parameters.get("compression"))
+    p = seen.cell.parameters
+    codec = codec_of(p.get("http_compression")) or codec_of(p.get("compression"))
     detail = (f" with {codec}" if hit.stage in CODEC and codec else "") + _slowed(hit)
     workers = end.threads or end.workers
     one = "worker is" if workers == 1 else f"{workers:g} workers are" if workers else "workers are"
