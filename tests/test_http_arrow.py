@@ -14,7 +14,10 @@ import pytest
 from conftest import require
 from http_support import nginx, nginx_server, python_server, rows, saying_server, stream, taking_server
 from run_support import venturi
+from venturi.analysis.cells.summary import summarise
+from venturi.analysis.verdict.judge import verdicts
 from venturi.servers.reference import ReferenceServer
+from verdict_support import trial as told
 
 SHORT = ("--repeats", "1", "--warmup", "0", "--no-report")
 QUIET = (*SHORT, "--no-ceilings")
@@ -310,3 +313,15 @@ def test_what_cannot_be_is_refused_before_anything_runs(words: tuple[str, ...], 
 def test_urls(url: str, part: str) -> None:
     done = venturi("run", "--target", url, "--dry-run")
     assert done.returncode == 3 and part in done.stderr and "hush" not in done.stderr, done.stderr
+
+
+def test_what_unpacking_costs_has_a_fix() -> None:
+    given = {"target": "http+arrow://10.0.0.2:80/x", "data": "remote", "operation": "get", "row_bytes": None}
+    given |= {"http_compression": "gzip"}
+    client = {"unpack": 0.96, "receive": 0.04}
+    records = [told(client, {}, parameters=given, repeat=n, cell="get", cpu=None) for n in range(5)]
+    (cell,) = summarise(records)
+    found = verdicts([cell], {"command": ["venturi", "run", "--target", given["target"]]})[cell.name]
+    assert found.title == "client: unpack", found
+    assert any("with gzip" in line for line in found.lines), found
+    assert any("--http-compression none" in line for line in found.next), found

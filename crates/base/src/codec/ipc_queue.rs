@@ -32,14 +32,6 @@ impl Queue {
         })
     }
 
-    /// Bytes in memory of our own, which no batch shares.
-    pub fn owned_bytes(&self) -> usize {
-        match self.packer {
-            Some(_) => self.bytes,
-            None => 0,
-        }
-    }
-
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -99,10 +99,10 @@ impl Client {
             Ok(then) => then,
             Err(refusal) => {
                 self.refuse(&refusal).await;
-                match refusal.status {
-                    // It may have had no leave to send the body that it speaks of.
-                    _ if request.expects || !self.connection.is_whole() => Then::Closes,
-                    _ => Then::GoesOn,
+                // It may have had no leave to send the body that it speaks of.
+                match request.expects || !self.connection.is_whole() {
+                    true => Then::Closes,
+                    false => Then::GoesOn,
                 }
             }
         };

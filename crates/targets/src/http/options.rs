@@ -85,10 +85,7 @@ impl Options {
 
     /// Who asks, for every request; secrets are read from where they live.
     pub fn headers(&self) -> Result<Vec<(String, String)>> {
-        let mut found = Vec::new();
-        for (name, value) in self.shared.headers()? {
-            found.push((name, value));
-        }
+        let mut found = self.shared.headers()?;
         if let Some(basic) = self.shared.basic()? {
             found.push(("authorization".into(), basic));
         }

@@ -17,7 +17,7 @@ from venturi.measure.prove.outcome import Checks, Name, Outcome, Proof, Reason, 
 from venturi.measure.prove.outside import process_cpu_ns
 from venturi.servers.reference import ReferenceServer
 from venturi.targets.handicap import CLIENT_STAGES, SERVER_STAGES
-from venturi.targets.system import ONE_HOST, is_ours
+from venturi.targets.system import ONE_HOST, REFERENCE, is_ours
 from venturi.targets.urls import split_url
 
 __all__ = ["prove"]
@@ -104,7 +104,7 @@ def _servers(bench: Bench, stack: contextlib.ExitStack) -> list[_Slowed]:
                 rounds.append({})
             rounds[number][operation] = stage
     texts = ["+".join(f"{stage}={HANDICAP_NS}ns" for stage in one.values()) for one in rounds]
-    servers = [ReferenceServer("--handicap", text, kind=bench.system.scheme) for text in texts]
+    servers = [ReferenceServer("--handicap", text, kind=REFERENCE[bench.system.scheme]) for text in texts]
     pool = stack.enter_context(ThreadPoolExecutor(len(servers)))
     stack.callback(lambda: list(pool.map(ReferenceServer.stop, servers)))
     list(pool.map(ReferenceServer.start, servers))
@@ -125,7 +125,7 @@ def _one(
 ) -> Checks:
     """One stage that is slow. `waits`: at which the other end waits then, with these settings."""
     slowed: dict[str, Any] = {"handicap": f"{stage}={HANDICAP_NS}ns"} if end == "client" else {}
-    if at is not None and split_url(at).path:
+    if at is not None and split_url(at).path and "protocol" in bench.options(operation):
         slowed["protocol"] = "path"
     trial = bench.trial(
         at=at,
