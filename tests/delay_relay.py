@@ -1,8 +1,8 @@
 """A TCP relay that delays and does nothing else: `delay_relay.py [HOST:]PORT MILLISECONDS [LISTEN]`.
 
 Every byte leaves that long after it came, each way, in order; as many may be under way as come, so the rate
-is not limited by the relay. Listens on a free port of LISTEN (127.0.0.1), says so in one line of JSON, and
-ends on SIGTERM.
+is not limited by the relay. Listens on a free port of LISTEN (127.0.0.1), or on the Unix socket of that path,
+says so in one line of JSON, and ends on SIGTERM.
 """
 
 from __future__ import annotations
@@ -60,8 +60,13 @@ async def main(target: str, delay: float, listen: str) -> None:
 
     ending = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
-    server = await asyncio.start_server(relay, listen, 0, limit=LARGEST)
-    print(json.dumps({"address": f"{listen}:{server.sockets[0].getsockname()[1]}"}), flush=True)
+    if listen.startswith("/"):
+        server: asyncio.Server = await asyncio.start_unix_server(relay, listen, limit=LARGEST)
+        address = listen
+    else:
+        server = await asyncio.start_server(relay, listen, 0, limit=LARGEST)
+        address = f"{listen}:{server.sockets[0].getsockname()[1]}"
+    print(json.dumps({"address": address}), flush=True)
     await ending.wait()
     server.close()
 

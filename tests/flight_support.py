@@ -184,7 +184,8 @@ class ServerProcess:
         # One that cannot start says so at once; one with a table of ten million rows takes its time.
         self.ready = self._first_line(180.0)
         self.address = self.ready["address"].split("://")[-1]
-        self.port = int(self.address.rsplit(":", 1)[1])
+        port = self.address.rpartition(":")[2]
+        self.port = int(port) if port.isdecimal() else 0  # of a Unix socket
 
     def _first_line(self, timeout: float) -> dict[str, Any]:
         lines: queue.Queue[str] = queue.Queue()

@@ -411,9 +411,12 @@ def test_a_table_read_to_its_end_is_counted(
     assert "remote, 4k rows/batch" in done.stdout.replace("\n", " ")
 
 
-@pytest.fixture
-def relayed(pyarrow_server: ServerProcess) -> Iterator[ServerProcess]:
-    relay = ServerProcess([sys.executable, str(RELAY), str(pyarrow_server.port), "0"])
+@pytest.fixture(params=["tcp", "unix"])
+def relayed(
+    pyarrow_server: ServerProcess, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[ServerProcess]:
+    listen = "127.0.0.1" if request.param == "tcp" else str(tmp_path / "relay.sock")
+    relay = ServerProcess([sys.executable, str(RELAY), str(pyarrow_server.port), "0", listen])
     yield relay
     relay.stop()
 
@@ -424,10 +427,13 @@ def relayed(pyarrow_server: ServerProcess) -> Iterator[ServerProcess]:
 def test_what_a_proxy_uses_is_not_told_as_the_servers(
     relayed: ServerProcess, pyarrow_server: ServerProcess, tmp_path: Path
 ) -> None:
+    def at(place: str) -> str:
+        return f"flight+unix://{place}:/slow/30" if place.startswith("/") else f"flight://{place}/slow/30"
+
     for server, proxied in ((relayed, True), (pyarrow_server, False)):
         out = tmp_path / str(proxied)
         done = venturi(
-            "run", "--target", f"flight://{server.address}/slow/30", "--operation", "get", "--repeats", 1,
+            "run", "--target", at(server.address), "--operation", "get", "--repeats", 1,
             "--warmup", 0, "--no-report", "--no-ceilings", "--out", out,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use venturi_core::error::Kind;
@@ -28,8 +29,8 @@ async fn serve(listener: TcpListener, answer: &[u8], cut: usize) -> std::io::Res
 async fn ask(web: &Web) -> Result<(u16, Vec<u8>), Kind> {
     let mut client = Client::connect(web).await.map_err(|error| error.kind)?;
     // A connection that was closed in order would wait in the kernel.
-    #[allow(deprecated)]
-    let _ = client.socket().set_linger(Some(Duration::ZERO));
+    let socket = client.socket();
+    let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
     let (head, body) = client
         .call("GET", "/", &[], b"", MOST)
         .await

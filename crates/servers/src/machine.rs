@@ -51,7 +51,8 @@ impl TcpProbe {
         Ok(self)
     }
 
-    /// What a client has to know: `PORT`, 0 for the Unix socket beside the server's own, or `PORT TICKET` with the ticket in hexadecimal.
+    /// What a client has to know: `PORT`, or `PORT TICKET` with the ticket in hexadecimal. 0 is the Unix
+    /// socket beside the server's own.
     pub fn told(&self) -> Result<String> {
         let port = self.port()?;
         Ok(match self.terms.ticket {

@@ -1,6 +1,8 @@
 //! What a reference server says of itself, and its samples of a trial, on the client's clock, whatever
 //! protocol they come by.
 
+use std::fmt::Display;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -11,7 +13,7 @@ use crate::{Identity, Watched};
 use venturi_base::error::{Error, Result};
 use venturi_base::meter::align::{align, Clock, Trip, TRIPS};
 use venturi_base::meter::end::monotonic_ns;
-use venturi_base::meter::readers::listener::peer_of;
+use venturi_base::meter::readers::listener::{onward_of, peer_of};
 use venturi_base::meter::readers::network::is_own;
 use venturi_base::meter::series::Packed;
 use venturi_base::net::route::Route;
@@ -43,6 +45,12 @@ impl Identity {
     /// Another server: whose process it is, where it is one of this host. `listening`: who listens
     /// there, if that was looked for early.
     pub(crate) fn look(&mut self, listening: Option<Option<u32>>) {
+        // At the other end of a Unix socket the kernel has told who it is.
+        let neighbour = self.pid.filter(|_| listening.is_none());
+        if let Some((pid, onward)) = neighbour.and_then(|pid| Some((pid, onward_of(pid)?))) {
+            let at = self.address.clone();
+            self.may_be_a_proxy(pid, &at, onward);
+        }
         let Some(route) = self.route.filter(|route| is_own(route.peer.ip())) else {
             return;
         };
@@ -60,14 +68,15 @@ impl Identity {
         };
         match peer.onward {
             None => self.pid = Some(peer.pid),
-            Some((name, to)) => {
-                self.same_machine = None;
-                self.relay = Some(format!(
-                    "process {} ({name}) listens on {} and has a connection of its own to {to}",
-                    peer.pid, route.peer
-                ));
-            }
+            Some(onward) => self.may_be_a_proxy(peer.pid, &route.peer, onward),
         }
+    }
+
+    fn may_be_a_proxy(&mut self, pid: u32, at: &dyn Display, (name, to): (String, SocketAddr)) {
+        (self.pid, self.same_machine) = (None, None);
+        self.relay = Some(format!(
+            "process {pid} ({name}) listens on {at} and has a connection of its own to {to}"
+        ));
     }
 }
 

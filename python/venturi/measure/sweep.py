@@ -7,6 +7,7 @@ run must not make the last cell of a sweep look bad.
 from __future__ import annotations
 
 import random
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,8 +22,8 @@ from venturi.measure.outcome import Result
 from venturi.plan.cell import Cell
 from venturi.plan.settings import Run
 from venturi.store.writer import RunWriter
-from venturi.targets.system import REFERENCE, SERVERS, is_database, scheme_of
-from venturi.targets.urls import is_loopback
+from venturi.targets.system import REFERENCE, SERVERS, is_database, is_unix, scheme_of
+from venturi.targets.urls import is_loopback, place_of
 
 __all__ = ["Sweep"]
 
@@ -278,6 +279,8 @@ def _way(cell: Cell) -> str:
 def _start_a_server(target: str) -> str:
     """What to do about an address where nobody listens."""
     anywhere = "" if is_loopback(target) else " --host 0.0.0.0"
+    if is_unix(target):
+        anywhere = f" --unix {shlex.quote(place_of(target))}"
     if not is_database(target):
         return f"start a server there: venturi serve {REFERENCE.get(scheme_of(target), 'flight')}{anywhere}"
     scheme = scheme_of(target)

@@ -1,5 +1,5 @@
-//! From an address to a connection: TCP, TLS over it, Unix sockets, and lines that say what failed and what to look
-//! at. Who calls puts the address in front of them.
+//! From an address to a connection: TCP, TLS over it, Unix sockets, and lines that say what failed and
+//! what to look at. Who calls puts the address in front of them.
 
 use std::io;
 use std::path::Path;

@@ -12,7 +12,7 @@ use super::dial::unreachable;
 use crate::error::{Error, Kind, Result};
 
 /// Bytes of a path that the kernel takes, without the zero at its end: `sun_path`.
-pub const LONGEST_PATH: usize = size_of::<[libc::c_char; 108]>() - 1;
+pub const LONGEST_PATH: usize = 107;
 
 /// Its address, if the path can be one.
 pub fn address(path: &Path) -> Result<SockAddr> {

@@ -18,6 +18,27 @@ pub enum Wire {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+/// Of either socket: what it takes is no trait's.
+macro_rules! read {
+    ($socket:expr, $cx:expr, $places:expr) => {
+        // A read of less than there was room for has emptied the socket, and the runtime
+        // knows: the next one waits without asking the kernel first.
+        if let [place] = &mut *$places {
+            let mut buffer = ReadBuf::new(place);
+            ready!(Pin::new($socket).poll_read($cx, &mut buffer))?;
+            Poll::Ready(Ok(buffer.filled().len()))
+        } else {
+            loop {
+                ready!($socket.poll_read_ready($cx))?;
+                match $socket.try_read_vectored($places) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                    result => return Poll::Ready(result),
+                }
+            }
+        }
+    };
+}
+
 impl Wire {
     /// Over a socket that was accepted, of either family.
     pub fn accepted(socket: socket2::Socket) -> io::Result<Self> {
@@ -35,32 +56,8 @@ impl Wire {
         places: &mut [IoSliceMut<'_>],
     ) -> Poll<io::Result<usize>> {
         match self {
-            // A read of less than there was room for has emptied the socket, and the runtime
-            // knows: the next one waits without asking the kernel first.
-            Wire::Tcp(socket) if places.len() == 1 => {
-                let mut buffer = ReadBuf::new(&mut places[0]);
-                ready!(Pin::new(socket).poll_read(cx, &mut buffer))?;
-                Poll::Ready(Ok(buffer.filled().len()))
-            }
-            Wire::Tcp(socket) => loop {
-                ready!(socket.poll_read_ready(cx))?;
-                match socket.try_read_vectored(places) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                    result => return Poll::Ready(result),
-                }
-            },
-            Wire::Unix(socket) if places.len() == 1 => {
-                let mut buffer = ReadBuf::new(&mut places[0]);
-                ready!(Pin::new(socket).poll_read(cx, &mut buffer))?;
-                Poll::Ready(Ok(buffer.filled().len()))
-            }
-            Wire::Unix(socket) => loop {
-                ready!(socket.poll_read_ready(cx))?;
-                match socket.try_read_vectored(places) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                    result => return Poll::Ready(result),
-                }
-            },
+            Wire::Tcp(socket) => read!(socket, cx, places),
+            Wire::Unix(socket) => read!(socket, cx, places),
             // TLS decrypts out of its own buffer, so there is nothing to scatter.
             Wire::Tls(session) => {
                 let Some(place) = places.iter_mut().find(|place| !place.is_empty()) else {

@@ -6,7 +6,6 @@
 use std::fmt::Write as _;
 use std::future::{poll_fn, Future};
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,18 +98,18 @@ impl Access {
     }
 
     async fn log_in(&self, sockets: Option<&Sockets>) -> Result<Link> {
-        let socket = dial::tcp((self.host.name.as_str(), self.host.port), None, None).await?;
+        let wire = self.host.dial(None, None).await?;
         if let Some(sockets) = sockets {
-            sockets.keep(socket.as_fd());
+            sockets.keep(wire.socket());
         }
-        let wire = match &self.tls {
-            None => Wire::Tcp(socket),
-            Some(config) => {
+        let wire = match (wire, &self.tls) {
+            (Wire::Tcp(socket), Some(config)) => {
                 let name = dial::server_name(&self.server_name)?;
                 let advice = |text: &str| tls_advice(text, "redis", self.has_authority);
                 let session = dial::tls(socket, config.clone(), name, None, advice).await?;
                 Wire::Tls(Box::new(TlsStream::Client(session)))
             }
+            (plain, _) => plain,
         };
         let mut link = Link {
             wire,

@@ -67,6 +67,7 @@ pub const SYSTEM: System = System {
     operations: &[Operation::Upsert],
     ports: &[("redis", URL.port)],
     tls: true,
+    unix: true,
     keeps: true,
     synced: false,
     in_flight: false,
@@ -173,7 +174,7 @@ impl Redis {
             route,
             ..Identity::default()
         };
-        Ok((identity, notes))
+        Ok((identity.beside(link.wire().neighbour()), notes))
     }
 
     /// Some keys of the table from a cursor on, and the next cursor, which is 0 where there are no more.

@@ -43,6 +43,10 @@ class Redis(ThrowawayServer):
     def user(self) -> str | None:
         return None
 
+    @property
+    def socket(self) -> Path:
+        return self.directory / "socket"
+
     @classmethod
     def spelt(cls, name: str) -> str:
         return name.lower()
@@ -70,6 +74,8 @@ class Redis(ThrowawayServer):
             f"dir {quoted(str(data))}",
             # It would refuse other hosts where no password is set; `venturi serve` has warned of that.
             f"protected-mode {'yes' if network.is_loopback(self._host) else 'no'}",
+            f"unixsocket {quoted(str(self.socket))}",
+            "unixsocketperm 700",
             "daemonize no",
             *(f"{it.name} {it.value or chr(34) * 2}" for it in self.settings()),
             *([f"requirepass {quoted(password)}"] if password is not None else ()),

@@ -61,6 +61,31 @@ pub fn peer_of(local: SocketAddr, peer: SocketAddr) -> Option<Peer> {
         .copied()
         .chain(taken.map(|row| row.inode))
         .collect();
+    let onward = processes(&ends)
+        // Of a server in this very process the connections that begin here are the client's.
+        .filter(|(pid, _)| *pid != std::process::id())
+        .find_map(|(pid, held)| onward(&rows, pid, held));
+    Some(Peer { pid, onward })
+}
+
+/// What a process that listens on a Unix socket, or a child of it, is connected to on its own
+/// account, as `Peer` has it: whose end of a connection is whose the kernel does not tell there.
+pub fn onward_of(pid: u32) -> Option<(String, SocketAddr)> {
+    let rows: Vec<Row> = rows().collect();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    let children = children
+        .split_ascii_whitespace()
+        .filter_map(|pid| pid.parse().ok());
+    [pid]
+        .into_iter()
+        .chain(children)
+        .filter(|pid| *pid != std::process::id())
+        .find_map(|pid| onward(&rows, pid, sockets(pid)))
+}
+
+/// The name of a process, and where the first of these sockets of it goes that it has connected itself.
+fn onward(rows: &[Row], pid: u32, held: Vec<u64>) -> Option<(String, SocketAddr)> {
     let served: HashSet<u16> = rows
         .iter()
         .filter(|row| row.state == LISTEN)
@@ -73,15 +98,9 @@ pub fn peer_of(local: SocketAddr, peer: SocketAddr) -> Option<Peer> {
             .find(own)
             .filter(|row| !served.contains(&row.local.port()))
     };
-    let onward = processes(&ends)
-        // Of a server in this very process the connections that begin here are the client's.
-        .filter(|(pid, _)| *pid != std::process::id())
-        .find_map(|(pid, sockets)| {
-            let row = sockets.into_iter().find_map(begun)?;
-            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            Some((name.trim().to_owned(), row.remote))
-        });
-    Some(Peer { pid, onward })
+    let row = held.into_iter().find_map(begun)?;
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some((name.trim().to_owned(), row.remote))
 }
 
 /// Processes that hold one of these sockets, with all sockets that they hold; by their numbers.
