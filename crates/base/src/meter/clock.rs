@@ -37,7 +37,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    pub const ALL: [Stage; 15] = [
+    pub const ALL: [Stage; 16] = [
         Stage::Generate,
         Stage::Encode,
         Stage::Send,
