@@ -199,6 +199,18 @@ def test_a_query_that_fails_in_the_middle(trips: Path, postgres: Database, postg
     refused(record, "server", "division by zero")
 
 
+def test_a_column_whose_type_the_streams_see_differently(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE mixed (id INTEGER, v)")
+        rows = ((n, n if n < 5000 else "text") for n in range(10_000))
+        connection.executemany("INSERT INTO mixed VALUES (?, ?)", rows)
+    connection.close()
+    options = {"driver_options": [f"uri={path}"], "table": "mixed", "split": "key", "split_by": "id"}
+    refused(trial("sqlite", streams=2, **options), "protocol", "sqlite", "cast them in a query")
+    good(trial("sqlite", streams=2, verify="count", **options), 10_000, "count")
+
+
 def test_what_cannot_be_counted_by_sql_is_run_twice(tmp_path: Path) -> None:
     query = "PRAGMA function_list"  # stands in no FROM
     record = trial("sqlite", driver_options=[f"uri={tmp_path / 's.db'}"], query=query)

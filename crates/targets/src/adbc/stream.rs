@@ -76,12 +76,11 @@ impl Gives {
         self.begun = true;
         let batches = self.link.execute(&mut self.statement)?;
         let found = batches.schema();
-        let kind = |at: usize| found.fields().get(at).map(|field| field.data_type());
-        if self
-            .checked
-            .iter()
-            .any(|(at, kind_)| kind(*at) != Some(kind_))
-        {
+        let differs = |(at, planned): &(usize, DataType)| {
+            let field = found.fields().get(*at);
+            field.is_none_or(|field| field.data_type() != planned)
+        };
+        if self.checked.iter().any(differs) {
             return Err(Error::protocol(format!(
                 "{}: the columns of a stream are of other types than those of all rows, as the driver tells them by \
                  the rows that it sees first: cast them in a query",
