@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pytest
 
-from adbc_support import URI, postgres_uri, run, trial
+from adbc_support import URI, driver, postgres_uri, run, trial
 from database_support import Database
 from read_support import RECORDS, good, refused, sums
 from run_support import venturi
@@ -247,6 +247,18 @@ def test_wrong_credentials_are_told_without_them(postgres: Database, monkeypatch
 def test_what_is_no_driver(url: str, parts: tuple[str, ...], tmp_path: Path) -> None:
     (record,) = run(tmp_path / "run", url, "--table", "t")
     refused(record, "usage", *parts)
+
+
+def test_a_driver_that_a_manifest_names(trips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = driver("sqlite")["library"]
+    (tmp_path / "mine.toml").write_text(
+        f"manifest_version = 1\nname = 'Mine'\nversion = '1.0.0'\n[Driver]\nshared = '{library}'\n"
+    )
+    monkeypatch.setenv("ADBC_DRIVER_PATH", str(tmp_path))
+    words = ("--driver-option", f"uri={trips}", "--table", "trips")
+    (record,) = run(tmp_path / "run", "mine", *words)
+    good(record, ROWS + 1)
+    assert record["target"]["address"] == "mine"
 
 
 def test_options_that_the_driver_does_not_have(trips: Path) -> None:
