@@ -1,5 +1,5 @@
-//! Pages of rows of a hostile Cassandra, and what it says that it has prepared: an error, or a batch whose values
-//! can be read.
+//! Pages of rows of a hostile Cassandra, and what it says that it has prepared: an error, or a batch whose
+//! values can be read.
 
 use venturi_core::codec::cql::{row, Definition, Form, Page, Prepared};
 use venturi_core::data::column::Columns;

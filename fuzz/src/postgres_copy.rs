@@ -1,5 +1,5 @@
-//! A COPY in binary as a PostgreSQL sends it: an error, or a batch whose values can be read; where the bytes are
-//! cut makes no difference. The first byte is that, the next ones say which columns rows have.
+//! A COPY in binary as a PostgreSQL sends it: an error, or a batch whose values can be read; where the
+//! bytes are cut makes no difference. The first byte is that, the next ones say which columns rows have.
 
 use venturi_core::data::digest;
 use venturi_core::target::postgres::read::decode::Decoder;

@@ -189,7 +189,7 @@ fn addresses_dates_and_durations() {
         .iter()
         .collect();
     assert_eq!(found, [Some(0), Some(-1), Some(i32::MIN), None]);
-    // 1 month, -2 days, 86,400,000,000,000 ns, as zigzag in CQL's vints: six bytes follow the last one's head.
+    // 1 month, -2 days, 86,400,000,000,000 ns, as zigzag in vints: six bytes follow the last head.
     let nanos = 172_800_000_000_000u64.to_be_bytes();
     let value = [&[2, 3, 0xfc][..], &nanos[2..]].concat();
     let batch = column(&[0, 0x15], &[Some(&value)]).unwrap();

@@ -23,7 +23,7 @@ use venturi_base::halt;
 
 pub const PARTITION: &str = "venturi_partition";
 const ROW: &str = "venturi_row";
-/// Bytes of a partition's values: a batch of it stays below what a server warns of (5 KiB of its own measure).
+/// Bytes of a partition's values: a batch of it is below what a server warns of (5 KiB by its measure).
 const BYTES: usize = 2 << 10;
 /// Batches on their way at a time.
 const AT_A_TIME: usize = 64;

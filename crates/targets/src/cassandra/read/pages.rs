@@ -1,5 +1,5 @@
-//! A stream's rows: page by page, of one piece of the ring after another. The next page is asked for as soon as
-//! one has come, before it is decoded.
+//! A stream's rows: page by page, of one piece of the ring after another. The next page is asked for as
+//! soon as one has come, before it is decoded.
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};

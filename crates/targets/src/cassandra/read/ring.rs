@@ -9,8 +9,8 @@ pub struct Piece {
     pub node: Option<usize>,
 }
 
-/// By stream. `ring`: tokens in their order, each with the node that has what lies up to it and behind the one
-/// before; empty: nodes are all the same.
+/// By stream. `ring`: tokens in their order, each with the node that has what lies up to it and behind
+/// the one before; empty: nodes are all the same.
 pub fn pieces(streams: usize, ring: &[(i64, usize)]) -> Vec<Vec<Piece>> {
     let edge = |at: usize| i128::from(i64::MIN) + (1i128 << 64) * at as i128 / streams as i128;
     let part = |stream: usize| {
