@@ -1,6 +1,7 @@
 //! A get: batches from a source or a table, encoded as the socket takes them.
 
 use std::future::poll_fn;
+use std::time::Duration;
 
 use crate::rows::{Giving, Reading};
 use crate::store::Store;
@@ -14,6 +15,8 @@ use venturi_base::meter::handicap::Handicap;
 
 /// Small batches share a system call: no more than this waits for the next one.
 const LOW_WATER: usize = 128 << 10;
+/// Nor for longer: a batch that takes its time may be small.
+const AT_A_TIME: Duration = Duration::from_millis(1);
 
 pub(super) struct Get {
     pub rows: Giving,
@@ -58,7 +61,7 @@ impl Get {
         clock: &mut StageClock,
     ) -> Result<()> {
         connection.say(&self.head()).await?;
-        clock.mark(Stage::Send);
+        let mut sent = clock.mark(Stage::Send);
         loop {
             let more = self.rows.next(handicap, clock)?;
             for message in self.rows.encoded.drain(..) {
@@ -66,8 +69,8 @@ impl Get {
             }
             if more {
                 handicap.burn(Stage::Encode);
-                clock.mark(Stage::Encode);
-                if self.queue.bytes() < LOW_WATER {
+                let now = clock.mark(Stage::Encode);
+                if self.queue.bytes() < LOW_WATER && now.duration_since(sent) < AT_A_TIME {
                     continue;
                 }
             } else {
@@ -77,6 +80,7 @@ impl Get {
             if !more {
                 return Ok(());
             }
+            sent = clock.mark(Stage::Send);
         }
     }
 
