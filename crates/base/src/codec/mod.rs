@@ -9,6 +9,7 @@ pub mod coding;
 pub mod cql;
 pub mod decimal;
 pub mod flight;
+pub mod flight_sql;
 pub mod frame;
 pub mod hpack;
 pub mod ipc;

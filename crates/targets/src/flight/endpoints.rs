@@ -35,13 +35,33 @@ struct Endpoint {
 }
 
 impl Offer {
+    /// `asked`: who says so. `secrets`: the trial's headers go along to wherever the endpoints are.
+    pub fn of(info: &FlightInfo, asked: &Address, secrets: bool) -> Result<Self> {
+        if info.endpoint.is_empty() {
+            return Err(Error::new(
+                Kind::Server,
+                "the server has this flight, but no endpoint to read it from",
+            ));
+        }
+        let endpoints = info.endpoint.iter();
+        let endpoints = endpoints.map(|it| Endpoint::of(it, asked, secrets));
+        Ok(Self {
+            endpoints: endpoints.collect::<Result<_>>()?,
+            rows: u64::try_from(info.total_records).ok(),
+        })
+    }
+
+    pub fn endpoints(&self) -> usize {
+        self.endpoints.len()
+    }
+
     /// What one of so many streams reads: its part of the endpoints, or where there are fewer
     /// than streams one that others read too.
-    fn pieces(&self, server: &Server, stream: usize, streams: usize) -> Vec<Piece> {
+    pub fn pieces(&self, asked: &Address, stream: usize, streams: usize) -> Vec<Piece> {
         let piece = |endpoint: &Endpoint| Piece {
             address: match &endpoint.elsewhere {
                 Some(address) => address.clone(),
-                None => server.address.clone(),
+                None => asked.clone(),
             },
             ticket: endpoint.ticket.clone(),
         };
@@ -76,6 +96,37 @@ impl Offer {
     }
 }
 
+impl Endpoint {
+    fn of(endpoint: &FlightEndpoint, asked: &Address, secrets: bool) -> Result<Self> {
+        let ticket = endpoint.ticket.clone().unwrap_or_default().ticket;
+        let location = match endpoint.location.first() {
+            Some(location) => Address::of_location(&location.uri)?,
+            None => None,
+        };
+        let elsewhere = location.map(|mut address| {
+            // A server that only knows the address it listens on means: where you found me.
+            if ["0.0.0.0", "::"].contains(&address.host.as_str()) {
+                address.host = asked.host.clone();
+            }
+            address
+        });
+        let elsewhere = elsewhere.filter(|address| address != asked);
+        if let Some(address) = &elsewhere {
+            // Another place gets this trial's headers too, and with them its credentials.
+            if asked.tls && !address.tls && secrets {
+                return Err(Error::new(
+                    Kind::Tls,
+                    format!(
+                        "the server offers its data at {} without TLS, where the trial's headers and credentials would travel in the clear",
+                        address.authority()
+                    ),
+                ));
+            }
+        }
+        Ok(Self { elsewhere, ticket })
+    }
+}
+
 impl Flight {
     /// Each server is asked for the flight of the whole trial, of which its streams take theirs:
     /// so a stream reads what it would of one server.
@@ -103,7 +154,7 @@ impl Flight {
         plan.pieces = (0..streams)
             .map(|stream| {
                 let (server, offer) = of_stream(&sides, stream);
-                offer.pieces(server, stream, streams)
+                offer.pieces(&server.address, stream, streams)
             })
             .collect();
         Ok(())
@@ -129,7 +180,10 @@ impl Flight {
             try_join_all(others).await?;
         }
         plan.pieces = (0..streams)
-            .map(|stream| first.pieces(of_stream(&self.servers, stream), stream, streams))
+            .map(|stream| {
+                let server = of_stream(&self.servers, stream);
+                first.pieces(&server.address, stream, streams)
+            })
             .collect();
         Ok(())
     }
@@ -172,56 +226,22 @@ impl Flight {
         link: &Link,
         descriptor: &FlightDescriptor,
     ) -> Result<Offer> {
+        let secrets = !self.headers.is_empty() || server.login.is_some();
         let asking = async {
-            let request = descriptor.encode_to_vec();
-            let replies = link.unary("GetFlightInfo", &[], &request).await?;
-            let reply = replies
-                .first()
-                .ok_or_else(|| Error::protocol("GetFlightInfo without an answer"))?;
-            let info = FlightInfo::decode(&reply[..])
-                .map_err(|error| Error::protocol(format!("GetFlightInfo: {error}")))?;
-            if info.endpoint.is_empty() {
-                return Err(Error::new(
-                    Kind::Server,
-                    "the server has this flight, but no endpoint to read it from",
-                ));
-            }
-            let endpoints = info.endpoint.iter().map(|it| self.endpoint(server, it));
-            Ok(Offer {
-                endpoints: endpoints.collect::<Result<_>>()?,
-                rows: u64::try_from(info.total_records).ok(),
-            })
+            let info = flight_info(link, descriptor).await?;
+            Offer::of(&info, &server.address, secrets)
         };
         asking.await.map_err(|error| self.at(server, error))
     }
+}
 
-    fn endpoint(&self, server: &Server, endpoint: &FlightEndpoint) -> Result<Endpoint> {
-        let ticket = endpoint.ticket.clone().unwrap_or_default().ticket;
-        let location = match endpoint.location.first() {
-            Some(location) => Address::of_location(&location.uri)?,
-            None => None,
-        };
-        let elsewhere = location.map(|mut address| {
-            // A server that only knows the address it listens on means: where you found me.
-            if ["0.0.0.0", "::"].contains(&address.host.as_str()) {
-                address.host = server.address.host.clone();
-            }
-            address
-        });
-        let elsewhere = elsewhere.filter(|address| *address != server.address);
-        if let Some(address) = &elsewhere {
-            // Another place gets this trial's headers too, and with them its credentials.
-            let secrets = !self.headers.is_empty() || server.login.is_some();
-            if server.address.tls && !address.tls && secrets {
-                return Err(Error::new(
-                    Kind::Tls,
-                    format!(
-                        "the server offers its data at {} without TLS, where the trial's headers and credentials would travel in the clear",
-                        address.authority()
-                    ),
-                ));
-            }
-        }
-        Ok(Endpoint { elsewhere, ticket })
-    }
+/// What a server says of a flight.
+pub(super) async fn flight_info(link: &Link, descriptor: &FlightDescriptor) -> Result<FlightInfo> {
+    let request = descriptor.encode_to_vec();
+    let replies = link.unary("GetFlightInfo", &[], &request).await?;
+    let reply = replies
+        .first()
+        .ok_or_else(|| Error::protocol("GetFlightInfo without an answer"))?;
+    FlightInfo::decode(&reply[..])
+        .map_err(|error| Error::protocol(format!("GetFlightInfo: {error}")))
 }

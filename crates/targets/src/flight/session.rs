@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::task::{ready, Context, Poll};
 
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use prost::Message as _;
 
 use super::call::Link;
@@ -28,16 +30,15 @@ const LOW_WATER: usize = 128 << 10;
 /// go: a peer that sends nothing else must not keep the thread.
 const IN_ONE_GO: usize = 256;
 
-pub struct GetSession {
+/// The batches of one ticket after another.
+pub struct Reader {
     pieces: VecDeque<(Link, Vec<u8>)>,
     headers: Vec<(String, Vec<u8>)>,
-    checksum: bool,
-    /// The trial's id, where the server understands `venturi.stop`.
-    stop: Option<String>,
+    /// Bytes of a batch in memory, at most.
+    limit: u64,
     current: Option<Call>,
-    draining: bool,
-    handicap: Handicap,
-    tally: Tally,
+    /// Of calls that have ended.
+    wire_bytes: u64,
 }
 
 struct Call {
@@ -47,29 +48,19 @@ struct Call {
     reply: Reply,
 }
 
-impl GetSession {
+impl Reader {
     pub fn new(
         pieces: VecDeque<(Link, Vec<u8>)>,
         headers: Vec<(String, Vec<u8>)>,
-        checksum: bool,
-        stop: Option<String>,
+        limit: u64,
     ) -> Self {
         Self {
             pieces,
             headers,
-            checksum,
-            stop,
+            limit,
             current: None,
-            draining: false,
-            handicap: Handicap::default(),
-            tally: Tally::default(),
+            wire_bytes: 0,
         }
-    }
-
-    /// With a handicap.
-    pub fn slowed(mut self, handicap: Handicap) -> Self {
-        self.handicap = handicap;
-        self
     }
 
     fn begin(&mut self) -> Result<bool> {
@@ -85,7 +76,7 @@ impl GetSession {
         self.current = Some(Call {
             link,
             stream,
-            decoder: Decoder::default(),
+            decoder: Decoder::limited(self.limit),
             reply: Reply::default(),
         });
         Ok(true)
@@ -95,18 +86,17 @@ impl GetSession {
         if let Some(call) = self.current.take() {
             call.link.forget(call.stream);
             if !self.pieces.iter().any(|(link, _)| link.is(&call.link)) {
-                self.tally.wire_bytes += call.link.leave();
+                self.wire_bytes += call.link.leave();
             }
         }
     }
-}
 
-impl Session for GetSession {
-    fn poll_batch(
+    /// The next batch; whoever takes it marks its decoding on the clock.
+    pub fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
         clock: &mut StageClock,
-    ) -> Poll<Result<Option<Moved>>> {
+    ) -> Poll<Result<Option<RecordBatch>>> {
         for _ in 0..IN_ONE_GO {
             let Some(call) = &mut self.current else {
                 if self.begin()? {
@@ -129,22 +119,9 @@ impl Session for GetSession {
                         continue; // metadata only
                     }
                     let batch = call.decoder.message(&message.header, message.body)?;
-                    let Some(batch) = batch else { continue };
-                    let moved = Moved {
-                        rows: batch.num_rows() as u64,
-                        bytes: payload_bytes(&batch),
-                    };
-                    self.handicap.burn(Stage::Decode);
-                    clock.mark(Stage::Decode);
-                    self.tally.rows += moved.rows;
-                    if self.checksum {
-                        self.tally.checksum = self.tally.checksum.wrapping_add(digest(&batch)?);
-                        // The batch dies hot in cache, and its memory is used again.
-                        drop(batch);
-                        self.handicap.burn(Stage::Verify);
-                        clock.mark(Stage::Verify);
+                    if batch.is_some() {
+                        return Poll::Ready(Ok(batch));
                     }
-                    return Poll::Ready(Ok(Some(moved)));
                 }
                 event => {
                     if call.reply.event(event)? {
@@ -158,16 +135,103 @@ impl Session for GetSession {
         Poll::Pending
     }
 
+    /// Gives up the call in flight.
+    pub fn cancel(&mut self, cx: &mut Context<'_>) {
+        if let Some(call) = &self.current {
+            call.link.cancel(call.stream);
+            let _ = call.link.poll_flush(cx);
+        }
+        self.close();
+    }
+
+    /// Of the call in flight, once its first message has come.
+    pub fn schema(&self) -> Option<&SchemaRef> {
+        self.current.as_ref()?.decoder.schema()
+    }
+
+    /// Grows with what its connection moves.
+    pub fn progress(&self) -> u64 {
+        match &self.current {
+            Some(call) => call.link.data_bytes(),
+            None => 0,
+        }
+    }
+
+    /// Bytes on the wire, both ways.
+    pub fn carried(&self) -> u64 {
+        let share = self.current.as_ref().map(|call| call.link.wire_share());
+        self.wire_bytes + share.unwrap_or(0)
+    }
+}
+
+pub struct GetSession {
+    reader: Reader,
+    checksum: bool,
+    /// The trial's id, where the server understands `venturi.stop`.
+    stop: Option<String>,
+    draining: bool,
+    handicap: Handicap,
+    tally: Tally,
+}
+
+impl GetSession {
+    pub fn new(
+        pieces: VecDeque<(Link, Vec<u8>)>,
+        headers: Vec<(String, Vec<u8>)>,
+        checksum: bool,
+        stop: Option<String>,
+    ) -> Self {
+        Self {
+            reader: Reader::new(pieces, headers, u64::MAX),
+            checksum,
+            stop,
+            draining: false,
+            handicap: Handicap::default(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// With a handicap.
+    pub fn slowed(mut self, handicap: Handicap) -> Self {
+        self.handicap = handicap;
+        self
+    }
+}
+
+impl Session for GetSession {
+    fn poll_batch(
+        &mut self,
+        cx: &mut Context<'_>,
+        clock: &mut StageClock,
+    ) -> Poll<Result<Option<Moved>>> {
+        let Some(batch) = ready!(self.reader.poll_next(cx, clock))? else {
+            return Poll::Ready(Ok(None));
+        };
+        let moved = Moved {
+            rows: batch.num_rows() as u64,
+            bytes: payload_bytes(&batch),
+        };
+        self.handicap.burn(Stage::Decode);
+        clock.mark(Stage::Decode);
+        self.tally.rows += moved.rows;
+        if self.checksum {
+            self.tally.checksum = self.tally.checksum.wrapping_add(digest(&batch)?);
+            // The batch dies hot in cache, and its memory is used again.
+            drop(batch);
+            self.handicap.burn(Stage::Verify);
+            clock.mark(Stage::Verify);
+        }
+        Poll::Ready(Ok(Some(moved)))
+    }
+
     fn poll_finish(&mut self, cx: &mut Context<'_>, clock: &mut StageClock) -> Poll<Result<()>> {
         // A get that ran to its end has nothing left to do.
-        let Some(call) = &self.current else {
+        let Some(call) = &self.reader.current else {
             return Poll::Ready(Ok(()));
         };
         if !self.draining {
             let Some(trial) = self.stop.take() else {
-                call.link.cancel(call.stream);
-                let _ = call.link.poll_flush(cx);
-                self.close();
+                self.reader.cancel(cx);
                 return Poll::Ready(Ok(()));
             };
             // The server ends its streams, and what is in flight is taken, so that both
@@ -183,7 +247,7 @@ impl Session for GetSession {
             })?;
             call.link.end(stream);
             call.link.forget(stream);
-            self.pieces.clear();
+            self.reader.pieces.clear();
             self.draining = true;
         }
         while ready!(self.poll_batch(cx, clock))?.is_some() {}
@@ -191,18 +255,14 @@ impl Session for GetSession {
     }
 
     fn progress(&self) -> u64 {
-        match &self.current {
-            Some(call) => call.link.data_bytes(),
-            None => 0,
-        }
+        self.reader.progress()
     }
 
     fn tally(&self) -> Tally {
-        let mut tally = self.tally;
-        if let Some(call) = &self.current {
-            tally.wire_bytes += call.link.wire_share();
+        Tally {
+            wire_bytes: self.reader.carried(),
+            ..self.tally
         }
-        tally
     }
 }
 
@@ -221,6 +281,8 @@ pub struct PutSession {
     moving: Option<Moved>,
     sent: u64,
     acknowledged: u64,
+    /// What the server said last.
+    answer: Vec<u8>,
     tally: Tally,
     /// It has left the connection, and has told its wire bytes.
     left: bool,
@@ -253,6 +315,7 @@ impl PutSession {
             moving: None,
             sent: 0,
             acknowledged: 0,
+            answer: Vec::new(),
             tally: Tally::default(),
             left: false,
             encoded: Vec::new(),
@@ -328,7 +391,12 @@ impl PutSession {
                 return Poll::Ready(Ok(()));
             }
             match ready!(self.link.poll_event(stream, cx))? {
-                Event::Message { .. } => self.acknowledged += 1,
+                Event::Message { message, .. } => {
+                    self.acknowledged += 1;
+                    if let Message::Other(answer) = message {
+                        self.answer = answer;
+                    }
+                }
                 event => self.over = self.reply.event(event)?,
             }
             if self.ack == Ack::Batch && self.acknowledged >= self.sent && !self.ending {
@@ -337,6 +405,11 @@ impl PutSession {
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// The last `PutResult` that came; none is empty.
+    pub fn answer(&self) -> &[u8] {
+        &self.answer
     }
 
     /// The server has ended the call before all was sent: why, if it says so.

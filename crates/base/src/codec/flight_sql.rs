@@ -1,0 +1,291 @@
+//! Flight SQL's messages (FlightSql.proto), as far as Venturi speaks them: each travels in a `google.protobuf.Any`
+//! where Flight has a command, the body of an action or of its result.
+//!
+//! Written out as `proto.rs` is; the tests compare them with arrow-flight's.
+
+use prost::Message;
+
+use super::proto::FlightDescriptor;
+use crate::error::{Error, Result};
+
+/// `google.protobuf.Any`.
+#[derive(Clone, PartialEq, Eq, Message)]
+struct Any {
+    #[prost(string, tag = "1")]
+    type_url: String,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
+}
+
+const TYPES: &str = "type.googleapis.com/arrow.flight.protocol.sql.";
+
+/// A message that travels in an `Any`.
+pub trait SqlMessage: Message + Default {
+    const NAME: &'static str;
+
+    /// As the body of an action has it.
+    fn packed(&self) -> Vec<u8> {
+        Any {
+            type_url: format!("{TYPES}{}", Self::NAME),
+            value: self.encode_to_vec(),
+        }
+        .encode_to_vec()
+    }
+
+    fn unpacked(bytes: &[u8]) -> Result<Self> {
+        let broken = |error| Error::protocol(format!("{}: {error}", Self::NAME));
+        let any = Any::decode(bytes).map_err(broken)?;
+        // Whatever stands before the slash is no part of the name.
+        let name = any.type_url.rsplit('/').next().unwrap_or_default();
+        if name != format!("arrow.flight.protocol.sql.{}", Self::NAME) {
+            let said: String = name.chars().take(80).collect();
+            return Err(Error::protocol(format!(
+                "{said:?} came where {} was to come",
+                Self::NAME
+            )));
+        }
+        Self::decode(&any.value[..]).map_err(broken)
+    }
+
+    /// As GetFlightInfo and DoPut are asked.
+    fn descriptor(&self) -> FlightDescriptor {
+        FlightDescriptor::command(self.packed())
+    }
+}
+
+macro_rules! named {
+    ($($message:ident),* $(,)?) => {
+        $(impl SqlMessage for $message {
+            const NAME: &'static str = stringify!($message);
+        })*
+    };
+}
+
+named!(
+    ActionClosePreparedStatementRequest,
+    ActionCreatePreparedStatementRequest,
+    ActionCreatePreparedStatementResult,
+    CommandGetSqlInfo,
+    CommandGetTables,
+    CommandPreparedStatementQuery,
+    CommandPreparedStatementUpdate,
+    CommandStatementIngest,
+    CommandStatementQuery,
+    CommandStatementUpdate,
+);
+
+/// What a server is asked of itself.
+pub mod sql_info {
+    pub const SERVER_NAME: u32 = 0;
+    pub const SERVER_VERSION: u32 = 1;
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct CommandGetSqlInfo {
+    #[prost(uint32, repeated, tag = "1")]
+    pub info: Vec<u32>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct CommandGetTables {
+    /// May have `%` and `_`, as LIKE has them.
+    #[prost(string, optional, tag = "3")]
+    pub table_name_filter_pattern: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct CommandStatementQuery {
+    #[prost(string, tag = "1")]
+    pub query: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct CommandStatementUpdate {
+    #[prost(string, tag = "1")]
+    pub query: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct CommandPreparedStatementQuery {
+    #[prost(bytes = "vec", tag = "1")]
+    pub prepared_statement_handle: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct CommandPreparedStatementUpdate {
+    #[prost(bytes = "vec", tag = "1")]
+    pub prepared_statement_handle: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ActionCreatePreparedStatementRequest {
+    #[prost(string, tag = "1")]
+    pub query: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ActionCreatePreparedStatementResult {
+    #[prost(bytes = "vec", tag = "1")]
+    pub prepared_statement_handle: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub dataset_schema: Vec<u8>,
+    #[prost(bytes = "vec", tag = "3")]
+    pub parameter_schema: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ActionClosePreparedStatementRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub prepared_statement_handle: Vec<u8>,
+}
+
+/// What an ingest does where its table is missing, and where it is there.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TableDefinitionOptions {
+    #[prost(int32, tag = "1")]
+    pub if_not_exist: i32,
+    #[prost(int32, tag = "2")]
+    pub if_exists: i32,
+}
+
+impl TableDefinitionOptions {
+    const MISSING_FAIL: i32 = 2;
+    const EXISTS_APPEND: i32 = 2;
+
+    /// The table is there, and is added to.
+    pub fn append() -> Self {
+        Self {
+            if_not_exist: Self::MISSING_FAIL,
+            if_exists: Self::EXISTS_APPEND,
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct CommandStatementIngest {
+    #[prost(message, optional, tag = "1")]
+    pub table_definition_options: Option<TableDefinitionOptions>,
+    #[prost(string, tag = "2")]
+    pub table: String,
+}
+
+/// What a DoPut of an update or an ingest answers; not in an `Any`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct DoPutUpdateResult {
+    /// -1: it is not known.
+    #[prost(int64, tag = "1")]
+    pub record_count: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_flight::sql as stock;
+    use arrow_flight::sql::ProstMessageExt;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Ours, packed, read by arrow-flight; and the other way round.
+    fn same<Ours, Theirs>(ours: &Ours, theirs: &Theirs)
+    where
+        Ours: SqlMessage + PartialEq,
+        Theirs: ProstMessageExt + Default + PartialEq + std::fmt::Debug,
+    {
+        let packed = stock::Any::decode(&ours.packed()[..]).unwrap();
+        let read: Theirs = packed.unpack().unwrap().expect("its name");
+        assert_eq!(&read, theirs);
+        let back = theirs.as_any().encode_to_vec();
+        assert!(Ours::unpacked(&back).unwrap() == *ours);
+    }
+
+    proptest! {
+        #[test]
+        fn the_messages_are_those_of_arrow_flight(
+            text in ".{0,60}", bytes in prop::collection::vec(any::<u8>(), 0..60),
+            more in prop::collection::vec(any::<u8>(), 0..60), info in prop::collection::vec(any::<u32>(), 0..4),
+            count in any::<i64>(),
+        ) {
+            let handle = bytes.clone();
+            same(
+                &CommandStatementQuery { query: text.clone() },
+                &stock::CommandStatementQuery { query: text.clone(), transaction_id: None },
+            );
+            same(
+                &CommandStatementUpdate { query: text.clone() },
+                &stock::CommandStatementUpdate { query: text.clone(), transaction_id: None },
+            );
+            same(
+                &CommandPreparedStatementQuery { prepared_statement_handle: handle.clone() },
+                &stock::CommandPreparedStatementQuery { prepared_statement_handle: handle.clone().into() },
+            );
+            same(
+                &CommandPreparedStatementUpdate { prepared_statement_handle: handle.clone() },
+                &stock::CommandPreparedStatementUpdate { prepared_statement_handle: handle.clone().into() },
+            );
+            same(
+                &ActionCreatePreparedStatementRequest { query: text.clone() },
+                &stock::ActionCreatePreparedStatementRequest { query: text.clone(), transaction_id: None },
+            );
+            same(
+                &ActionCreatePreparedStatementResult {
+                    prepared_statement_handle: handle.clone(),
+                    dataset_schema: more.clone(),
+                    parameter_schema: bytes.clone(),
+                },
+                &stock::ActionCreatePreparedStatementResult {
+                    prepared_statement_handle: handle.clone().into(),
+                    dataset_schema: more.clone().into(),
+                    parameter_schema: bytes.clone().into(),
+                },
+            );
+            same(
+                &ActionClosePreparedStatementRequest { prepared_statement_handle: handle.clone() },
+                &stock::ActionClosePreparedStatementRequest { prepared_statement_handle: handle.into() },
+            );
+            same(&CommandGetSqlInfo { info: info.clone() }, &stock::CommandGetSqlInfo { info });
+            same(
+                &CommandGetTables { table_name_filter_pattern: Some(text.clone()) },
+                &stock::CommandGetTables {
+                    table_name_filter_pattern: Some(text.clone()),
+                    ..Default::default()
+                },
+            );
+            same(
+                &CommandStatementIngest {
+                    table_definition_options: Some(TableDefinitionOptions::append()),
+                    table: text.clone(),
+                },
+                &stock::CommandStatementIngest {
+                    table_definition_options: Some(stock::command_statement_ingest::TableDefinitionOptions {
+                        if_not_exist: stock::command_statement_ingest::table_definition_options::
+                            TableNotExistOption::Fail.into(),
+                        if_exists: stock::command_statement_ingest::table_definition_options::
+                            TableExistsOption::Append.into(),
+                    }),
+                    table: text,
+                    ..Default::default()
+                },
+            );
+            let result = stock::DoPutUpdateResult { record_count: count }.encode_to_vec();
+            prop_assert_eq!(DoPutUpdateResult::decode(&result[..]).unwrap().record_count, count);
+        }
+
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = ActionCreatePreparedStatementResult::unpacked(&bytes);
+            let _ = DoPutUpdateResult::decode(&bytes[..]);
+        }
+    }
+
+    #[test]
+    fn another_message_is_refused_by_its_name() {
+        let other = CommandStatementQuery {
+            query: "SELECT 1".into(),
+        };
+        let refused = ActionCreatePreparedStatementResult::unpacked(&other.packed()).unwrap_err();
+        assert!(
+            refused.message.contains("sql.CommandStatementQuery"),
+            "{refused}"
+        );
+    }
+}
