@@ -58,6 +58,7 @@ pub mod upsert;
 /// All systems, in the order in which errors name them.
 pub static SYSTEMS: &[&systems::System] = &[
     &flight::SYSTEM,
+    &flight::sql::SYSTEM,
     &charrow::SYSTEM,
     &mysql::SYSTEM,
     #[cfg(feature = "cassandra")]

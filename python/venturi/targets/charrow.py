@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictStr
 from venturi.common.suffixes import parse_count
 from venturi.targets.fields import Nullable, Table, null, number_or_auto, pool_size
 from venturi.targets.setting import SEVERAL, Setting
-from venturi.targets.system import READABLE
+from venturi.targets.system import TABLES
 
 __all__ = ["GETS", "QUERIES", "Charrow"]
 
@@ -57,7 +57,7 @@ class Charrow(Table):
         _charrow(
             "What to get, as SELECT * FROM trips; streams share it.",
             commas="text",
-            systems=dict.fromkeys(("adbc", "charrow", "clickhouse", *READABLE)),
+            systems=dict.fromkeys(("charrow", *TABLES)),
             operations=GETS,
             default="the URL's",
         ),
@@ -86,7 +86,7 @@ class Charrow(Table):
             "Largest block accepted, in bytes. [default: 1GiB]",
             int,
             cell=None,
-            systems=dict.fromkeys(("adbc", "charrow", "clickhouse", "exec", *READABLE)),
+            systems=dict.fromkeys(("charrow", "exec", *TABLES)),
             operations=GETS,
             spec="max_block_bytes",
             doc="the largest block that is accepted, in bytes; of a database the largest batch",

@@ -12,14 +12,12 @@ from venturi.common.credentials import is_secret
 from venturi.targets.charrow import GETS, QUERIES
 from venturi.targets.fields import Nullable, Table
 from venturi.targets.setting import SEVERAL, Setting
-from venturi.targets.system import READABLE
+from venturi.targets.system import TABLES
 
 __all__ = ["ClickHouse"]
 
 _clickhouse = partial(Setting, panel=QUERIES, systems={"clickhouse": None})
-_tables = partial(
-    Setting, panel=QUERIES, systems=dict.fromkeys(("adbc", "clickhouse", *READABLE)), operations=GETS
-)
+_tables = partial(Setting, panel=QUERIES, systems=dict.fromkeys(TABLES), operations=GETS)
 _CLICKHOUSE = ("arrow", "native", "rowbinary", "parquet")
 _POSTGRES = ("copy", "rows")
 _MYSQL = ("binary", "text")
@@ -80,8 +78,8 @@ class ClickHouse(Table):
             ),
             default=(
                 "for several streams of the server's own data none, say one (`split_by` alone means "
-                "`hash`); for rows that Venturi wrote `hash` of the first column of mysql and clickhouse, "
-                "`parts` of others"
+                "`hash`), but flightsql's streams share the endpoints of the result; for rows that Venturi "
+                "wrote `hash` of the first column of mysql, clickhouse, flightsql and adbc, `parts` of others"
             ),
         ),
     ] = None
@@ -90,7 +88,7 @@ class ClickHouse(Table):
         _tables(
             "The column of split hash and key.",
             # Cassandra's streams share rows by ranges of tokens alone.
-            systems={scheme: None for scheme in ("clickhouse", *READABLE) if scheme != "cassandra"},
+            systems={scheme: None for scheme in TABLES if scheme != "cassandra"},
         ),
     ] = None
     server_settings: Annotated[

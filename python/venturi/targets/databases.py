@@ -9,12 +9,12 @@ from pydantic import BeforeValidator, StrictBool, StrictStr
 
 from venturi.targets.fields import Counted, Names, Nullable, Table, identifier, statements
 from venturi.targets.setting import Setting
-from venturi.targets.system import DATABASES, STATEMENTS
+from venturi.targets.system import DATABASES, STATEMENTS, TABLES
 
 __all__ = ["DATABASE", "Cassandra", "Database", "Embedded", "MySql"]
 
 DATABASE = "Databases"
-_TABLES = dict.fromkeys((*DATABASES, "adbc", "clickhouse"))
+_TABLES = dict.fromkeys((*DATABASES, *TABLES))
 _UPSERTS = {"upsert": None}
 """Of an option that a database has for upserts alone."""
 _database = partial(Setting, panel=DATABASE, systems=dict.fromkeys(DATABASES))
@@ -77,12 +77,18 @@ class Database(Table):
     statement: Annotated[
         Nullable[Literal["text", "prepared"]],
         _database(
-            "text, or prepared once and given values.",
-            doc="`text`, or `prepared` once and given values",
-            systems=STATEMENTS,
+            "text, or prepared once and given values; flightsql: of a get too.",
+            doc=(
+                "`text`, or `prepared` once and given values. flightsql: a get's query by its text, or "
+                "prepared; a put as an INSERT that is `prepared`, where its default is a bulk ingest"
+            ),
+            systems={**STATEMENTS, "flightsql": None},
             operations=_UPSERTS,
             foreign=True,
-            default="`text` for MySQL, else `prepared`",
+            default=(
+                "`text` for MySQL, else `prepared`; flightsql: gets `text`, puts an ingest, or `prepared` "
+                "where the server takes none"
+            ),
         ),
     ] = None
 

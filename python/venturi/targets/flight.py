@@ -26,7 +26,8 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
 
 _ALL = dict.fromkeys(NETWORK)
 _FLIGHT = {"flight": None}
-_BOTH = {"flight": None, "http+arrow": None}
+_GRPC = {"flight": None, "flightsql": None}
+_ARROW = _GRPC | {"http+arrow": None}
 _login = partial(Setting, panel="Log-in and TLS", cell=None, credential=True)
 _flight = partial(Setting, panel="Flight", systems=_FLIGHT)
 
@@ -49,7 +50,7 @@ class Login(Table):
         Variable | None,
         _login(
             "Environment variable that holds the bearer token.",
-            systems=_BOTH | {"influx": None},
+            systems=_ARROW | {"influx": None},
         ),
     ] = None
     tls_ca: Annotated[
@@ -96,7 +97,7 @@ class Login(Table):
         _login(
             "NAME=VALUE sent with every call. Repeatable.",
             dict,
-            systems=_BOTH,
+            systems=_ARROW,
             flag="--header",
             form="pairs",
             default="none",
@@ -107,7 +108,7 @@ class Login(Table):
         _login(
             "NAME=VARIABLE: a header whose value is in an environment variable. Repeatable.",
             dict,
-            systems=_BOTH,
+            systems=_ARROW,
             form="pairs",
             default="none",
         ),
@@ -128,6 +129,7 @@ class Flight(Table):
         _flight(
             "HTTP/2 flow-control window in bytes, as 4Mi; none = no limit.",
             int,
+            systems=_GRPC,
             default="no limit",
         ),
     ] = None
@@ -136,6 +138,7 @@ class Flight(Table):
         _flight(
             "Bytes of a socket's send buffer; none = 256Ki on loopback, else the kernel's.",
             int,
+            systems=_GRPC,
             default="256 KiB on loopback, else the kernel's choice",
         ),
     ] = None
@@ -144,7 +147,7 @@ class Flight(Table):
         _flight(
             "Largest message accepted, in bytes.",
             int,
-            systems=_BOTH,
+            systems=_ARROW,
             cell=None,
             default="`64Mi`",
         ),
@@ -168,7 +171,7 @@ class Flight(Table):
         Setting(
             "STAGE=TIME: CPU time to burn for every batch in a stage of the client, as decode=200us.",
             panel="Flight",
-            systems=_BOTH | {"charrow": None},
+            systems=dict.fromkeys(("flight", "http+arrow", "charrow")),
             doc=(
                 'CPU time to burn for every batch in a stage of the client, as `"decode=200us"`; several '
                 "joined by `+`. A get has `decode` and `verify`, a put `generate`, `encode` and `verify`"

@@ -26,6 +26,9 @@ __all__ = ["APPLIES", "DEFAULTS", "ONLY_HERE", "PARAMETERS", "SETTINGS", "VALUES
 _POSTGRES = ("on", "off", "local", "remote_write", "remote_apply")
 _SQLITE = ("off", "normal", "full", "extra")
 
+_BATCHES = ("flight", "flightsql", "http+arrow", "charrow", "clickhouse")
+"""Systems whose rows travel as Arrow batches, which may be compressed."""
+
 
 class Shared(Table):
     """What has a meaning in several systems, with values that differ."""
@@ -40,15 +43,16 @@ class Shared(Table):
         ],
         Setting(
             "Of the batches: lz4, zstd, zstd:LEVEL (1-22; zstd is 3) or none; cassandra: lz4, snappy.",
-            systems=dict.fromkeys(("flight", "http+arrow", "charrow", "clickhouse", "cassandra")),
+            systems=dict.fromkeys((*_BATCHES, "cassandra")),
             values={
-                **dict.fromkeys(("flight", "http+arrow", "charrow", "clickhouse"), ("lz4", "zstd")),
+                **dict.fromkeys(_BATCHES, ("lz4", "zstd")),
                 "cassandra": ("lz4", "snappy"),
             },
             doc=(
                 "Flight and Arrow over HTTP, of the batches' bodies: `lz4`, `zstd` (level 3), `zstd:LEVEL` "
                 "(1 quick to 22 small) or none. A put compresses at the client; a get at the server, which "
-                "must be Venturi's own. Cassandra, of the protocol's frames: `lz4`, `snappy` or none"
+                "must be Venturi's own (of flightsql puts alone). Cassandra, of the protocol's frames: "
+                "`lz4`, `snappy` or none"
             ),
         ),
     ] = None
@@ -84,9 +88,12 @@ class Shared(Table):
     dialect: Annotated[
         Nullable[Literal["mysql", "postgres", "sqlite", "duckdb", "akumuli", "opentsdb", "influx"]],
         Setting(
-            "empty: statements of mysql, postgres, sqlite or duckdb; points of akumuli, opentsdb or influx.",
+            "empty: statements of mysql, postgres, sqlite or duckdb; points of akumuli, opentsdb or influx. "
+            "flightsql: the SQL of its sums and tables.",
             panel=DATABASE,
-            systems={"empty": "mysql"},
+            systems={"empty": "mysql", "flightsql": None},
+            values={"flightsql": ("mysql", "postgres", "sqlite", "duckdb")},
+            default="empty: `mysql`; flightsql: by what the server calls itself, else `postgres`",
         ),
     ] = None
 

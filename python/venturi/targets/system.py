@@ -38,6 +38,7 @@ __all__ = [
     "SPACES",
     "STATEMENTS",
     "SYSTEMS",
+    "TABLES",
     "TIME_SERIES",
     "UNSYNCED",
     "USERS",
@@ -49,6 +50,7 @@ __all__ = [
     "is_clickhouse",
     "is_database",
     "is_driver",
+    "is_flight_sql",
     "is_host_of",
     "is_local",
     "is_ours",
@@ -148,6 +150,8 @@ DATABASES = _schemes(lambda system: "upsert" in system.operations and system.kee
 """Systems that take upserts."""
 READABLE = _schemes(lambda system: {"get", "upsert"} <= set(system.operations) and system.keeps)
 """Databases that take gets as well."""
+TABLES = _schemes(lambda system: "get" in system.operations and system.keeps)
+"""Systems of which a get reads a table, or a query that its streams share."""
 TIME_SERIES = _schemes(lambda system: system.operations == ["ingest"])
 """Systems that take points of time series."""
 PIPES = _schemes(lambda system: system.pipe)
@@ -211,6 +215,11 @@ def is_clickhouse(url: str) -> bool:
     return scheme_of(url) == "clickhouse"
 
 
+def is_flight_sql(url: str) -> bool:
+    """Whether a server is asked in SQL over Flight."""
+    return scheme_of(url) == "flightsql"
+
+
 def is_program(url: str) -> bool:
     """Whether each stream has a process there that the trial starts."""
     return scheme_of(url) == "exec"
@@ -228,7 +237,7 @@ def is_readable(url: str) -> bool:
 
 def has_tables(url: str) -> bool:
     """Whether a get there reads a table, or a query that its streams share by conditions."""
-    return is_clickhouse(url) or is_driver(url) or is_readable(url)
+    return scheme_of(url) in TABLES
 
 
 def is_time_series(url: str) -> bool:
@@ -238,16 +247,17 @@ def is_time_series(url: str) -> bool:
 
 def servers_batches(parameters: Mapping[str, Any]) -> bool:
     """Whether the server alone decides how many rows a batch of this cell has: a get of what it holds, by
-    Flight or HTTP."""
+    Flight, with SQL or without, or by HTTP."""
     p = parameters
     remote = p.get("operation") == "get" and p.get("data") == "remote"
-    return remote and scheme_of(str(p.get("target") or "")) in ("flight", "http+arrow")
+    return remote and scheme_of(str(p.get("target") or "")) in ("flight", "flightsql", "http+arrow")
 
 
 def batches_as_asked(parameters: Mapping[str, Any]) -> bool:
     """Whether a batch of this cell has the rows that were asked for. For ClickHouse
-    they are the largest block that it may send."""
-    block = parameters.get("operation") == "get" and is_clickhouse(str(parameters.get("target") or ""))
+    they are the largest block that it may send; what Flight SQL sends is the server's own choice."""
+    url = str(parameters.get("target") or "")
+    block = parameters.get("operation") == "get" and (is_clickhouse(url) or is_flight_sql(url))
     return not block and not servers_batches(parameters)
 
 

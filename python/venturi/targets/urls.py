@@ -27,6 +27,7 @@ from venturi.targets.system import (
     is_charrow,
     is_database,
     is_driver,
+    is_flight_sql,
     is_local,
     is_ours,
     is_program,
@@ -169,9 +170,11 @@ def check_url(url: str) -> str:
             f"{printable(url)!r}: names a host twice; streams take the hosts in turn, so once is enough"
         )
     netloc = user + at + ",".join(whole)
+    if is_flight_sql(url):
+        _only_host(url, scheme, parts.path)
     if is_time_series(url):
         _store(scheme, hosts, parts.path)
-    if is_remote(url) or _has_users(scheme) or is_charrow(url) or scheme_of(url) in REFERENCE:
+    if is_remote(url) or _has_users(scheme) or is_flight_sql(url) or scheme_of(url) in REFERENCE:
         _own(url, scheme, parts.hostname)
     if is_charrow(url) or _has_users(scheme):
         _database(scheme, parts.path)
@@ -364,6 +367,15 @@ def _database(scheme: str, path: str) -> None:
     if "/" in path.strip("/"):
         form = "/path/of/socket:" if scheme.endswith("+unix") else "HOST:PORT"
         raise ValueError(f"{path!r} is not a {what}; write {scheme}://{form}/{what.upper()}")
+
+
+def _only_host(url: str, scheme: str, path: str) -> None:
+    """Whether nothing follows the host."""
+    if path.strip("/"):
+        raise ValueError(
+            f"{printable(url)!r}: what is read is named by table or query (--table, --query), a catalog by a "
+            f"header that its server knows; write {scheme}://HOST:PORT"
+        )
 
 
 def _store(scheme: str, host: str, path: str) -> None:

@@ -10,10 +10,10 @@ use socket2::SockAddr;
 
 use super::call::Link;
 use super::dial;
-use super::first_contact;
 use super::offers::{self, Offers};
 use super::options::{self, Address, Options};
 use super::reply::is_unknown;
+use super::{first_contact, SCHEME};
 use venturi_base::codec::proto::Handshake;
 use venturi_base::error::{Error, Kind, Result};
 
@@ -32,7 +32,7 @@ pub async fn offers(url: &str, options: &BTreeMap<String, Value>) -> Result<Offe
         Ok((_, offers)) => Ok(offers),
         Err(error) => {
             let tls = options::parse_url(url)?.0[0].tls;
-            Err(first_contact(error, tls))
+            Err(first_contact(error, tls, SCHEME))
         }
     }
 }
@@ -94,7 +94,7 @@ async fn first_of<T, F: Future<Output = Result<T>>>(
     let address = addresses.swap_remove(0);
     let options = Options::parse(options)?;
     let asked = async {
-        let connection = dial::dial(&address, &options, PATIENCE).await?;
+        let connection = dial::dial(&address, &options, PATIENCE, SCHEME).await?;
         let headers = options.headers()?;
         let link = Link::new(connection, address.asked_as(), address.tls, headers);
         authenticate(&link, &options).await?;

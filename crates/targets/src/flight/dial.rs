@@ -11,13 +11,19 @@ use venturi_base::net::dial;
 use venturi_base::net::tls::tls_advice;
 use venturi_base::net::wire::Wire;
 
-pub async fn dial(address: &Address, options: &Options, timeout: Duration) -> Result<Connection> {
+/// `scheme`: of the URL that the user wrote.
+pub async fn dial(
+    address: &Address,
+    options: &Options,
+    timeout: Duration,
+    scheme: &str,
+) -> Result<Connection> {
     let config = Config {
         window: options.window(),
         max_message: options.max_message_size,
         ..Config::new(Role::Client)
     };
-    let wire = wire(address, options, timeout, "flight").await?;
+    let wire = wire(address, options, timeout, scheme).await?;
     Ok(Connection::new(wire, config))
 }
 
@@ -41,7 +47,7 @@ pub(crate) async fn wire(
     let name = options.tls_server_name.as_deref().unwrap_or(&address.host);
     let name = dial::server_name(name)?;
     let mut config = options.tls().config()?;
-    if scheme == "flight" {
+    if scheme.starts_with("flight") {
         config.alpn_protocols = vec![b"h2".to_vec()];
     }
     let advice = |text: &str| tls_advice(text, scheme, options.tls_ca.is_some());

@@ -17,6 +17,7 @@ mod plan;
 mod reply;
 mod servers;
 mod session;
+pub mod sql;
 pub(crate) mod verify;
 mod watch;
 
@@ -49,6 +50,8 @@ use options::{Connections, Subject};
 use plan::Plan;
 use servers::Server;
 
+const SCHEME: &str = "flight";
+
 pub struct Flight {
     spec: Arc<TrialSpec>,
     /// Of the URL, at least one. Stream s of the whole trial speaks to number s modulo them.
@@ -72,7 +75,7 @@ pub struct Flight {
 
 /// Arrow Flight.
 pub const SYSTEM: System = System {
-    scheme: "flight",
+    scheme: SCHEME,
     operations: &[Operation::Get, Operation::Put],
     ports: &[("flight", options::DEFAULT_PORT)],
     tls: true,
@@ -127,7 +130,7 @@ impl Flight {
     /// A connection to where a server has its data; a place that is a server of the URL itself
     /// knows its own log-in.
     async fn link_to(&self, address: &Address, server: &Server) -> Result<Link> {
-        let connection = dial::dial(address, &self.options, self.timeout()).await?;
+        let connection = dial::dial(address, &self.options, self.timeout(), SCHEME).await?;
         let mut known = self.servers.iter().filter(|it| it.address == *address);
         let login = known.next().unwrap_or(server).login.clone();
         let headers = self.headers.iter().cloned().chain(login).collect();
@@ -166,7 +169,7 @@ impl Flight {
     ) -> Result<T> {
         let tls = self.servers.iter().any(|server| server.address.tls);
         match tokio::time::timeout(self.timeout(), call).await {
-            Ok(result) => result.map_err(|error| first_contact(error.context(what), tls)),
+            Ok(result) => result.map_err(|error| first_contact(error.context(what), tls, SCHEME)),
             Err(_) => Err(Error::new(
                 Kind::Timeout,
                 format!(
@@ -196,13 +199,13 @@ fn named(error: Error, place: &str) -> Error {
 }
 
 /// The first exchange with a server that is something else fails in odd ways.
-fn first_contact(mut error: Error, tls: bool) -> Error {
+fn first_contact(mut error: Error, tls: bool, scheme: &str) -> Error {
     // A peer that said why it went has said enough.
     if error.kind == Kind::Lost && !error.message.contains("ended the connection") {
         // TLS 1.3 refuses a client after the handshake has ended well for it.
         let (kind, question) = match tls {
-            true => (Kind::Tls, "does the server want a client certificate (tls_certificate, tls_key), and does it speak gRPC?"),
-            false => (Kind::Protocol, "is it a gRPC server, and does it want TLS (flight+tls://)?"),
+            true => (Kind::Tls, "does the server want a client certificate (tls_certificate, tls_key), and does it speak gRPC?".to_owned()),
+            false => (Kind::Protocol, format!("is it a gRPC server, and does it want TLS ({scheme}+tls://)?")),
         };
         error.kind = kind;
         error.message = format!("{}: {question}", error.message);

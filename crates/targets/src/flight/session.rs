@@ -39,6 +39,7 @@ pub struct Reader {
     current: Option<Call>,
     /// Of calls that have ended.
     wire_bytes: u64,
+    schema: Option<SchemaRef>,
 }
 
 struct Call {
@@ -60,6 +61,7 @@ impl Reader {
             limit,
             current: None,
             wire_bytes: 0,
+            schema: None,
         }
     }
 
@@ -85,6 +87,7 @@ impl Reader {
     fn close(&mut self) {
         if let Some(call) = self.current.take() {
             call.link.forget(call.stream);
+            self.schema = call.decoder.schema().cloned();
             if !self.pieces.iter().any(|(link, _)| link.is(&call.link)) {
                 self.wire_bytes += call.link.leave();
             }
@@ -144,9 +147,9 @@ impl Reader {
         self.close();
     }
 
-    /// Of the call in flight, once its first message has come.
+    /// Of the last call that has ended.
     pub fn schema(&self) -> Option<&SchemaRef> {
-        self.current.as_ref()?.decoder.schema()
+        self.schema.as_ref()
     }
 
     /// Grows with what its connection moves.

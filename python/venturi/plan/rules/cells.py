@@ -6,20 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from venturi.common.errors import ScenarioError
 from venturi.plan.rules import charrow as queries
-from venturi.plan.rules import clickhouse, plugins, reads
+from venturi.plan.rules import plugins, reads, tables
 from venturi.plan.rules import timeseries as ingests
 from venturi.plan.settings import Target
 from venturi.plan.workload import Workload
 from venturi.targets.handicap import CLIENT_STAGES, nanoseconds
-from venturi.targets.system import (
-    REFERENCE,
-    is_charrow,
-    is_clickhouse,
-    is_driver,
-    is_plugin,
-    is_readable,
-    scheme_of,
-)
+from venturi.targets.system import REFERENCE, has_tables, is_charrow, is_plugin, is_readable, scheme_of
 
 if TYPE_CHECKING:
     from venturi.plan.scenario import Scenario
@@ -49,9 +41,9 @@ def check_cell(scenario: Scenario, workload: Workload, target: Target, chosen: d
     elif is_charrow(url):
         only_ingest(workload, where)
         queries.check(workload, target, where)
-    elif is_clickhouse(url) or is_driver(url):
+    elif has_tables(url) and not is_readable(url):
         only_ingest(workload, where)
-        clickhouse.check_tables(workload, target, where)
+        tables.check_table(workload, target, where)
     elif scheme_of(url) == "http+arrow":
         check_http(workload, target, where)
     elif scheme_of(url) == "exec":

@@ -24,7 +24,7 @@ __all__ = ["check_upsert"]
 
 def check_upsert(workload: Workload, target: Target, where: Any) -> None:
     url, data = target.url, workload.data
-    if scheme_of(url) in ("flight", "http+arrow", "charrow", "clickhouse", "adbc"):
+    if scheme_of(url) in ("flight", "flightsql", "http+arrow", "charrow", "clickhouse", "adbc"):
         takes = "gets" if scheme_of(url) == "charrow" else "gets and puts"
         raise ScenarioError(
             f"{where('workload', 'operation')}: {url} takes {takes}, no upserts",

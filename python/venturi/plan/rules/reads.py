@@ -8,7 +8,7 @@ from venturi.common.errors import ScenarioError
 from venturi.plan.rules.charrow import check_amount
 from venturi.plan.settings import Target
 from venturi.plan.workload import UPSERT, FileData, Workload
-from venturi.targets.system import scheme_of
+from venturi.targets.system import is_flight_sql, scheme_of
 
 __all__ = ["check_data", "check_get", "check_shares"]
 
@@ -82,7 +82,8 @@ def _check_remote(workload: Workload, target: Target, where: Any) -> None:
             f"{where('target', 'split')}: parts are a table's; a query has none",
             hint="--split hash --split-by COLUMN",
         )
-    if workload.streams > 1 and target.split is None and target.split_by is None:
+    shared = target.split is not None or target.split_by is not None or is_flight_sql(target.url)
+    if workload.streams > 1 and not shared:
         raise ScenarioError(
             f"{where('workload', 'streams')}: how shall {workload.streams} streams share the rows?",
             hint=(

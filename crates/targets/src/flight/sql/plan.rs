@@ -1,0 +1,439 @@
+//! Before the clock: who the server is, what is asked of it, and what must have come of it.
+
+use std::sync::Arc;
+
+use arrow_schema::{Schema, SchemaRef};
+use prost::Message as _;
+
+use super::super::call::Link;
+use super::super::drive;
+use super::super::endpoints::Piece;
+use super::super::options::Ack;
+use super::super::reply::is_unknown;
+use super::super::session::PutSession;
+use super::session::Update;
+use super::{words, FlightSql};
+use crate::read::{
+    by_hash, by_ranges, digest_of, edges_of, same_types, Split, Subject, Summed, There,
+};
+use crate::upsert::{is_own, occupied, StatementKind};
+use crate::Identity;
+use venturi_base::codec::flight_sql::{
+    CommandPreparedStatementUpdate, CommandStatementIngest, SqlMessage, TableDefinitionOptions,
+};
+use venturi_base::codec::ipc::{schema_from_bytes, Encoder};
+use venturi_base::codec::sql::Dialect;
+use venturi_base::data::upsert::Table;
+use venturi_base::data::Source;
+use venturi_base::error::{Error, Kind, Result};
+use venturi_base::meter::readers::network::is_own as is_here;
+use venturi_base::spec::{Data, Operation, Verify};
+
+/// What a put's rows are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Way {
+    /// An ingest into the table.
+    Ingest,
+    /// Values of an INSERT that each stream prepares.
+    Insert(String),
+}
+
+/// What the plan found and made.
+pub struct Plan {
+    pub dialect: Dialect,
+    pub schema: SchemaRef,
+    /// A get's pieces by stream, where the streams share one result.
+    pub dealt: Option<Vec<Vec<Piece>>>,
+    /// Otherwise its statements by stream; `None`: nothing for that one.
+    pub statements: Vec<Option<String>>,
+    pub way: Way,
+    pub summed: Arc<Summed>,
+    /// Rows of a get are digested one by one.
+    pub digest: bool,
+    /// What a get is to read; what is in a put's table before.
+    pub there: Option<There>,
+    pub notes: Vec<String>,
+}
+
+impl FlightSql {
+    pub(super) async fn make_plan(&mut self) -> Result<Identity> {
+        if self.spec.data != Data::Remote {
+            let source = Source::make(&self.spec.data, self.spec.rows_per_batch)?;
+            self.encoder(&source)?;
+            self.source = Some(source);
+        }
+        let link = self.server.log_in().await?;
+        let software = self.server.introduce(&link).await?;
+        let mut identity = self.identity(&link, &software).await;
+        let dialect = self.options.dialect()?;
+        let dialect = dialect.unwrap_or_else(|| words::dialect_of(&software));
+        let plan = match self.spec.operation {
+            Operation::Put => self.plan_put(&link, dialect).await?,
+            _ => self.plan_get(&link, dialect).await?,
+        };
+        let way = match (self.spec.operation, &plan.way) {
+            (Operation::Put, Way::Ingest) => "ingest",
+            (Operation::Put, Way::Insert(_)) => "insert",
+            _ if self.prepares() => "prepared",
+            _ => "statement",
+        };
+        identity.protocol = format!("flightsql-{way}");
+        self.plan = Some(plan);
+        Ok(identity)
+    }
+
+    async fn identity(&self, link: &Link, software: &str) -> Identity {
+        let mut identity = Identity {
+            address: self.server.address.authority(),
+            software: Some(software.to_owned()).filter(|text| !text.is_empty()),
+            route: link.route(),
+            ..Identity::default()
+        };
+        if let Some(route) = identity.route.filter(|route| is_here(route.peer.ip())) {
+            identity.same_machine = Some(true);
+            match self.spec.include_setup {
+                true => identity.pid = self.listening,
+                false => identity.see(route),
+            }
+        }
+        // Where the clock runs already, it would be a part of what is measured.
+        if !self.spec.include_setup {
+            let took = self.server.round_trip(link).await;
+            identity.round_trip_ns = took.map(|took| took.as_nanos() as u64);
+        }
+        identity
+    }
+
+    pub(super) fn prepares(&self) -> bool {
+        self.options.statement == Some(StatementKind::Prepared)
+    }
+
+    pub(super) fn encoder(&self, source: &Source) -> Result<Encoder> {
+        Encoder::new(&source.schema(), self.options.transport.compression()?)
+    }
+
+    fn table_of(&self, source: &Source) -> Table {
+        Table {
+            name: self.table(),
+            schema: source.schema(),
+            key: Vec::new(),
+            add: Vec::new(),
+        }
+    }
+
+    /// A table of our own; one of that name which is not ours stays.
+    async fn make_table(&mut self, link: &Link, dialect: Dialect, table: &Table) -> Result<()> {
+        let create = dialect.create_plain(table)?;
+        if !is_own(&table.name) && self.server.has_table(link, &table.name).await? {
+            return Err(occupied(&table.name));
+        }
+        let drop = format!("DROP TABLE IF EXISTS {}", dialect.quoted(&table.name));
+        self.server.run(link, &drop).await?;
+        self.made = Some(drop);
+        self.server.run(link, &create).await
+    }
+
+    /// How rows get into a table that is there, and why not by an ingest.
+    async fn way(
+        &self,
+        link: &Link,
+        dialect: Dialect,
+        source: &Source,
+    ) -> Result<(Way, Option<String>)> {
+        let table = self.table_of(source);
+        let insert = Way::Insert(words::insert(dialect, &table));
+        if self.spec.operation == Operation::Put && self.prepares() {
+            return Ok((insert, None));
+        }
+        // Of no rows: whether the server knows it.
+        let trying = self.put(link, &Way::Ingest, None, source, Some(0))?;
+        let trying = drive(Box::new(Update::new(trying)), 1);
+        match self.server.within("bulk ingest", trying).await {
+            Ok(_) => Ok((Way::Ingest, None)),
+            Err(error) if is_missing(&error) => {
+                let note = format!(
+                    "the server takes no bulk ingest ({}): the rows are values of a prepared INSERT",
+                    error.message
+                );
+                Ok((insert, Some(note)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A put of so many rows; `handle`: of the prepared INSERT.
+    pub(super) fn put(
+        &self,
+        link: &Link,
+        way: &Way,
+        handle: Option<Vec<u8>>,
+        source: &Source,
+        rows: Option<u64>,
+    ) -> Result<PutSession> {
+        let descriptor = match way {
+            Way::Ingest => CommandStatementIngest {
+                table_definition_options: Some(TableDefinitionOptions::append()),
+                table: self.table(),
+            }
+            .descriptor(),
+            Way::Insert(_) => CommandPreparedStatementUpdate {
+                prepared_statement_handle: handle.unwrap_or_default(),
+            }
+            .descriptor(),
+        };
+        Ok(PutSession::new(
+            link.clone(),
+            vec![],
+            descriptor.encode_to_vec(),
+            self.encoder(source)?,
+            source.cursor(rows),
+            false,
+            Ack::Stream,
+        ))
+    }
+
+    /// A prepared statement, which is closed in the end.
+    pub(super) async fn prepared(&self, link: &Link, statement: &str) -> Result<Vec<u8>> {
+        let handle = self.server.prepare(link, statement).await?;
+        self.handles.lock().push(handle.clone());
+        Ok(handle)
+    }
+
+    /// Our own rows, into the table that is to be read.
+    async fn fill(&self, link: &Link, dialect: Dialect, source: &Source) -> Result<()> {
+        let rows = self.spec.planned_rows();
+        let rows =
+            rows.ok_or_else(|| Error::usage("too many rows: more than 64 bits can count"))?;
+        let (way, _) = self.way(link, dialect, source).await?;
+        let handle = match &way {
+            Way::Ingest => None,
+            Way::Insert(insert) => Some(self.prepared(link, insert).await?),
+        };
+        let put = self.put(link, &way, handle, source, Some(rows))?;
+        let filled = drive(Box::new(Update::new(put)), usize::MAX).await;
+        let what = format!(
+            "{}: filling {}",
+            self.server.address.authority(),
+            self.table()
+        );
+        filled.map(drop).map_err(|error| error.context(what))
+    }
+
+    async fn plan_put(&mut self, link: &Link, dialect: Dialect) -> Result<Plan> {
+        let source = self.source()?.clone();
+        if self.options.common.setup && self.spec.leads() {
+            let table = self.table_of(&source);
+            self.make_table(link, dialect, &table).await?;
+        }
+        let (way, note) = self.way(link, dialect, &source).await?;
+        let schema = source.schema();
+        let summed = self.summed(dialect, &schema);
+        let from = dialect.quoted(&self.table());
+        Ok(Plan {
+            dialect,
+            there: self.there(link, &from, &summed).await?,
+            schema,
+            dealt: None,
+            statements: Vec::new(),
+            way,
+            summed: summed.into(),
+            digest: false,
+            notes: note.into_iter().collect(),
+        })
+    }
+
+    async fn plan_get(&mut self, link: &Link, dialect: Dialect) -> Result<Plan> {
+        let source = self.source.clone();
+        if let Some(source) = source.as_ref().filter(|_| self.spec.leads()) {
+            let table = self.table_of(source);
+            self.make_table(link, dialect, &table).await?;
+            self.fill(link, dialect, source).await?;
+        }
+        let subject = match &self.options.reading.query {
+            Some(query) => Subject::Query(query.clone()),
+            None => Subject::Table(dialect.quoted(&self.table())),
+        };
+        let from = subject.from("AS venturi_rows");
+        // What is not shared by conditions is asked in the user's own words.
+        let all = match &subject {
+            Subject::Query(query) => query.clone(),
+            Subject::Table(name) => format!("SELECT * FROM {name}"),
+        };
+        let mut handle = None;
+        if self.prepares() {
+            handle = Some(self.prepared(link, &all).await?);
+        }
+        let info = self.server.planned(link, &all, handle.as_deref()).await?;
+        let schema = self.columns(link, &info.schema, &from).await?;
+        let streams = self.spec.streams;
+        let offer = self.server.offer(&info)?;
+        let split = match (
+            self.options.reading.split,
+            self.options.reading.split_by.is_some(),
+        ) {
+            (Some(split), _) => Some(split),
+            (None, true) => Some(Split::Hash),
+            (None, false) if offer.endpoints() >= streams => None,
+            // Rows of our own have a first column that says how.
+            (None, false) if source.is_some() => Some(Split::Hash),
+            (None, false) => return Err(few(offer.endpoints(), streams)),
+        };
+        let (dealt, statements) = match split {
+            None => {
+                let of = |stream| offer.pieces(&self.server.address, stream, streams);
+                (Some((0..streams).map(of).collect()), Vec::new())
+            }
+            Some(_) if streams == 1 => (
+                Some(vec![offer.pieces(&self.server.address, 0, 1)]),
+                Vec::new(),
+            ),
+            Some(Split::None) => (None, vec![Some(all); streams]),
+            Some(split) => {
+                let conditions = self
+                    .conditions(link, split, dialect, &from, &schema)
+                    .await?;
+                let statement = |condition: Option<String>| {
+                    condition.map(|it| format!("SELECT * FROM {from} WHERE {it}"))
+                };
+                (None, conditions.into_iter().map(statement).collect())
+            }
+        };
+        let summed = self.summed(dialect, &schema);
+        let mut there = self.there(link, &from, &summed).await?;
+        let known = source.filter(|source| {
+            self.spec.verify == Verify::Checksum && same_types(&source.schema(), &schema)
+        });
+        let digest = known.is_some();
+        if let (Some(there), Some(source)) = (&mut there, known) {
+            there.checksum = digest_of(source.cursor(self.spec.planned_rows()))?;
+        }
+        Ok(Plan {
+            dialect,
+            schema,
+            dealt,
+            statements,
+            way: Way::Ingest,
+            summed: summed.into(),
+            digest,
+            there,
+            notes: Vec::new(),
+        })
+    }
+
+    /// The columns of a result, as its plan says; where that says none, as a row of it has them.
+    async fn columns(&self, link: &Link, planned: &[u8], from: &str) -> Result<SchemaRef> {
+        if let Some(schema) = schema_from_bytes(planned)
+            .ok()
+            .filter(|it| !it.fields.is_empty())
+        {
+            return Ok(schema.into());
+        }
+        if self.spec.verify == Verify::None && self.options.dealt() {
+            return Ok(Schema::empty().into());
+        }
+        let one = format!("SELECT * FROM {from} LIMIT 1");
+        let answer = self.server.query(link, &one).await?;
+        let nothing = || Error::protocol(format!("{one}: the server names no columns"));
+        answer.schema.ok_or_else(nothing)
+    }
+
+    /// The columns that are summed up at both ends.
+    fn summed(&self, dialect: Dialect, schema: &Schema) -> Summed {
+        let columns = schema.fields().iter();
+        let sums = columns.map(|field| (field.name().clone(), words::sum(dialect, field)));
+        Summed::new(sums.filter(|_| self.spec.verify == Verify::Checksum))
+    }
+
+    /// What there is before the trial is the lead's to know.
+    async fn there(&self, link: &Link, from: &str, summed: &Summed) -> Result<Option<There>> {
+        if !self.spec.leads() || self.spec.verify == Verify::None {
+            return Ok(None);
+        }
+        self.count(link, from, summed).await.map(Some)
+    }
+
+    /// Rows, and sums modulo 2^64, as the server has them.
+    pub(super) async fn count(&self, link: &Link, from: &str, summed: &Summed) -> Result<There> {
+        let question = format!("SELECT {} FROM {from}", summed.selected());
+        let row = self.server.ask(link, &question).await.map_err(|error| {
+            let advice = match summed.columns.is_empty() {
+                true => "--verify none moves the rows uncounted",
+                false => "--verify count asks for no sums, --dialect names other words",
+            };
+            let message = format!("{}; {advice}", error.message);
+            Error { message, ..error }
+        })?;
+        let (rows, sums) = summed
+            .found(row.iter().map(Option::as_deref))
+            .ok_or_else(|| {
+                let address = self.server.address.authority();
+                let line = format!("{address}: no count and sums, but {row:?}: {question}");
+                Error::new(Kind::Protocol, line)
+            })?;
+        Ok(There {
+            rows,
+            sums,
+            checksum: None,
+        })
+    }
+
+    /// What each stream reads, by the values of a column.
+    async fn conditions(
+        &self,
+        link: &Link,
+        split: Split,
+        dialect: Dialect,
+        from: &str,
+        schema: &Schema,
+    ) -> Result<Vec<Option<String>>> {
+        let streams = self.spec.streams;
+        let column = match &self.options.reading.split_by {
+            None => schema
+                .fields()
+                .first()
+                .ok_or_else(|| Error::usage("there are no columns"))?,
+            Some(name) => schema
+                .fields()
+                .iter()
+                .find(|field| field.name() == name)
+                .ok_or_else(|| Error::usage(format!("split_by {name}: there is no such column")))?,
+        };
+        if split == Split::Hash {
+            return Ok(by_hash(&words::hash(dialect, column, streams), streams));
+        }
+        let ends = words::ends(dialect, column).ok_or_else(|| {
+            Error::usage(format!(
+                "split key: column {} is {}; ranges are made of whole numbers: split hash takes any column",
+                column.name(),
+                column.data_type()
+            ))
+        })?;
+        let row = self
+            .server
+            .ask(link, &format!("SELECT {ends} FROM {from}"))
+            .await?;
+        let name = dialect.quoted(column.name());
+        let ranges = edges_of(&row, streams);
+        Ok(by_ranges(&name, &ranges, |number| number.to_string()))
+    }
+}
+
+/// Streams that would have nothing of their own to read.
+fn few(endpoints: usize, streams: usize) -> Error {
+    let endpoints = match endpoints {
+        1 => "1 endpoint".to_owned(),
+        many => format!("{many} endpoints"),
+    };
+    Error::new(
+        Kind::Unsupported,
+        format!(
+            "the server offers the result at {endpoints}, fewer than {streams} streams: share its rows by --split hash --split-by COLUMN or --split key --split-by COLUMN, or --split none: each reads all"
+        ),
+    )
+}
+
+/// Whether a server has no such command; one that refuses our rows is another matter.
+fn is_missing(error: &Error) -> bool {
+    is_unknown(error)
+        && (error.message.contains("UNIMPLEMENTED") || error.message.contains("INVALID_ARGUMENT"))
+}
