@@ -370,7 +370,12 @@ def _database(scheme: str, path: str) -> None:
 
 
 def _only_host(url: str, scheme: str, path: str) -> None:
-    """Whether nothing follows the host."""
+    """Whether nothing follows a host that is somebody else's."""
+    if is_local(url):
+        raise ValueError(
+            f"{printable(url)!r}: Venturi has no server of {scheme}:// to start; name one of yours, "
+            f"{scheme}://HOST:PORT"
+        )
     if path.strip("/"):
         raise ValueError(
             f"{printable(url)!r}: what is read is named by table or query (--table, --query), a catalog by a "

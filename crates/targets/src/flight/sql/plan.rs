@@ -11,6 +11,7 @@ use super::super::endpoints::Piece;
 use super::super::options::Ack;
 use super::super::reply::is_unknown;
 use super::super::session::PutSession;
+use super::server::shown;
 use super::session::Update;
 use super::{words, FlightSql};
 use crate::read::{
@@ -253,7 +254,14 @@ impl FlightSql {
             Some(query) => Subject::Query(query.clone()),
             None => Subject::Table(dialect.quoted(&self.table())),
         };
-        let from = subject.from("AS venturi_rows");
+        let from = match &subject {
+            // A line end in it would be one in the error's headers, as some servers repeat it there.
+            Subject::Query(query) if !query.contains(['-', '#', '\n']) => {
+                let query = query.trim().trim_end_matches(';').trim_end();
+                format!("({query}) AS venturi_rows")
+            }
+            subject => subject.from("AS venturi_rows"),
+        };
         // What is not shared by conditions is asked in the user's own words.
         let all = match &subject {
             Subject::Query(query) => query.clone(),
@@ -333,7 +341,7 @@ impl FlightSql {
         }
         let one = format!("SELECT * FROM {from} LIMIT 1");
         let answer = self.server.query(link, &one).await?;
-        let nothing = || Error::protocol(format!("{one}: the server names no columns"));
+        let nothing = || Error::protocol(format!("{}: the server names no columns", shown(&one)));
         answer.schema.ok_or_else(nothing)
     }
 
@@ -367,7 +375,10 @@ impl FlightSql {
             .found(row.iter().map(Option::as_deref))
             .ok_or_else(|| {
                 let address = self.server.address.authority();
-                let line = format!("{address}: no count and sums, but {row:?}: {question}");
+                let line = format!(
+                    "{address}: no count and sums, but {row:?}: {}",
+                    shown(&question)
+                );
                 Error::new(Kind::Protocol, line)
             })?;
         Ok(There {

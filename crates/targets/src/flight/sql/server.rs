@@ -32,6 +32,10 @@ use venturi_base::meter::clock::StageClock;
 /// Bytes of an answer that is read outside of the clock, and its rows.
 const ANSWER: u64 = 64 << 20;
 const ANSWER_ROWS: usize = 100_000;
+/// Letters of a statement in an error.
+const SHOWN: usize = 200;
+/// What a question may take of the trial's timeout.
+const PATIENCE: f64 = 0.9;
 /// An action that all servers of Flight SQL list.
 const SPEAKS: &str = "CreatePreparedStatement";
 
@@ -86,7 +90,9 @@ impl Server {
     /// Bounds a call outside of the clock, and says of its error what was asked.
     pub async fn within<T>(&self, what: &str, call: impl Future<Output = Result<T>>) -> Result<T> {
         let place = self.address.authority();
-        match tokio::time::timeout(self.timeout, call).await {
+        // Before the trial itself gives up, which would not say what was waited for.
+        let patience = self.timeout.mul_f64(PATIENCE);
+        match tokio::time::timeout(patience, call).await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => {
                 let error = first_contact(error.context(what), self.address.tls, SCHEME);
@@ -99,7 +105,7 @@ impl Server {
                 Kind::Timeout,
                 format!(
                     "{place}: {what}: no answer within {} s; is it a gRPC server, and does it want TLS ({SCHEME}+tls://)? A query that takes longer wants a longer timeout",
-                    self.timeout.as_secs_f64()
+                    patience.as_secs_f64()
                 ),
             )),
         }
@@ -190,8 +196,8 @@ impl Server {
         let asked = CommandStatementQuery {
             query: query.to_owned(),
         };
-        self.within(query, self.answer(link, &asked.descriptor()))
-            .await
+        let asking = self.answer(link, &asked.descriptor());
+        self.within(&shown(query), asking).await
     }
 
     /// The first row of a statement's answer, as text.
@@ -241,8 +247,8 @@ impl Server {
             bytes: asked.descriptor().encode_to_vec(),
         };
         let request = request.encode_to_vec();
-        let done = self.within(query, link.unary("DoPut", &[], &request)).await;
-        done.map(drop)
+        let running = link.unary("DoPut", &[], &request);
+        self.within(&shown(query), running).await.map(drop)
     }
 
     /// A prepared statement's handle.
@@ -255,7 +261,7 @@ impl Server {
             let answer = link.action(SPEAKS, &body).await?;
             ActionCreatePreparedStatementResult::unpacked(&answer)
         };
-        let prepared = self.within(query, preparing).await?;
+        let prepared = self.within(&shown(query), preparing).await?;
         Ok(prepared.prepared_statement_handle)
     }
 
@@ -286,7 +292,8 @@ impl Server {
             }
             .descriptor(),
         };
-        self.within(query, flight_info(link, &descriptor)).await
+        let planning = flight_info(link, &descriptor);
+        self.within(&shown(query), planning).await
     }
 
     pub fn offer(&self, info: &FlightInfo) -> Result<Offer> {
@@ -314,6 +321,15 @@ impl Server {
         }
         Ok(linked)
     }
+}
+
+/// A statement as errors have it: one line, not too long.
+pub fn shown(query: &str) -> String {
+    let words: Vec<&str> = query.split_whitespace().collect();
+    let line = words.join(" ");
+    let short: String = line.chars().take(SHOWN).collect();
+    let dots = if short.len() < line.len() { " ..." } else { "" };
+    short + dots
 }
 
 /// The rows that a put has changed, by its last answer; `None`: the server does not say.
@@ -352,6 +368,12 @@ fn cell(column: &View) -> Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn statements_in_errors() {
+        assert_eq!(shown("SELECT 1\n  FROM t"), "SELECT 1 FROM t");
+        assert_eq!(shown(&"ä".repeat(300)), "ä".repeat(200) + " ...");
+    }
 
     #[test]
     fn rows_that_a_put_has_changed() {

@@ -26,6 +26,11 @@ fn text(dialect: Dialect) -> &'static str {
     }
 }
 
+/// Not null: there are servers that cannot send a column of nulls.
+fn known(expression: &str, otherwise: &str) -> String {
+    format!("COALESCE({expression}, '{otherwise}')")
+}
+
 fn cast(dialect: Dialect, expression: &str) -> String {
     format!("CAST({expression} AS {})", text(dialect))
 }
@@ -36,7 +41,7 @@ pub fn sum(dialect: Dialect, column: &Field) -> Option<String> {
     use DataType::{Int16, Int32, Int64, Int8, UInt16, UInt32, UInt64, UInt8};
     let name = dialect.quoted(column.name());
     let of = |expression: &str| cast(dialect, &format!("sum({expression})"));
-    Some(match column.data_type() {
+    let sum = match column.data_type() {
         // Its own sum fails above 64 bits: by halves it does not.
         Int8 | Int16 | Int32 | Int64 if dialect == Dialect::Sqlite => format!(
             "{} || ',' || {}",
@@ -51,13 +56,14 @@ pub fn sum(dialect: Dialect, column: &Field) -> Option<String> {
             _ => of(&format!("octet_length({name})")),
         },
         _ => return None,
-    })
+    };
+    Some(known(&sum, "0"))
 }
 
 /// The least and the greatest value of a column of whole numbers, as text; `None`: it is of another type.
 pub fn ends(dialect: Dialect, column: &Field) -> Option<String> {
     let name = dialect.quoted(column.name());
-    let end = |which: &str| cast(dialect, &format!("{which}({name})"));
+    let end = |which: &str| known(&cast(dialect, &format!("{which}({name})")), "");
     let whole = column.data_type().is_integer();
     whole.then(|| format!("{}, {}", end("min"), end("max")))
 }
@@ -114,17 +120,17 @@ mod tests {
         let float = Field::new("f", DataType::Float64, true);
         assert_eq!(
             sum(Dialect::Sqlite, &number).unwrap(),
-            "CAST(sum(\"a\"\"b\" >> 32) AS TEXT) || ',' || CAST(sum(\"a\"\"b\" & 4294967295) AS TEXT)"
+            "COALESCE(CAST(sum(\"a\"\"b\" >> 32) AS TEXT) || ',' || CAST(sum(\"a\"\"b\" & 4294967295) AS TEXT), '0')"
         );
         assert_eq!(sum(Dialect::Postgres, &float), None);
         assert_eq!(
             sum(Dialect::DuckDb, &letters).unwrap(),
-            "CAST(sum(strlen(\"s\")) AS VARCHAR)"
+            "COALESCE(CAST(sum(strlen(\"s\")) AS VARCHAR), '0')"
         );
         assert_eq!(ends(Dialect::MySql, &letters), None);
         assert_eq!(
             ends(Dialect::MySql, &Field::new("k", DataType::Int32, true)).unwrap(),
-            "CAST(min(`k`) AS CHAR), CAST(max(`k`) AS CHAR)"
+            "COALESCE(CAST(min(`k`) AS CHAR), ''), COALESCE(CAST(max(`k`) AS CHAR), '')"
         );
         assert_eq!(hash(Dialect::Sqlite, &number, 3), "abs(\"a\"\"b\" % 3)");
         let table = Table {
