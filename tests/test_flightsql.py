@@ -172,8 +172,6 @@ def test_what_goes_wrong_with_a_query(plain: Server) -> None:
     refused(record, "usage", "split key: column name is Utf8")
     record = trial(plain.url, "get", REMOTE, streams=2, table="things", split="key", split_by="x")
     refused(record, "usage", "split_by x: there is no such column")
-    record = trial(plain.url, "get", REMOTE, query="SELECT id, id AS \"id\" FROM things", split_by="id")
-    assert record["error"] is not None
 
 
 def test_a_query_that_fails_in_mid_result(plain: Server) -> None:
@@ -233,7 +231,11 @@ def test_a_log_in_and_tls(
         nobody = trial(url, "get", REMOTE, table="things", **ca)
         refused(nobody, "auth", "token_env, or user and password_env")
         refused(trial(url, "get", REMOTE, table="things", **(mine | {"tls_ca": None})), "tls", "tls_ca")
-        refused(trial(server.url, "get", REMOTE, table="things", **mine | {"tls_ca": None}), "protocol", "flightsql+tls://")
+        refused(
+            trial(server.url, "get", REMOTE, table="things", **mine | {"tls_ca": None}),
+            "protocol",
+            "flightsql+tls://",
+        )
         done = venturi(
             "run", "--target", url, "--table", "things", "--user", "me", "--password-env", "RIGHT",
             "--tls-ca", certificates.ca, "--repeats", "2", cwd=tmp_path,
@@ -272,8 +274,9 @@ def test_streams_of_many_at_once_leave_nothing_open(plain: Server) -> None:
 
 def test_a_run(plain: Server, tmp_path: Path) -> None:
     done = venturi(
-        "run", "--target", plain.url, "--query", "SELECT * FROM things", "--streams", "1,2", "--split", "hash",
-        "--split-by", "id", "--statement", "text,prepared", "--repeats", "2", "--no-report", cwd=tmp_path,
+        "run", "--target", plain.url, "--query", "SELECT * FROM things", "--streams", "1,2",
+        "--split", "hash", "--split-by", "id", "--statement", "text,prepared", "--repeats", "2",
+        "--no-report", cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "verified: sums, every trial" in " ".join(done.stdout.split())
@@ -296,10 +299,12 @@ def test_a_run(plain: Server, tmp_path: Path) -> None:
 )
 def test_what_cannot_be_asked_for(words: tuple[str, ...], part: str) -> None:
     done = venturi("run", "--target", "flightsql://h:1", *words, "--dry-run")
-    assert done.returncode == 2 and part in done.stderr, done.stderr
+    assert done.returncode == 3 and part in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("url", ["flightsql://h/t", "flightsql://a,b", "flightsql://u@h", "flightsql://h?query=x"])
+@pytest.mark.parametrize(
+    "url", ["flightsql://h/t", "flightsql://a,b", "flightsql://u@h", "flightsql://h?query=x"]
+)
 def test_urls_that_are_none(url: str) -> None:
     done = venturi("run", "--target", url, "--table", "t", "--dry-run")
-    assert done.returncode == 2 and done.stderr.startswith("error: "), done.stderr
+    assert done.returncode == 3 and done.stderr.startswith("error: "), done.stderr

@@ -85,6 +85,9 @@ impl Options {
         if !plain {
             return wrong("connections, protocol, ack and handicap are options of flight://");
         }
+        if !self.common.init.is_empty() {
+            return wrong("init: its connections have no statements of their own");
+        }
         self.dialect()?;
         let table = self.common.table.as_deref();
         self.reading.check_names(table)?;
@@ -197,6 +200,7 @@ mod tests {
             ("get", r#"{"table": "t", "dialect": "klingon"}"#, "klingon"),
             ("put", r#"{"query": "SELECT 1"}"#, "give table"),
             ("put", r#"{"statement": "text"}"#, "prepared"),
+            ("put", r#"{"init": ["SET x"]}"#, "init"),
             ("put", r#"{"ack": "batch"}"#, "flight://"),
         ] {
             let said = options(operation, json).unwrap_err().message;

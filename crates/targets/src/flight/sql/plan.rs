@@ -1,5 +1,6 @@
 //! Before the clock: who the server is, what is asked of it, and what must have come of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_schema::{Schema, SchemaRef};
@@ -273,6 +274,7 @@ impl FlightSql {
         }
         let info = self.server.planned(link, &all, handle.as_deref()).await?;
         let schema = self.columns(link, &info.schema, &from).await?;
+        distinct(&schema)?;
         let streams = self.spec.streams;
         let offer = self.server.offer(&info)?;
         let split = match (
@@ -426,6 +428,19 @@ impl FlightSql {
         let name = dialect.quoted(column.name());
         let ranges = edges_of(&row, streams);
         Ok(by_ranges(&name, &ranges, |number| number.to_string()))
+    }
+}
+
+/// Names that are given twice would be one column to a sum.
+fn distinct(schema: &Schema) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    let mut fields = schema.fields().iter();
+    match fields.find(|field| !seen.insert(field.name())) {
+        Some(field) => Err(Error::usage(format!(
+            "column {} is there twice: name one of them otherwise",
+            field.name()
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -196,7 +196,8 @@ impl Server {
         let asked = CommandStatementQuery {
             query: query.to_owned(),
         };
-        let asking = self.answer(link, &asked.descriptor());
+        let descriptor = asked.descriptor();
+        let asking = self.answer(link, &descriptor);
         self.within(&shown(query), asking).await
     }
 

@@ -9,12 +9,15 @@ use venturi_base::data::upsert::Table;
 pub fn dialect_of(software: &str) -> Dialect {
     let software = software.to_lowercase();
     let named = |names: &[&str]| names.iter().any(|name| software.contains(name));
-    match () {
-        () if named(&["sqlite"]) => Dialect::Sqlite,
-        () if named(&["duckdb", "gizmosql"]) => Dialect::DuckDb,
-        () if named(&["mysql", "mariadb", "doris", "starrocks"]) => Dialect::MySql,
+    if named(&["sqlite"]) {
+        Dialect::Sqlite
+    } else if named(&["duckdb", "gizmosql"]) {
+        Dialect::DuckDb
+    } else if named(&["mysql", "mariadb", "doris", "starrocks"]) {
+        Dialect::MySql
+    } else {
         // Its words are those of the standard, as far as any server's are.
-        () => Dialect::Postgres,
+        Dialect::Postgres
     }
 }
 
