@@ -59,10 +59,10 @@ def test_gets_and_puts_are_what_they_were() -> None:
 
 @pytest.mark.parametrize("scheme", DEFAULTS)
 def test_parameters_are_the_options_in_force_and_null_where_they_mean_nothing(scheme: str) -> None:
-    # Of ClickHouse there is no server to be started for a run.
-    host = {"clickhouse": "ch", "adbc": "sqlite"}.get(scheme, "local")
+    # Of these there is no server to be started for a run.
+    host = {"clickhouse": "h", "flightsql": "h", "adbc": "sqlite"}.get(scheme, "local")
     url = f"{scheme}://" if scheme in ("empty", "exec") else f"{scheme}://{host}"
-    gets = is_charrow(url) or scheme in ("adbc", "clickhouse", "exec", "http+arrow")
+    gets = is_charrow(url) or scheme in ("adbc", "clickhouse", "exec", "flightsql", "http+arrow")
     operation = "ingest" if is_time_series(url) else "get" if gets else "upsert"
     p = cell(target(url, f"[workload]\noperation = '{operation}'")).parameters
     for name in PARAMETERS:
