@@ -302,6 +302,12 @@ def test_what_cannot_be_asked_for(words: tuple[str, ...], part: str) -> None:
     assert done.returncode == 3 and part in done.stderr, done.stderr
 
 
+def test_an_address_alone_says_what_is_missing() -> None:
+    done = venturi("run", "--target", "flightsql://h:1")
+    assert done.returncode != 0 and "name what is to be read" in done.stderr
+    assert "venturi run --target flightsql://h:1 --table NAME" in done.stderr
+
+
 @pytest.mark.parametrize(
     "url", ["flightsql://h/t", "flightsql://a,b", "flightsql://u@h", "flightsql://h?query=x"]
 )

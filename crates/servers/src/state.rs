@@ -216,10 +216,7 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 /// Of one connection, on the thread that calls it.
-trait Serve<F>:
-    Fn(Socket, Arc<State>, watch::Receiver<bool>) -> F + Send + Sync + 'static
-{
-}
+trait Serve<F>: Fn(Socket, Arc<State>, watch::Receiver<bool>) -> F + Send + Sync + 'static {}
 
 impl<F, S> Serve<F> for S where
     S: Fn(Socket, Arc<State>, watch::Receiver<bool>) -> F + Send + Sync + 'static

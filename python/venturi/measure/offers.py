@@ -14,7 +14,7 @@ from venturi.measure import preflight
 from venturi.plan import matrix
 from venturi.plan.scenario import Scenario
 from venturi.plan.typed import only_target, scenario_of
-from venturi.targets.system import is_ours, scheme_of
+from venturi.targets.system import is_flight_sql, is_ours, scheme_of
 from venturi.targets.urls import place_of, split_url
 
 __all__ = ["settled"]
@@ -41,6 +41,13 @@ def _what(found: Scenario, given: Mapping[str, Any]) -> tuple[dict[str, str], li
     """Flags for what is measured, where the address leaves a choice, and what to say of that."""
     url = found.target.url
     parts = split_url(url)
+    if is_flight_sql(url):
+        base = url.rstrip("/")
+        raise VenturiError(
+            f"{place_of(url)} is a database: name what is to be read, or how many rows of Venturi's own move",
+            hint=f"venturi run --target {base} --table NAME, --query 'SELECT ...', or --operation put "
+            "--rows-per-stream 100k",
+        )
     if scheme_of(url) != "flight" or parts.path.strip("/") or parts.query:
         return {}, []
     if is_ours(url):

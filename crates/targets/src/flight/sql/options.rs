@@ -3,7 +3,9 @@
 use serde::Deserialize;
 
 use super::super::options::DEFAULT_PORT;
-use super::super::options::{Ack, Address, Connections, Options as Transport, ProtocolChoice};
+use super::super::options::{
+    Ack, Address, Connections, Options as Transport, Over, ProtocolChoice,
+};
 use crate::hosts;
 use crate::read::{Reading, Split};
 use crate::upsert::{Common, StatementKind};
@@ -24,15 +26,15 @@ pub fn parse_url(url: &str) -> Result<Address> {
             hosts::printable(url)
         ))
     };
-    let (tls, rest) = match url.split_once("://") {
-        Some(("flightsql", rest)) => (false, rest),
-        Some(("flightsql+tls", rest)) => (true, rest),
+    let (over, rest) = match url.split_once("://") {
+        Some(("flightsql", rest)) => (Over::Tcp, rest),
+        Some(("flightsql+tls", rest)) => (Over::Tls, rest),
         _ => return Err(wrong("not a URL of Flight SQL")),
     };
     if rest.contains(',') {
         return Err(wrong(&format!("one host, not several: {ONE_HOST}")));
     }
-    match Address::place(rest, tls, DEFAULT_PORT) {
+    match Address::place(rest, over, DEFAULT_PORT) {
         Some((address, "" | "/")) => Ok(address),
         Some(_) => Err(wrong(
             "what is read is named by table or query, a catalog by a header, not by the URL",

@@ -28,7 +28,6 @@ use venturi_base::codec::sql::Dialect;
 use venturi_base::data::upsert::Table;
 use venturi_base::data::Source;
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::meter::readers::network::is_own as is_here;
 use venturi_base::spec::{Data, Operation, Verify};
 
 /// What a put's rows are.
@@ -91,13 +90,7 @@ impl FlightSql {
             route: link.route(),
             ..Identity::default()
         };
-        if let Some(route) = identity.route.filter(|route| is_here(route.peer.ip())) {
-            identity.same_machine = Some(true);
-            match self.spec.include_setup {
-                true => identity.pid = self.listening,
-                false => identity.see(route),
-            }
-        }
+        identity.look(self.spec.include_setup.then_some(self.listening));
         // Where the clock runs already, it would be a part of what is measured.
         if !self.spec.include_setup {
             let took = self.server.round_trip(link).await;
