@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{poll_fn, Future};
+use std::task::Poll;
 use std::time::Duration;
 
 use arrow_array::cast::AsArray;
@@ -179,7 +180,11 @@ impl Server {
         while let Some(batch) = poll_fn(|cx| reader.poll_next(cx, &mut clock)).await? {
             rows += batch.num_rows();
             if rows > ANSWER_ROWS {
-                poll_fn(|cx| std::task::Poll::Ready(reader.cancel(cx))).await;
+                poll_fn(|cx| {
+                    reader.cancel(cx);
+                    Poll::Ready(())
+                })
+                .await;
                 let text = format!("over {ANSWER_ROWS} rows where a few were asked for");
                 return Err(Error::protocol(text));
             }
