@@ -23,7 +23,6 @@ use venturi_base::net::route::{Neighbour, Route};
 use venturi_base::os::machine::Place;
 use venturi_base::spec::Verify;
 
-#[cfg(feature = "adbc")]
 pub mod adbc;
 #[cfg(feature = "cassandra")]
 pub mod cassandra;
@@ -72,7 +71,6 @@ pub static SYSTEMS: &[&systems::System] = &[
     #[cfg(feature = "sqlite")]
     &sqlite::SYSTEM,
     &duckdb::SYSTEM,
-    #[cfg(feature = "adbc")]
     &adbc::SYSTEM,
     &timeseries::AKUMULI,
     &timeseries::OPENTSDB,
