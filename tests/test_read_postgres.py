@@ -179,7 +179,9 @@ def test_mistakes_are_lines(postgres: Database) -> None:
     line("auth", "(28000)", url=postgres.url.replace("venturi@", "nobody@"), query="SELECT 1")
     line("server", "3D000", url=postgres.url.removesuffix("venturi") + "nowhere", query="SELECT 1")
     line("unreachable", "nothing listens", url="postgres://venturi@127.0.0.1:1/x", query="SELECT 1")
-    line("memory", "fewer rows per batch", query="SELECT repeat('x', 100000) AS a", max_block_bytes=1 << 16)
+    line("memory", "a row of 1000", query="SELECT repeat('x', 100000) AS a", max_block_bytes=1 << 16)
+    rows = "SELECT repeat('x', 10000) AS a FROM generate_series(1, 10)"
+    line("memory", "fewer rows per batch", query=rows, max_block_bytes=1 << 16)
     postgres.run_sql("CREATE TABLE IF NOT EXISTS sales (id int)")
     line("usage", "is not Venturi's", data=RECORDS, rows=10, table="sales")
 

@@ -88,7 +88,8 @@ impl DuckDb {
             return Ok(opened);
         }
         let api = Api::load(self.options.engine()?)?;
-        if !(self.options.common.setup && self.writes) && !self.path.exists() {
+        let makes = self.options.common.setup && self.writes;
+        if !makes && !self.path.exists() {
             return Err(Error::usage(format!(
                 "{}: there is no such file, and {} creates none",
                 self.path.display(),
