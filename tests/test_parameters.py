@@ -136,6 +136,16 @@ SCENARIOS = {
         add = ["hits"]
         in_flight = 3
         duration = "3s\"""",
+    "cassandra-get": """
+        [target]
+        url = "cassandra://h/ks"
+        query = "SELECT a FROM t WHERE token(a) >= ? AND token(a) <= ?"
+        split = "parts"
+        page_size = 100
+        consistency = "one"
+        [workload]
+        operation = "get"
+        streams = 3""",
     "cassandra": """
         [target]
         url = "cassandra://h/ks"
