@@ -130,7 +130,7 @@ def test_a_redirect_is_named_and_not_followed(tmp_path: Path, stranger: str) -> 
         ("cut.arrows", "the answer ended before the Arrow stream in it did"),
         ("long.arrows", "bytes follow the end"),
         ("garbage.bin", "is it an Arrow stream?"),
-        ("rows.arrow", "ARROW1"),
+        ("rows.arrow", "it is a file of Arrow (ARROW1)"),
     ],
 )
 def test_what_is_no_arrow_stream_fails(tmp_path: Path, files: str, path: str, part: str) -> None:
