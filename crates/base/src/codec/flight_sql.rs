@@ -1,5 +1,5 @@
-//! Flight SQL's messages (FlightSql.proto), as far as Venturi speaks them: each travels in a `google.protobuf.Any`
-//! where Flight has a command, the body of an action or of its result.
+//! Flight SQL's messages (FlightSql.proto), as far as Venturi speaks them: each travels in a
+//! `google.protobuf.Any` where Flight has a command, the body of an action or of its result.
 //!
 //! Written out as `proto.rs` is; the tests compare them with arrow-flight's.
 
@@ -202,7 +202,8 @@ mod tests {
         #[test]
         fn the_messages_are_those_of_arrow_flight(
             text in ".{0,60}", bytes in prop::collection::vec(any::<u8>(), 0..60),
-            more in prop::collection::vec(any::<u8>(), 0..60), info in prop::collection::vec(any::<u32>(), 0..4),
+            more in prop::collection::vec(any::<u8>(), 0..60),
+            info in prop::collection::vec(any::<u32>(), 0..4),
             count in any::<i64>(),
         ) {
             let handle = bytes.clone();
@@ -256,11 +257,9 @@ mod tests {
                     table: text.clone(),
                 },
                 &stock::CommandStatementIngest {
-                    table_definition_options: Some(stock::command_statement_ingest::TableDefinitionOptions {
-                        if_not_exist: stock::command_statement_ingest::table_definition_options::
-                            TableNotExistOption::Fail.into(),
-                        if_exists: stock::command_statement_ingest::table_definition_options::
-                            TableExistsOption::Append.into(),
+                    table_definition_options: Some(stock::TableDefinitionOptions {
+                        if_not_exist: stock::TableNotExistOption::Fail.into(),
+                        if_exists: stock::TableExistsOption::Append.into(),
                     }),
                     table: text,
                     ..Default::default()
