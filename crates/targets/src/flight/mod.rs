@@ -14,6 +14,7 @@ mod open;
 pub(crate) mod options;
 pub(crate) mod perf;
 mod plan;
+mod reader;
 mod reply;
 mod servers;
 mod session;

@@ -3,17 +3,16 @@
 use std::collections::VecDeque;
 use std::task::{ready, Context, Poll};
 
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
 use prost::Message as _;
 
 use super::call::Link;
 use super::options::Ack;
+use super::reader::Reader;
 use super::reply::Reply;
 use crate::{Moved, Session, Tally};
 use venturi_base::codec::flight::{queue_flight_data, queue_message, Expect, Message, Parts};
-use venturi_base::codec::ipc::{Decoder, Encoded, Encoder};
-use venturi_base::codec::proto::{Action, Ticket};
+use venturi_base::codec::ipc::{Encoded, Encoder};
+use venturi_base::codec::proto::Action;
 use venturi_base::data::digest::digest;
 use venturi_base::data::payload::payload_bytes;
 use venturi_base::data::Cursor;
@@ -28,144 +27,7 @@ const LOW_WATER: usize = 128 << 10;
 
 /// Messages without a batch (dictionaries, metadata, acknowledgements) that are taken in one
 /// go: a peer that sends nothing else must not keep the thread.
-const IN_ONE_GO: usize = 256;
-
-/// The batches of one ticket after another.
-pub struct Reader {
-    pieces: VecDeque<(Link, Vec<u8>)>,
-    headers: Vec<(String, Vec<u8>)>,
-    /// Bytes of a batch in memory, at most.
-    limit: u64,
-    current: Option<Call>,
-    /// Of calls that have ended.
-    wire_bytes: u64,
-    schema: Option<SchemaRef>,
-}
-
-struct Call {
-    link: Link,
-    stream: u32,
-    decoder: Decoder,
-    reply: Reply,
-}
-
-impl Reader {
-    pub fn new(
-        pieces: VecDeque<(Link, Vec<u8>)>,
-        headers: Vec<(String, Vec<u8>)>,
-        limit: u64,
-    ) -> Self {
-        Self {
-            pieces,
-            headers,
-            limit,
-            current: None,
-            wire_bytes: 0,
-            schema: None,
-        }
-    }
-
-    fn begin(&mut self) -> Result<bool> {
-        let Some((link, ticket)) = self.pieces.pop_front() else {
-            return Ok(false);
-        };
-        let stream = link.call("DoGet", &self.headers, Expect::Flight);
-        link.queue(stream, |queue| {
-            queue_message(&Ticket { ticket }.encode_to_vec(), queue);
-            Ok(())
-        })?;
-        link.end(stream);
-        self.current = Some(Call {
-            link,
-            stream,
-            decoder: Decoder::limited(self.limit),
-            reply: Reply::default(),
-        });
-        Ok(true)
-    }
-
-    fn close(&mut self) {
-        if let Some(call) = self.current.take() {
-            call.link.forget(call.stream);
-            self.schema = call.decoder.schema().cloned();
-            if !self.pieces.iter().any(|(link, _)| link.is(&call.link)) {
-                self.wire_bytes += call.link.leave();
-            }
-        }
-    }
-
-    /// The next batch; whoever takes it marks its decoding on the clock.
-    pub fn poll_next(
-        &mut self,
-        cx: &mut Context<'_>,
-        clock: &mut StageClock,
-    ) -> Poll<Result<Option<RecordBatch>>> {
-        for _ in 0..IN_ONE_GO {
-            let Some(call) = &mut self.current else {
-                if self.begin()? {
-                    continue;
-                }
-                return Poll::Ready(Ok(None));
-            };
-            let event = call.link.poll_event(call.stream, cx);
-            clock.mark(Stage::Receive);
-            let Poll::Ready(event) = event else {
-                clock.wait(call.link.awaits_input());
-                return Poll::Pending;
-            };
-            match event? {
-                Event::Message {
-                    message: Message::Flight(message),
-                    ..
-                } => {
-                    if message.header.is_empty() {
-                        continue; // metadata only
-                    }
-                    let batch = call.decoder.message(&message.header, message.body)?;
-                    if batch.is_some() {
-                        return Poll::Ready(Ok(batch));
-                    }
-                }
-                event => {
-                    if call.reply.event(event)? {
-                        self.close();
-                    }
-                }
-            }
-        }
-        cx.waker().wake_by_ref();
-        clock.wait(Stage::AwaitThread);
-        Poll::Pending
-    }
-
-    /// Gives up the call in flight.
-    pub fn cancel(&mut self, cx: &mut Context<'_>) {
-        if let Some(call) = &self.current {
-            call.link.cancel(call.stream);
-            let _ = call.link.poll_flush(cx);
-        }
-        self.close();
-    }
-
-    /// Of the last call that has ended.
-    pub fn schema(&self) -> Option<&SchemaRef> {
-        self.schema.as_ref()
-    }
-
-    /// Grows with what its connection moves.
-    pub fn progress(&self) -> u64 {
-        match &self.current {
-            Some(call) => call.link.data_bytes(),
-            None => 0,
-        }
-    }
-
-    /// Bytes on the wire, both ways.
-    pub fn carried(&self) -> u64 {
-        let share = self.current.as_ref().map(|call| call.link.wire_share());
-        self.wire_bytes + share.unwrap_or(0)
-    }
-}
+pub const IN_ONE_GO: usize = 256;
 
 pub struct GetSession {
     reader: Reader,

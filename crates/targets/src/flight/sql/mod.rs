@@ -8,6 +8,7 @@ mod options;
 mod plan;
 mod server;
 mod session;
+mod tables;
 mod words;
 
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::options::DEFAULT_PORT;
-use super::session::Reader;
+use super::reader::Reader;
 use crate::read::{Checks, Partition};
 use crate::systems::System;
 use crate::{each, Identity, LocalFuture, Session, Tally, Target, Verification};
@@ -26,9 +27,10 @@ use venturi_base::meter::sockets::Sockets;
 use venturi_base::spec::{Operation, TrialSpec};
 
 use options::Options;
-use plan::{Plan, Way};
+use plan::Plan;
 use server::{Links, Server};
 use session::{Fetch, Update};
+use tables::Way;
 
 const SCHEME: &str = "flightsql";
 

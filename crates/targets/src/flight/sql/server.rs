@@ -15,8 +15,8 @@ use super::super::ask::authenticate;
 use super::super::call::Link;
 use super::super::endpoints::{flight_info, Offer, Piece};
 use super::super::options::{Address, Options as Transport};
+use super::super::reader::Reader;
 use super::super::reply::is_unknown;
-use super::super::session::Reader;
 use super::super::{dial, first_contact};
 use super::SCHEME;
 use venturi_base::codec::flight_sql::{

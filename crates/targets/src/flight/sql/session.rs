@@ -5,7 +5,8 @@ use std::task::{ready, Context, Poll};
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
 
-use super::super::session::{PutSession, Reader};
+use super::super::reader::Reader;
+use super::super::session::PutSession;
 use super::server::changed;
 use crate::read::{Rows, Summed};
 use crate::{Moved, Session, Tally};
