@@ -150,13 +150,13 @@ mod tests {
     use super::*;
 
     fn options(operation: &str, json: &str) -> Result<Options> {
-        let data = match operation {
-            "get" => r#"{"source": "remote"}"#,
-            _ => r#"{"source": "records", "columns": 1, "values": "random", "seed": 0}"#,
+        let (data, rows) = match operation {
+            "get" => (r#"{"source": "remote"}"#, "null"),
+            _ => (r#"{"source": "records", "columns": 1}"#, "1"),
         };
         let whole = format!(
             r#"{{"trial": "t", "target": "flightsql://h", "operation": "{operation}", "data": {data},
-                "rows_per_batch": 1, "streams": 2, "threads": 1, "options": {json}}}"#
+                "rows_per_stream": {rows}, "rows_per_batch": 1, "streams": 2, "threads": 1, "options": {json}}}"#
         );
         Options::parse(&TrialSpec::parse(&whole).unwrap())
     }
