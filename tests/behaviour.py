@@ -26,12 +26,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import charrow_support
 import clickhouse_support
 import database_support
 import redis_support
-from flight_support import Certificates, ServerProcess, serve_command, write_ipc
+from flight_support import Certificates, ServerProcess, write_ipc
 from path_support import tls_front
+from run_support import command
 from secret_support import HARD
 from store_support import Store
 from venturi.servers.throwaway import network
@@ -92,11 +92,12 @@ Start = Callable[[Certificates, Path], AbstractContextManager[Server]]
 
 @contextlib.contextmanager
 def _ours(scheme: str, certificates: Certificates, place: Path) -> Iterator[Server]:
-    """`venturi serve flight` or `charrow`; with TLS it speaks nothing else, so that is another one."""
+    """`venturi serve flight`, `charrow`, `http`; with TLS it speaks nothing else, so that is another one."""
 
     @contextlib.contextmanager
     def start(*words: object) -> Iterator[ServerProcess]:
-        process = ServerProcess(command("--token-env", RIGHT_ENV, *map(str, words)))
+        common = ("--port", 0, "--json", "--exit-with-parent", "--token-env", RIGHT_ENV)
+        process = ServerProcess(command("serve", scheme.partition("+")[0], *common, *words))
         try:
             yield process
         finally:
@@ -108,16 +109,15 @@ def _ours(scheme: str, certificates: Certificates, place: Path) -> Iterator[Serv
         with start(*files) as process:
             yield f"{scheme}+tls://{process.address}"
 
-    flight = scheme == "flight"
-    command = serve_command if flight else charrow_support.serve_command
+    query = scheme == "charrow"
     pq.write_table(needle(), place / "needle.parquet")
     with start("--table", f"needle={place / 'needle.parquet'}") as process:
         yield Server(
             f"{scheme}://{process.address}",
-            {"token_env" if flight else "password_env": RIGHT_ENV},
+            {"password_env" if query else "token_env": RIGHT_ENV},
             process.process.pid,
             secure,
-            needle=("/needle", {}) if flight else ("", {"query": "SELECT * FROM needle"}),
+            needle=("", {"query": "SELECT * FROM needle"}) if query else ("/needle", {}),
         )
 
 
@@ -405,6 +405,16 @@ SYSTEMS: dict[str, System] = {
         without={"lost": TELLS_LENGTHS},
         slow=False,
     ),
+    "http+arrow": System(
+        partial(_ours, "http+arrow"),
+        (*_ways("get", {}), *_ways("put", {}, {"http_method": "PUT"})),
+        "checksum",
+        "venturi ",
+        stranger="is it an HTTP server",
+        denied="token|password",
+        without={"lost": TELLS_LENGTHS},
+        slow=False,
+    ),
     "charrow": System(
         partial(_ours, "charrow"),
         _ways("get", {}, {"decoders": 0}, {"encoders": 2, "decoders": 2}),
@@ -506,6 +516,7 @@ SYSTEMS: dict[str, System] = {
 }
 NOT_JUDGED = {
     "empty": "it moves nothing anywhere",
+    "flightsql": "its server is not ours, and is Flight's on the way: tests/test_flightsql.py",
     "adbc": "its connections are the driver's own: tests/test_adbc.py",
     "exec": "a pipe is between its ends, where nobody comes: tests/test_exec.py",
     "pipe": "both its ends are in one process, where nobody comes between them",

@@ -40,6 +40,7 @@ KINDS: dict[str, tuple[list[str], str]] = {
         command("run", "--target", "empty://", "--operation", "put", "--data", "rows.csv", *RUN),
         "venturi-data-*/*.arrow",
     ),
+    "socket": (command("run", "--target", "charrow+unix://local", *RUN), "venturi-socket-*/charrow.sock"),
     "store": (command("serve", "timeseries", *FREE), "venturi-store-*/*"),
     "run's store": (command("run", "--target", "akumuli://local", *RUN), "venturi-store-*/data/log/*"),
     # It never listens on its port.

@@ -142,7 +142,7 @@ impl Http {
             Err(error) if !self.place.path.is_empty() && error.kind == Kind::Protocol => {
                 client = server.connect().await?;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(self.server.cut_short(error)),
         }
         if !identity.reference {
             let early = self.spec.include_setup;

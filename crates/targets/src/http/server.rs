@@ -38,6 +38,21 @@ impl Server {
         &self.web.authority
     }
 
+    /// A connection that ends before anything was said may be another protocol's.
+    pub fn cut_short(&self, error: Error) -> Error {
+        match error.kind {
+            Kind::Lost => {
+                let message = format!(
+                    "{}; is it an HTTP server, and {}",
+                    error.message,
+                    self.scheme_advice()
+                );
+                Error { message, ..error }
+            }
+            _ => error,
+        }
+    }
+
     fn scheme_advice(&self) -> &'static str {
         match self.web.tls {
             Some(_) => "does it speak TLS on this port?",

@@ -77,7 +77,7 @@ def _check_remote(workload: Workload, target: Target, where: Any) -> None:
         raise ScenarioError(
             f"{where('target', 'split')}: {target.split} of which column?", hint="name it: --split-by id"
         )
-    if target.split == "parts" and not _has_parts(target):
+    if target.split == "parts" and target.query is not None and not _has_tokens(target):
         raise ScenarioError(
             f"{where('target', 'split')}: parts are a table's; a query has none",
             hint="--split hash --split-by COLUMN",
