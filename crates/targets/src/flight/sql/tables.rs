@@ -46,13 +46,20 @@ impl FlightSql {
         table: &Table,
     ) -> Result<()> {
         let create = dialect.create_plain(table)?;
-        if !is_own(&table.name) && self.server.has_table(link, &table.name).await? {
+        let drop = format!("DROP TABLE IF EXISTS {}", dialect.quoted(&table.name));
+        if is_own(&table.name) {
+            self.server.run(link, &drop).await?;
+            self.made = Some(drop);
+            return self.server.run(link, &create).await;
+        }
+        if self.server.has_table(link, &table.name).await? {
             return Err(occupied(&table.name));
         }
-        let drop = format!("DROP TABLE IF EXISTS {}", dialect.quoted(&table.name));
-        self.server.run(link, &drop).await?;
+        // Some servers do not list a table that is written in other letters: one that is there all the
+        // same makes this fail, and only what this has made is dropped in the end.
+        self.server.run(link, &create).await?;
         self.made = Some(drop);
-        self.server.run(link, &create).await
+        Ok(())
     }
 
     /// How rows get into a table that is there, and why not by an ingest.
