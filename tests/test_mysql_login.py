@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
@@ -31,12 +32,20 @@ def exclusive_or(one: bytes, other: bytes) -> bytes:
 class Server:
     """Answers one client; `cached`: it has seen the password before. Notes what it was given."""
 
-    def __init__(self, cached: bool, plugin: bytes = b"caching_sha2_password", then: bytes = b"") -> None:
-        self.cached, self.plugin, self.then = cached, plugin, then
+    def __init__(
+        self, cached: bool, plugin: bytes = b"caching_sha2_password", then: bytes = b"", path: str = ""
+    ) -> None:
+        self.cached, self.plugin, self.then, self.path = cached, plugin, then, path
         self.password: bytes | None = None
         self.scrambled: bytes | None = None
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"mysql://me@127.0.0.1:{self.listener.getsockname()[1]}"
+        if path:
+            self.listener = socket.socket(socket.AF_UNIX)
+            self.listener.bind(path)
+            self.listener.listen()
+            self.url = f"mysql+unix://me@{path}"
+        else:
+            self.listener = socket.create_server(("127.0.0.1", 0))
+            self.url = f"mysql://me@127.0.0.1:{self.listener.getsockname()[1]}"
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
 
@@ -64,6 +73,9 @@ class Server:
     def full(self, number: int) -> int:
         self.send(number, b"\x01\x04")
         number, asked = self.receive()
+        if self.path:
+            self.password = asked
+            return number
         assert asked == b"\x02"
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         pem = key.public_key().public_bytes(
@@ -103,6 +115,12 @@ def test_a_password_that_the_server_has_seen(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_password_under_the_servers_key(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(cached=False)
+    assert "this is as far as it goes" in refused(server, monkeypatch)
+    assert server.password == PASSWORD.encode() + b"\0"
+
+
+def test_a_password_over_a_unix_socket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    server = Server(cached=False, path=str(tmp_path / "s"))
     assert "this is as far as it goes" in refused(server, monkeypatch)
     assert server.password == PASSWORD.encode() + b"\0"
 

@@ -50,13 +50,14 @@ pub fn respond(plugin: &str, secret: &Secret, nonce: &[u8], private: bool) -> Re
         "mysql_clear_password" | "sha256_password" if private => Ok(secret.with_end()),
         "mysql_clear_password" => Err(Error::new(
             Kind::Auth,
-            "the account's password would be sent in the clear: use mysql+tls://",
+            "the account's password would be sent in the clear: use mysql+tls:// or mysql+unix://",
         )),
         other => Err(Error::new(
             Kind::Auth,
             format!(
                 "the account uses the authentication plugin {other:?}, which Venturi does not know; \
-                 it knows mysql_native_password, caching_sha2_password, and over TLS mysql_clear_password"
+                 it knows mysql_native_password, caching_sha2_password, and over TLS or a Unix socket \
+                 mysql_clear_password"
             ),
         )),
     }

@@ -56,7 +56,9 @@ impl Connection {
             _ => Greeting::parse(message),
         };
         let greeting = channel.receive(first).await.map_err(first_contact)?;
-        let private = access.tls.is_some();
+        let tls = access.tls.is_some();
+        // Servers hold a Unix socket for as secure as TLS: they want the password itself there too.
+        let private = tls || host.socket().is_some();
         let known = ["mysql_native_password", "caching_sha2_password"];
         let plugin = known
             .into_iter()
@@ -68,9 +70,9 @@ impl Connection {
             database,
             plugin,
             response: &response,
-            tls: private,
+            tls,
         };
-        let capabilities = login.capabilities(&greeting).ok_or_else(|| match private {
+        let capabilities = login.capabilities(&greeting).ok_or_else(|| match tls {
             true => Error::new(
                 Kind::Tls,
                 "the server does not offer TLS: without it the URL begins with mysql://",
