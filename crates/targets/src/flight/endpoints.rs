@@ -8,7 +8,7 @@ use super::options::Address;
 use super::plan::Plan;
 use super::servers::Server;
 use super::Flight;
-use crate::hosts::of_stream;
+use crate::hosts::{self, of_stream};
 use venturi_base::codec::proto::{FlightDescriptor, FlightEndpoint, FlightInfo};
 use venturi_base::error::{Error, Kind, Result};
 
@@ -112,6 +112,16 @@ impl Endpoint {
         });
         let elsewhere = elsewhere.filter(|address| address != asked);
         if let Some(address) = &elsewhere {
+            // A path says nothing on another host: on this one it is some other server's, who would be
+            // given the trial's headers.
+            let is_path = |address: &Address| address.to_host().socket().is_some();
+            if is_path(address) && !is_path(asked) {
+                return Err(Error::protocol(format!(
+                    "the server offers its data at the Unix socket {}, which Venturi cannot reach: such a \
+                     location is followed only from a server that was itself reached over a Unix socket",
+                    hosts::printable(&address.authority())
+                )));
+            }
             // Another place gets this trial's headers too, and with them its credentials.
             if asked.tls && !address.tls && secrets {
                 return Err(Error::new(
@@ -244,4 +254,28 @@ pub(super) async fn flight_info(link: &Link, descriptor: &FlightDescriptor) -> R
         .ok_or_else(|| Error::protocol("GetFlightInfo without an answer"))?;
     FlightInfo::decode(&reply[..])
         .map_err(|error| Error::protocol(format!("GetFlightInfo: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use venturi_base::codec::proto::Location;
+
+    #[test]
+    fn a_socket_is_followed_from_a_socket_only() {
+        let at = |uri: &str| Address::of_location(uri).unwrap().unwrap();
+        let endpoint = FlightEndpoint {
+            location: vec![Location {
+                uri: "grpc+unix:///run/s".into(),
+            }],
+            ..Default::default()
+        };
+        let near = Endpoint::of(&endpoint, &at("grpc+unix:///run/t"), true).unwrap();
+        assert_eq!(near.elsewhere, Some(at("grpc+unix:///run/s")));
+        for asked in ["grpc://h:1", "grpc+tls://h:1"] {
+            let refused = Endpoint::of(&endpoint, &at(asked), false).unwrap_err();
+            assert_eq!(refused.kind, Kind::Protocol);
+            assert!(refused.message.contains("/run/s"), "{}", refused.message);
+        }
+    }
 }
