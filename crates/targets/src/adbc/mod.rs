@@ -32,6 +32,15 @@ const CALLEE: Callee = Callee {
     stage: Stage::Driver,
 };
 
+/// How many streams' calls may run at a time. A put's only hand batches to ingests, which have threads of
+/// their own; one that waits for a lock of another ingest must not keep that one's batches away.
+fn turns(spec: &TrialSpec) -> usize {
+    match spec.operation {
+        Operation::Get => spec.threads,
+        _ => spec.streams,
+    }
+}
+
 /// Any ADBC driver.
 pub const SYSTEM: System = System {
     scheme: "adbc",
@@ -56,7 +65,7 @@ impl Adbc {
         let options = Options::of(&spec)?;
         Ok(Self {
             code: Arc::new(Code::new(spec.clone(), options)),
-            turns: Arc::new(Turns::new(spec.threads)),
+            turns: Arc::new(Turns::new(turns(&spec))),
             spec,
             stuck: Arc::default(),
             source: None,

@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
+use super::session::{only_empty, MOST_EMPTY};
 use super::{Consumer, Plugin, Producer, Taken};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::clock::{Stage, StageClock};
@@ -196,9 +197,18 @@ impl End {
 }
 
 fn several(producer: &mut dyn Producer, rows: usize) -> Result<Vec<RecordBatch>> {
-    let (mut found, mut left) = (Vec::new(), rows);
+    let (mut found, mut left, mut empty) = (Vec::new(), rows, 0);
     while left > 0 {
         let Some(batch) = producer.next()? else { break };
+        // Not kept: no number of them makes up the rows that are wanted.
+        if batch.num_rows() == 0 {
+            empty += 1;
+            if empty > MOST_EMPTY {
+                return Err(Error::new(Kind::Plugin, only_empty()));
+            }
+            continue;
+        }
+        empty = 0;
         left = left.saturating_sub(batch.num_rows());
         found.push(batch);
     }
@@ -350,5 +360,43 @@ fn serve(
         if tell.send(Told { answer, began }).is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{ArrayRef, Int64Array};
+
+    /// Batches of so many rows.
+    struct Gives<I>(I);
+
+    impl<I: Iterator<Item = usize>> Producer for Gives<I> {
+        fn schema(&self) -> SchemaRef {
+            batch(0).schema()
+        }
+
+        fn next(&mut self) -> Result<Option<RecordBatch>> {
+            Ok(self.0.next().map(batch))
+        }
+    }
+
+    fn batch(rows: usize) -> RecordBatch {
+        let column = Arc::new(Int64Array::from(vec![1; rows])) as ArrayRef;
+        RecordBatch::try_from_iter([("a", column)]).unwrap()
+    }
+
+    #[test]
+    fn batches_without_rows_are_left_out_and_bounded() {
+        let mut gives = Gives([0, 2, 0, 3, 4].into_iter());
+        let mut next = || -> Vec<usize> {
+            let found = several(&mut gives, 5).unwrap();
+            found.iter().map(RecordBatch::num_rows).collect()
+        };
+        assert_eq!(next(), [2, 3]);
+        assert_eq!(next(), [4]);
+        assert!(next().is_empty());
+        let error = several(&mut Gives(std::iter::repeat(0)), 5).unwrap_err();
+        assert_eq!(error.kind, Kind::Plugin);
     }
 }

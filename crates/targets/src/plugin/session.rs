@@ -14,7 +14,11 @@ use venturi_base::meter::clock::{Stage, StageClock};
 use venturi_base::spec::{Operation, TrialSpec};
 
 /// Batches without a row that may follow one another: a stream that has nothing but such never ends.
-const MOST_EMPTY: u32 = 10_000;
+pub(super) const MOST_EMPTY: u32 = 10_000;
+
+pub(super) fn only_empty() -> String {
+    format!("the stream has {MOST_EMPTY} batches without a row, one after the other")
+}
 
 pub struct Stream {
     caller: Caller,
@@ -92,9 +96,7 @@ impl Stream {
                 "the stream has more rows than were asked for: {} and not {most}",
                 self.tally.rows
             ),
-            _ if self.empty > MOST_EMPTY => {
-                format!("the stream has {MOST_EMPTY} batches without a row, one after the other")
-            }
+            _ if self.empty > MOST_EMPTY => only_empty(),
             _ => return Ok(()),
         };
         Err(Error::new(Kind::Plugin, what))
