@@ -57,7 +57,14 @@ pub fn run(spec: &TrialSpec, target: &mut dyn Target, control: &Control, record:
     };
     match call.wait("plan", target.plan(), call.timeout()) {
         Ok(identity) => record.target = identity,
-        Err(error) => return record.fail(Failure::new(error, None)),
+        Err(error) => {
+            record.fail(Failure::new(error, None));
+            // A plan may fail after it has made tables, filled them or prepared statements.
+            if spec.leads() {
+                clean(&call, &*target, record);
+            }
+            return;
+        }
     }
     let target = &*target;
     let sockets = target.sockets();

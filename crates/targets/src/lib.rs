@@ -442,7 +442,7 @@ pub trait Target: Send + Sync {
         Vec::new()
     }
 
-    /// Removes what the trial left on the server.
+    /// Removes what the trial left on the server; also after a plan that failed.
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
         Box::pin(async { Ok(()) })
     }

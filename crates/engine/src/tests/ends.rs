@@ -77,6 +77,21 @@ fn one_failing_stream_ends_all_and_is_named() {
 }
 
 #[test]
+fn a_plan_that_fails_is_cleaned_up_after() {
+    for clean in [None, Some(Kind::Io)] {
+        let mut peer = Peer::all(1, Script::of(1));
+        peer.plan_fails = Some(Kind::Server);
+        peer.clean = clean;
+        let cleaned = peer.cleaned.clone();
+        let record = run_peer(&spec_one(), peer);
+        assert!(cleaned.load(Ordering::SeqCst));
+        assert_eq!(record.error.unwrap().message, "cannot plan");
+        let noted = record.verification.note.is_some();
+        assert_eq!(noted, clean.is_some());
+    }
+}
+
+#[test]
 fn a_stall_is_a_timeout_that_tells_how_far_it_came() {
     let peer = Peer::new(vec![Script::of(2), Script::of(4).then(Then::Stall)]);
     let record = run_peer(&spec(2, 1, r#", "timeout_ns": 200000000"#), peer);

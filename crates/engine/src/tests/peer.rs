@@ -86,6 +86,7 @@ pub struct Peer {
     pub report: Option<Kind>,
     /// The server samples, by a clock that is so far ahead of ours.
     pub ahead_ns: Option<i64>,
+    pub plan_fails: Option<Kind>,
     pub clean: Option<Kind>,
     pub cleaned: Arc<AtomicBool>,
 }
@@ -102,6 +103,7 @@ impl Peer {
             verified: Ok(None),
             report: None,
             ahead_ns: None,
+            plan_fails: None,
             clean: None,
             cleaned: Arc::default(),
         }
@@ -126,6 +128,9 @@ impl Target for Peer {
         assert!(!self.plan_panics, "planned to panic");
         Box::pin(async {
             tokio::time::sleep(self.plan).await;
+            if let Some(kind) = self.plan_fails {
+                return Err(Error::new(kind, "cannot plan"));
+            }
             Ok(Identity {
                 address: "127.0.0.1:1".into(),
                 protocol: "test".into(),

@@ -235,7 +235,7 @@ impl Cassandra {
         let ready = match self.get_ready(&contact, batches).await {
             Ok(ready) => ready,
             Err(error) => {
-                // Nobody else will: a plan that failed is the end of its trial.
+                // Nobody else will: `clean` knows only what a plan that succeeded has made.
                 let _ = self.drop_table(&contact).await;
                 return Err(error);
             }

@@ -133,7 +133,7 @@ impl Flight {
             Err(error) => Err(error),
         };
         if given.is_err() {
-            // Nobody cleans up after a plan that failed; what is there already is taken back.
+            // `clean` knows nothing of a plan that failed; what is there already is taken back.
             let _ = self.drop_table(&table).await;
         }
         plan.uploaded = Some(table);

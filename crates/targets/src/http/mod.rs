@@ -202,12 +202,7 @@ impl Http {
             let table = format!("venturi/{}", self.spec.trial);
             self.uploaded = Some(table.clone());
             if self.spec.leads() {
-                let given = self.upload(client, &table).await;
-                if given.is_err() {
-                    // Nobody cleans up after a plan that failed; what is there already is taken back.
-                    let _ = self.server.ask("drop", &table).await;
-                }
-                given?;
+                self.upload(client, &table).await?;
             }
         }
         Ok(self.identity.clone())

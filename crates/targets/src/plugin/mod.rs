@@ -91,7 +91,8 @@ pub struct Plugged {
     turns: Arc<Turns>,
     /// Calls in this process that nobody waits for any more and that still run.
     stuck: Arc<AtomicUsize>,
-    planned: Planned,
+    /// None: `plan` has not answered, so there is nothing to close.
+    planned: Option<Planned>,
     /// None where a get moves rows of the code's own.
     source: Option<Source>,
     /// The other end of a stream told no digest.
@@ -105,7 +106,7 @@ impl Plugged {
             spec,
             code,
             stuck,
-            planned: Planned::default(),
+            planned: None,
             source: None,
             counted: Arc::default(),
         }
@@ -190,15 +191,15 @@ impl Target for Plugged {
                 data => Some(Source::make(data, self.spec.rows_per_batch)?),
             };
             let (code, source) = (self.code.clone(), self.source.clone());
-            self.planned = once(self.stuck.clone(), move || code.plan(source)).await?;
-            let pid = self.planned.pid;
+            let planned = once(self.stuck.clone(), move || code.plan(source)).await?;
+            let planned = self.planned.insert(planned);
+            let pid = planned.pid;
             Ok(Identity {
-                address: self
-                    .planned
+                address: planned
                     .address
                     .clone()
                     .unwrap_or_else(|| self.spec.target.clone()),
-                software: Some(self.planned.software.clone()),
+                software: Some(planned.software.clone()),
                 protocol: self.scheme().to_owned(),
                 pid,
                 same_machine: pid.map(|_| true),
@@ -211,7 +212,7 @@ impl Target for Plugged {
     fn planned_rows(&self) -> Option<u64> {
         match self.source {
             Some(_) => self.spec.planned_rows(),
-            None => self.planned.rows,
+            None => self.planned.as_ref()?.rows,
         }
     }
 
@@ -228,7 +229,7 @@ impl Target for Plugged {
                 (None, operation) => {
                     let planned = Rows {
                         operation,
-                        rows: self.planned.rows,
+                        rows: self.planned_rows(),
                         fixed_work: self.spec.duration_ns.is_none(),
                     };
                     Ok(compared(self.spec.verify, &planned, None, tallies))
@@ -238,8 +239,13 @@ impl Target for Plugged {
     }
 
     fn clean<'a>(&'a self) -> LocalFuture<'a, Result<()>> {
-        let code = self.code.clone();
-        Box::pin(once(self.stuck.clone(), move || code.close()))
+        Box::pin(async move {
+            if self.planned.is_none() {
+                return Ok(());
+            }
+            let code = self.code.clone();
+            once(self.stuck.clone(), move || code.close()).await
+        })
     }
 }
 

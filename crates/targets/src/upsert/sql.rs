@@ -128,12 +128,14 @@ impl<D: Upserts> SqlTarget<D> {
         let builder = self.database.builder(&table, &batches)?;
         let mut link = self.connect(Purpose::Plan).await?;
         let identity = self.database.identify(&self.spec, &mut link).await?;
+        // What cannot be sent leaves nothing behind.
+        let work = Work::new(&self.spec, table, batches, builder)?;
         let before = match self.spec.leads() {
-            true => self.set_up(&mut link, &table, &batches).await?,
+            true => self.set_up(&mut link, &work.table, &work.batches).await?,
             false => Found::default(),
         };
         self.planned = Some(Planned {
-            work: Arc::new(Work::new(&self.spec, table, batches, builder)?),
+            work: Arc::new(work),
             before,
             merged,
         });

@@ -144,7 +144,7 @@ impl Readable {
                 Ok(identity)
             }
             Err(error) => {
-                // Nobody else drops it: a plan that failed is the end of its trial.
+                // Nobody else drops it: `clean` knows only what a plan that succeeded has made.
                 if let Some(layout) = made {
                     let _ = self.drop_table(&driver, &layout).await;
                 }
