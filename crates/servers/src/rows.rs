@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_schema::{Schema, SchemaRef};
 
 use super::account::{Counted, Trial};
 use super::store::{Claim, Lent, Store, Table};
@@ -38,7 +38,7 @@ impl Reading {
 /// The rows of a get, batch by batch.
 pub(crate) struct Giving {
     encoder: Encoder,
-    /// Compressed, a batch that is sent is no slice of what is there.
+    /// Packed, a batch that is sent is no slice of what is there.
     _claim: Option<Claim>,
     reading: Reading,
     pub trial: Option<Trial>,
@@ -48,14 +48,15 @@ pub(crate) struct Giving {
 }
 
 impl Giving {
-    pub fn new(store: &Store, reading: Reading) -> Result<Self> {
+    /// `packed`: who sends the batches compresses them once more.
+    pub fn new(store: &Store, reading: Reading, packed: bool) -> Result<Self> {
         let (schema, compression) = match &reading {
             Reading::Source(cursor, compression, _) => (cursor.source().schema(), *compression),
             Reading::Table(table, _, compression) => (table.schema.clone(), *compression),
         };
         let encoder = Encoder::new(&schema, compression)?;
         let claim = match compression {
-            Compression::None => None,
+            Compression::None if !packed => None,
             _ => Some(store.claim(reading.largest_batch())?),
         };
         Ok(Self {
@@ -105,6 +106,12 @@ impl Giving {
 const LEAST_COST: u64 = 4096;
 /// What a column costs at least, however few its values.
 const ARRAY_COST: u64 = 256;
+
+/// Bytes that a schema takes.
+fn described(schema: &Schema) -> usize {
+    let more = schema.metadata().iter().map(|(k, v)| k.len() + v.len());
+    schema.fields().size() + more.sum::<usize>()
+}
 
 /// Where the rows of a put go.
 pub(crate) enum Sink {
@@ -193,18 +200,51 @@ impl Taking {
         let Sink::Keep {
             path,
             batches,
-            claim,
+            mut claim,
         } = self.sink
         else {
             return Ok(());
         };
+        let schema = schema.ok_or_else(|| Error::usage("a put without a schema"))?;
+        // Also a table without rows takes memory: there must be an end to how many there are.
+        let described = (path.len() + described(&schema)) as u64;
+        store.extend(&mut claim, LEAST_COST.saturating_add(described))?;
         let table = Table {
-            schema: schema.ok_or_else(|| Error::usage("a put without a schema"))?,
+            schema,
             batches: Arc::new(batches),
             rows: self.counted.rows,
             claims: vec![Arc::new(claim)],
             trial: self.trial.map(|trial| trial.id),
         };
         store.keep(path, table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_schema::{DataType, Field};
+
+    use super::*;
+
+    fn put(store: &Store, path: &str, name: &str) -> Result<()> {
+        let schema = Schema::new(vec![Field::new(name, DataType::Int64, false)]);
+        let taking = Taking {
+            sink: Sink::keep(store, path.to_owned())?,
+            trial: None,
+            counted: Counted::default(),
+        };
+        taking.end(store, Some(Arc::new(schema)))
+    }
+
+    #[test]
+    fn tables_without_rows_come_to_an_end() {
+        let store = Store::new(10 * LEAST_COST);
+        let kept = (0..100).take_while(|n| put(&store, &n.to_string(), "n").is_ok());
+        assert!((1..10).contains(&kept.count()));
+        let store = Store::new(10 * LEAST_COST);
+        let long = "x".repeat(store.limit() as usize);
+        assert!(put(&store, &long, "n").is_err());
+        assert!(put(&store, "t", &long).is_err());
+        assert_eq!((store.used(), store.tables().len()), (0, 0));
     }
 }

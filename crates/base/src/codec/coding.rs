@@ -4,13 +4,16 @@ use std::io::Write;
 
 use flate2::write::GzEncoder;
 use flate2::{Decompress, FlushDecompress, Status};
-use zstd::stream::raw::{Decoder as ZstdDecoder, InBuffer, Operation, OutBuffer};
+use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation, OutBuffer};
 
 use crate::error::{Error, Kind, Result};
 
 /// Zstd's own usual level, and gzip's.
 const ZSTD_LEVEL: i32 = 3;
 const GZIP_LEVEL: u32 = 6;
+/// Bits of zstd's window at most: no sender may use more (RFC 9659), and a receiver has memory for all
+/// of it as soon as a frame's head names it.
+const ZSTD_WINDOW: u32 = 23;
 /// Bits of zlib's window, as gzip has it.
 const GZIP_WINDOW: u8 = 15;
 
@@ -154,7 +157,11 @@ impl Unpacker {
             Coding::Identity => return Ok(None),
             Coding::Gzip => Decoder::Gzip(Decompress::new_gzip(GZIP_WINDOW)),
             Coding::Zstd => {
-                Decoder::Zstd(ZstdDecoder::new().map_err(|error| failed("zstd", error))?)
+                let unusable = |error| failed("zstd", error);
+                let mut zstd = ZstdDecoder::new().map_err(unusable)?;
+                let window = DParameter::WindowLogMax(ZSTD_WINDOW);
+                zstd.set_parameter(window).map_err(unusable)?;
+                Decoder::Zstd(zstd)
             }
         };
         Ok(Some(Self {
@@ -284,6 +291,15 @@ mod tests {
             let coding = if gzip { Coding::Gzip } else { Coding::Zstd };
             let _ = unpacked(coding, &bytes, 7, 100);
         }
+    }
+
+    #[test]
+    fn a_window_of_zstd_is_as_large_as_http_allows_and_no_larger() {
+        // Magic number, no flags, a window of 2^(10 + n) bytes; then a last block of one raw byte.
+        let frame = |bits: u8| [0x28, 0xb5, 0x2f, 0xfd, 0, (bits - 10) << 3, 9, 0, 0, b'x'];
+        assert_eq!(unpacked(Coding::Zstd, &frame(23), 99, 99).unwrap(), b"x");
+        let error = unpacked(Coding::Zstd, &frame(24), 99, 99).unwrap_err();
+        assert!(error.message.contains("memory"), "{error}");
     }
 
     #[test]

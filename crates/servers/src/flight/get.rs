@@ -45,7 +45,7 @@ impl Get {
         })?;
         let reading = state.reading(&ticket.ticket, compression)?;
         let mut get = Self {
-            rows: Giving::new(&state.store, reading)?,
+            rows: Giving::new(&state.store, reading, false)?,
             ending: None,
         };
         get.queue(queue)?;

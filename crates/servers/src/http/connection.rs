@@ -100,14 +100,15 @@ impl Client {
             Err(refusal) => {
                 self.refuse(&refusal).await;
                 // It may have had no leave to send the body that it speaks of.
-                match request.expects || !self.connection.is_whole() {
+                match request.expects {
                     true => Then::Closes,
                     false => Then::GoesOn,
                 }
             }
         };
         match then {
-            Then::GoesOn if closes => Then::Closes,
+            // Bytes of a body that nobody has read are no request.
+            Then::GoesOn if closes || !self.connection.is_whole() => Then::Closes,
             then => then,
         }
     }

@@ -32,7 +32,7 @@ impl Get {
         let coding = Coding::accepted(accepted);
         let chunked = !request.is_old;
         Ok(Self {
-            rows: Giving::new(store, reading)?,
+            rows: Giving::new(store, reading, coding != Coding::Identity)?,
             queue: Queue::http(chunked, coding)?,
             coding,
             chunked,

@@ -170,6 +170,24 @@ fn what_is_wrong_is_refused_and_nothing_of_it_is_kept() {
 }
 
 #[test]
+fn a_body_that_is_not_read_is_no_request() {
+    let server = serve("");
+    let hidden = "DELETE /t HTTP/1.1\r\n\r\n";
+    let length = hidden.len();
+    assert_eq!(status(&told(&server, &put("/t", "", &stream(10)))), 200);
+    for path in ["/", "/t"] {
+        let head = format!("GET {path} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
+        let answer = told(
+            &server,
+            [head.as_bytes(), hidden.as_bytes()].concat().as_slice(),
+        );
+        assert_eq!(status(&answer), 200, "{answer}");
+    }
+    let tables = told(&server, b"GET / HTTP/1.1\r\n\r\n");
+    assert!(tables.contains("\"rows\":10"), "{tables}");
+}
+
+#[test]
 fn who_is_cut_off_leaves_nothing() {
     let server = serve("");
     let body = stream(1000);
