@@ -12,7 +12,7 @@ use scylla::frame::Compression;
 use tokio_rustls::TlsStream;
 
 use super::errors::{self, Written};
-use super::frame::{log_in, opcode, startup, Answer, Head, Request, HEAD};
+use super::frame::{log_in, opcode, startup, Answer, Head, Request, HEAD, LONGEST};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::net::dial;
 use venturi_base::net::tls::tls_advice;
@@ -104,7 +104,7 @@ pub async fn exchange(
     loop {
         if let Some(head) = Head::parse(&bytes)? {
             if let Some(body) = bytes[HEAD..].get(..head.length) {
-                return Answer::parse(&head, body, compression);
+                return Answer::parse(&head, body, compression, LONGEST);
             }
         }
         let read = poll_fn(|cx| wire.poll_read(cx, &mut [IoSliceMut::new(&mut piece)])).await;

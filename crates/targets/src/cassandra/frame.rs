@@ -19,7 +19,7 @@ const ANSWER: u8 = 0x80 | VERSION;
 /// Bytes of what stands before every body.
 pub const HEAD: usize = 9;
 /// No answer to an upsert comes near this.
-const LONGEST: usize = 16 << 20;
+pub const LONGEST: usize = 16 << 20;
 
 pub mod opcode {
     pub const ERROR: u8 = 0x00;
@@ -321,9 +321,7 @@ impl Head {
             return Err(Error::protocol("not an answer in CQL's protocol 4"));
         }
         if length > longest {
-            let message =
-                format!("an answer of {length} bytes, of which {longest} are taken at most");
-            return Err(Error::new(Kind::Memory, message));
+            return Err(too_long(length as u64, longest));
         }
         Ok(Some(Self {
             stream: i16::from_be_bytes([s0, s1]),
@@ -357,7 +355,13 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub fn parse(head: &Head, body: &[u8], compression: Option<Compression>) -> Result<Self> {
+    /// Decompressed it may be `longest` bytes.
+    pub fn parse(
+        head: &Head,
+        body: &[u8],
+        compression: Option<Compression>,
+        longest: usize,
+    ) -> Result<Self> {
         let broken = |error: &dyn std::fmt::Display| {
             Error::new(Kind::Protocol, format!("a broken answer: {}", line(error)))
         };
@@ -369,6 +373,9 @@ impl Answer {
                     "{} compressed bytes claim to be {bytes}",
                     body.len()
                 )));
+            }
+            if bytes > longest as u64 {
+                return Err(too_long(bytes, longest));
             }
         }
         let parsed = parse_response_body_extensions(head.flags, compression, body.to_vec().into());
@@ -388,6 +395,11 @@ impl Answer {
             body: parsed.body,
         })
     }
+}
+
+fn too_long(bytes: u64, longest: usize) -> Error {
+    let message = format!("an answer of {bytes} bytes, of which {longest} are taken at most");
+    Error::new(Kind::Memory, message)
 }
 
 /// How long a compressed body says that it is.

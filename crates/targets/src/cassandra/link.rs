@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use scylla::frame::Compression;
 use tokio::time::Sleep;
 
-use super::frame::{Answer, Head, Request, HEAD};
+use super::frame::{Answer, Head, Request, HEAD, LONGEST};
 use super::limits::Limits;
 use super::statement::Statement;
 use super::waiting::Waiting;
@@ -319,7 +319,7 @@ impl Inner {
             let warnings = self.limits.warning().is_none();
             let reply = match head.is_done(warnings) {
                 true => Reply::Done,
-                false => Reply::Said(Answer::parse(&head, body, self.compression)?),
+                false => Reply::Said(Answer::parse(&head, body, self.compression, LONGEST)?),
             };
             from = whole;
             let number = usize::try_from(head.stream).unwrap_or(usize::MAX);

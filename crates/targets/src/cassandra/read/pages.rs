@@ -204,7 +204,10 @@ impl Pages {
         (self.at, self.end) = (HEAD, HEAD + head.length);
         if !head.is_plain() || head.opcode == opcode::ERROR {
             let body = &self.page[HEAD..self.end];
-            let answer = Answer::parse(head, body, self.asking.compression)?;
+            let Asking {
+                compression, limit, ..
+            } = self.asking;
+            let answer = Answer::parse(head, body, compression, limit).map_err(advised)?;
             if let Some(refusal) = answer.refusal {
                 let written = Written::default();
                 let (error, reason) = (&refusal.error, &refusal.reason);

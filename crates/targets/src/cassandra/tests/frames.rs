@@ -7,10 +7,11 @@ use scylla::statement::Consistency;
 use scylla_cql::frame::compress_append;
 
 use super::super::frame::{
-    log_in, opcode, put_prepared, put_unprepared, startup, Answer, Head, Request, HEAD,
+    log_in, opcode, put_prepared, put_unprepared, startup, Answer, Head, Request, HEAD, LONGEST,
 };
 use super::super::statement::whole_batch;
 use super::cell;
+use venturi_base::error::Kind;
 
 /// A BATCH of prepared rows of two values.
 fn batch(rows: usize, consistency: Consistency) -> Request {
@@ -119,13 +120,13 @@ fn answers() {
     }
     let warned = head(&[0x84, 8, 0, 0, 8, 0, 0, 0, 9]).unwrap().unwrap();
     assert!(warned.is_done(false) && !warned.is_done(true));
-    let said = Answer::parse(&warned, b"\0\x01\0\x01w\0\0\0\x01", None).unwrap();
+    let said = Answer::parse(&warned, b"\0\x01\0\x01w\0\0\0\x01", None, LONGEST).unwrap();
     assert_eq!(said.warnings, ["w"]);
     assert!(said.refusal.is_none());
-    assert!(Answer::parse(&warned, b"\0\x01\0\x09w", None).is_err());
+    assert!(Answer::parse(&warned, b"\0\x01\0\x09w", None, LONGEST).is_err());
     let failed = head(&[0x84, 0, 0, 0, 0, 0, 0, 0, 7]).unwrap().unwrap();
     assert!(!failed.is_done(false));
-    let said = Answer::parse(&failed, b"\0\0\x22\0\0\x01w", None).unwrap();
+    let said = Answer::parse(&failed, b"\0\0\x22\0\0\x01w", None, LONGEST).unwrap();
     let refusal = said.refusal.unwrap();
     assert_eq!(
         (refusal.error, refusal.reason.as_str()),
@@ -143,12 +144,14 @@ fn compressed_answers() {
     for by in [Compression::Lz4, Compression::Snappy] {
         let mut packed = Vec::new();
         compress_append(&vec![0; 16 << 20], by, &mut packed).unwrap();
-        assert!(Answer::parse(&head, &packed, Some(by)).is_ok());
+        assert!(Answer::parse(&head, &packed, Some(by), LONGEST).is_ok());
+        let error = Answer::parse(&head, &packed, Some(by), LONGEST - 1).unwrap_err();
+        assert_eq!(error.kind, Kind::Memory);
         let claim = match by {
             Compression::Lz4 => vec![0xff, 0xff, 0xff, 0xff, 0],
             Compression::Snappy => vec![0xff, 0xff, 0xff, 0xff, 0x0f, 0],
         };
-        let error = Answer::parse(&head, &claim, Some(by)).unwrap_err();
+        let error = Answer::parse(&head, &claim, Some(by), LONGEST).unwrap_err();
         assert!(error.message.contains("claim to be 4294967295"), "{error}");
     }
 }
