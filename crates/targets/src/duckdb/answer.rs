@@ -257,9 +257,11 @@ impl<'a> Vector<'a> {
         if self.mask.is_null() {
             return None;
         }
+        // No words before the first row's: a list's values are asked for list by list.
+        let (first, end) = (from / 64, to.div_ceil(64));
         // SAFETY: the mask has a bit for each row.
-        let words = unsafe { std::slice::from_raw_parts(self.mask, to.div_ceil(64)) };
-        let bits = BooleanBuffer::new(Buffer::from_slice_ref(words), from, to - from);
+        let words = unsafe { std::slice::from_raw_parts(self.mask.add(first), end - first) };
+        let bits = BooleanBuffer::new(Buffer::from_slice_ref(words), from % 64, to - from);
         let found = NullBuffer::new(bits);
         (found.null_count() > 0).then_some(found)
     }
