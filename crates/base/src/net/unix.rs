@@ -1,10 +1,11 @@
 //! Unix sockets: where one listens, for as long as it does, and why there is no way to one.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -13,6 +14,11 @@ use crate::error::{Error, Kind, Result};
 
 /// Bytes of a path that the kernel takes, without the zero at its end: `sun_path`.
 pub const LONGEST_PATH: usize = 107;
+
+/// A server holds the lock of a directory for as long as it takes to bind a socket. Whoever may read the
+/// directory may lock it, for ever: that must not keep a server waiting.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Its address, if the path can be one.
 pub fn address(path: &Path) -> Result<SockAddr> {
@@ -71,10 +77,8 @@ impl Listening {
     /// For this user alone. What a dead server has left there makes room, a living one does not.
     pub fn bind(path: &Path, backlog: i32) -> io::Result<Self> {
         let address = SockAddr::unix(path)?;
-        // Of two that find a dead one's socket, one is first.
         let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
-        let directory = File::open(directory.unwrap_or(Path::new(".")))?;
-        directory.lock()?;
+        let _lock = locked(directory.unwrap_or(Path::new(".")))?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         // Before there is a file, so that nobody finds it open to all.
         // SAFETY: the descriptor is open.
@@ -107,6 +111,28 @@ impl Drop for Listening {
         let found = fs::symlink_metadata(&self.path);
         if found.is_ok_and(|found| (found.dev(), found.ino()) == self.file) {
             let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Of two that find a dead one's socket, one is first. `None`: the directory may be written to but not
+/// read, or its file system has no locks.
+fn locked(directory: &Path) -> io::Result<Option<File>> {
+    let Ok(directory) = File::open(directory) else {
+        return Ok(None);
+    };
+    let end = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match directory.try_lock() {
+            Ok(()) => return Ok(Some(directory)),
+            Err(TryLockError::Error(_)) => return Ok(None),
+            Err(TryLockError::WouldBlock) if Instant::now() >= end => {
+                return Err(io::Error::new(
+                    ErrorKind::ResourceBusy,
+                    "another process holds a lock on its directory, and does not let go",
+                ));
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
         }
     }
 }
@@ -164,6 +190,17 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&path).unwrap(), b"kept");
         fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_another_one_keeps_is_not_waited_for_without_end() {
+        let here = directory("locked");
+        let kept = File::open(&here).unwrap();
+        kept.lock().unwrap();
+        let error = Listening::bind(&here.join("s"), 16).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ResourceBusy);
+        drop(kept);
+        drop(Listening::bind(&here.join("s"), 16).unwrap());
     }
 
     #[test]

@@ -159,7 +159,12 @@ impl Far {
         let domain = Domain::from(i32::from(self.addr.family()));
         let connected = Socket::new(domain, Type::STREAM, None).and_then(|socket| {
             match self.addr.is_unix() {
-                true => socket.connect(&self.addr)?,
+                true => {
+                    // This bounds a connect to a Unix socket whose queue is full, too; `prepare` sets
+                    // it anew for what is written.
+                    socket.set_write_timeout(Some(IDLE))?;
+                    socket.connect(&self.addr)?;
+                }
                 false => socket.connect_timeout(&self.addr, IDLE)?,
             }
             Ok(socket)
