@@ -327,6 +327,7 @@ impl Lane {
             Stage::Receive,
             Stage::AwaitInput,
             Stage::Apply,
+            Stage::Unpack,
             Stage::Decode,
             Stage::Plugin,
             Stage::Driver,
