@@ -273,6 +273,12 @@ def test_options_that_the_driver_does_not_have(trips: Path) -> None:
         (["--driver-option", "uri=postgresql://me:hush@h/db"], "--driver-option-env KEY=VARIABLE"),
         (["--driver-option", "uri=host=h password=hush"], "--driver-option-env KEY=VARIABLE"),
         (["--driver-option", "password=hush"], "--driver-option-env KEY=VARIABLE"),
+        (
+            ["--driver-option", "adbc.flight.sql.authorization_header=hush"],
+            "--driver-option-env KEY=VARIABLE",
+        ),
+        (["--driver-option", "a.client_option.jwt_private_key_pkcs8_value=hush"], "--driver-option-env KEY="),
+        (["--driver-option", "a.header.x=Bearer hush"], "--driver-option-env KEY=VARIABLE"),
         (["--driver-option", "hush"], "written KEY=VALUE"),
         (["--driver-option", "a=1", "--driver-option", "a=2"], "a is given twice"),
         (["--driver-option-env", "uri=VENTURI_NOT_SET"], "VENTURI_NOT_SET is not set"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import shutil
 import signal
@@ -14,6 +16,7 @@ import pytest
 from adbc_support import QUIET, URI, lines, run
 from read_support import refused
 from run_support import command, environment
+from venturi.engine.apart import _lost
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
 
@@ -73,6 +76,22 @@ def test_a_crash_fails_its_trial_and_no_other(crashing: Path, tmp_path: Path) ->
     assert "hush" not in message + done.stderr and "very-secret" not in message + done.stderr
     assert good["outcome"] == "ok" and good["verification"]["achieved"] == "checksum"
     assert done.returncode != 0 and "SIGSEGV" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "postgresql://me:hush%40pw@host/db",
+        "host=h password=hush%40pw",
+        "postgresql://h/db?password=hush%40pw&a=b",
+    ],
+)
+def test_no_part_of_a_secret_is_in_a_drivers_last_words(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(URI, value)
+    spec = json.dumps({"target": "adbc://x", "options": {"driver_option_env": {"uri": URI}}})
+    said = io.BytesIO(f"bad: hush@pw, hush%40pw of {value}".encode())
+    message = _lost(spec, -signal.SIGSEGV, said)["error"]["message"]
+    assert "hush" not in message and "its last words: bad: ***" in message
 
 
 def test_a_call_that_never_returns_ends_with_the_time_out(tmp_path: Path) -> None:

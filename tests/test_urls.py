@@ -39,6 +39,11 @@ def test_several_hosts(url: str, whole: str) -> None:
     assert all(check_url(one) == one for one in each_host(whole))
 
 
+@pytest.mark.parametrize("url", ["adbc:///opt/x@1/100%/libx.so", "sqlite:///opt/x@1/100%.db"])
+def test_a_path_is_as_it_is(url: str) -> None:
+    assert check_url(url) == url
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [

@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from typing import IO, Any
+from urllib.parse import unquote
 
 from venturi.common.core import load_core
 from venturi.common.credentials import HIDDEN, without_secrets
@@ -25,6 +27,8 @@ _PROGRESS_SECONDS = 0.1
 _GRACE_SECONDS = 15.0
 """From a cancel until the process is ended: a driver may keep it."""
 _MOST_SAID = 300
+_LEAST_SECRET = 3
+"""Letters: what is shorter stands in any text."""
 
 
 class Handle:
@@ -126,10 +130,23 @@ def _lost(spec: str, status: int, said: IO[bytes]) -> dict[str, Any]:
     words = said.read()[-4096:].decode(errors="replace")
     for variable in ((asked.get("options") or {}).get("driver_option_env") or {}).values():
         if secret := os.environ.get(variable):
-            words = words.replace(secret, HIDDEN)
+            for part in _parts(secret):
+                words = words.replace(part, HIDDEN)
     lines = words.strip().splitlines()
     last = f"; its last words: {without_secrets(lines[-1])[:_MOST_SAID]}" if lines else ""
     return failed_record("plugin", f"{asked['target']}: the process that had loaded the driver {ended}{last}")
+
+
+def _parts(secret: str) -> list[str]:
+    """A secret, and the password in it where it is a URL or a line of settings, as the core hides them: the
+    longest first, so that none is left of which another is a part."""
+    found = [
+        secret,
+        *re.findall(r"://[^/?@:]*:([^/?]*)@", secret),
+        *re.findall(r"(?i)pass\w*=([^\s?&;]+)", secret),
+    ]
+    every = sorted({*found, *map(unquote, found)}, key=len, reverse=True)
+    return [part for part in every if len(part) >= _LEAST_SECRET]
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Annotated, Any
 
@@ -14,6 +15,9 @@ from venturi.targets.setting import Setting
 __all__ = ["Adbc"]
 
 _adbc = partial(Setting, panel="ADBC drivers", systems={"adbc": None})
+# Names of options have a secret's word in their middle as well; a header's value says what it is.
+_SECRET_NAME = re.compile(r"(?i)authorization|private_?key")
+_CREDENTIALS = re.compile(r"(?i)(bearer|basic)\s")
 
 
 def _words(value: Any) -> Any:
@@ -34,7 +38,8 @@ def _options(value: list[str] | None) -> list[str] | None:
         if not equals or not key.strip():
             # It may be a URI with a password.
             raise ValueError("an option of a driver is written KEY=VALUE, as uri=file.db")
-        if is_secret(key) or tells_secret(text, "") or without_secrets(text) != text:
+        named = is_secret(key) or _SECRET_NAME.search(key)
+        if named or _CREDENTIALS.match(text) or tells_secret(text, "") or without_secrets(text) != text:
             raise ValueError(
                 f"the value of {key} would be stored with the run; put it into an environment variable, and "
                 "name that by driver_option_env (--driver-option-env KEY=VARIABLE)"

@@ -240,7 +240,8 @@ def _no_secrets(scheme: str, place: str, parameters: str) -> None:
     """What a scenario says is stored with the run and shown in its report. A secret is refused, and is not
     repeated."""
     # Of a file's path only its beginning, where a user would stand who is misspelt.
-    user, at, _ = (place.lstrip("/").partition("/")[0] if scheme in FILES else place).rpartition("@")
+    in_path = scheme in (*FILES, *DRIVERS)
+    user, at, _ = (place.lstrip("/").partition("/")[0] if in_path else place).rpartition("@")
     if "/" in user:
         shown = printable(f"{scheme}://{place}")
         raise ValueError(
@@ -272,7 +273,7 @@ def _check_text(url: str, scheme: str) -> None:
     """Whether a URL is text, also without its escapes."""
     if re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", url):
         raise ValueError(f"{printable(url)!r}: has a control character, or bytes that are not UTF-8")
-    if scheme in FILES:
+    if scheme in (*FILES, *DRIVERS):
         return
     if re.search(r"%(?![0-9A-Fa-f]{2})", url):
         raise ValueError(
