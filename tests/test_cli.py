@@ -268,6 +268,7 @@ def test_doctor_says_who_uses_the_cpus() -> None:
             "error: --token-env: the environment variable VENTURI_NO_SUCH is not set",
         ),
         (["--tls-certificate", "c", "--tls-key", "k"], 2, "error: c: no such file"),
+        (["--data", "x"], 2, "error: --data x: must be written NAME=FILE"),
     ],
 )
 def test_serve_mistakes_are_one_line(arguments: list[str], code: int, error: str) -> None:

@@ -181,7 +181,7 @@ def test_a_failed_program_is_told_with_its_last_words(
         (("--command", "cat", "--writes", "csv", "--operation", "put"), "csv is for gets"),
         (("--command", "cat", "--writes", "lines", "--data", "records"), "cannot be held against records"),
         (("--data", "remote"), "Venturi's own program writes records or a file"),
-        (("--command", "cat", "--operation", "upsert"), "exec://"),
+        (("--command", "cat", "--operation", "upsert"), "exec:// takes gets and puts, no upserts"),
         (("--command", "cat", "--window", "1Mi"), "exec:// has no option window"),
         (("--on", "auto"), "exec:// starts programs on this host"),
     ],

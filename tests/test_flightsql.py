@@ -301,6 +301,7 @@ def test_a_run(plain: Server, tmp_path: Path) -> None:
         (("--operation", "upsert"), "takes gets and puts, no upserts"),
         (("--table", "t", "--ack", "batch"), "has no option ack"),
         (("--table", "t", "--rows-per-batch", "100"), "is decided by"),
+        (("--table", "t", "--rows-per-batch", "100"), "hint: leave it out\n"),
     ],
 )
 def test_what_cannot_be_asked_for(words: tuple[str, ...], part: str) -> None:

@@ -19,8 +19,9 @@ from venturi.analysis.verdict.types import Remedy
 from venturi.analysis.verdict.words.remedies import told
 from venturi.analysis.words.wording import NOUNS
 from venturi.report.draw import matplotlib_figures
-from venturi.report.figures import profiles
+from venturi.report.figures import curves, profiles
 from venturi.report.figures import registry as figures
+from venturi.report.figures.figure import Panel, Series
 from venturi.report.page import markup
 from venturi.report.page import page as html_page
 from venturi.report.tables import machine
@@ -301,3 +302,10 @@ def test_a_limit_far_above_is_told_and_not_drawn(tmp_path: Path) -> None:
     assert not any(s.name.startswith("raw TCP") for p in far.panels for s in p.series)
     assert re.search(r"Raw TCP lies far above, at [\d,]+ to [\d,]+ MB/s\.", far.caption)
     assert "Dashed" not in far.caption
+
+
+def test_the_limit_that_lies_far_above_is_called_by_its_name() -> None:
+    panel = Panel("get", series=[Series("a", [1.0], [1.0], "$a")])
+    panel.series.append(Series("raw Unix socket", [1.0], [5000.0], "$b", dash="dash"))
+    assert curves._far_above([panel]) == ["Raw Unix socket lies far above, at 5,000 MB/s."]
+    assert len(panel.series) == 1

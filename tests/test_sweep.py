@@ -15,6 +15,7 @@ from venturi.engine.model import ModelExecutor
 from venturi.measure.observer import Slot
 from venturi.measure.outcome import Result, RunResult, exit_code, scenario_of
 from venturi.measure.runner import execute
+from venturi.measure.unreachable import start_a_server
 from venturi.plan.cell import Cell
 from venturi.plan.layers import Layer
 from venturi.plan.load import load
@@ -104,6 +105,24 @@ def test_an_address_that_never_answers_is_given_up(tmp_path: Path) -> None:
     assert any(note.startswith("error: flight://127.0.0.1:1 never answered;") for note in recorder.notes)
     ended, _ = run(tmp_path / "r2", EIGHT, ModelExecutor(fail="streams > 0", kind="unreachable"))
     assert ended.result.trials == 2 and ended.exit_code == ExitCode.UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("flight://127.0.0.1:1", "venturi serve flight"),
+        ("flight://h:1", "venturi serve flight --host 0.0.0.0"),
+        ("charrow+unix:///run/a%20b", "venturi serve charrow --unix '/run/a b'"),
+        ("http+arrow://h:1/x", "venturi serve http --host 0.0.0.0"),
+        ("mysql://h/db", "venturi serve mariadb, or --target mysql://local"),
+        ("clickhouse://h/db", "venturi serve clickhouse, or --target clickhouse://local"),
+        ("flightsql://h:1", "is this its address?"),
+        ("akumuli://h:1", "is this its address?"),
+        ("adbc://postgresql", "is this its address?"),
+    ],
+)
+def test_what_is_said_of_an_address_that_never_answers(url: str, said: str) -> None:
+    assert start_a_server(url).endswith(said)
 
 
 @pytest.mark.parametrize("kind", ["tls", "auth", "protocol", "timeout"])

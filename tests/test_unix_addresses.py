@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from run_support import venturi
 from venturi.common import toml_text
 from venturi.plan import matrix
 from venturi.plan.layers import Layer
@@ -69,6 +70,11 @@ def test_addresses_that_are_none(url: str, said: str) -> None:
     with pytest.raises(ValueError, match=r"^(?!.*hush)") as raised:
         check_url(url)
     assert said in str(raised.value)
+
+
+def test_a_unix_socket_is_not_told_to_have_tls() -> None:
+    done = venturi("run", "--target", "flight+unix:///run/s", "--tls-ca", "ca.pem", "--dry-run")
+    assert done.returncode == 3 and "a Unix socket has no TLS" in done.stderr, done.stderr
 
 
 def test_the_two_ways_to_one_system_are_two_places() -> None:

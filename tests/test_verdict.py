@@ -265,6 +265,21 @@ def test_link(probed: bool) -> None:
     assert any("queue" in e.name for e in found.evidence)
 
 
+def test_what_would_show_the_link_can_be_asked_there() -> None:
+    def next_of(server: dict[str, float], **parameters: Any) -> str:
+        ends = {"client_end": far(), "server_end": far(rtt_ns=30_000_000, min_rtt_ns=200_000)}
+        return "; ".join(
+            verdict(IDLE_CLIENT, server, rate=118e6, same_machine=False, parameters=parameters, **ends).next
+        )
+
+    ours = next_of(BLOCKED_SERVER)
+    assert "--compression lz4" in ours and "venturi ceilings flight://10.0.0.2:31337" in ours
+    assert "--compression" not in next_of(BLOCKED_SERVER, http_compression="gzip")
+    for url in ("clickhouse://h/db", "flightsql://h:1"):
+        theirs = next_of(BLOCKED_SERVER, target=url)
+        assert "venturi ceilings flight://HOST:31338" in theirs and f"ceilings {url}" not in theirs, theirs
+
+
 def test_a_full_interface_is_the_link() -> None:
     card = {**FAR, "tx_bytes": int(119e6), "speed_bits_per_second": 1_000_000_000}
     found = verdict(IDLE_CLIENT, {}, rate=115e6, same_machine=False,

@@ -91,7 +91,7 @@ def ceilings(
     progress = _Progress(quiet)
     found = limits.measure(given, _executor(executor), _unsaid if quiet else say, progress)
     progress.close()
-    _print(found, format)
+    _print(found, format, url)
     raise typer.Exit(int(found.exit_code))
 
 
@@ -119,8 +119,10 @@ class _Progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _print(measured: Ceilings, format: forms.TableOrJson) -> None:
+def _print(measured: Ceilings, format: forms.TableOrJson, url: str | None) -> None:
+    from venturi.measure.unreachable import start_a_server
     from venturi.report.text import limits as shown
+    from venturi.targets.urls import check_url
 
     found, last = measured.limits, measured.narrowest
     if format is forms.TableOrJson.json:
@@ -136,8 +138,8 @@ def _print(measured: Ceilings, format: forms.TableOrJson) -> None:
         if limit.error is not None:
             level = "error" if limit.fields["kind"] in ("tcp", "unix") else "warning"
             say(level, f"{limit.title}: {limit.error}")
-    if measured.exit_code is ExitCode.UNREACHABLE:
-        say("hint", "start a server there: venturi serve flight --host 0.0.0.0")
+    if measured.exit_code is ExitCode.UNREACHABLE and url is not None:
+        say("hint", start_a_server(check_url(url)))
     elif measured.unsupported:
         say(
             "hint",

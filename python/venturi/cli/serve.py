@@ -76,7 +76,8 @@ def flight(
             token_env=token_env,
         ),
     }
-    serving.tables("flight", spec, [*(table or []), *(data or [])], as_json, exit_with_parent)
+    files = [*(("--table", text) for text in table or []), *(("--data", text) for text in data or [])]
+    serving.tables("flight", spec, files, as_json, exit_with_parent)
 
 
 app.command()(serve_charrow.charrow)

@@ -24,7 +24,10 @@ SendBuffer = Annotated[
     str | None,
     typer.Option(
         "--send-buffer",
-        help="Bytes of the sockets' send buffers. Without it 256Ki on loopback, 512Ki with --unix.",
+        help=(
+            "Bytes of the sockets' send buffers; without it 256Ki on loopback, 512Ki of a Unix socket, else "
+            "the kernel's."
+        ),
         show_default=False,
     ),
 ]

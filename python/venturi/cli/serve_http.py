@@ -54,4 +54,5 @@ def http(
             token_env=token_env,
         ),
     }
-    serving.tables("http+arrow", spec, list(table or []), as_json, exit_with_parent)
+    files = [("--table", text) for text in table or []]
+    serving.tables("http+arrow", spec, files, as_json, exit_with_parent)

@@ -136,15 +136,16 @@ def place(scheme: str, server: Any, spec: Mapping[str, Any]) -> str:
 
 
 def tables(
-    scheme: str, spec: dict[str, Any], files: list[str], as_json: bool, exit_with_parent: bool
+    scheme: str, spec: dict[str, Any], files: list[tuple[str, str]], as_json: bool, exit_with_parent: bool
 ) -> None:
-    """Serves rows at URLs of this scheme, these files (NAME=FILE) as tables, until it is told to end."""
+    """Serves rows at URLs of this scheme, these files (each with its flag, as NAME=FILE) as tables, until it
+    is told to end."""
     from venturi.common.core import load_core
     from venturi.inputs.files import DataStore
 
     core = load_core()
     with DataStore() as store:
-        spec["tables"] = [_table(store, text) for text in files]
+        spec["tables"] = [_table(store, flag, text) for flag, text in files]
         store.forget_tables()
         server = started(core, spec, str(spec["unix"] or f"{spec['host']}:{spec['port']}"))
         # Who reads that it is ready may stop it at once.
@@ -155,8 +156,8 @@ def tables(
         _print_statistics(server)
 
 
-def _table(store: Any, text: str) -> dict[str, str]:
-    name, file = named("--table", text)
+def _table(store: Any, flag: str, text: str) -> dict[str, str]:
+    name, file = named(flag, text)
     return {"name": name.strip("/"), "ipc": str(store.prepare(file).ipc)}
 
 

@@ -7,7 +7,6 @@ run must not make the last cell of a sweep look bad.
 from __future__ import annotations
 
 import random
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,11 +18,10 @@ from venturi.measure.endpoints import Endpoints
 from venturi.measure.interrupts import Interrupts
 from venturi.measure.observer import Observer, Slot
 from venturi.measure.outcome import Result
+from venturi.measure.unreachable import start_a_server
 from venturi.plan.cell import Cell
 from venturi.plan.settings import Run
 from venturi.store.writer import RunWriter
-from venturi.targets.system import REFERENCE, SERVERS, is_database, is_unix, scheme_of
-from venturi.targets.urls import is_loopback, place_of
 
 __all__ = ["Sweep"]
 
@@ -268,20 +266,9 @@ class Sweep:
             how = "answers no more" if target in self._seen else never
             self._observer.note("error", f"{target} {how}; its other trials are left out")
         if error["kind"] == "unreachable":
-            self._observer.note("hint", _start_a_server(target))
+            self._observer.note("hint", start_a_server(target))
 
 
 def _way(cell: Cell) -> str:
     """An operation at an address."""
     return f"{cell.parameters['operation']} {cell.parameters['target']}"
-
-
-def _start_a_server(target: str) -> str:
-    """What to do about an address where nobody listens."""
-    anywhere = "" if is_loopback(target) else " --host 0.0.0.0"
-    if is_unix(target):
-        anywhere = f" --unix {shlex.quote(place_of(target))}"
-    if not is_database(target):
-        return f"start a server there: venturi serve {REFERENCE.get(scheme_of(target), 'flight')}{anywhere}"
-    scheme = scheme_of(target)
-    return f"is the database running? One for a try: venturi serve {SERVERS[scheme]}, or --target {scheme}://local"

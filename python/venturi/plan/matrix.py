@@ -72,7 +72,9 @@ def _check_batches(scenario: Scenario, found: Sequence[Cell]) -> None:
         raise ScenarioError(
             f"{scenario.where(table, 'rows_per_batch')}: how many rows a batch has is decided by "
             f"{found[0].parameters['target']}, which sends what it holds",
-            hint="leave it out; records that a perf server makes come in the batches that are asked for",
+            hint="leave it out; records that a perf server makes come in the batches that are asked for"
+            if all(scheme_of(cell.parameters["target"]) == "flight" for cell in found)
+            else "leave it out",
         )
 
 

@@ -136,10 +136,11 @@ class Flight(Table):
     send_buffer: Annotated[
         Nullable[Annotated[int, BeforeValidator(parse_count), Field(ge=4096, le=2**30)]],
         _flight(
-            "Bytes of a socket's send buffer; none = 256Ki on loopback, else the kernel's.",
+            "Bytes of a socket's send buffer; none = 256Ki on loopback, 512Ki of a Unix socket, else the "
+            "kernel's.",
             int,
             systems=_GRPC,
-            default="256 KiB on loopback, else the kernel's choice",
+            default="256 KiB on loopback, 512 KiB of a Unix socket, else the kernel's choice",
         ),
     ] = None
     max_message_size: Annotated[

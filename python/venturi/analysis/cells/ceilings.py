@@ -23,6 +23,7 @@ __all__ = [
     "codec_of",
     "data_label",
     "link",
+    "packed",
     "pinned",
     "share",
     "single_links",
@@ -171,6 +172,11 @@ def codec_of(compression: object) -> str | None:
     """`zstd`, `zstd:7`, `lz4`; None where nothing is compressed."""
     text = str(compression or "none")
     return None if text == "none" else text
+
+
+def packed(parameters: Mapping[str, Any]) -> bool:
+    """Whether what travels is compressed, batch by batch or as a whole."""
+    return any(codec_of(parameters.get(key)) for key in ("compression", "http_compression"))
 
 
 def pinned(parameters: Mapping[str, Any]) -> str | None:

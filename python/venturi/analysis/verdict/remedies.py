@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote
 
-from venturi.analysis.cells.ceilings import codec_of
+from venturi.analysis.cells.ceilings import codec_of, packed
 from venturi.analysis.cells.summary import ends_by_itself, get, rows_a_batch
 from venturi.analysis.verdict import ingest_remedies, upsert_remedies
 from venturi.analysis.verdict.causes import Cause, Why
@@ -44,6 +44,7 @@ BATCH_BYTES = 256 * 1024
 STREAMS_MOST = 64
 _TABLES = (
     *("query", "table", "wire_format", "split", "split_by", "server_settings", "storage", "max_block_size"),
+    *("dialect", "statement"),
 )
 """Options of a get from a database that mean nothing to a server of ours."""
 
@@ -135,15 +136,20 @@ def foreign_server(seen: Seen) -> bool:
     """Whether the server is somebody else's, which can be asked for nothing that is ours."""
     known = [get(r, "target", "reference") for r in seen.cell.records]
     return (
-        scheme_of(_url(seen)) in ("flight", "http+arrow")
+        scheme_of(_url(seen)) in ("flight", "flightsql", "http+arrow")
         and bool(known)
         and all(reference is False for reference in known)
     )
 
 
+def _unprobed(seen: Seen) -> bool:
+    """Whether nothing there takes plain bytes: `venturi ceilings` would refuse its URL, or fail there."""
+    return foreign_server(seen) or scheme_of(_url(seen) or "flight://") not in REFERENCE
+
+
 def raw_tcp(seen: Seen, why: Why) -> Remedy:
     """Raw TCP over this cell's path, measured."""
-    if foreign_server(seen):
+    if _unprobed(seen):
         start = "venturi serve flight --host 0.0.0.0 --port 31338"
         return Remedy(why, before=start, command="venturi ceilings flight://HOST:31338")
     return Remedy(why, command=f"venturi ceilings {_url(seen) or 'URL'}")
@@ -251,7 +257,7 @@ def _plugin(seen: Seen, hit: Hit) -> list[Remedy]:
 def _link(seen: Seen, hit: Hit) -> list[Remedy]:
     found = []
     asked_in_vain = foreign_server(seen) and seen.cell.operation == "get"
-    if codec_of(seen.cell.parameters.get("compression")) is None and not asked_in_vain:
+    if not packed(seen.cell.parameters) and not asked_in_vain:
         found.append(Remedy(Why.COMPRESSION, {"compression": "lz4"}))
     if seen.sender.retransmits and seen.streams < 8:
         found += _more_streams(seen)
@@ -261,7 +267,7 @@ def _link(seen: Seen, hit: Hit) -> list[Remedy]:
 
 
 def _disk(seen: Seen, hit: Hit) -> list[Remedy]:
-    address = "" if foreign_server(seen) else f" {_url(seen)}".rstrip()
+    address = "" if _unprobed(seen) else f" {_url(seen)}".rstrip()
     return [Remedy(Why.DISK_LIMIT, command=f"venturi ceilings{address}"), faster_disk(hit)]
 
 

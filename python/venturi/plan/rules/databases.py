@@ -24,7 +24,8 @@ __all__ = ["check_upsert"]
 
 def check_upsert(workload: Workload, target: Target, where: Any) -> None:
     url, data = target.url, workload.data
-    if scheme_of(url) in ("flight", "flightsql", "http+arrow", "charrow", "clickhouse", "adbc"):
+    transfers = ("flight", "flightsql", "http+arrow", "charrow", "clickhouse", "adbc", "exec", "pipe")
+    if scheme_of(url) in transfers:
         takes = "gets" if scheme_of(url) == "charrow" else "gets and puts"
         raise ScenarioError(
             f"{where('workload', 'operation')}: {url} takes {takes}, no upserts",

@@ -7,7 +7,7 @@ from typing import Any
 from venturi.common.errors import ScenarioError
 from venturi.plan.settings import Target
 from venturi.plan.workload import INGEST, Workload
-from venturi.targets.system import NETWORK, scheme_of
+from venturi.targets.system import NETWORK, is_unix, scheme_of
 
 __all__ = ["check_tls", "only_ingest"]
 
@@ -21,7 +21,9 @@ def check_tls(target: Target, where: Any) -> None:
         if getattr(target, key):
             raise ScenarioError(
                 f"{where('target', key)}: is for TLS, and {scheme}:// goes without it",
-                hint=f"write {scheme}+tls://, or leave it out",
+                hint="leave it out: a Unix socket has no TLS"
+                if is_unix(target.url)
+                else f"write {scheme}+tls://, or leave it out",
             )
 
 

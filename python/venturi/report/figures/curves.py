@@ -198,8 +198,7 @@ def _over(
             f"Dashed: {' and '.join(dashed)} in the same direction over as many connections, measured in the "
             "same run."
         )
-    if above:
-        caption.append(f"Raw TCP lies far above, at {above}.")
+    caption += above
     if reduced:
         caption.append(f"Each point is the best over {', '.join(labels.head(n) for n in reduced)}.")
     if overlaid:
@@ -282,19 +281,21 @@ def _knees(
     return told
 
 
-def _far_above(panels: list[Panel]) -> str:
-    """Takes limits out that would press all curves to the ground, and says where they lie."""
+def _far_above(panels: list[Panel]) -> list[str]:
+    """Takes limits out that would press all curves to the ground, and says of each where it lies."""
     highest = max((v for p in panels for s in p.series if s.dash != "dash" for v in _known(s)), default=0.0)
-    found: list[float] = []
+    found: dict[str, list[float]] = {}
     for panel in panels:
         for series in [s for s in panel.series if s.dash == "dash"]:
             if min(_known(series), default=0.0) > FAR_ABOVE * highest > 0:
                 panel.series.remove(series)
-                found += _known(series)
-    if not found:
-        return ""
-    low, high = (f"{round(v):,}" for v in (min(found), max(found)))
-    return f"{low} MB/s" if low == high else f"{low} to {high} MB/s"
+                found.setdefault(series.name, []).extend(_known(series))
+    told = []
+    for name, values in found.items():
+        low, high = (f"{round(v):,}" for v in (min(values), max(values)))
+        at = low if low == high else f"{low} to {high}"
+        told.append(f"{_sentence([name])} lies far above, at {at} MB/s.")
+    return told
 
 
 def _known(series: Series) -> list[float]:

@@ -233,7 +233,9 @@ def _clock(seen: Seen, hit: Hit) -> Lines:
 def _stage(seen: Seen, hit: Hit) -> Lines:
     end = end_of(seen, hit)
     p = seen.cell.parameters
-    codec = codec_of(p.get("http_compression")) or codec_of(p.get("compression"))
+    body, batches = codec_of(p.get("http_compression")), codec_of(p.get("compression"))
+    # What packs the whole body is unpacked before a batch is decoded.
+    codec = {"unpack": body or batches, "decode": batches}.get(hit.stage or "", batches or body)
     detail = (f" with {codec}" if hit.stage in CODEC and codec else "") + _slowed(hit)
     workers = end.threads or end.workers
     one = "worker is" if workers == 1 else f"{workers:g} workers are" if workers else "workers are"
