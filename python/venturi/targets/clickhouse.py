@@ -79,7 +79,8 @@ class ClickHouse(Table):
             default=(
                 "for several streams of the server's own data none, say one (`split_by` alone means "
                 "`hash`), but flightsql's streams share the endpoints of the result; for rows that Venturi "
-                "wrote `hash` of the first column of mysql, clickhouse, flightsql and adbc, `parts` of others"
+                "wrote `hash` of the first column of mysql, clickhouse, flightsql (where it has too few "
+                "endpoints) and adbc (`key` where its hash is not known), `parts` of others"
             ),
         ),
     ] = None
