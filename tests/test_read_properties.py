@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from read_support import get, good
+from venturi.servers.local import duckdb_library
 from venturi.targets.system import FILES
 
 pytestmark = [pytest.mark.usefixtures("core"), pytest.mark.slow]
@@ -94,6 +95,8 @@ def test_rows_come_back(
 ) -> None:
     in_process = system in FILES
     url = f"{system}://{tmp_path}/rows.db" if in_process else request.getfixturevalue(system).url
+    if system == "duckdb":
+        options = {"library": duckdb_library()}
 
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(tables([it for it in TYPES if it[0] not in NOT_HELD.get(system, ())]))
