@@ -10,7 +10,7 @@ pub fn run(input: &[u8]) {
     while let Ok(Some(head)) = Head::parse(rest) {
         let body = &rest[HEAD..];
         let body = &body[..head.length.min(body.len())];
-        if let Ok(answer) = Answer::parse(&head, body, compression) {
+        if let Ok(answer) = Answer::parse(&head, body, compression, 1 << 20) {
             let _ = format!("{answer:?}");
         }
         let _ = (head.is_done(true), head.is_done(false));
