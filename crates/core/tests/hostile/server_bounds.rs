@@ -160,7 +160,8 @@ fn small_and_empty_batches_weigh_too() {
         client.send(&data(1, true, b""));
         assert_eq!(client.answer(1).0, expected, "{count} rows a batch");
     }
-    soon("what was put is forgotten", || used(&server) == 0);
+    // The table without rows, which was taken, is there, and weighs little.
+    soon("what was refused is forgotten", || used(&server) < 10_000);
 }
 
 #[test]
