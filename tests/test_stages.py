@@ -66,7 +66,8 @@ def test_no_gaps(
         options={"connections": connections},
     )
     assert_gap_free(record)
-    assert record["instrument"]["share"] < 0.01
+    # A batch of 128 KiB takes a quick machine 10 us, in which the clock is read a few times.
+    assert record["instrument"]["share"] < 0.02
 
 
 @pytest.mark.parametrize("operation", ["get", "put"])
