@@ -66,8 +66,12 @@ def test_no_gaps(
         options={"connections": connections},
     )
     assert_gap_free(record)
-    # A batch of 128 KiB takes a quick machine 10 us, in which the clock is read a few times.
-    assert record["instrument"]["share"] < 0.02
+    instrument, batches = record["instrument"], record["counts"]["batches"]
+    assert instrument["clock_reads"] <= 12 * batches
+    # Streams that share a connection are asked in vain while it brings another's batch: up to 10 readings
+    # in the 15 us that one of 128 KiB takes.
+    in_vain = operation == "get" and connections == "shared" and streams > 1
+    assert instrument["share"] < (0.02 if in_vain else 0.01)
 
 
 @pytest.mark.parametrize("operation", ["get", "put"])
