@@ -14,10 +14,10 @@ use arrow_schema::{ArrowError, DataType, SchemaRef};
 use super::code::Code;
 use super::driver::{Batches, Link};
 use crate::plugin::{Answer, Ask, Caller, Consumer, Producer, Taken};
-use crate::read::Rows;
+use crate::read::{Checks, Counted, Counting};
 use venturi_base::data::{payload_bytes, Cursor};
 use venturi_base::error::{Error, Kind, Result};
-use venturi_base::meter::clock::StageClock;
+use venturi_base::meter::clock::{Stage, StageClock};
 
 /// As a stream of Arrow's has it.
 type Given = std::result::Result<RecordBatch, ArrowError>;
@@ -124,48 +124,44 @@ impl Producer for Gives {
     }
 }
 
-/// What a session is asked for: batches come several at a time, as each way to the driver's thread and back costs
-/// as much as a small batch.
+/// A get's rows, several batches at a time: each way to the driver's thread and back costs as much as a small
+/// batch. They are counted over there, as a batch that another thread drops costs the driver's allocator much.
 pub struct Arriving {
     caller: Caller,
     rows: usize,
-    came: std::vec::IntoIter<RecordBatch>,
 }
 
 impl Arriving {
     pub fn new(caller: Caller, rows: usize) -> Self {
-        Self {
-            caller,
-            rows,
-            came: Vec::new().into_iter(),
-        }
+        Self { caller, rows }
     }
 }
 
-impl Rows for Arriving {
-    fn poll_rows(
+impl Counting for Arriving {
+    fn poll_counted(
         &mut self,
         cx: &mut Context<'_>,
         clock: &mut StageClock,
-    ) -> Poll<Result<Option<RecordBatch>>> {
+        checks: &Checks,
+    ) -> Poll<Result<Option<Counted>>> {
         if !self.caller.is_running() {
-            self.caller
-                .ask("the next batch", Ask::Several(self.rows), clock)?;
+            let ask = Ask::Count(self.rows, checks.clone());
+            self.caller.ask("the next batch", ask, clock)?;
         }
-        let Answer::Batches(batches) = ready!(self.caller.poll_told(cx, clock))? else {
+        let Answer::Counted(counted, checked) = ready!(self.caller.poll_told(cx, clock))? else {
             let line = "the driver's thread answered something else";
             return Poll::Ready(Err(Error::new(Kind::Internal, line)));
         };
-        self.came = batches.into_iter();
-        Poll::Ready(Ok(self.came.next()))
-    }
-
-    fn more(&mut self) -> Option<RecordBatch> {
-        self.came.next()
+        clock.move_time(Stage::Driver, Stage::Verify, checked);
+        Poll::Ready(Ok(counted))
     }
 
     fn waits_for(&self) -> Option<String> {
         self.caller.waits_for()
+    }
+
+    fn carried(&self) -> u64 {
+        0
     }
 }
 

@@ -4,7 +4,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{mpsc as blocking, Arc};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::session::{only_empty, MOST_EMPTY};
 use super::{Consumer, Plugin, Producer, Taken};
+use crate::read::{Checks, Counted};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::clock::{Stage, StageClock};
 use venturi_base::spec::Operation;
@@ -145,8 +146,8 @@ pub async fn once<T: Send + 'static>(
 /// What a stream's code is asked for.
 pub enum Ask {
     Next,
-    /// Batches as they come, until they have so many rows together.
-    Several(usize),
+    /// Batches as they come, which are counted and checked, until they have so many rows together.
+    Count(usize, Checks),
     Write(RecordBatch),
     /// No more follows: of a put its count, of a get nothing.
     Finish,
@@ -155,8 +156,8 @@ pub enum Ask {
 pub enum Answer {
     Opened(Option<SchemaRef>),
     Batch(RecordBatch),
-    /// None: there are no more.
-    Batches(Vec<RecordBatch>),
+    /// And how long the checks took. `None`: there are no more.
+    Counted(Option<Counted>, Duration),
     Written,
     Finished(Option<Taken>),
     /// A get has no more.
@@ -184,23 +185,30 @@ impl End {
     fn answer(&mut self, ask: Ask) -> Result<Answer> {
         Ok(match (self, ask) {
             (Self::Producer(it), Ask::Next) => it.next()?.map_or(Answer::Ended, Answer::Batch),
-            (Self::Producer(it), Ask::Several(rows)) => Answer::Batches(several(&mut **it, rows)?),
+            (Self::Producer(it), Ask::Count(rows, checks)) => {
+                let (counted, checked) = count(&mut **it, rows, &checks)?;
+                Answer::Counted(counted, checked)
+            }
             (Self::Consumer(it), Ask::Write(batch)) => {
                 it.write(&batch)?;
                 Answer::Written
             }
             (Self::Consumer(it), Ask::Finish) => Answer::Finished(Some(it.finish()?)),
             (Self::Producer(_), _) => Answer::Finished(None),
-            (Self::Consumer(_), Ask::Next | Ask::Several(_)) => return Err(gone()),
+            (Self::Consumer(_), Ask::Next | Ask::Count(..)) => return Err(gone()),
         })
     }
 }
 
-fn several(producer: &mut dyn Producer, rows: usize) -> Result<Vec<RecordBatch>> {
-    let (mut found, mut left, mut empty) = (Vec::new(), rows, 0);
-    while left > 0 {
+fn count(
+    producer: &mut dyn Producer,
+    rows: usize,
+    checks: &Checks,
+) -> Result<(Option<Counted>, Duration)> {
+    let (mut counted, mut checked, mut empty) = (Counted::default(), Duration::ZERO, 0);
+    while counted.moved.rows < rows as u64 {
         let Some(batch) = producer.next()? else { break };
-        // Not kept: no number of them makes up the rows that are wanted.
+        // No number of them makes up the rows that are wanted.
         if batch.num_rows() == 0 {
             empty += 1;
             if empty > MOST_EMPTY {
@@ -209,10 +217,15 @@ fn several(producer: &mut dyn Producer, rows: usize) -> Result<Vec<RecordBatch>>
             continue;
         }
         empty = 0;
-        left = left.saturating_sub(batch.num_rows());
-        found.push(batch);
+        counted.add(&batch);
+        if !checks.are_none() {
+            let began = Instant::now();
+            checks.add(&batch, &mut counted)?;
+            checked += began.elapsed();
+        }
     }
-    Ok(found)
+    let came = counted.moved.rows > 0;
+    Ok((came.then_some(counted), checked))
 }
 
 /// Whose code it is.
@@ -389,14 +402,15 @@ mod tests {
     #[test]
     fn batches_without_rows_are_left_out_and_bounded() {
         let mut gives = Gives([0, 2, 0, 3, 4].into_iter());
-        let mut next = || -> Vec<usize> {
-            let found = several(&mut gives, 5).unwrap();
-            found.iter().map(RecordBatch::num_rows).collect()
+        let none = Checks::default();
+        let mut next = || {
+            let (found, _) = count(&mut gives, 5, &none).unwrap();
+            found.map(|found| (found.moved.rows, found.moved.bytes))
         };
-        assert_eq!(next(), [2, 3]);
-        assert_eq!(next(), [4]);
-        assert!(next().is_empty());
-        let error = several(&mut Gives(std::iter::repeat(0)), 5).unwrap_err();
+        assert_eq!(next(), Some((5, 40)));
+        assert_eq!(next(), Some((4, 32)));
+        assert_eq!(next(), None);
+        let error = count(&mut Gives(std::iter::repeat(0)), 5, &none).unwrap_err();
         assert_eq!(error.kind, Kind::Plugin);
     }
 }

@@ -6,7 +6,7 @@ use std::task::{ready, Context, Poll};
 use arrow_array::RecordBatch;
 
 use super::{wrapped, Summed};
-use crate::{Moved, Session, Tally};
+use crate::{Moved, Session, Sums, Tally};
 use venturi_base::data::{payload_bytes, row_digest};
 use venturi_base::error::{Error, Kind, Result};
 use venturi_base::meter::clock::{Stage, StageClock};
@@ -21,11 +21,6 @@ pub trait Rows: 'static {
         clock: &mut StageClock,
     ) -> Poll<Result<Option<RecordBatch>>>;
 
-    /// What came with the last batch, and is counted with it.
-    fn more(&mut self) -> Option<RecordBatch> {
-        None
-    }
-
     /// As of `Session`.
     fn waits_for(&self) -> Option<String> {
         None
@@ -37,11 +32,92 @@ pub trait Rows: 'static {
     }
 }
 
+/// Rows that are counted as they come.
+pub trait Counting: 'static {
+    fn poll_counted(
+        &mut self,
+        cx: &mut Context<'_>,
+        clock: &mut StageClock,
+        checks: &Checks,
+    ) -> Poll<Result<Option<Counted>>>;
+
+    /// As of `Session`.
+    fn waits_for(&self) -> Option<String>;
+
+    /// Bytes that have come, where there is a wire.
+    fn carried(&self) -> u64;
+}
+
+impl<R: Rows> Counting for R {
+    fn poll_counted(
+        &mut self,
+        cx: &mut Context<'_>,
+        clock: &mut StageClock,
+        checks: &Checks,
+    ) -> Poll<Result<Option<Counted>>> {
+        let Some(batch) = ready!(self.poll_rows(cx, clock))? else {
+            return Poll::Ready(Ok(None));
+        };
+        let mut counted = Counted::default();
+        counted.add(&batch);
+        checks.add(&batch, &mut counted)?;
+        if !checks.are_none() {
+            clock.mark(Stage::Verify);
+        }
+        Poll::Ready(Ok(Some(counted)))
+    }
+
+    fn waits_for(&self) -> Option<String> {
+        Rows::waits_for(self)
+    }
+
+    fn carried(&self) -> u64 {
+        Rows::carried(self)
+    }
+}
+
+/// What has come.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counted {
+    pub moved: Moved,
+    sums: Sums,
+    checksum: u64,
+}
+
+impl Counted {
+    pub fn add(&mut self, batch: &RecordBatch) {
+        self.moved.rows += batch.num_rows() as u64;
+        self.moved.bytes += payload_bytes(batch);
+    }
+}
+
 /// What is made of each batch, for the comparison afterwards.
 #[derive(Debug, Clone, Default)]
 pub struct Checks {
     pub summed: Option<Arc<Summed>>,
     pub digest: bool,
+}
+
+impl Checks {
+    pub fn are_none(&self) -> bool {
+        self.summed.is_none() && !self.digest
+    }
+
+    pub fn add(&self, batch: &RecordBatch, counted: &mut Counted) -> Result<()> {
+        if let Some(summed) = &self.summed {
+            let sums = summed.of(batch);
+            let sums = sums.ok_or_else(|| Error::new(Kind::Internal, "a column without a sum"))?;
+            for (sum, more) in counted.sums.iter_mut().zip(sums) {
+                *sum = wrapped(*sum + more);
+            }
+        }
+        if self.digest {
+            // What has no digest here had none where it was made.
+            let digest = row_digest(batch).unwrap_or_default();
+            counted.checksum = counted.checksum.wrapping_add(digest);
+        }
+        Ok(())
+    }
 }
 
 pub struct Partition<R> {
@@ -55,7 +131,7 @@ pub struct Partition<R> {
     tally: Tally,
 }
 
-impl<R: Rows> Partition<R> {
+impl<R: Counting> Partition<R> {
     pub fn new(rows: Option<R>, checks: Checks, address: Arc<str>) -> Self {
         Self {
             rows,
@@ -67,22 +143,15 @@ impl<R: Rows> Partition<R> {
         }
     }
 
-    fn check(&mut self, batch: &RecordBatch, clock: &mut StageClock) -> Result<()> {
-        if let Some(summed) = &self.checks.summed {
-            let sums = summed.of(batch);
-            let sums = sums.ok_or_else(|| Error::new(Kind::Internal, "a column without a sum"))?;
-            for (sum, more) in self.tally.sums.iter_mut().zip(sums) {
-                *sum = wrapped(*sum + more);
-            }
-            clock.mark(Stage::Verify);
+    fn book(&mut self, counted: Counted) -> Moved {
+        let tally = &mut self.tally;
+        tally.rows += counted.moved.rows;
+        tally.checksum = tally.checksum.wrapping_add(counted.checksum);
+        for (sum, more) in tally.sums.iter_mut().zip(counted.sums) {
+            *sum = wrapped(*sum + more);
         }
-        if self.checks.digest {
-            // What has no digest here had none where it was made.
-            let digest = row_digest(batch).unwrap_or_default();
-            self.tally.checksum = self.tally.checksum.wrapping_add(digest);
-            clock.mark(Stage::Verify);
-        }
-        Ok(())
+        self.batches += 1;
+        counted.moved
     }
 
     /// Where it was when something went wrong.
@@ -98,7 +167,7 @@ impl<R: Rows> Partition<R> {
     }
 }
 
-impl<R: Rows> Session for Partition<R> {
+impl<R: Counting> Session for Partition<R> {
     fn poll_batch(
         &mut self,
         cx: &mut Context<'_>,
@@ -107,30 +176,19 @@ impl<R: Rows> Session for Partition<R> {
         let Some(rows) = self.rows.as_mut().filter(|_| !self.over) else {
             return Poll::Ready(Ok(None));
         };
-        let next = ready!(rows.poll_rows(cx, clock));
+        let next = ready!(rows.poll_counted(cx, clock, &self.checks));
         self.tally.wire_bytes = rows.carried();
-        let batch = match next {
-            Ok(Some(batch)) => batch,
+        Poll::Ready(match next {
+            Ok(Some(counted)) => Ok(Some(self.book(counted))),
             Ok(None) => {
                 self.over = true;
-                return Poll::Ready(Ok(None));
+                Ok(None)
             }
             Err(error) => {
                 self.rows = None;
-                return Poll::Ready(Err(self.explain(error)));
+                Err(self.explain(error))
             }
-        };
-        let (mut moved, mut next) = (Moved::default(), Some(batch));
-        self.batches += 1;
-        while let Some(batch) = next {
-            let rows = batch.num_rows() as u64;
-            moved.rows += rows;
-            moved.bytes += payload_bytes(&batch);
-            self.tally.rows += rows;
-            self.check(&batch, clock)?;
-            next = self.rows.as_mut().and_then(Rows::more);
-        }
-        Poll::Ready(Ok(Some(moved)))
+        })
     }
 
     fn is_spent(&self) -> bool {
@@ -145,12 +203,12 @@ impl<R: Rows> Session for Partition<R> {
     }
 
     fn progress(&self) -> u64 {
-        let carried = self.rows.as_ref().map_or(0, Rows::carried);
+        let carried = self.rows.as_ref().map_or(0, Counting::carried);
         self.tally.wire_bytes.max(carried) + self.batches
     }
 
     fn waits_for(&self) -> Option<String> {
-        self.rows.as_ref().and_then(Rows::waits_for)
+        self.rows.as_ref().and_then(Counting::waits_for)
     }
 
     fn tally(&self) -> Tally {
